@@ -1,0 +1,74 @@
+package v1alpha1
+
+// Labels and annotations shared with Rancher and Rancher Turtles. Rancher itself reads
+// the owner labels from 2.15 on (day-2 operations), so they are part of its contract.
+const (
+	// ImportLabel selects CAPI clusters for import. It is read on the CAPI Cluster, else on
+	// its Namespace: "true" imports, "false" un-imports, absent leaves things as they are.
+	ImportLabel = "cluster-api.cattle.io/rancher-auto-import"
+
+	// OwnerNameLabel holds the name of the CAPI Cluster on its Rancher cluster (document 004).
+	OwnerNameLabel = "cluster-api.cattle.io/capi-cluster-owner"
+
+	// OwnerNamespaceLabel holds the namespace of the CAPI Cluster on its Rancher cluster
+	// (document 004).
+	OwnerNamespaceLabel = "cluster-api.cattle.io/capi-cluster-owner-ns"
+
+	// OwnedLabel, with an empty value, marks every Rancher cluster that was made for a CAPI cluster.
+	OwnedLabel = "cluster-api.cattle.io/owned"
+
+	// ImportedAnnotation on a CAPI Cluster keeps it from being imported. It is set to "true"
+	// when the Rancher cluster is deleted in Rancher; removing it imports again. Its presence
+	// counts, whatever its value, as in Rancher Turtles.
+	ImportedAnnotation = "imported"
+
+	// DescriptionAnnotation on a CAPI Cluster is the description of its Rancher cluster.
+	DescriptionAnnotation = "cluster-api.cattle.io/cluster-description"
+
+	// NoCreatorRBACAnnotation keeps Rancher from binding the creator of a Rancher cluster, here a
+	// ServiceAccount, as its owner (Rancher 2.10). It is immutable, so it is set at creation.
+	NoCreatorRBACAnnotation = "field.cattle.io/no-creator-rbac"
+
+	// VersionManagementAnnotation set to "false" keeps Rancher from upgrading Kubernetes in an
+	// imported cluster, which is CAPI's task (Rancher 2.11).
+	VersionManagementAnnotation = "rancher.io/imported-cluster-version-management"
+
+	// ExternallyManagedAnnotation set to "true" on a Rancher cluster leaves its registration with
+	// Fleet to another controller (Rancher 2.11).
+	ExternallyManagedAnnotation = "provisioning.cattle.io/externally-managed"
+
+	// RancherDescriptionAnnotation is where a v1 Rancher cluster carries its description.
+	RancherDescriptionAnnotation = "field.cattle.io/description"
+
+	// TurtlesFinalizer is the finalizer of Rancher Turtles on CAPI Clusters and v3 Rancher clusters.
+	TurtlesFinalizer = "capicluster.turtles.cattle.io"
+)
+
+// Keys of this project.
+const (
+	// ImportFinalizer is held on a CAPI Cluster while it has a Rancher cluster, and on that
+	// Rancher cluster while its CAPI Cluster must learn of its deletion.
+	ImportFinalizer = "archelon.io/rancher-import"
+
+	// OwnerUIDLabel on a Rancher cluster ties it to one incarnation of its CAPI Cluster.
+	OwnerUIDLabel = "archelon.io/capi-cluster-uid"
+
+	// RecordAnnotation on a CAPI Cluster is the name of its Rancher cluster, written before that
+	// cluster is created: "v3/c-xxxxx" or "v1/<name>-capi".
+	RecordAnnotation = "archelon.io/rancher-cluster"
+
+	// AgentEnvAnnotation on a CAPI Cluster lists environment variables of Rancher's agent in the
+	// workload cluster, a proxy for example, as a YAML or JSON map of strings.
+	AgentEnvAnnotation = "archelon.io/agent-env"
+
+	// FleetWorkspaceAnnotation on a CAPI Cluster names the Fleet workspace of its Rancher cluster.
+	FleetWorkspaceAnnotation = "archelon.io/fleet-workspace"
+
+	// ExternalFleetAnnotation set to "true" on a CAPI Cluster marks its Rancher cluster with
+	// ExternallyManagedAnnotation.
+	ExternalFleetAnnotation = "archelon.io/external-fleet"
+
+	// PropagatedLabelsAnnotation on a Rancher cluster lists, separated by commas, the label keys that were
+	// copied from its CAPI Cluster, so that a label removed there is removed here as well.
+	PropagatedLabelsAnnotation = "archelon.io/propagated-labels"
+)

@@ -1,0 +1,124 @@
+// Package outcome is the vocabulary in which phases of a reconciler say how they ended:
+// why they stopped and who wakes them. One function turns it into what controller-runtime
+// expects.
+package outcome
+
+import (
+	"errors"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// Kind says who moves the object on.
+type Kind int
+
+const (
+	// KindDone is a phase with nothing left to do; the next phase follows.
+	KindDone Kind = iota
+	// KindWait is a wait for an event that a watch delivers. It schedules nothing.
+	KindWait
+	// KindPoll is a wait for something that cannot be watched; it is looked at again after a while.
+	KindPoll
+	// KindStall is a state that only a person, or a change of the object, can end. It is not retried.
+	KindStall
+	// KindFail is a failure that is expected to pass; it is retried with the queue's backoff.
+	KindFail
+)
+
+// String returns the name of the kind as it appears in logs and metrics.
+func (k Kind) String() string {
+	return [...]string{"Done", "Wait", "Poll", "Stall", "Fail"}[k]
+}
+
+// Outcome is how a phase ended. The zero value is Done.
+type Outcome struct {
+	// Kind says who moves the object on.
+	Kind Kind
+	// Reason is a CamelCase condition reason; empty for Done.
+	Reason string
+	// Message tells a person what is going on and what to do. It is stable between runs and holds no secret.
+	Message string
+	// After is the delay of a Poll.
+	After time.Duration
+	// Err is the cause of a Fail or a Stall. It is logged, so it must hold no secret.
+	Err error
+}
+
+// Done is a phase that has nothing left to do.
+func Done() Outcome { return Outcome{} }
+
+// Wait is a stop that a watch ends.
+func Wait(reason, message string) Outcome {
+	return Outcome{Kind: KindWait, Reason: reason, Message: message}
+}
+
+// Poll is a stop that no watch can end; the object is looked at again after the given delay.
+func Poll(reason, message string, after time.Duration) Outcome {
+	return Outcome{Kind: KindPoll, Reason: reason, Message: message, After: after}
+}
+
+// Stall is a stop that only a change made by a person ends.
+func Stall(reason, message string) Outcome {
+	return Outcome{Kind: KindStall, Reason: reason, Message: message}
+}
+
+// Fail is a failure that is retried with the backoff of the queue.
+func Fail(reason string, err error) Outcome {
+	return Outcome{Kind: KindFail, Reason: reason, Message: err.Error(), Err: err}
+}
+
+// IsDone reports whether the next phase may run.
+func (o Outcome) IsDone() bool { return o.Kind == KindDone }
+
+// Result converts the outcome to what a reconciler returns to controller-runtime: an error
+// for Fail (the queue backs off), a delay for Poll, nothing for the others.
+func (o Outcome) Result() (ctrl.Result, error) {
+	switch o.Kind {
+	case KindFail:
+		return ctrl.Result{}, o.Err
+	case KindPoll:
+		return ctrl.Result{RequeueAfter: o.After}, nil
+	default:
+		return ctrl.Result{}, nil
+	}
+}
+
+// Problem is an error that knows the outcome it stands for. Packages that know nothing of
+// conditions of the import return it where a cause has a name of its own.
+type Problem struct {
+	// Kind is KindWait, KindPoll, KindStall or KindFail.
+	Kind Kind
+	// Reason is the condition reason.
+	Reason string
+	// Message says what is wrong and what to do, without secrets.
+	Message string
+	// After is the delay of a Poll.
+	After time.Duration
+	// Err is the cause, without secrets; it may be nil.
+	Err error
+}
+
+// Error returns the message, and the cause where there is one.
+func (p *Problem) Error() string {
+	if p.Err == nil {
+		return p.Message
+	}
+	return p.Message + ": " + p.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// FromError turns an error into an outcome: the one that a Problem in its chain stands for,
+// else Fail with the given reason. A nil error is Done.
+func FromError(err error, reason string) Outcome {
+	if err == nil {
+		return Done()
+	}
+	var p *Problem
+	if !errors.As(err, &p) {
+		return Fail(reason, err)
+	}
+	return Outcome{Kind: p.Kind, Reason: p.Reason, Message: p.Error(), After: p.After, Err: err}
+}

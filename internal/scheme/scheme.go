@@ -1,0 +1,28 @@
+// Package scheme builds the one scheme that production code and tests share.
+package scheme
+
+import (
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// New returns a scheme that knows the kinds this project reads and writes: those of
+// Kubernetes itself, CAPI's core/v1beta2, and Rancher's management.cattle.io/v3 and
+// provisioning.cattle.io/v1.
+func New() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme,
+		clusterv1.AddToScheme,
+		managementv3.AddToScheme,
+		provisioningv1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
