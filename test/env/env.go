@@ -1,0 +1,189 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const (
+	// startTimeout is for one program. It is long because a test run starts
+	// several control planes on two cores, under the race detector.
+	startTimeout = 90 * time.Second
+	stopTimeout  = 30 * time.Second
+)
+
+// Options say what to start.
+type Options struct {
+	// Name shows in paths, kubeconfigs and errors; "test" by default.
+	Name string
+
+	// CRDs are installed before Start returns.
+	CRDs []*apiextensionsv1.CustomResourceDefinition
+
+	// ControllerManager starts kube-controller-manager with nothing but namespace
+	// deletion and garbage collection. The garbage collector learns of CRDs that
+	// are created after Start within half a minute only, so pass them in CRDs.
+	ControllerManager bool
+
+	// Audit makes AuditEvents available.
+	Audit bool
+
+	// Out receives the logs of all programs; nil discards them.
+	Out io.Writer
+}
+
+// ControlPlane is one running control plane. Its methods may be called from
+// several goroutines.
+type ControlPlane struct {
+	// Config is that of an administrator (group system:masters). Copy it before
+	// you change it.
+	Config *rest.Config
+
+	opts        Options
+	dir         string
+	environment *envtest.Environment
+	manager     *process
+	watchdog    *watchdog
+
+	stop    sync.Once
+	stopErr error
+}
+
+// Start starts a control plane and waits until it serves and its CRDs are
+// established. ctx bounds the start, not the life: the caller has to call Stop.
+// Should the caller's process die without it, a watchdog ends the programs.
+func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
+	if opts.Name == "" {
+		opts.Name = "test"
+	}
+	if opts.Out != nil {
+		opts.Out = &lockedWriter{out: opts.Out}
+	}
+	assets, err := Assets()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "archelon-"+opts.Name+"-")
+	if err != nil {
+		return nil, fmt.Errorf("creating a directory for control plane %s: %w", opts.Name, err)
+	}
+	c := &ControlPlane{opts: opts, dir: dir}
+	if err := c.start(ctx, assets); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting control plane %s: %w", opts.Name, err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) start(ctx context.Context, assets string) error {
+	var err error
+	if c.watchdog, err = startWatchdog(c.dir); err != nil {
+		return err
+	}
+	if err := c.configure(assets); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// envtest takes no context: a canceled one is honoured once it is up.
+	if c.Config, err = c.environment.Start(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.opts.ControllerManager {
+		return c.startControllerManager(assets)
+	}
+	return nil
+}
+
+// configure prepares envtest. Everything lives in c.dir, so that whoever ends
+// the control plane, Stop or the watchdog, has one directory to remove.
+func (c *ControlPlane) configure(assets string) error {
+	paths := map[string]string{}
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		var err error
+		if paths[name], err = wrap(assets, c.dir, name); err != nil {
+			return err
+		}
+	}
+	for _, sub := range []string{"etcd-data", "certs"} {
+		if err := os.Mkdir(c.path(sub), 0o700); err != nil {
+			return fmt.Errorf("creating the directory %s: %w", sub, err)
+		}
+	}
+	server := &envtest.APIServer{
+		Path:    paths["kube-apiserver"],
+		CertDir: c.path("certs"),
+		Out:     c.opts.Out,
+		Err:     c.opts.Out,
+	}
+	c.environment = &envtest.Environment{
+		// An existing cluster must never be mistaken for a throw-away one.
+		UseExistingCluster:       ptr.To(false),
+		Scheme:                   runtime.NewScheme(),
+		CRDs:                     c.opts.CRDs,
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  stopTimeout,
+	}
+	c.environment.ControlPlane.APIServer = server
+	c.environment.ControlPlane.Etcd = &envtest.Etcd{
+		Path:    paths["etcd"],
+		DataDir: c.path("etcd-data"),
+		Out:     c.opts.Out,
+		Err:     c.opts.Out,
+	}
+	c.environment.ControlPlane.KubectlPath = filepath.Join(assets, "kubectl")
+	if c.opts.Audit {
+		return c.configureAudit()
+	}
+	return nil
+}
+
+// Stop ends all programs and removes their files. Further calls return what the
+// first one returned.
+func (c *ControlPlane) Stop() error {
+	c.stop.Do(func() { c.stopErr = c.stopAll() })
+	return c.stopErr
+}
+
+func (c *ControlPlane) stopAll() error {
+	var errs []error
+	if c.environment != nil {
+		// A frozen process would not see the signal to end.
+		if err := c.Resume(); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrProcessDone) {
+			errs = append(errs, err)
+		}
+	}
+	if c.manager != nil {
+		errs = append(errs, c.manager.stop())
+	}
+	if c.environment != nil {
+		errs = append(errs, c.environment.Stop())
+	}
+	// Errors so far mean that something may still run: then the watchdog is left
+	// to do what it does for a dead parent.
+	if c.watchdog != nil {
+		errs = append(errs, c.watchdog.end(errors.Join(errs...) == nil))
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		errs = append(errs, fmt.Errorf("removing the files: %w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stopping control plane %s: %w", c.opts.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,13 @@
+package env_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+func TestEnv(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Control plane for tests")
+}
