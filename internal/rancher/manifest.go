@@ -1,0 +1,169 @@
+package rancher
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+const (
+	// maxObjects is far above the dozen objects of a manifest; only pull secrets vary in number.
+	maxObjects = 200
+	// maxObjectBytes is what etcd stores of one object by default. It bounds what the parser allocates.
+	maxObjectBytes = 3 << 19
+)
+
+// Manifest is the manifest of Rancher's agent: the objects by which a workload cluster is registered.
+// It holds a token in its credentials Secret.
+type Manifest struct {
+	objects           []*unstructured.Unstructured
+	credentialsSecret string
+}
+
+// ParseManifest reads a manifest and refuses, with a Problem, anything that is not the set of objects
+// that Rancher makes: other kinds or namespaces, a missing agent Deployment, or one whose credentials
+// Secret is missing. No message quotes the data.
+func ParseManifest(data []byte) (*Manifest, error) {
+	if looksLikeHTML(data) {
+		return nil, htmlProblem(len(data))
+	}
+	m := &Manifest{}
+	seen := map[string]bool{}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for number := 1; ; number++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, notYAML(number, len(data))
+		}
+		object, problem := parseDocument(document, number, len(data))
+		if problem != nil {
+			return nil, problem
+		}
+		if object == nil {
+			continue
+		}
+		if problem := admit(object, number); problem != nil {
+			return nil, problem
+		}
+		if problem := m.add(object, seen); problem != nil {
+			return nil, problem
+		}
+	}
+	if len(m.objects) == 0 {
+		return nil, fail(v1alpha1.ManifestEmptyReason,
+			"the agent's manifest (%d bytes) holds no object: check that Rancher's setting server-url leads to Rancher, and the logs of Rancher", len(data))
+	}
+	if problem := m.complete(); problem != nil {
+		return nil, problem
+	}
+	return m, nil
+}
+
+// Objects returns copies of the objects, in Rancher's order.
+func (m *Manifest) Objects() []*unstructured.Unstructured {
+	objects := make([]*unstructured.Unstructured, 0, len(m.objects))
+	for _, object := range m.objects {
+		objects = append(objects, object.DeepCopy())
+	}
+	return objects
+}
+
+// CredentialsSecret returns the name of the Secret in namespace cattle-system with which the agent
+// connects.
+func (m *Manifest) CredentialsSecret() string { return m.credentialsSecret }
+
+// add appends an object that is not in the manifest yet.
+func (m *Manifest) add(object *unstructured.Unstructured, seen map[string]bool) *outcome.Problem {
+	key := strings.Join([]string{object.GroupVersionKind().GroupKind().String(), object.GetNamespace(), object.GetName()}, "/")
+	if seen[key] {
+		return fail(v1alpha1.ManifestForeignObjectReason, "the agent's manifest holds %s twice: %s", describe(object), remedy)
+	}
+	seen[key] = true
+	if len(m.objects) == maxObjects {
+		return fail(v1alpha1.ManifestTooLargeReason, "the agent's manifest holds more than %d objects: %s", maxObjects, remedy)
+	}
+	m.objects = append(m.objects, object)
+	return nil
+}
+
+// parseDocument returns the object in a YAML document, nil when the document is blank.
+func parseDocument(document []byte, number, size int) (*unstructured.Unstructured, *outcome.Problem) {
+	if len(document) > maxObjectBytes {
+		return nil, fail(v1alpha1.ManifestTooLargeReason,
+			"document %d of the agent's manifest has more than %d bytes: %s", number, maxObjectBytes, remedy)
+	}
+	blank, err := checkPlain(document)
+	if err != nil {
+		return nil, notYAML(number, size)
+	}
+	if blank {
+		return nil, nil
+	}
+	encoded, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, notYAML(number, size)
+	}
+	var content map[string]any
+	if err := utiljson.Unmarshal(encoded, &content); err != nil || content == nil {
+		return nil, notYAML(number, size)
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// checkPlain reports whether a document is blank, and an error when it is not exactly one document, or
+// uses anchors: these need not be supported, and a few bytes of them expand to gigabytes.
+func checkPlain(document []byte) (blank bool, err error) {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(document))
+	var root, rest yamlv3.Node
+	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
+		return true, nil
+	} else if err != nil {
+		return false, err
+	}
+	if err := decoder.Decode(&rest); !errors.Is(err, io.EOF) {
+		return false, errors.New("more than one document")
+	}
+	for nodes := []*yamlv3.Node{&root}; len(nodes) > 0; {
+		node := nodes[len(nodes)-1]
+		nodes = append(nodes[:len(nodes)-1], node.Content...)
+		if node.Kind == yamlv3.AliasNode || node.Anchor != "" {
+			return false, errors.New("anchors are not supported")
+		}
+	}
+	return false, nil
+}
+
+// looksLikeHTML reports whether data begins like a web page; no YAML begins so.
+func looksLikeHTML(data []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))), []byte("<"))
+}
+
+func notYAML(number, size int) *outcome.Problem {
+	return fail(v1alpha1.ManifestNotYAMLReason,
+		"what came instead of the agent's manifest (%d bytes) is not a series of Kubernetes objects in YAML, see document %d: %s", size, number, remedy)
+}
+
+const remedy = "check that Rancher's setting server-url leads to Rancher, and the logs of Rancher"
+
+// describe names an object whose names have been checked.
+func describe(object *unstructured.Unstructured) string {
+	if object.GetNamespace() == "" {
+		return fmt.Sprintf("%s %s", object.GetKind(), object.GetName())
+	}
+	return fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
+}

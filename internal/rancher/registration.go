@@ -1,0 +1,101 @@
+package rancher
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+
+	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+const redacted = "[redacted]"
+
+// Registration is the right to register one workload cluster with Rancher. It holds a token, so
+// however it is formatted, logged or marshalled it shows the name of the Rancher cluster only. Ask
+// for it at each use and do not keep it: tokens are rotated.
+type Registration struct {
+	cluster string
+	// secrets is a pointer because fmt prints unexported fields of a struct that embeds this
+	// one without asking for its methods, but does not follow pointers there.
+	secrets *registrationSecrets
+}
+
+type registrationSecrets struct {
+	manifestURL string
+	tokens      []string
+}
+
+// newRegistration returns the registration of a cluster from a complete manifest URL and the valid
+// tokens, the current one first.
+func newRegistration(cluster, manifestURL string, tokens []string) (Registration, error) {
+	u, err := url.Parse(manifestURL)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		return Registration{}, &outcome.Problem{
+			Kind:   outcome.KindWait,
+			Reason: v1alpha1.RegistrationURLInvalidReason,
+			Message: fmt.Sprintf("the manifest URL of registration token %s/%s is not an https URL: "+
+				"check Rancher's setting server-url, then delete the token, which Rancher makes anew", cluster, DefaultTokenName),
+		}
+	}
+	return Registration{
+		cluster: cluster,
+		secrets: &registrationSecrets{manifestURL: manifestURL, tokens: tokens},
+	}, nil
+}
+
+// Cluster returns the name of the v3 Rancher cluster.
+func (r Registration) Cluster() string { return r.cluster }
+
+// ManifestURL returns the URL of the manifest. It holds the token: never log it.
+func (r Registration) ManifestURL() string {
+	if r.secrets == nil {
+		return ""
+	}
+	return r.secrets.manifestURL
+}
+
+// Tokens returns the tokens that Rancher accepts: the current one, then the previous one while its
+// grace period lasts. Never log them.
+func (r Registration) Tokens() []string {
+	if r.secrets == nil {
+		return nil
+	}
+	return slices.Clone(r.secrets.tokens)
+}
+
+// String implements fmt.Stringer without secrets.
+func (r Registration) String() string {
+	return "registration of " + r.cluster + " " + redacted
+}
+
+// GoString implements fmt.GoStringer without secrets.
+func (r Registration) GoString() string { return r.String() }
+
+// Format implements fmt.Formatter without secrets, for every verb.
+func (r Registration) Format(s fmt.State, _ rune) {
+	// fmt has no way to report the error of a state's writer.
+	_, _ = io.WriteString(s, r.String())
+}
+
+// LogValue implements slog.LogValuer without secrets.
+func (r Registration) LogValue() slog.Value { return slog.StringValue(r.String()) }
+
+// MarshalJSON implements json.Marshaler without secrets.
+func (r Registration) MarshalJSON() ([]byte, error) { return json.Marshal(r.String()) }
+
+// redact removes the tokens from a text that a stranger may have had a hand in.
+func (r Registration) redact(text string) string {
+	if r.secrets == nil {
+		return text
+	}
+	text = strings.ReplaceAll(text, r.secrets.manifestURL, redacted)
+	for _, token := range r.secrets.tokens {
+		text = strings.ReplaceAll(text, token, redacted)
+	}
+	return text
+}

@@ -1,0 +1,169 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Rancher's names in a workload cluster.
+const (
+	agentNamespace  = "cattle-system"
+	agentDeployment = "cattle-cluster-agent"
+	credentialsEnv  = "CATTLE_CREDENTIAL_NAME"
+	caChecksumEnv   = "CATTLE_CA_CHECKSUM"
+
+	cleanupLabel  = "cattle.io/creator"
+	cleanupValue  = "norman"
+	cleanupPrefix = "cattle-cleanup-"
+)
+
+// AgentState is what a workload cluster has of Rancher's agent. It holds a token, so however it is
+// formatted or logged it does not show it.
+type AgentState struct {
+	// Exists says whether the Deployment of the agent exists.
+	Exists bool
+	// Terminating says whether the Deployment, or its credentials Secret, is being deleted.
+	Terminating bool
+	// CredentialsSecret is the name of the Secret with which the agent connects; empty when the Deployment
+	// names none.
+	CredentialsSecret string
+	// CredentialsFound says whether that Secret exists.
+	CredentialsFound bool
+	// ServerURL is the URL that the agent connects to, from its Secret.
+	ServerURL string
+	// CAChecksum is the checksum of the CA that the agent insists on; empty when it insists on none.
+	CAChecksum string
+
+	// token is a pointer because fmt follows no pointers inside a struct that embeds this one.
+	token *string
+}
+
+// Agent looks at Rancher's agent: one request when there is none, two otherwise.
+func (c *Client) Agent(ctx context.Context) (AgentState, error) {
+	deployment := &appsv1.Deployment{}
+	found, err := c.get(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), agentDeployment, deployment)
+	if err != nil || !found {
+		return AgentState{}, err
+	}
+	state := AgentState{Exists: true, Terminating: deployment.DeletionTimestamp != nil}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, env := range container.Env {
+			switch env.Name {
+			case credentialsEnv:
+				state.CredentialsSecret = env.Value
+			case caChecksumEnv:
+				state.CAChecksum = env.Value
+			}
+		}
+	}
+	if state.CredentialsSecret == "" {
+		return state, nil
+	}
+	secret := &corev1.Secret{}
+	found, err = c.get(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), state.CredentialsSecret, secret)
+	if err != nil || !found {
+		return state, err
+	}
+	token := string(secret.Data["token"])
+	state.CredentialsFound = true
+	state.Terminating = state.Terminating || secret.DeletionTimestamp != nil
+	state.ServerURL = string(secret.Data["url"])
+	state.token = &token
+	return state, nil
+}
+
+// CanConnect reports whether the agent, as it is, can connect to Rancher at serverURL, which accepts tokens
+// and has a CA of the given checksum; if not, it says why in a few words for a message.
+func (s AgentState) CanConnect(serverURL string, tokens []string, caChecksum string) (ok bool, why string) {
+	switch {
+	case !s.Exists:
+		return false, "the agent is not installed"
+	case s.Terminating:
+		return false, "the agent is being deleted"
+	case s.CredentialsSecret == "":
+		return false, "the agent names no credentials Secret"
+	case !s.CredentialsFound:
+		return false, "the credentials Secret of the agent does not exist"
+	case !sameURL(s.ServerURL, serverURL):
+		return false, "the agent connects to another URL than Rancher's server-url"
+	case s.token == nil || !slices.Contains(tokens, *s.token):
+		return false, "the token of the agent is not valid any more"
+	case s.CAChecksum != caChecksum:
+		return false, "the agent expects another CA of Rancher"
+	default:
+		return true, ""
+	}
+}
+
+// String implements fmt.Stringer without the token.
+func (s AgentState) String() string {
+	if !s.Exists {
+		return "no agent"
+	}
+	return fmt.Sprintf("agent with Secret %q, server %q, CA %q, terminating %t",
+		s.CredentialsSecret, s.ServerURL, s.CAChecksum, s.Terminating)
+}
+
+// GoString implements fmt.GoStringer without the token.
+func (s AgentState) GoString() string { return s.String() }
+
+// Format implements fmt.Formatter without the token, for every verb.
+func (s AgentState) Format(f fmt.State, _ rune) {
+	// fmt has no way to report the error of a state's writer.
+	_, _ = io.WriteString(f, s.String())
+}
+
+// LogValue implements slog.LogValuer without the token.
+func (s AgentState) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// CleanupPending reports whether the Job with which Rancher removes an earlier registration still exists, in
+// any namespace. It is one request.
+func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
+	jobs := &unstructured.UnstructuredList{}
+	jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
+	err := c.call(ctx, "listing Rancher's clean-up Jobs", func(ctx context.Context) error {
+		return c.api.List(ctx, jobs, client.MatchingLabels{cleanupLabel: cleanupValue})
+	})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(jobs.Items, func(job unstructured.Unstructured) bool {
+		return job.GetGenerateName() == cleanupPrefix
+	}), nil
+}
+
+// get reads an object of namespace cattle-system and converts it.
+func (c *Client) get(ctx context.Context, gvk schema.GroupVersionKind, name string, into any) (found bool, err error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gvk)
+	err = c.call(ctx, fmt.Sprintf("getting %s %s/%s", gvk.Kind, agentNamespace, name), func(ctx context.Context) error {
+		err := c.api.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: name}, object)
+		found = err == nil
+		return client.IgnoreNotFound(err)
+	})
+	if err != nil || !found {
+		return false, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+		// The cause is dropped because it may quote the object.
+		return false, malformed(gvk.Kind)
+	}
+	return true, nil
+}
+
+// sameURL compares URLs as an agent uses them: a slash at the end makes no difference.
+func sameURL(a, b string) bool {
+	return strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
+}

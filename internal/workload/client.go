@@ -1,0 +1,155 @@
+package workload
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+const (
+	// idleConnTimeout is short because a cluster that is imported is not talked to any more.
+	idleConnTimeout = 20 * time.Second
+	maxIdlePerHost  = 2
+	maxHeaderBytes  = 64 << 10
+	// maxResponseBytes bounds one answer: an object, or a short list of Jobs.
+	maxResponseBytes = 8 << 20
+)
+
+// Client is a client of one workload cluster. All its requests are bounded in time and size. It may
+// be used concurrently.
+type Client struct {
+	fingerprint string
+	timeout     time.Duration
+	// certificateEnd is when the client certificate expires; zero without one.
+	certificateEnd time.Time
+	transport      *http.Transport
+	api            client.Client
+}
+
+// Fingerprint identifies the kubeconfig of the client.
+func (c *Client) Fingerprint() string { return c.fingerprint }
+
+// String implements fmt.Stringer without credentials.
+func (c *Client) String() string {
+	return "client of the workload cluster with kubeconfig " + c.fingerprint
+}
+
+// GoString implements fmt.GoStringer without credentials.
+func (c *Client) GoString() string { return c.String() }
+
+// newClient makes a client. It has a transport of its own, instead of one from client-go's cache, to
+// close its connections when it is dropped.
+func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, error) {
+	config, err := RESTConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = c.options.UserAgent
+	config.Timeout = c.options.Timeout
+	config.QPS = -1
+	config.ContentType = "application/json"
+	config.AcceptContentTypes = "application/json"
+	// Warnings are a stranger's text and would end up in the log.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		// The cause is dropped because it may quote the kubeconfig.
+		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
+	}
+	transport := newTransport(config, tlsConfig, c.options.DialTimeout)
+	wrapped, err := rest.HTTPWrappersForConfig(config, &boundedTransport{base: transport})
+	if err != nil {
+		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
+	}
+	api, err := client.New(config, client.Options{
+		HTTPClient: &http.Client{Transport: wrapped, Timeout: config.Timeout, CheckRedirect: refuseRedirect},
+		Scheme:     c.scheme,
+		Mapper:     c.mapper,
+	})
+	if err != nil {
+		return nil, errors.New("the client of the workload cluster cannot be made from its kubeconfig")
+	}
+	return &Client{
+		fingerprint:    fingerprint,
+		timeout:        c.options.Timeout,
+		certificateEnd: certificateEnd(config),
+		transport:      transport,
+		api:            api,
+	}, nil
+}
+
+func newTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.Duration) *http.Transport {
+	proxy := http.ProxyFromEnvironment
+	if config.Proxy != nil {
+		proxy = config.Proxy
+	}
+	return utilnet.SetTransportDefaults(&http.Transport{
+		Proxy:                  proxy,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:        tlsConfig,
+		TLSHandshakeTimeout:    dialTimeout,
+		IdleConnTimeout:        idleConnTimeout,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		DisableCompression:     config.DisableCompression,
+	})
+}
+
+// refuseRedirect keeps credentials from following a redirect: the round trippers of client-go add them to
+// every request, whatever its host.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// boundedTransport limits the size of answers, which client-go reads to their end.
+type boundedTransport struct {
+	base http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponseBytes)
+	return resp, nil
+}
+
+// certificateEnd returns when the client certificate of a configuration expires.
+func certificateEnd(config *rest.Config) time.Time {
+	if len(config.CertData) == 0 {
+		return time.Time{}
+	}
+	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil || pair.Leaf == nil {
+		return time.Time{}
+	}
+	return pair.Leaf.NotAfter
+}
+
+// call runs one request within the timeout of the client and names its failure after an action.
+func (c *Client) call(ctx context.Context, action string, request func(context.Context) error) error {
+	timed, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := request(timed)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", action, ctx.Err())
+	}
+	return c.problem(err, action)
+}
+
+// close closes the connections that are idle; those in use follow when they become idle.
+func (c *Client) close() { c.transport.CloseIdleConnections() }

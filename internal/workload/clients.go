@@ -1,0 +1,164 @@
+package workload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+const (
+	defaultTimeout     = 10 * time.Second
+	defaultDialTimeout = 5 * time.Second
+
+	// kubeconfigSuffix and kubeconfigKey are CAPI's contract of a cluster's kubeconfig Secret.
+	kubeconfigSuffix = "-kubeconfig"
+	kubeconfigKey    = "value"
+)
+
+// Options configure the clients of workload clusters. The zero value holds the defaults.
+type Options struct {
+	// Timeout bounds one request, from the connection to the last byte of the answer; 10 seconds when zero.
+	Timeout time.Duration
+	// DialTimeout bounds the TCP connection, and the TLS handshake after it; 5 seconds when zero.
+	DialTimeout time.Duration
+	// UserAgent is sent to workload clusters; "archelon" when empty.
+	UserAgent string
+}
+
+// Clients hands out clients of workload clusters. A client is made when it is asked for and kept until
+// the kubeconfig changes or the cluster is forgotten; it costs no goroutine and holds no
+// connection for long while it is not used. Clients may be used concurrently.
+type Clients struct {
+	secrets client.Reader
+	options Options
+	scheme  *runtime.Scheme
+	mapper  meta.RESTMapper
+
+	mu        sync.Mutex
+	byCluster map[types.NamespacedName]*Client
+}
+
+// NewClients returns Clients that read kubeconfig Secrets through secrets, at each use; it should
+// not be cached, so that no cache holds the credentials of workload clusters.
+func NewClients(secrets client.Reader, o Options) (*Clients, error) {
+	if secrets == nil {
+		return nil, errors.New("clients of workload clusters need a reader of Secrets")
+	}
+	if o.Timeout < 0 || o.DialTimeout < 0 {
+		return nil, errors.New("timeouts of clients of workload clusters cannot be negative")
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = defaultDialTimeout
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "archelon"
+	}
+	return &Clients{
+		secrets:   secrets,
+		options:   o,
+		scheme:    runtime.NewScheme(),
+		mapper:    newMapper(),
+		byCluster: map[types.NamespacedName]*Client{},
+	}, nil
+}
+
+// KubeconfigSecret returns the key of the Secret with the kubeconfig of a CAPI cluster.
+func KubeconfigSecret(cluster types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + kubeconfigSuffix}
+}
+
+// Get returns the client of a cluster. It reads the kubeconfig Secret and makes a new client only when the
+// kubeconfig is not the one that it knows. It sends nothing to the workload cluster. A missing Secret and a
+// refused kubeconfig are Problems.
+func (c *Clients) Get(ctx context.Context, cluster types.NamespacedName) (*Client, error) {
+	key := KubeconfigSecret(cluster)
+	secret := &corev1.Secret{}
+	err := c.secrets.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		c.Forget(cluster)
+		return nil, &outcome.Problem{
+			Kind:    outcome.KindWait,
+			Reason:  v1alpha1.KubeconfigMissingReason,
+			Message: fmt.Sprintf("Secret %s with the kubeconfig does not exist yet: if it does not appear, look at the control plane of the cluster", key.Name),
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", key, err)
+	}
+	kubeconfig := secret.Data[kubeconfigKey]
+	if len(kubeconfig) == 0 {
+		return nil, &outcome.Problem{
+			Kind:    outcome.KindWait,
+			Reason:  v1alpha1.KubeconfigMissingReason,
+			Message: fmt.Sprintf("Secret %s holds no kubeconfig under key value: correct the Secret", key.Name),
+		}
+	}
+
+	fingerprint := fingerprintOf(kubeconfig)
+	if known := c.known(cluster, fingerprint); known != nil {
+		return known, nil
+	}
+	created, err := c.newClient(kubeconfig, fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	return c.keep(cluster, created), nil
+}
+
+// Forget drops the client of a cluster and closes its idle connections. A request under way ends as usual.
+func (c *Clients) Forget(cluster types.NamespacedName) {
+	c.mu.Lock()
+	forgotten := c.byCluster[cluster]
+	delete(c.byCluster, cluster)
+	c.mu.Unlock()
+	if forgotten != nil {
+		forgotten.close()
+	}
+}
+
+func (c *Clients) known(cluster types.NamespacedName, fingerprint string) *Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.byCluster[cluster]; known != nil && known.fingerprint == fingerprint {
+		return known
+	}
+	return nil
+}
+
+// keep stores a new client and returns the one to use: another worker may have been faster.
+func (c *Clients) keep(cluster types.NamespacedName, created *Client) *Client {
+	c.mu.Lock()
+	previous := c.byCluster[cluster]
+	if previous != nil && previous.fingerprint == created.fingerprint {
+		c.mu.Unlock()
+		return previous
+	}
+	c.byCluster[cluster] = created
+	c.mu.Unlock()
+	if previous != nil {
+		previous.close()
+	}
+	return created
+}
+
+func fingerprintOf(kubeconfig []byte) string {
+	sum := sha256.Sum256(kubeconfig)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,187 @@
+package workload
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// maxKubeconfigBytes is the largest kubeconfig that is parsed; usual ones have six kilobytes.
+const maxKubeconfigBytes = 512 << 10
+
+// RESTConfig reduces a kubeconfig to a configuration that is safe to use although a stranger wrote it.
+// It takes the cluster and the user of the current context and nothing else of the file. Only an https
+// server, CA data, a server name for TLS, a proxy, and a token, a client certificate or a user name with
+// password are taken over, all in line. Programs to run, auth-providers, paths of files, impersonation, plain
+// http and unverified TLS are refused, each with its own Problem. Without CA data the CAs of the
+// system are trusted, as kubectl does.
+func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
+	config, err := load(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	current, found := config.Contexts[config.CurrentContext]
+	if !found || current == nil {
+		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "has no current context: set current-context to one of its contexts")
+	}
+	cluster, found := config.Clusters[current.Cluster]
+	if !found || cluster == nil {
+		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "lacks the cluster of its current context: add it to clusters")
+	}
+	user, found := config.AuthInfos[current.AuthInfo]
+	if !found || user == nil {
+		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "lacks the user of its current context: add it to users")
+	}
+
+	result := &rest.Config{}
+	for _, step := range []error{
+		setServer(result, cluster),
+		setTLS(result, cluster),
+		setProxy(result, cluster),
+		setCredentials(result, user),
+	} {
+		if step != nil {
+			return nil, step
+		}
+	}
+	return result, nil
+}
+
+// load parses a kubeconfig. The causes of its Problems are dropped because they quote the file.
+func load(kubeconfig []byte) (*api.Config, error) {
+	if len(kubeconfig) > maxKubeconfigBytes {
+		return nil, refuse(v1alpha1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d bytes: reduce it to one context", maxKubeconfigBytes))
+	}
+	if err := checkPlain(kubeconfig); err != nil {
+		return nil, refuse(v1alpha1.KubeconfigInvalidReason, err.Error()+": correct the Secret")
+	}
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "is not a kubeconfig: correct the Secret")
+	}
+	return config, nil
+}
+
+// checkPlain returns an error when a kubeconfig is not one YAML document, or uses anchors: a few bytes
+// of them expand to gigabytes, and no kubeconfig needs them.
+func checkPlain(kubeconfig []byte) error {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(kubeconfig))
+	var root, rest yamlv3.Node
+	if err := decoder.Decode(&root); err != nil {
+		return errors.New("is not YAML")
+	}
+	if err := decoder.Decode(&rest); !errors.Is(err, io.EOF) {
+		return errors.New("is more than one YAML document")
+	}
+	for nodes := []*yamlv3.Node{&root}; len(nodes) > 0; {
+		node := nodes[len(nodes)-1]
+		nodes = append(nodes[:len(nodes)-1], node.Content...)
+		if node.Kind == yamlv3.AliasNode || node.Anchor != "" {
+			return errors.New("uses YAML anchors, which are not supported")
+		}
+	}
+	return nil
+}
+
+func setServer(config *rest.Config, cluster *api.Cluster) error {
+	// The URL is not part of the messages: it may hold a password.
+	u, err := url.Parse(cluster.Server)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "":
+		return refuse(v1alpha1.KubeconfigInvalidReason, "has no valid server URL: correct server of its cluster")
+	case u.Scheme != "https":
+		return refuse(v1alpha1.KubeconfigInsecureReason, "leads to a server without TLS: use an https URL")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return refuse(v1alpha1.KubeconfigInvalidReason, "has a server URL with user information, query or fragment: leave these out")
+	}
+	config.Host = cluster.Server
+	config.DisableCompression = cluster.DisableCompression
+	return nil
+}
+
+func setTLS(config *rest.Config, cluster *api.Cluster) error {
+	if cluster.InsecureSkipTLSVerify {
+		return refuse(v1alpha1.KubeconfigInsecureReason,
+			"asks not to verify the server (insecure-skip-tls-verify): use certificate-authority-data instead")
+	}
+	if cluster.CertificateAuthority != "" {
+		return refuse(v1alpha1.KubeconfigFilePathReason,
+			"refers to a file (certificate-authority): put its content into certificate-authority-data")
+	}
+	if len(cluster.CertificateAuthorityData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(cluster.CertificateAuthorityData) {
+		return refuse(v1alpha1.KubeconfigInvalidReason, "holds no PEM certificate in certificate-authority-data: correct it")
+	}
+	config.CAData = cluster.CertificateAuthorityData
+	config.ServerName = cluster.TLSServerName
+	return nil
+}
+
+// setProxy takes over a proxy. A proxy sees no more than any other server that a kubeconfig may name.
+func setProxy(config *rest.Config, cluster *api.Cluster) error {
+	if cluster.ProxyURL == "" {
+		return nil
+	}
+	u, err := url.Parse(cluster.ProxyURL)
+	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5") {
+		return refuse(v1alpha1.KubeconfigProxyReason, "has a proxy-url that is not an http, https or socks5 URL: correct it")
+	}
+	config.Proxy = http.ProxyURL(u)
+	return nil
+}
+
+func setCredentials(config *rest.Config, user *api.AuthInfo) error {
+	switch {
+	case user.Exec != nil:
+		return refuse(v1alpha1.KubeconfigExecReason,
+			"wants a program run to get credentials (exec): use a token or a client certificate instead")
+	case user.AuthProvider != nil:
+		return refuse(v1alpha1.KubeconfigAuthProviderReason,
+			"names an auth-provider, which Kubernetes has removed: use a token or a client certificate instead")
+	case user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "":
+		return refuse(v1alpha1.KubeconfigFilePathReason,
+			"refers to files (client-certificate, client-key or tokenFile): put their contents into "+
+				"client-certificate-data, client-key-data or token")
+	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
+		return refuse(v1alpha1.KubeconfigImpersonationReason,
+			"impersonates another user (as, as-uid, as-groups or as-user-extra): use the credentials of that user instead")
+	}
+	config.BearerToken = user.Token
+	config.Username, config.Password = user.Username, user.Password
+	config.CertData, config.KeyData = user.ClientCertificateData, user.ClientKeyData
+
+	certificate := len(config.CertData) > 0 || len(config.KeyData) > 0
+	switch {
+	case certificate:
+		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
+			return refuse(v1alpha1.KubeconfigInvalidReason,
+				"holds a client certificate and a key that do not belong together or are no PEM: correct client-certificate-data and client-key-data")
+		}
+	case config.Username != "" && config.Password != "":
+	case config.BearerToken == "":
+		return refuse(v1alpha1.KubeconfigCredentialsReason,
+			"has no credentials for its user: add a token, or a client certificate and its key, in line")
+	}
+	if strings.ContainsAny(config.BearerToken, "\r\n") {
+		return refuse(v1alpha1.KubeconfigInvalidReason, "has a token with line breaks: remove them")
+	}
+	return nil
+}
+
+// refuse returns the Problem of a kubeconfig; the watch of its Secret ends it.
+func refuse(reason, what string) error {
+	return &outcome.Problem{Kind: outcome.KindWait, Reason: reason, Message: "the kubeconfig " + what}
+}

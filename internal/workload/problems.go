@@ -1,0 +1,234 @@
+package workload
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// fail returns a Problem that only another try can end.
+func fail(reason, format string, args ...any) *outcome.Problem {
+	return &outcome.Problem{Kind: outcome.KindFail, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// problem names the cause of a failed request. The error itself is not passed on: a workload cluster is
+// a stranger, and what it says could hold anything; only what is known to be harmless is quoted.
+func (c *Client) problem(err error, action string) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return c.statusProblem(err, status.Status(), action)
+	}
+	return c.transportProblem(err, action)
+}
+
+// statusProblem names an answer of the API server.
+func (c *Client) statusProblem(err error, status metav1.Status, action string) *outcome.Problem {
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return c.unauthorized()
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return cleanupProblem("Namespace " + agentNamespace)
+	case apierrors.IsForbidden(err) && isAuthorization(status):
+		return fail(v1alpha1.WorkloadForbiddenReason,
+			"%s: the user of the kubeconfig may not do that (403): use a kubeconfig of a cluster-admin", action)
+	case apierrors.IsConflict(err):
+		return conflict(status, action)
+	case isTimeout(err):
+		return c.timeoutProblem(action)
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
+		apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err), apierrors.IsUnsupportedMediaType(err),
+		apierrors.IsRequestEntityTooLargeError(err), isSchemaError(status):
+		return fail(v1alpha1.AgentRejectedReason,
+			"%s: the workload cluster does not accept it (%s): check its admission policies, webhooks and Kubernetes version",
+			action, rejection(status))
+	case status.Code >= http.StatusMultipleChoices && status.Code < http.StatusBadRequest:
+		return fail(v1alpha1.WorkloadServerErrorReason,
+			"%s: the server of the kubeconfig redirects (HTTP status %d), which is not followed: correct its server URL", action, status.Code)
+	default:
+		return fail(v1alpha1.WorkloadServerErrorReason,
+			"%s: the API of the workload cluster failed (HTTP status %d): look at the logs of its API server", action, status.Code)
+	}
+}
+
+// unauthorized says why credentials are not accepted, where that is known.
+func (c *Client) unauthorized() *outcome.Problem {
+	if !c.certificateEnd.IsZero() && c.certificateEnd.Before(time.Now()) {
+		return fail(v1alpha1.WorkloadUnauthorizedReason,
+			"the workload cluster does not accept the client certificate of the kubeconfig, which expired at %s: renew the kubeconfig",
+			c.certificateEnd.UTC().Format(time.RFC3339))
+	}
+	return fail(v1alpha1.WorkloadUnauthorizedReason,
+		"the workload cluster does not accept the credentials of the kubeconfig (401): renew the kubeconfig")
+}
+
+func (c *Client) timeoutProblem(action string) *outcome.Problem {
+	return fail(v1alpha1.WorkloadTimeoutReason,
+		"%s: the API of the workload cluster did not answer within %s: check its control plane and the firewalls in between", action, c.timeout)
+}
+
+// transportProblem names why no answer came.
+func (c *Client) transportProblem(err error, action string) *outcome.Problem {
+	var tooLarge *http.MaxBytesError
+	var opErr *net.OpError
+	switch {
+	case errors.As(err, &tooLarge):
+		return fail(v1alpha1.WorkloadServerErrorReason,
+			"%s: the workload cluster answered with more than %d bytes: check that the kubeconfig leads to its API", action, maxResponseBytes)
+	case errors.As(err, &opErr) && opErr.Op == "dial":
+		return fail(v1alpha1.WorkloadUnreachableReason,
+			"no connection to the API of the workload cluster (%s): check its control plane and the network in between", dialCause(err))
+	case isTLS(err):
+		return c.tlsProblem(err)
+	case isTimeout(err):
+		return c.timeoutProblem(action)
+	default:
+		return fail(v1alpha1.WorkloadUnreachableReason,
+			"%s: the exchange with the API of the workload cluster broke off (%s): check its control plane, and proxies in between",
+			action, dialCause(err))
+	}
+}
+
+// tlsProblem says which side of TLS refuses the other.
+func (c *Client) tlsProblem(err error) *outcome.Problem {
+	var hostname x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var authority x509.UnknownAuthorityError
+	switch {
+	case isAlert(err):
+		return fail(v1alpha1.WorkloadTLSReason,
+			"the workload cluster's API refuses the TLS connection: renew the client certificate of the kubeconfig")
+	case errors.As(err, &hostname):
+		return fail(v1alpha1.WorkloadTLSReason,
+			"the certificate of the workload cluster's API is not for the host in the kubeconfig: renew it, or set tls-server-name")
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return fail(v1alpha1.WorkloadTLSReason,
+			"the certificate of the workload cluster's API has expired or is not valid yet: renew it, and check the clocks")
+	case errors.As(err, &authority), errors.As(err, &invalid):
+		return fail(v1alpha1.WorkloadTLSReason,
+			"the certificate of the workload cluster's API is not signed by the CA in the kubeconfig: correct certificate-authority-data")
+	default:
+		return fail(v1alpha1.WorkloadTLSReason,
+			"the server in the kubeconfig does not speak TLS as a Kubernetes API does: correct its server URL")
+	}
+}
+
+// managerPattern is a field manager that may be quoted; fieldPattern a path of a field without values.
+var (
+	managerPattern = regexp.MustCompile(`conflict with "([A-Za-z0-9._:/-]{1,128})"`)
+	fieldPattern   = regexp.MustCompile(`^[A-Za-z0-9._/\[\]="-]{1,200}$`)
+)
+
+// conflict names the managers and the fields that they own.
+func conflict(status metav1.Status, action string) *outcome.Problem {
+	var managers, fields []string
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			if cause.Type != metav1.CauseTypeFieldManagerConflict {
+				continue
+			}
+			if m := managerPattern.FindStringSubmatch(cause.Message); m != nil {
+				managers = append(managers, m[1])
+			}
+			if fieldPattern.MatchString(cause.Field) {
+				fields = append(fields, cause.Field)
+			}
+		}
+	}
+	slices.Sort(managers)
+	managers = slices.Compact(managers)
+	if len(managers) == 0 {
+		return fail(v1alpha1.AgentConflictReason,
+			"%s: it was changed by another client at the same time; it is tried again", action)
+	}
+	const quoted = 5
+	if len(fields) > quoted {
+		fields = append(fields[:quoted], "...")
+	}
+	return fail(v1alpha1.AgentConflictReason,
+		"%s: field manager %s owns %s with other values: delete the object in the workload cluster, or end the other manager's use of it",
+		action, strings.Join(managers, ", "), strings.Join(fields, ", "))
+}
+
+// isAuthorization tells a refusal by the authorizer from one by an admission plugin: RBAC refuses with
+// what was asked for, "cannot <verb> resource", or, where permissions are given, with "attempting to grant".
+func isAuthorization(status metav1.Status) bool {
+	return strings.Contains(status.Message, " cannot ") || strings.Contains(status.Message, "attempting to grant")
+}
+
+// isSchemaError reports whether an object has fields that the API server does not know, which it calls an
+// internal error in server-side apply.
+func isSchemaError(status metav1.Status) bool {
+	return strings.Contains(status.Message, "failed to create typed patch object")
+}
+
+// rejection says what an API server objects to: the fields where it names them, never its text, which
+// can quote values.
+func rejection(status metav1.Status) string {
+	what := fmt.Sprintf("HTTP status %d", status.Code)
+	if status.Details == nil {
+		return what
+	}
+	for _, cause := range status.Details.Causes {
+		if cause.Field != "" && fieldPattern.MatchString(cause.Field) {
+			what += ", " + cause.Field
+		}
+	}
+	return what
+}
+
+func isTimeout(err error) bool {
+	var netErr net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		(errors.As(err, &netErr) && netErr.Timeout())
+}
+
+func isTLS(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	return errors.As(err, &verification) || errors.As(err, &record) || isAlert(err)
+}
+
+// isAlert reports whether the other side refused the TLS connection.
+func isAlert(err error) bool {
+	var alert tls.AlertError
+	var opErr *net.OpError
+	return errors.As(err, &alert) || (errors.As(err, &opErr) && opErr.Op == "remote error")
+}
+
+// dialCause says in a few words why there is no connection. The texts of the system's errors hold no address.
+func dialCause(err error) string {
+	var dns *net.DNSError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &dns):
+		return "the host name cannot be resolved"
+	case isTimeout(err):
+		return "timeout"
+	case errors.As(err, &errno):
+		return errno.Error()
+	default:
+		return "no connection"
+	}
+}
+
+func malformed(kind string) *outcome.Problem {
+	return fail(v1alpha1.WorkloadServerErrorReason,
+		"the workload cluster answered with a malformed %s: check that the kubeconfig leads to a Kubernetes API", kind)
+}
