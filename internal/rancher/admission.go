@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -52,12 +52,12 @@ var printable = regexp.MustCompile(`^[A-Za-z]{1,40}$`)
 // an API server sets. Rancher gives a cluster-scoped binding a namespace; it is removed as well.
 func admit(object *unstructured.Unstructured, number int) *outcome.Problem {
 	foreign := func(what string) *outcome.Problem {
-		return fail(v1alpha1.ManifestForeignObjectReason,
+		return fail(archelonv1.ManifestForeignObjectReason,
 			"document %d of the agent's manifest %s, which is not part of Rancher's agent; nothing was applied: %s", number, what, remedy)
 	}
 	gvk := object.GroupVersionKind()
 	if gvk.Kind == "" || gvk.Version == "" {
-		return fail(v1alpha1.ManifestNotYAMLReason,
+		return fail(archelonv1.ManifestNotYAMLReason,
 			"document %d of what came instead of the agent's manifest is not a Kubernetes object: %s", number, remedy)
 	}
 	namespaced, known := scopeOf(gvk)
@@ -139,5 +139,5 @@ func (m *Manifest) find(kind, name string, into any) *outcome.Problem {
 }
 
 func incomplete(what string) *outcome.Problem {
-	return fail(v1alpha1.ManifestIncompleteReason, "the agent's manifest lacks the %s: %s", what, remedy)
+	return fail(archelonv1.ManifestIncompleteReason, "the agent's manifest lacks the %s: %s", what, remedy)
 }

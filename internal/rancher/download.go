@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -102,7 +102,7 @@ func (d *Downloader) get(ctx context.Context, registration Registration, trust T
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, registration.ManifestURL(), nil)
 	if err != nil {
 		// The cause is dropped because it quotes the URL.
-		return nil, waitFor(v1alpha1.RegistrationURLInvalidReason,
+		return nil, waitFor(archelonv1.RegistrationURLInvalidReason,
 			"the manifest URL of cluster %s is not valid: check Rancher's setting server-url", registration.Cluster())
 	}
 	req.Header.Set("User-Agent", "archelon")

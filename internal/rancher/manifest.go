@@ -14,7 +14,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -65,7 +65,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 		}
 	}
 	if len(m.objects) == 0 {
-		return nil, fail(v1alpha1.ManifestEmptyReason,
+		return nil, fail(archelonv1.ManifestEmptyReason,
 			"the agent's manifest (%d bytes) holds no object: check that Rancher's setting server-url leads to Rancher, and the logs of Rancher", len(data))
 	}
 	if problem := m.complete(); problem != nil {
@@ -91,11 +91,11 @@ func (m *Manifest) CredentialsSecret() string { return m.credentialsSecret }
 func (m *Manifest) add(object *unstructured.Unstructured, seen map[string]bool) *outcome.Problem {
 	key := strings.Join([]string{object.GroupVersionKind().GroupKind().String(), object.GetNamespace(), object.GetName()}, "/")
 	if seen[key] {
-		return fail(v1alpha1.ManifestForeignObjectReason, "the agent's manifest holds %s twice: %s", describe(object), remedy)
+		return fail(archelonv1.ManifestForeignObjectReason, "the agent's manifest holds %s twice: %s", describe(object), remedy)
 	}
 	seen[key] = true
 	if len(m.objects) == maxObjects {
-		return fail(v1alpha1.ManifestTooLargeReason, "the agent's manifest holds more than %d objects: %s", maxObjects, remedy)
+		return fail(archelonv1.ManifestTooLargeReason, "the agent's manifest holds more than %d objects: %s", maxObjects, remedy)
 	}
 	m.objects = append(m.objects, object)
 	return nil
@@ -104,7 +104,7 @@ func (m *Manifest) add(object *unstructured.Unstructured, seen map[string]bool) 
 // parseDocument returns the object in a YAML document, nil when the document is blank.
 func parseDocument(document []byte, number, size int) (*unstructured.Unstructured, *outcome.Problem) {
 	if len(document) > maxObjectBytes {
-		return nil, fail(v1alpha1.ManifestTooLargeReason,
+		return nil, fail(archelonv1.ManifestTooLargeReason,
 			"document %d of the agent's manifest has more than %d bytes: %s", number, maxObjectBytes, remedy)
 	}
 	blank, err := checkPlain(document)
@@ -154,7 +154,7 @@ func looksLikeHTML(data []byte) bool {
 }
 
 func notYAML(number, size int) *outcome.Problem {
-	return fail(v1alpha1.ManifestNotYAMLReason,
+	return fail(archelonv1.ManifestNotYAMLReason,
 		"what came instead of the agent's manifest (%d bytes) is not a series of Kubernetes objects in YAML, see document %d: %s", size, number, remedy)
 }
 

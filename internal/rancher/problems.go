@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"syscall"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -43,29 +43,29 @@ func fail(reason, format string, args ...any) *outcome.Problem {
 func statusProblem(status int, cluster string) *outcome.Problem {
 	switch {
 	case status == http.StatusBadRequest:
-		return fail(v1alpha1.RegistrationRefusedReason,
+		return fail(archelonv1.RegistrationRefusedReason,
 			"Rancher does not know cluster %s or its registration token (HTTP status 400): "+
 				"if that lasts, delete registration token %s/%s, which Rancher makes anew", cluster, cluster, DefaultTokenName)
 	case status == http.StatusNotFound:
-		return fail(v1alpha1.ManifestNotFoundReason,
+		return fail(archelonv1.ManifestNotFoundReason,
 			"the manifest URL of cluster %s leads nowhere (HTTP status 404): check that Rancher's setting server-url "+
 				"leads to Rancher and that an ingress passes /v3/import on", cluster)
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
-		return fail(v1alpha1.RancherServerErrorReason,
+		return fail(archelonv1.RancherServerErrorReason,
 			"Rancher failed to deliver the agent's manifest (HTTP status %d): if that lasts, look at the logs of Rancher", status)
 	default:
-		return fail(v1alpha1.ManifestStatusReason,
+		return fail(archelonv1.ManifestStatusReason,
 			"the manifest URL was answered with HTTP status %d, which is not Rancher's: check what stands before Rancher", status)
 	}
 }
 
 func tooLarge(limit int64) *outcome.Problem {
-	return fail(v1alpha1.ManifestTooLargeReason,
+	return fail(archelonv1.ManifestTooLargeReason,
 		"the agent's manifest has more than %d bytes: check that Rancher's setting server-url leads to Rancher", limit)
 }
 
 func htmlProblem(size int) *outcome.Problem {
-	return fail(v1alpha1.ManifestHTMLReason,
+	return fail(archelonv1.ManifestHTMLReason,
 		"a web page (HTML, %d bytes) came instead of the agent's manifest: check that Rancher's setting server-url "+
 			"leads to Rancher and needs no login", size)
 }
@@ -78,31 +78,31 @@ func (d *Downloader) transportProblem(err error, trust Trust) *outcome.Problem {
 	var opErr *net.OpError
 	switch {
 	case errors.Is(err, errForeignRedirect):
-		return fail(v1alpha1.ManifestRedirectedReason,
+		return fail(archelonv1.ManifestRedirectedReason,
 			"the manifest URL was redirected to another host or away from https, which is not followed: "+
 				"set Rancher's setting server-url to the address at which Rancher itself answers")
 	case errors.Is(err, errTooManyRedirects):
-		return fail(v1alpha1.ManifestRedirectedReason,
+		return fail(archelonv1.ManifestRedirectedReason,
 			"the manifest URL was redirected more than %d times: check the ingress before Rancher", maxRedirects)
 	case errors.As(err, &proxy):
-		return fail(v1alpha1.RancherProxyFailedReason,
+		return fail(archelonv1.RancherProxyFailedReason,
 			"%s: check HTTPS_PROXY and NO_PROXY of Archelon, and the proxy", proxy.Error())
 	case errors.Is(err, context.DeadlineExceeded):
-		return fail(v1alpha1.RancherTimeoutReason,
+		return fail(archelonv1.RancherTimeoutReason,
 			"Rancher did not deliver the agent's manifest within %s: check its load, the network and the proxy in between", d.timeout)
 	case isTrustError(err):
 		return tlsProblem(err, trust)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fail(v1alpha1.ManifestTruncatedReason,
+		return fail(archelonv1.ManifestTruncatedReason,
 			"the connection ended before the agent's manifest did: check what stands before Rancher")
 	case errors.As(err, &opErr) && opErr.Op == "proxyconnect":
-		return fail(v1alpha1.RancherProxyFailedReason,
+		return fail(archelonv1.RancherProxyFailedReason,
 			"the proxy cannot be reached (%s): check HTTPS_PROXY and NO_PROXY of Archelon, and the proxy", dialCause(err))
 	case errors.As(err, &opErr) && opErr.Op == "dial", errors.As(err, &netErr) && netErr.Timeout():
-		return fail(v1alpha1.RancherUnreachableReason,
+		return fail(archelonv1.RancherUnreachableReason,
 			"no connection to Rancher at the address in its setting server-url (%s): check DNS, network policies and proxy settings", dialCause(err))
 	default:
-		return fail(v1alpha1.RancherUnreachableReason,
+		return fail(archelonv1.RancherUnreachableReason,
 			"the exchange with Rancher broke off before the agent's manifest was complete: check what stands at Rancher's server-url")
 	}
 }
@@ -146,16 +146,16 @@ func tlsProblem(err error, trust Trust) *outcome.Problem {
 	var authority x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &hostname):
-		return fail(v1alpha1.RancherTLSNotTrustedReason,
+		return fail(archelonv1.RancherTLSNotTrustedReason,
 			"the certificate at Rancher's server-url is not for that host: renew it, or correct server-url")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fail(v1alpha1.RancherTLSNotTrustedReason,
+		return fail(archelonv1.RancherTLSNotTrustedReason,
 			"the certificate at Rancher's server-url has expired or is not valid yet: renew it, and check the clocks")
 	case errors.As(err, &authority), errors.As(err, &invalid):
-		return fail(v1alpha1.RancherTLSNotTrustedReason,
+		return fail(archelonv1.RancherTLSNotTrustedReason,
 			"the certificate at Rancher's server-url is not signed by %s: correct the setting or the certificate", cas)
 	default:
-		return fail(v1alpha1.RancherTLSNotTrustedReason,
+		return fail(archelonv1.RancherTLSNotTrustedReason,
 			"no TLS connection to Rancher's server-url: check that it leads to Rancher and that no proxy interferes")
 	}
 }

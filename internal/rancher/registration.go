@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -37,7 +37,7 @@ func newRegistration(cluster, manifestURL string, tokens []string) (Registration
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
 		return Registration{}, &outcome.Problem{
 			Kind:   outcome.KindWait,
-			Reason: v1alpha1.RegistrationURLInvalidReason,
+			Reason: archelonv1.RegistrationURLInvalidReason,
 			Message: fmt.Sprintf("the manifest URL of registration token %s/%s is not an https URL: "+
 				"check Rancher's setting server-url, then delete the token, which Rancher makes anew", cluster, DefaultTokenName),
 		}

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -47,14 +47,14 @@ func (s *Settings) Value(ctx context.Context, name string) (string, error) {
 	if apierrors.IsNotFound(err) {
 		return "", &outcome.Problem{
 			Kind:    outcome.KindWait,
-			Reason:  v1alpha1.SettingsUnavailableReason,
+			Reason:  archelonv1.SettingsUnavailableReason,
 			Message: fmt.Sprintf("Rancher's setting %s does not exist yet: check that Rancher runs in this cluster", name),
 		}
 	}
 	if err != nil {
 		return "", &outcome.Problem{
 			Kind:    outcome.KindFail,
-			Reason:  v1alpha1.SettingsUnavailableReason,
+			Reason:  archelonv1.SettingsUnavailableReason,
 			Message: fmt.Sprintf("Rancher's setting %s cannot be read: check that Rancher is installed in this cluster", name),
 			Err:     err,
 		}
@@ -75,7 +75,7 @@ func (s *Settings) ServerURL(ctx context.Context) (*url.URL, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, &outcome.Problem{
 			Kind:    outcome.KindWait,
-			Reason:  v1alpha1.ServerURLMissingReason,
+			Reason:  archelonv1.ServerURLMissingReason,
 			Message: "Rancher's setting server-url is empty: set it in Rancher's global settings",
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Settings) ServerURL(ctx context.Context) (*url.URL, error) {
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
 		return nil, &outcome.Problem{
 			Kind:   outcome.KindWait,
-			Reason: v1alpha1.ServerURLInvalidReason,
+			Reason: archelonv1.ServerURLInvalidReason,
 			Message: "Rancher's setting server-url is not an https URL of a host without user information: " +
 				"correct it in Rancher's global settings",
 		}
@@ -108,7 +108,7 @@ func (s *Settings) Trust(ctx context.Context) (Trust, error) {
 // Ready returns an error while the settings that an import needs cannot be read. Their values do not
 // matter here: an import says itself what is wrong with them.
 func (s *Settings) Ready(ctx context.Context) error {
-	for _, name := range []string{ServerURLSetting, CACertsSetting, AgentTLSModeSetting} {
+	for _, name := range SettingNames() {
 		if _, err := s.Value(ctx, name); err != nil {
 			return err
 		}

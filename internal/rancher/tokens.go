@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -73,20 +73,9 @@ func NewTokens(cached, live client.Reader) (*Tokens, error) {
 // ways in which Rancher publishes it: in a complete manifest URL, and in a Secret that completes it.
 // A token, URL or Secret that is not there yet is a Problem that a watch ends.
 func (t *Tokens) Registration(ctx context.Context, cluster string) (Registration, error) {
-	crt := NewRegistrationToken()
-	err := t.cached.Get(ctx, client.ObjectKey{Namespace: cluster, Name: DefaultTokenName}, crt)
-	if apierrors.IsNotFound(err) {
-		return Registration{}, waitFor(v1alpha1.RegistrationTokenMissingReason,
-			"Rancher has not made registration token %s/%s yet: if it does not appear, look at the logs of Rancher", cluster, DefaultTokenName)
-	}
+	crt, manifestURL, err := t.published(ctx, cluster)
 	if err != nil {
-		return Registration{}, fmt.Errorf("getting registration token %s/%s: %w", cluster, DefaultTokenName, err)
-	}
-
-	manifestURL := statusField(crt, "manifestUrl")
-	if manifestURL == "" {
-		return Registration{}, waitFor(v1alpha1.RegistrationURLMissingReason,
-			"registration token %s/%s has no manifest URL yet: check that Rancher's setting server-url is set", cluster, DefaultTokenName)
+		return Registration{}, err
 	}
 	if !placeholder.MatchString(manifestURL) {
 		tokens := slices.DeleteFunc([]string{statusField(crt, "token"), tokenInURL(manifestURL, cluster)},
@@ -101,13 +90,33 @@ func (t *Tokens) Registration(ctx context.Context, cluster string) (Registration
 	return newRegistration(cluster, placeholder.ReplaceAllLiteralString(manifestURL, tokens[0]), tokens)
 }
 
+// published returns the default token of a v3 Rancher cluster and its manifest URL, which may lack the token.
+func (t *Tokens) published(ctx context.Context, cluster string) (*unstructured.Unstructured, string, error) {
+	crt := NewRegistrationToken()
+	err := t.cached.Get(ctx, client.ObjectKey{Namespace: cluster, Name: DefaultTokenName}, crt)
+	if apierrors.IsNotFound(err) {
+		return nil, "", waitFor(archelonv1.RegistrationTokenMissingReason,
+			"Rancher has not made registration token %s/%s yet: if it does not appear, look at the logs of Rancher", cluster, DefaultTokenName)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("getting registration token %s/%s: %w", cluster, DefaultTokenName, err)
+	}
+	manifestURL := statusField(crt, "manifestUrl")
+	if manifestURL == "" {
+		return nil, "", waitFor(archelonv1.RegistrationURLMissingReason,
+			"registration token %s/%s has no manifest URL yet: check that Rancher's setting server-url is set", cluster, DefaultTokenName)
+	}
+	return crt, manifestURL, nil
+}
+
 // Accepted returns all tokens by which an agent of a v3 Rancher cluster may connect: those of the default
 // token and those of the token that Rancher switches its agent to after the first contact. Registration
-// tokens that are not complete yet contribute nothing. Never log the result.
+// tokens that are not complete yet contribute nothing. All of it is read live: it is needed for the
+// repair of an agent only, so no cache needs to hold more than default tokens. Never log the result.
 func (t *Tokens) Accepted(ctx context.Context, cluster string) ([]string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(registrationTokenKind("List"))
-	if err := t.cached.List(ctx, list, client.InNamespace(cluster)); err != nil {
+	if err := t.live.List(ctx, list, client.InNamespace(cluster)); err != nil {
 		return nil, fmt.Errorf("listing registration tokens in namespace %s: %w", cluster, err)
 	}
 	var accepted []string
@@ -137,13 +146,13 @@ func (t *Tokens) Accepted(ctx context.Context, cluster string) ([]string, error)
 func (t *Tokens) secretTokens(ctx context.Context, crt *unstructured.Unstructured) ([]string, error) {
 	name := statusField(crt, "tokenSecretName")
 	if name == "" {
-		return nil, waitFor(v1alpha1.TokenSecretMissingReason,
+		return nil, waitFor(archelonv1.TokenSecretMissingReason,
 			"registration token %s/%s does not name its Secret yet: if that lasts, look at the logs of Rancher", crt.GetNamespace(), crt.GetName())
 	}
 	secret := &corev1.Secret{}
 	err := t.live.Get(ctx, client.ObjectKey{Namespace: crt.GetNamespace(), Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, waitFor(v1alpha1.TokenSecretMissingReason,
+		return nil, waitFor(archelonv1.TokenSecretMissingReason,
 			"Secret %s/%s of registration token %s does not exist: if it does not appear, delete the registration token, which Rancher makes anew",
 			crt.GetNamespace(), name, crt.GetName())
 	}
@@ -153,7 +162,7 @@ func (t *Tokens) secretTokens(ctx context.Context, crt *unstructured.Unstructure
 
 	current := string(secret.Data[tokenKey])
 	if !tokenPattern.MatchString(current) {
-		return nil, waitFor(v1alpha1.TokenSecretEmptyReason,
+		return nil, waitFor(archelonv1.TokenSecretEmptyReason,
 			"Secret %s/%s of registration token %s holds no valid token: delete the registration token, which Rancher makes anew",
 			crt.GetNamespace(), name, crt.GetName())
 	}

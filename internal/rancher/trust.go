@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"strings"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -34,14 +34,14 @@ func NewTrust(mode, cacerts string) (Trust, error) {
 	if !t.strict && mode != TLSModeSystemStore {
 		return Trust{}, &outcome.Problem{
 			Kind:    outcome.KindWait,
-			Reason:  v1alpha1.AgentTLSModeInvalidReason,
+			Reason:  archelonv1.AgentTLSModeInvalidReason,
 			Message: "Rancher's setting agent-tls-mode is neither strict nor system-store: correct it in Rancher's global settings",
 		}
 	}
 	if t.private() && !x509.NewCertPool().AppendCertsFromPEM([]byte(cacerts)) {
 		return Trust{}, &outcome.Problem{
 			Kind:   outcome.KindWait,
-			Reason: v1alpha1.CACertsInvalidReason,
+			Reason: archelonv1.CACertsInvalidReason,
 			Message: "Rancher's setting cacerts holds no PEM certificate: correct the CA of Rancher's installation, " +
 				"or set agent-tls-mode to system-store",
 		}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -101,7 +101,7 @@ func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured
 func cleanupProblem(what string) *outcome.Problem {
 	return &outcome.Problem{
 		Kind:    outcome.KindPoll,
-		Reason:  v1alpha1.WaitingForCleanupReason,
+		Reason:  archelonv1.WaitingForCleanupReason,
 		Message: fmt.Sprintf("%s in the workload cluster is still being deleted after an earlier registration", what),
 		After:   cleanupPoll,
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 const (
@@ -65,12 +65,12 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The cause is dropped because it may quote the kubeconfig.
-		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
 	}
 	transport := newTransport(config, tlsConfig, c.options.DialTimeout)
 	wrapped, err := rest.HTTPWrappersForConfig(config, &boundedTransport{base: transport})
 	if err != nil {
-		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
 	}
 	api, err := client.New(config, client.Options{
 		HTTPClient: &http.Client{Transport: wrapped, Timeout: config.Timeout, CheckRedirect: refuseRedirect},

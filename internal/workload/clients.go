@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -95,7 +95,7 @@ func (c *Clients) Get(ctx context.Context, cluster types.NamespacedName) (*Clien
 		c.Forget(cluster)
 		return nil, &outcome.Problem{
 			Kind:    outcome.KindWait,
-			Reason:  v1alpha1.KubeconfigMissingReason,
+			Reason:  archelonv1.KubeconfigMissingReason,
 			Message: fmt.Sprintf("Secret %s with the kubeconfig does not exist yet: if it does not appear, look at the control plane of the cluster", key.Name),
 		}
 	}
@@ -106,7 +106,7 @@ func (c *Clients) Get(ctx context.Context, cluster types.NamespacedName) (*Clien
 	if len(kubeconfig) == 0 {
 		return nil, &outcome.Problem{
 			Kind:    outcome.KindWait,
-			Reason:  v1alpha1.KubeconfigMissingReason,
+			Reason:  archelonv1.KubeconfigMissingReason,
 			Message: fmt.Sprintf("Secret %s holds no kubeconfig under key value: correct the Secret", key.Name),
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -36,15 +36,15 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 	}
 	current, found := config.Contexts[config.CurrentContext]
 	if !found || current == nil {
-		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "has no current context: set current-context to one of its contexts")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "has no current context: set current-context to one of its contexts")
 	}
 	cluster, found := config.Clusters[current.Cluster]
 	if !found || cluster == nil {
-		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "lacks the cluster of its current context: add it to clusters")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the cluster of its current context: add it to clusters")
 	}
 	user, found := config.AuthInfos[current.AuthInfo]
 	if !found || user == nil {
-		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "lacks the user of its current context: add it to users")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the user of its current context: add it to users")
 	}
 
 	result := &rest.Config{}
@@ -64,14 +64,14 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 // load parses a kubeconfig. The causes of its Problems are dropped because they quote the file.
 func load(kubeconfig []byte) (*api.Config, error) {
 	if len(kubeconfig) > maxKubeconfigBytes {
-		return nil, refuse(v1alpha1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d bytes: reduce it to one context", maxKubeconfigBytes))
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d bytes: reduce it to one context", maxKubeconfigBytes))
 	}
 	if err := checkPlain(kubeconfig); err != nil {
-		return nil, refuse(v1alpha1.KubeconfigInvalidReason, err.Error()+": correct the Secret")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, err.Error()+": correct the Secret")
 	}
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, refuse(v1alpha1.KubeconfigInvalidReason, "is not a kubeconfig: correct the Secret")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "is not a kubeconfig: correct the Secret")
 	}
 	return config, nil
 }
@@ -102,11 +102,11 @@ func setServer(config *rest.Config, cluster *api.Cluster) error {
 	u, err := url.Parse(cluster.Server)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
-		return refuse(v1alpha1.KubeconfigInvalidReason, "has no valid server URL: correct server of its cluster")
+		return refuse(archelonv1.KubeconfigInvalidReason, "has no valid server URL: correct server of its cluster")
 	case u.Scheme != "https":
-		return refuse(v1alpha1.KubeconfigInsecureReason, "leads to a server without TLS: use an https URL")
+		return refuse(archelonv1.KubeconfigInsecureReason, "leads to a server without TLS: use an https URL")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return refuse(v1alpha1.KubeconfigInvalidReason, "has a server URL with user information, query or fragment: leave these out")
+		return refuse(archelonv1.KubeconfigInvalidReason, "has a server URL with user information, query or fragment: leave these out")
 	}
 	config.Host = cluster.Server
 	config.DisableCompression = cluster.DisableCompression
@@ -115,15 +115,15 @@ func setServer(config *rest.Config, cluster *api.Cluster) error {
 
 func setTLS(config *rest.Config, cluster *api.Cluster) error {
 	if cluster.InsecureSkipTLSVerify {
-		return refuse(v1alpha1.KubeconfigInsecureReason,
+		return refuse(archelonv1.KubeconfigInsecureReason,
 			"asks not to verify the server (insecure-skip-tls-verify): use certificate-authority-data instead")
 	}
 	if cluster.CertificateAuthority != "" {
-		return refuse(v1alpha1.KubeconfigFilePathReason,
+		return refuse(archelonv1.KubeconfigFilePathReason,
 			"refers to a file (certificate-authority): put its content into certificate-authority-data")
 	}
 	if len(cluster.CertificateAuthorityData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(cluster.CertificateAuthorityData) {
-		return refuse(v1alpha1.KubeconfigInvalidReason, "holds no PEM certificate in certificate-authority-data: correct it")
+		return refuse(archelonv1.KubeconfigInvalidReason, "holds no PEM certificate in certificate-authority-data: correct it")
 	}
 	config.CAData = cluster.CertificateAuthorityData
 	config.ServerName = cluster.TLSServerName
@@ -137,7 +137,7 @@ func setProxy(config *rest.Config, cluster *api.Cluster) error {
 	}
 	u, err := url.Parse(cluster.ProxyURL)
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5") {
-		return refuse(v1alpha1.KubeconfigProxyReason, "has a proxy-url that is not an http, https or socks5 URL: correct it")
+		return refuse(archelonv1.KubeconfigProxyReason, "has a proxy-url that is not an http, https or socks5 URL: correct it")
 	}
 	config.Proxy = http.ProxyURL(u)
 	return nil
@@ -146,17 +146,17 @@ func setProxy(config *rest.Config, cluster *api.Cluster) error {
 func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 	switch {
 	case user.Exec != nil:
-		return refuse(v1alpha1.KubeconfigExecReason,
+		return refuse(archelonv1.KubeconfigExecReason,
 			"wants a program run to get credentials (exec): use a token or a client certificate instead")
 	case user.AuthProvider != nil:
-		return refuse(v1alpha1.KubeconfigAuthProviderReason,
+		return refuse(archelonv1.KubeconfigAuthProviderReason,
 			"names an auth-provider, which Kubernetes has removed: use a token or a client certificate instead")
 	case user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "":
-		return refuse(v1alpha1.KubeconfigFilePathReason,
+		return refuse(archelonv1.KubeconfigFilePathReason,
 			"refers to files (client-certificate, client-key or tokenFile): put their contents into "+
 				"client-certificate-data, client-key-data or token")
 	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
-		return refuse(v1alpha1.KubeconfigImpersonationReason,
+		return refuse(archelonv1.KubeconfigImpersonationReason,
 			"impersonates another user (as, as-uid, as-groups or as-user-extra): use the credentials of that user instead")
 	}
 	config.BearerToken = user.Token
@@ -167,16 +167,16 @@ func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 	switch {
 	case certificate:
 		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
-			return refuse(v1alpha1.KubeconfigInvalidReason,
+			return refuse(archelonv1.KubeconfigInvalidReason,
 				"holds a client certificate and a key that do not belong together or are no PEM: correct client-certificate-data and client-key-data")
 		}
 	case config.Username != "" && config.Password != "":
 	case config.BearerToken == "":
-		return refuse(v1alpha1.KubeconfigCredentialsReason,
+		return refuse(archelonv1.KubeconfigCredentialsReason,
 			"has no credentials for its user: add a token, or a client certificate and its key, in line")
 	}
 	if strings.ContainsAny(config.BearerToken, "\r\n") {
-		return refuse(v1alpha1.KubeconfigInvalidReason, "has a token with line breaks: remove them")
+		return refuse(archelonv1.KubeconfigInvalidReason, "has a token with line breaks: remove them")
 	}
 	return nil
 }

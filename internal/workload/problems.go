@@ -19,7 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1alpha1 "github.com/archelon-io/archelon/api/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -46,7 +46,7 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return cleanupProblem("Namespace " + agentNamespace)
 	case apierrors.IsForbidden(err) && isAuthorization(status):
-		return fail(v1alpha1.WorkloadForbiddenReason,
+		return fail(archelonv1.WorkloadForbiddenReason,
 			"%s: the user of the kubeconfig may not do that (403): use a kubeconfig of a cluster-admin", action)
 	case apierrors.IsConflict(err):
 		return conflict(status, action)
@@ -55,14 +55,14 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
 		apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err), apierrors.IsUnsupportedMediaType(err),
 		apierrors.IsRequestEntityTooLargeError(err), isSchemaError(status):
-		return fail(v1alpha1.AgentRejectedReason,
+		return fail(archelonv1.AgentRejectedReason,
 			"%s: the workload cluster does not accept it (%s): check its admission policies, webhooks and Kubernetes version",
 			action, rejection(status))
 	case status.Code >= http.StatusMultipleChoices && status.Code < http.StatusBadRequest:
-		return fail(v1alpha1.WorkloadServerErrorReason,
+		return fail(archelonv1.WorkloadServerErrorReason,
 			"%s: the server of the kubeconfig redirects (HTTP status %d), which is not followed: correct its server URL", action, status.Code)
 	default:
-		return fail(v1alpha1.WorkloadServerErrorReason,
+		return fail(archelonv1.WorkloadServerErrorReason,
 			"%s: the API of the workload cluster failed (HTTP status %d): look at the logs of its API server", action, status.Code)
 	}
 }
@@ -70,16 +70,16 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 // unauthorized says why credentials are not accepted, where that is known.
 func (c *Client) unauthorized() *outcome.Problem {
 	if !c.certificateEnd.IsZero() && c.certificateEnd.Before(time.Now()) {
-		return fail(v1alpha1.WorkloadUnauthorizedReason,
+		return fail(archelonv1.WorkloadUnauthorizedReason,
 			"the workload cluster does not accept the client certificate of the kubeconfig, which expired at %s: renew the kubeconfig",
 			c.certificateEnd.UTC().Format(time.RFC3339))
 	}
-	return fail(v1alpha1.WorkloadUnauthorizedReason,
+	return fail(archelonv1.WorkloadUnauthorizedReason,
 		"the workload cluster does not accept the credentials of the kubeconfig (401): renew the kubeconfig")
 }
 
 func (c *Client) timeoutProblem(action string) *outcome.Problem {
-	return fail(v1alpha1.WorkloadTimeoutReason,
+	return fail(archelonv1.WorkloadTimeoutReason,
 		"%s: the API of the workload cluster did not answer within %s: check its control plane and the firewalls in between", action, c.timeout)
 }
 
@@ -89,17 +89,17 @@ func (c *Client) transportProblem(err error, action string) *outcome.Problem {
 	var opErr *net.OpError
 	switch {
 	case errors.As(err, &tooLarge):
-		return fail(v1alpha1.WorkloadServerErrorReason,
+		return fail(archelonv1.WorkloadServerErrorReason,
 			"%s: the workload cluster answered with more than %d bytes: check that the kubeconfig leads to its API", action, maxResponseBytes)
 	case errors.As(err, &opErr) && opErr.Op == "dial":
-		return fail(v1alpha1.WorkloadUnreachableReason,
+		return fail(archelonv1.WorkloadUnreachableReason,
 			"no connection to the API of the workload cluster (%s): check its control plane and the network in between", dialCause(err))
 	case isTLS(err):
 		return c.tlsProblem(err)
 	case isTimeout(err):
 		return c.timeoutProblem(action)
 	default:
-		return fail(v1alpha1.WorkloadUnreachableReason,
+		return fail(archelonv1.WorkloadUnreachableReason,
 			"%s: the exchange with the API of the workload cluster broke off (%s): check its control plane, and proxies in between",
 			action, dialCause(err))
 	}
@@ -112,19 +112,19 @@ func (c *Client) tlsProblem(err error) *outcome.Problem {
 	var authority x509.UnknownAuthorityError
 	switch {
 	case isAlert(err):
-		return fail(v1alpha1.WorkloadTLSReason,
+		return fail(archelonv1.WorkloadTLSReason,
 			"the workload cluster's API refuses the TLS connection: renew the client certificate of the kubeconfig")
 	case errors.As(err, &hostname):
-		return fail(v1alpha1.WorkloadTLSReason,
+		return fail(archelonv1.WorkloadTLSReason,
 			"the certificate of the workload cluster's API is not for the host in the kubeconfig: renew it, or set tls-server-name")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fail(v1alpha1.WorkloadTLSReason,
+		return fail(archelonv1.WorkloadTLSReason,
 			"the certificate of the workload cluster's API has expired or is not valid yet: renew it, and check the clocks")
 	case errors.As(err, &authority), errors.As(err, &invalid):
-		return fail(v1alpha1.WorkloadTLSReason,
+		return fail(archelonv1.WorkloadTLSReason,
 			"the certificate of the workload cluster's API is not signed by the CA in the kubeconfig: correct certificate-authority-data")
 	default:
-		return fail(v1alpha1.WorkloadTLSReason,
+		return fail(archelonv1.WorkloadTLSReason,
 			"the server in the kubeconfig does not speak TLS as a Kubernetes API does: correct its server URL")
 	}
 }
@@ -154,14 +154,14 @@ func conflict(status metav1.Status, action string) *outcome.Problem {
 	slices.Sort(managers)
 	managers = slices.Compact(managers)
 	if len(managers) == 0 {
-		return fail(v1alpha1.AgentConflictReason,
+		return fail(archelonv1.AgentConflictReason,
 			"%s: it was changed by another client at the same time; it is tried again", action)
 	}
 	const quoted = 5
 	if len(fields) > quoted {
 		fields = append(fields[:quoted], "...")
 	}
-	return fail(v1alpha1.AgentConflictReason,
+	return fail(archelonv1.AgentConflictReason,
 		"%s: field manager %s owns %s with other values: delete the object in the workload cluster, or end the other manager's use of it",
 		action, strings.Join(managers, ", "), strings.Join(fields, ", "))
 }
@@ -229,6 +229,6 @@ func dialCause(err error) string {
 }
 
 func malformed(kind string) *outcome.Problem {
-	return fail(v1alpha1.WorkloadServerErrorReason,
+	return fail(archelonv1.WorkloadServerErrorReason,
 		"the workload cluster answered with a malformed %s: check that the kubeconfig leads to a Kubernetes API", kind)
 }

@@ -1,0 +1,47 @@
+package rancher
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// DefaultTokenSecretName is the name of the Secret that holds the token of DefaultTokenName, in the same
+// namespace, from Rancher 2.13.8, 2.14.4 and 2.15.0 on.
+const DefaultTokenSecretName = "crt-token-" + DefaultTokenName
+
+// Fingerprint digests the registration of a v3 Cluster as far as the cache knows it; it changes when the manifest URL does.
+// Without a token that has a URL it returns the same Problems as Registration. It makes no request.
+func (t *Tokens) Fingerprint(ctx context.Context, cluster string) (string, error) {
+	crt, manifestURL, err := t.published(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	// The plain form of the URL holds the token.
+	sum := sha256.Sum256([]byte(string(crt.GetUID()) + manifestURL + statusField(crt, "tokenSecretName")))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// SettingNames returns the settings of Rancher that decide how its agent is installed.
+func SettingNames() []string {
+	return []string{ServerURLSetting, AgentTLSModeSetting, CACertsSetting}
+}
+
+// Fingerprint digests the settings of SettingNames. A setting that does not exist counts as empty.
+// It makes no request.
+func (s *Settings) Fingerprint(ctx context.Context) (string, error) {
+	hash := sha256.New()
+	for _, name := range SettingNames() {
+		value, err := s.Value(ctx, name)
+		var problem *outcome.Problem
+		if err != nil && (!errors.As(err, &problem) || problem.Kind != outcome.KindWait) {
+			return "", err
+		}
+		fmt.Fprintf(hash, "%s=%d:%s\n", name, len(value), value)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
