@@ -1,0 +1,83 @@
+package v1alpha1
+
+// RancherImportedCondition is the condition on a CAPI Cluster that says whether the cluster is
+// imported into Rancher and its agent is connected. It may be named in spec.availabilityGates.
+const RancherImportedCondition = "RancherImported"
+
+// ImportedReason is the reason of RancherImported=True: the Rancher cluster exists and Rancher
+// reports its agent as connected.
+const ImportedReason = "Imported"
+
+// Reasons of RancherImported=False that say where the import stands. They pass by themselves.
+const (
+	// PausedReason: the CAPI Cluster is paused; nothing is done until it is resumed.
+	PausedReason = "Paused"
+
+	// WaitingForControlPlaneReason: the control plane is not available yet, or not any more.
+	WaitingForControlPlaneReason = "WaitingForControlPlane"
+
+	// RecordTerminatingReason: an earlier Rancher cluster of this CAPI cluster is still being deleted
+	// by Rancher. If it stays, look at the finalizers of the Rancher cluster that the message names.
+	RecordTerminatingReason = "RecordTerminating"
+
+	// WaitingForRancherReason: the Rancher cluster exists and Rancher has yet to prepare it. If it stays,
+	// look whether Rancher is running.
+	WaitingForRancherReason = "WaitingForRancher"
+
+	// ConnectingAgentReason: Rancher's agent is being installed in the workload cluster.
+	ConnectingAgentReason = "ConnectingAgent"
+
+	// WaitingForAgentReason: the agent is installed and has yet to connect to Rancher. If it stays, look at
+	// the Deployment cattle-system/cattle-cluster-agent in the workload cluster.
+	WaitingForAgentReason = "WaitingForAgent"
+
+	// AgentDisconnectedReason: the agent was connected and Rancher reports it as disconnected.
+	AgentDisconnectedReason = "AgentDisconnected"
+
+	// DeletingReason: the CAPI Cluster is being deleted and its Rancher cluster with it.
+	DeletingReason = "Deleting"
+)
+
+// Reasons of RancherImported=False that reflect a choice of the user.
+const (
+	// NotSelectedReason: the import label is absent or "false". Set it to "true" on the CAPI Cluster
+	// or its Namespace to import.
+	NotSelectedReason = "NotSelected"
+
+	// RemovedInRancherReason: the annotation "imported" keeps the cluster from being imported, usually
+	// because its Rancher cluster was deleted in Rancher. Remove the annotation to import again.
+	RemovedInRancherReason = "RemovedInRancher"
+)
+
+// Reasons of RancherImported=False that need a person, or a retry.
+const (
+	// InvalidImportLabelReason: the value of the import label is not a boolean. Set it to "true" or "false".
+	InvalidImportLabelReason = "InvalidImportLabel"
+
+	// InvalidSettingReason: an annotation with agent settings cannot be read. The message says what it must hold.
+	InvalidSettingReason = "InvalidSetting"
+
+	// NameTooLongReason: the name or namespace of the CAPI Cluster is over 63 characters and cannot be the
+	// value of an owner label. The cluster cannot be imported under this name.
+	NameTooLongReason = "NameTooLong"
+
+	// ManagedByTurtlesReason: Rancher Turtles holds this cluster. Only one importer can.
+	ManagedByTurtlesReason = "ManagedByTurtles"
+
+	// ForeignRecordReason: a Rancher cluster names this CAPI cluster as its owner and was not made for it, or
+	// not for this incarnation of it. Delete that Rancher cluster or its owner labels.
+	ForeignRecordReason = "ForeignRecord"
+
+	// IncompleteOwnerLabelsReason: a Rancher cluster carries only one of the two owner labels. Restore the
+	// other one or delete that Rancher cluster.
+	IncompleteOwnerLabelsReason = "IncompleteOwnerLabels"
+
+	// DuplicateRecordsReason: two Rancher clusters exist for this CAPI cluster. Delete one of them.
+	DuplicateRecordsReason = "DuplicateRecords"
+
+	// RecordRejectedReason: the API server or a webhook of Rancher refused the Rancher cluster.
+	RecordRejectedReason = "RecordRejected"
+
+	// InternalErrorReason: a request to the management cluster failed; it is retried.
+	InternalErrorReason = "InternalError"
+)

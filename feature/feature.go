@@ -1,0 +1,31 @@
+// Package feature names what can be switched on and off. Only main, internal/setup and internal/options read gates;
+// everything below them gets a boolean or another implementation.
+package feature
+
+import "k8s.io/component-base/featuregate"
+
+const (
+	// Every gate has a comment of this form:
+	//
+	// MyFeature does this and that.
+	//
+	// alpha: v0.X
+	// beta: v0.X
+
+	// ManagementV3Cluster imports CAPI clusters as management.cattle.io/v3 Clusters. Off, they are imported as
+	// provisioning.cattle.io/v1 Clusters (document 004, "Management V3 clusters support").
+	//
+	// alpha: v0.1
+	ManagementV3Cluster featuregate.Feature = "managementv3-cluster"
+)
+
+// NewGates returns all gates at their defaults.
+func NewGates() (featuregate.MutableFeatureGate, error) {
+	gates := featuregate.NewFeatureGate()
+	if err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		ManagementV3Cluster: {Default: false, PreRelease: featuregate.Alpha},
+	}); err != nil {
+		return nil, err
+	}
+	return gates, nil
+}

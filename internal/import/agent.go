@@ -1,0 +1,246 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
+)
+
+// agentRecheck is when an agent that is installed and does not connect is looked at again. Nothing in the management cluster
+// tells of a Deployment that was deleted in a workload cluster, and a workload cluster is not watched for an import alone.
+const agentRecheck = 5 * time.Minute
+
+// kubeconfigRecheck is when a missing kubeconfig Secret is looked for again. The watch brings Secrets with CAPI's
+// cluster-name label at once; some control plane providers leave the label out.
+const kubeconfigRecheck = 30 * time.Second
+
+// cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again.
+const cleanupRecheck = 5 * time.Second
+
+// connectedCondition is True on a v3 Cluster while Rancher reaches the workload cluster through its agent.
+const connectedCondition = "Connected"
+
+// managementCluster is what matters of the management.cattle.io/v3 Cluster behind a record.
+type managementCluster struct {
+	name string
+	// connected: Rancher reaches the workload cluster through its agent.
+	connected bool
+	// known: the agent has connected at least once.
+	known bool
+	// since changes whenever the connection does.
+	since string
+}
+
+// findManagement finds the v3 Cluster that Rancher works with: the record itself, or the one made from a v1 record.
+func (r *Reconciler) findManagement(ctx context.Context, s *scope) outcome.Outcome {
+	name := s.record.strategy.ManagementName(s.record.Object)
+	if name == "" {
+		return waitingForRancher()
+	}
+	cluster := &managementv3.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			return waitingForRancher()
+		}
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("getting the v3 Rancher cluster: %w", err))
+	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return outcome.Wait(archelonv1.RecordTerminatingReason, "The Rancher cluster is being deleted in Rancher")
+	}
+	s.management = viewOf(cluster)
+	return outcome.Done()
+}
+
+func viewOf(cluster *managementv3.Cluster) *managementCluster {
+	view := &managementCluster{name: cluster.Name, known: cluster.Status.Driver != ""}
+	for i := range cluster.Status.Conditions {
+		if condition := &cluster.Status.Conditions[i]; condition.Type == connectedCondition {
+			view.connected = condition.Status == corev1.ConditionTrue
+			view.since = condition.LastUpdateTime
+		}
+	}
+	return view
+}
+
+// connectAgent installs Rancher's agent once and leaves it alone from then on: Rancher maintains it after the first contact.
+// Only when Rancher says that the agent is not connected, and what is in the workload cluster cannot connect, it is installed again.
+func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome {
+	if s.management.connected {
+		r.jobs.Forget(s.key())
+		return outcome.Done()
+	}
+	input, out := r.agentInput(ctx, s)
+	if !out.IsDone() {
+		return out
+	}
+	logger := ctrl.LoggerFrom(ctx)
+	key, management := s.key(), *s.management
+	result, ended := r.jobs.Do(key, input, agentRecheck, func(ctx context.Context) outcome.Outcome {
+		return r.installAgent(ctrl.LoggerInto(ctx, logger), key, management)
+	})
+	switch {
+	case !ended:
+		return outcome.Wait(archelonv1.ConnectingAgentReason, "Rancher's agent is being installed in the workload cluster")
+	case !result.IsDone():
+		return asDelayed(result)
+	case management.known:
+		return outcome.Poll(archelonv1.AgentDisconnectedReason,
+			"Rancher reports the agent as disconnected; what is installed is able to connect, so look at the Deployment cattle-system/cattle-cluster-agent and at the network of the workload cluster", result.After)
+	default:
+		return outcome.Poll(archelonv1.WaitingForAgentReason,
+			"Rancher's agent is installed in the workload cluster and has yet to connect to Rancher", result.After)
+	}
+}
+
+// asDelayed turns a failed job into a wait for its next try. The backoff is that of the job, so the error is not
+// handed to the queue, which would add its own.
+func asDelayed(result outcome.Outcome) outcome.Outcome {
+	if result.Kind == outcome.KindFail {
+		result.Kind = outcome.KindPoll
+	}
+	return result
+}
+
+// agentInput digests what the installation of the agent depends on. Each part of it is watched, so a change of any
+// starts a new try at once. It stops as long as Rancher has not made the registration.
+func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.Outcome) {
+	registration, err := r.Tokens.Fingerprint(ctx, s.management.name)
+	if err != nil {
+		out := outcome.FromError(fmt.Errorf("reading the registration: %w", err), archelonv1.InternalErrorReason)
+		if out.Kind != outcome.KindWait {
+			return "", out
+		}
+		// A token without a URL is a passing state, unless Rancher does not know its own address.
+		if _, err := r.Settings.ServerURL(ctx); err != nil {
+			return "", outcome.FromError(err, archelonv1.InternalErrorReason)
+		}
+		return "", waitingForRancher()
+	}
+	settings, err := r.Settings.Fingerprint(ctx)
+	if err != nil {
+		return "", outcome.FromError(fmt.Errorf("reading Rancher's settings: %w", err), archelonv1.InternalErrorReason)
+	}
+	parts := []string{s.management.name, s.management.since, registration, settings}
+	for _, secret := range []struct {
+		reader client.Reader
+		key    client.ObjectKey
+	}{
+		{r.Client, workload.KubeconfigSecret(s.key())},
+		{r.tokenSecrets, client.ObjectKey{Namespace: s.management.name, Name: rancher.DefaultTokenSecretName}},
+	} {
+		version, err := versionOf(ctx, secret.reader, secret.key)
+		if err != nil {
+			return "", outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("looking for Secret %s: %w", secret.key, err))
+		}
+		parts = append(parts, version)
+	}
+	return strings.Join(parts, "\n"), outcome.Done()
+}
+
+// versionOf returns what changes with every write to a Secret, "" if there is none. It reads from a cache of metadata.
+func versionOf(ctx context.Context, reader client.Reader, key client.ObjectKey) (string, error) {
+	secret := secretMetadata()
+	if err := reader.Get(ctx, key, secret); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return string(secret.UID) + "/" + secret.ResourceVersion, nil
+}
+
+func waitingForRancher() outcome.Outcome {
+	return outcome.Wait(archelonv1.WaitingForRancherReason, "The Rancher cluster was made; Rancher has yet to prepare its registration")
+}
+
+// installAgent is the slow part of an import. It runs as a job.
+func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster) outcome.Outcome {
+	err := r.tryInstallAgent(ctx, key, management)
+	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
+	if out.Reason == archelonv1.KubeconfigMissingReason {
+		out.Kind, out.After = outcome.KindPoll, kubeconfigRecheck
+	}
+	if out.Kind == outcome.KindFail {
+		ctrl.LoggerFrom(ctx).Error(err, "Installing Rancher's agent failed", "reason", out.Reason)
+	}
+	return out
+}
+
+func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedName, management managementCluster) error {
+	step := r.Metrics.timeJob("open")
+	cluster, err := r.Workloads.Get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("opening the workload cluster: %w", err)
+	}
+	step("inspect")
+	agent, err := cluster.Agent(ctx)
+	if err != nil {
+		return fmt.Errorf("looking at the agent: %w", err)
+	}
+	step("register")
+	registration, err := r.Tokens.Registration(ctx, management.name)
+	if err != nil {
+		return fmt.Errorf("reading the registration: %w", err)
+	}
+	trust, err := r.Settings.Trust(ctx)
+	if err != nil {
+		return fmt.Errorf("reading Rancher's settings: %w", err)
+	}
+	if agent.Exists {
+		able, err := r.ableToConnect(ctx, agent, management, trust.CAChecksum())
+		if err != nil || able {
+			return err
+		}
+	}
+	step("guard")
+	pending, err := cluster.CleanupPending(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for Rancher's clean-up: %w", err)
+	}
+	if pending {
+		return &outcome.Problem{
+			Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, After: cleanupRecheck,
+			Message: "Rancher's clean-up Job of an earlier import is still at work in the workload cluster",
+		}
+	}
+	step("download")
+	manifest, err := r.Downloader.Manifest(ctx, registration, trust)
+	if err != nil {
+		return fmt.Errorf("downloading the import manifest: %w", err)
+	}
+	step("apply")
+	// What Rancher applied itself after the first contact is Rancher's, and a repair may take it over.
+	if err := cluster.Apply(ctx, manifest.Objects(), management.known); err != nil {
+		return fmt.Errorf("applying the import manifest: %w", err)
+	}
+	step("")
+	ctrl.LoggerFrom(ctx).Info("Applied Rancher's agent", "rancherCluster", management.name)
+	return nil
+}
+
+// ableToConnect reports whether the agent that is installed will connect by itself, so that it is left alone.
+func (r *Reconciler) ableToConnect(ctx context.Context, agent workload.AgentState, management managementCluster, caChecksum string) (bool, error) {
+	server, err := r.Settings.ServerURL(ctx)
+	if err != nil {
+		return false, fmt.Errorf("reading Rancher's settings: %w", err)
+	}
+	tokens, err := r.Tokens.Accepted(ctx, management.name)
+	if err != nil {
+		return false, fmt.Errorf("reading the accepted tokens: %w", err)
+	}
+	able, why := agent.CanConnect(server.String(), tokens, caChecksum)
+	if !able {
+		ctrl.LoggerFrom(ctx).Info("Rancher's agent cannot connect and is installed again", "rancherCluster", management.name, "because", why)
+	}
+	return able, nil
+}

@@ -1,0 +1,195 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// Deletion never waits for Rancher: a record that is asked to go is Rancher's to finish, and a CAPI cluster must be able to
+// leave while Rancher is down. It needs neither the workload cluster nor the control plane nor the label.
+
+// deleteRecords deletes every record that was made for this cluster, of whatever kind. The finalizer goes first: a record
+// that is being deleted and still held was deleted by somebody else, and that is how such a deletion is told apart.
+func (r *Reconciler) deleteRecords(ctx context.Context, s *scope) outcome.Outcome {
+	r.jobs.Forget(s.key())
+	if err := r.findNamed(ctx, s); err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	for i := range s.records {
+		if !s.records[i].madeFor(s.cluster) {
+			continue
+		}
+		if err := r.deleteRecord(ctx, &s.records[i]); err != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, err)
+		}
+	}
+	return outcome.Done()
+}
+
+// findNamed adds the record that was written ahead if the cache has not seen it yet. A process may have died right
+// after making it.
+func (r *Reconciler) findNamed(ctx context.Context, s *scope) error {
+	id := s.cluster.Annotations[archelonv1.RecordAnnotation]
+	strategy, name, ok := r.splitID(id)
+	if !ok || s.find(id) != nil {
+		return nil
+	}
+	object := strategy.NewObject()
+	if err := r.APIReader.Get(ctx, strategy.Key(s.cluster, name), object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("getting the %s Rancher cluster: %w", strategy.Kind(), err)
+	}
+	s.records = append(s.records, record{Object: object, strategy: strategy})
+	return nil
+}
+
+func (r *Reconciler) deleteRecord(ctx context.Context, record *record) error {
+	if err := r.releaseRecord(ctx, record); err != nil {
+		return err
+	}
+	if record.deleting() {
+		return nil
+	}
+	uid := record.GetUID()
+	err := r.Client.Delete(ctx, record.Object, client.Preconditions{UID: &uid})
+	// A record of this name and another UID is a successor that is none of ours: what was to be deleted is gone.
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting the %s Rancher cluster: %w", record.strategy.Kind(), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Deleted Rancher cluster", "rancherCluster", record.id())
+	return nil
+}
+
+// releaseRecord takes the finalizer off a record.
+func (r *Reconciler) releaseRecord(ctx context.Context, record *record) error {
+	if !record.held() {
+		return nil
+	}
+	err := r.patchRecord(ctx, record, func(object client.Object) {
+		controllerutil.RemoveFinalizer(object, archelonv1.ImportFinalizer)
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("releasing the %s Rancher cluster: %w", record.strategy.Kind(), err)
+	}
+	return nil
+}
+
+// releaseCluster takes finalizer and record annotation off the CAPI cluster, in one write and last.
+func (r *Reconciler) releaseCluster(ctx context.Context, s *scope) outcome.Outcome {
+	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
+		delete(cluster.Annotations, archelonv1.RecordAnnotation)
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster: %w", err))
+	}
+	return outcome.Done()
+}
+
+// observeRemoval follows a record that was deleted in Rancher: first the CAPI cluster learns of it, so that it is not
+// imported again, then the record is let go. Records of an earlier cluster of this name are let go as well.
+func (r *Reconciler) observeRemoval(ctx context.Context, s *scope) outcome.Outcome {
+	for i := range s.records {
+		record := &s.records[i]
+		if !record.deleting() || !record.held() {
+			continue
+		}
+		switch {
+		case !record.madeFor(s.cluster):
+			if err := r.releaseStranger(ctx, s, record); err != nil {
+				return outcome.Fail(archelonv1.InternalErrorReason, err)
+			}
+			continue
+		case record.id() == s.cluster.Annotations[archelonv1.RecordAnnotation]:
+			if err := r.stampImported(ctx, s); err != nil {
+				return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("noting the removal in Rancher: %w", err))
+			}
+			s.removed = true
+		}
+		if err := r.releaseRecord(ctx, record); err != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, err)
+		}
+	}
+	return outcome.Done()
+}
+
+func (r *Reconciler) stampImported(ctx context.Context, s *scope) error {
+	r.jobs.Forget(s.key())
+	return r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		setAnnotation(cluster, archelonv1.ImportedAnnotation, "true")
+		delete(cluster.Annotations, archelonv1.RecordAnnotation)
+		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
+	})
+}
+
+// releaseStranger lets a record go that is being deleted and was made for an earlier cluster of this name. The
+// API server is asked which cluster is the current one, for the cache may be the older of the two.
+func (r *Reconciler) releaseStranger(ctx context.Context, s *scope, record *record) error {
+	current := &clusterv1.Cluster{}
+	if err := r.APIReader.Get(ctx, s.key(), current); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("confirming the CAPI cluster: %w", err)
+	}
+	if uid := record.GetLabels()[archelonv1.OwnerUIDLabel]; uid == "" || uid == string(current.UID) {
+		return nil
+	}
+	return r.releaseRecord(ctx, record)
+}
+
+// deleteOtherKinds deletes records that another strategy made, and waits until they are gone before the
+// active one makes its own: the agent can serve one Rancher cluster only.
+func (r *Reconciler) deleteOtherKinds(ctx context.Context, s *scope) outcome.Outcome {
+	for i := range s.records {
+		record := &s.records[i]
+		if record.strategy == r.Active || !record.madeFor(s.cluster) {
+			continue
+		}
+		if err := r.deleteRecord(ctx, record); err != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, err)
+		}
+		return outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The %s is being replaced by one of the kind %s", record, r.Active.Kind()))
+	}
+	for _, old := range s.derived {
+		if old.madeFor(s.cluster) && old.deleting() {
+			return outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
+		}
+	}
+	return outcome.Done()
+}
+
+// releaseOrphans lets go of records that are being deleted and whose CAPI cluster is gone. A record
+// that is not being deleted is left alone: its cluster may be about to be restored from a backup.
+func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedName) error {
+	gone := &clusterv1.Cluster{}
+	gone.Namespace, gone.Name = key.Namespace, key.Name
+	records, _, err := r.recordsOf(ctx, gone)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		if !records[i].deleting() || !records[i].held() || records[i].halfLabelled() {
+			continue
+		}
+		if err := r.APIReader.Get(ctx, key, &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
+			if err != nil {
+				return fmt.Errorf("confirming that the CAPI cluster is gone: %w", err)
+			}
+			return nil
+		}
+		if err := r.releaseRecord(ctx, &records[i]); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}

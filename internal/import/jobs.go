@@ -1,0 +1,181 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// Delays after failed work on one cluster.
+const (
+	jobBackoffBase = time.Second
+	jobBackoffMax  = 5 * time.Minute
+)
+
+// jobs runs the slow part of an import, requests to workload clusters and downloads, beside the
+// reconcile workers. A dead workload cluster costs a goroutine until its timeout and never a worker, so it
+// delays nobody else. There is at most one job for a cluster; when it ends, the cluster is reconciled again.
+//
+// A job belongs to an input, a digest of everything that its result depends on. A result stands
+// for as long as its input does, so events that change nothing start nothing, and a changed input starts a new
+// job at once, whatever the backoff.
+type jobs struct {
+	clock   clock.PassiveClock
+	backoff workqueue.TypedRateLimiter[types.NamespacedName]
+	slots   chan struct{}
+	ended   chan event.GenericEvent
+
+	mu      sync.Mutex
+	root    context.Context // set by Start; nothing runs before
+	entries map[types.NamespacedName]*job
+	wg      sync.WaitGroup
+}
+
+// job is the last work that was started for a cluster.
+type job struct {
+	input   string
+	cancel  context.CancelFunc
+	running bool
+	dropped bool            // Forget was called while it ran
+	result  outcome.Outcome // valid once it is not running
+	next    time.Time       // when to work on the same input again; zero is never
+}
+
+func newJobs(parallel int, c clock.PassiveClock) *jobs {
+	return &jobs{
+		clock:   c,
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobBackoffMax),
+		slots:   make(chan struct{}, parallel),
+		ended:   make(chan event.GenericEvent, parallel),
+		entries: map[types.NamespacedName]*job{},
+	}
+}
+
+// Start implements manager.Runnable: jobs run until the context ends, and Start returns when the last has.
+func (j *jobs) Start(ctx context.Context) error {
+	j.mu.Lock()
+	j.root = ctx
+	j.mu.Unlock()
+	<-ctx.Done()
+	j.wg.Wait()
+	return nil
+}
+
+// Do returns the result of the work for the input, or false while it is under way. Work that is Done is
+// repeated after recheck, work that failed after a backoff; the result then says when.
+func (j *jobs) Do(key types.NamespacedName, input string, recheck time.Duration, work func(context.Context) outcome.Outcome) (outcome.Outcome, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	entry := j.entries[key]
+	switch {
+	case j.root == nil || j.root.Err() != nil:
+		return outcome.Outcome{}, false
+	case entry == nil:
+		j.start(key, input, recheck, work)
+		return outcome.Outcome{}, false
+	case entry.running:
+		if entry.input != input {
+			entry.cancel()
+		}
+		return outcome.Outcome{}, false
+	case entry.input != input:
+		j.backoff.Forget(key)
+		j.start(key, input, recheck, work)
+		return outcome.Outcome{}, false
+	}
+	if entry.next.IsZero() {
+		return entry.result, true
+	}
+	left := entry.next.Sub(j.clock.Now())
+	if left <= 0 {
+		j.start(key, input, recheck, work)
+		return outcome.Outcome{}, false
+	}
+	result := entry.result
+	result.After = left
+	return result, true
+}
+
+// Forget drops what is known of the cluster and cancels a job under way.
+func (j *jobs) Forget(key types.NamespacedName) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.backoff.Forget(key)
+	entry := j.entries[key]
+	if entry == nil {
+		return
+	}
+	if entry.running {
+		// The entry stays until its goroutine is gone, so that there is never a second one beside it.
+		entry.dropped = true
+		entry.cancel()
+		return
+	}
+	delete(j.entries, key)
+}
+
+// start runs the work in a goroutine of its own. The lock is held.
+func (j *jobs) start(key types.NamespacedName, input string, recheck time.Duration, work func(context.Context) outcome.Outcome) {
+	ctx, cancel := context.WithCancel(j.root)
+	entry := &job{input: input, cancel: cancel, running: true}
+	j.entries[key] = entry
+	j.wg.Go(func() {
+		defer cancel()
+		result := outcome.Outcome{Kind: outcome.KindFail}
+		select {
+		case j.slots <- struct{}{}:
+			result = work(ctx)
+			<-j.slots
+		case <-ctx.Done():
+		}
+		j.finish(key, entry, result, recheck, ctx.Err())
+		select {
+		case j.ended <- event.GenericEvent{Object: clusterAt(key)}:
+		case <-j.rootDone():
+		}
+	})
+}
+
+// finish stores the result, unless the job was cancelled because its input changed or its cluster left.
+func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outcome, recheck time.Duration, canceled error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	entry.running = false
+	if entry.dropped || errors.Is(canceled, context.Canceled) {
+		delete(j.entries, key)
+		return
+	}
+	entry.result = result
+	switch result.Kind {
+	case outcome.KindDone:
+		j.backoff.Forget(key)
+		entry.next = j.clock.Now().Add(recheck)
+	case outcome.KindFail:
+		entry.next = j.clock.Now().Add(j.backoff.When(key))
+	case outcome.KindPoll:
+		entry.next = j.clock.Now().Add(result.After)
+	case outcome.KindWait, outcome.KindStall:
+	}
+}
+
+func (j *jobs) rootDone() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.root.Done()
+}
+
+func clusterAt(key types.NamespacedName) *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{}
+	cluster.Namespace, cluster.Name = key.Namespace, key.Name
+	return cluster
+}

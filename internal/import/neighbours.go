@@ -1,0 +1,57 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// checkNeighbours refuses to import beside a record that somebody else made for the same CAPI cluster, or
+// that can no longer be told apart. Nothing is adopted blindly and nothing is fought over.
+func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcome {
+	if ofTurtles(s.cluster) {
+		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
+			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, then this import goes on", archelonv1.TurtlesFinalizer))
+	}
+	var own []string
+	for _, record := range s.records {
+		ours := record.madeFor(s.cluster)
+		switch {
+		case record.deleting():
+		case ours && record.halfLabelled():
+			return outcome.Stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
+				"The %s lacks one of the labels %s and %s; restore it", record, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel))
+		case ours && record.strategy == r.Active:
+			own = append(own, record.String())
+		case ours:
+			// A record of the other kind is replaced by the migrate phase.
+		case ofTurtles(record.Object):
+			return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
+				"The %s belongs to Rancher Turtles; delete it there first, then this import goes on", record))
+		case record.halfLabelled():
+			// Without a namespace it may mean another cluster of the same name, so it only stops a new import.
+			if s.cluster.Annotations[archelonv1.RecordAnnotation] == "" {
+				return outcome.Stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
+					"The %s has only one of the labels %s and %s and may stand for this cluster; complete its labels or delete it",
+					record, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel))
+			}
+		default:
+			return outcome.Stall(archelonv1.ForeignRecordReason, fmt.Sprintf(
+				"The %s names this cluster as its owner and was not made for it (label %s); delete it or its owner labels", record, archelonv1.OwnerUIDLabel))
+		}
+	}
+	if len(own) > 1 {
+		return outcome.Stall(archelonv1.DuplicateRecordsReason, "There are several records of this cluster: "+strings.Join(own, ", ")+"; delete all but one in Rancher")
+	}
+	return outcome.Done()
+}
+
+func ofTurtles(object client.Object) bool {
+	return controllerutil.ContainsFinalizer(object, archelonv1.TurtlesFinalizer)
+}

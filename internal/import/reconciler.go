@@ -1,0 +1,143 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
+)
+
+// conflictRetry is the pause after an optimistic lock failed: time enough for the watch to bring
+// the newer object, whose event alone may be filtered out as irrelevant.
+const conflictRetry = 50 * time.Millisecond
+
+// Reconciler imports CAPI clusters into Rancher. All fields are required unless they say otherwise.
+type Reconciler struct {
+	// Client reads from the manager's cache and writes to the management cluster.
+	Client client.Client
+	// APIReader reads from the API server. It settles what a stale cache cannot.
+	APIReader client.Reader
+	// Recorder publishes Events on CAPI Clusters.
+	Recorder events.EventRecorder
+	// Active is the strategy that makes new records.
+	Active Strategy
+	// Others are the remaining strategies. Their records are cleaned up, never made.
+	Others []Strategy
+	// Settings reads Rancher's settings.
+	Settings *rancher.Settings
+	// Tokens finds the registration of a Rancher cluster.
+	Tokens *rancher.Tokens
+	// Downloader gets Rancher's import manifest.
+	Downloader *rancher.Downloader
+	// Workloads opens workload clusters.
+	Workloads *workload.Clients
+	// Metrics counts what the reconciler does.
+	Metrics *Metrics
+	// WatchFilter, if set, limits the import to CAPI Clusters whose label cluster.x-k8s.io/watch-filter
+	// has this value.
+	WatchFilter string
+	// Jobs is how many workload clusters are worked on at the same time; default 100.
+	Jobs int
+	// Clock is the time; default the real one.
+	Clock clock.PassiveClock
+
+	jobs         *jobs
+	tokenSecrets client.Reader
+}
+
+// scope is what one reconcile knows.
+type scope struct {
+	// cluster is a copy of the cached CAPI cluster, renewed by each patch.
+	cluster *clusterv1.Cluster
+	// intent is set before the phases run.
+	intent intent
+	// records name the cluster as their owner; derived are Rancher's own companions of such records.
+	records, derived []record
+	// problem is why the import label cannot be read.
+	problem error
+
+	// claimed is set by the claim phase when the record's name was written ahead in this run, which proves that
+	// the cached cluster was current.
+	claimed bool
+	// record is set by the record phase.
+	record *record
+	// created is set by the record phase when it made the record.
+	created bool
+	// removed is set when the deletion of the record in Rancher was seen.
+	removed bool
+	// management is set by the management phase.
+	management *managementCluster
+}
+
+func (s *scope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
+
+// Reconcile brings one CAPI cluster and its record in line.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, fmt.Errorf("getting CAPI cluster: %w", err)
+		}
+		r.jobs.Forget(req.NamespacedName)
+		return ctrl.Result{}, r.releaseOrphans(ctx, req.NamespacedName)
+	}
+	if !r.responsible(cluster) {
+		r.jobs.Forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	s, err := r.newScope(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.finish(ctx, s, r.run(ctx, s))
+}
+
+// responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:
+// every step of it is idempotent, and a label that was taken away must not leave a finalizer behind.
+func (r *Reconciler) responsible(cluster *clusterv1.Cluster) bool {
+	if r.WatchFilter == "" || cluster.Labels[clusterv1.WatchLabel] == r.WatchFilter {
+		return true
+	}
+	return !cluster.DeletionTimestamp.IsZero() && holds(cluster)
+}
+
+func (r *Reconciler) newScope(ctx context.Context, cluster *clusterv1.Cluster) (*scope, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: cluster.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("getting namespace: %w", err)
+	}
+	records, derived, err := r.recordsOf(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	s := &scope{cluster: cluster, records: records, derived: derived}
+	want, problem := chosen(cluster.Labels, namespace.Labels)
+	s.problem = problem
+	s.intent = intend(s, want)
+	return s, nil
+}
+
+// run executes the phases of the intent; the first that is not Done stops.
+func (r *Reconciler) run(ctx context.Context, s *scope) outcome.Outcome {
+	for _, p := range r.plan(s.intent) {
+		if out := p.run(ctx, s); !out.IsDone() {
+			r.Metrics.stopped(p.name, out)
+			ctrl.LoggerFrom(ctx).V(1).Info("Stopped", "phase", p.name, "outcome", out.Kind.String(), "reason", out.Reason)
+			return out
+		}
+	}
+	return outcome.Done()
+}

@@ -1,0 +1,187 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// claim writes the name of the record on the CAPI cluster, together with the finalizer, before the record is made.
+// The optimistic lock makes it the one decision that every process agrees on: names of v3 records are random, caches are
+// stale and processes die, and still there is one name.
+func (r *Reconciler) claim(ctx context.Context, s *scope) outcome.Outcome {
+	strategy, name, ok := r.splitID(s.cluster.Annotations[archelonv1.RecordAnnotation])
+	if named := s.find(s.cluster.Annotations[archelonv1.RecordAnnotation]); named != nil && named.deleting() {
+		// Its removal is known already, or was asked for by us: the next record gets a name of its own.
+		ok = false
+	}
+	if ok && strategy == r.Active && holds(s.cluster) {
+		return outcome.Done()
+	}
+	if !ok || strategy != r.Active {
+		if out := s.waitForTerminating(); !out.IsDone() {
+			return out
+		}
+		name = r.chooseName(ctx, s)
+	}
+	if _, err := desiredRecord(s.cluster, name); err != nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	return r.writeAhead(ctx, s, name)
+}
+
+func (r *Reconciler) writeAhead(ctx context.Context, s *scope, name string) outcome.Outcome {
+	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
+		setAnnotation(cluster, archelonv1.RecordAnnotation, recordID(r.Active, name))
+	})
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("writing the record's name ahead: %w", err))
+	}
+	s.claimed = true
+	return outcome.Done()
+}
+
+// chooseName returns the name of a record that lost its annotation, else a new one.
+func (r *Reconciler) chooseName(ctx context.Context, s *scope) string {
+	for _, record := range s.records {
+		if record.strategy == r.Active && record.madeFor(s.cluster) && !record.deleting() {
+			return record.GetName()
+		}
+	}
+	return r.Active.ProposeName(s.cluster, func(name string) bool { return r.taken(ctx, s.cluster, name) })
+}
+
+// taken reports whether a name must not be given to a record: a record has it, or a CAPI cluster, which
+// Rancher would delete together with a v1 record of that name. Creating the record is the final test.
+func (r *Reconciler) taken(ctx context.Context, cluster *clusterv1.Cluster, name string) bool {
+	key := r.Active.Key(cluster, name)
+	if err := r.Client.Get(ctx, key, r.Active.NewObject()); err == nil {
+		return true
+	}
+	return key.Namespace != "" && r.Client.Get(ctx, key, &clusterv1.Cluster{}) == nil
+}
+
+// waitForTerminating waits for earlier records of this very cluster. Rancher starts the clean-up of the workload
+// cluster before such a record is gone, and it would remove an agent that was installed meanwhile.
+func (s *scope) waitForTerminating() outcome.Outcome {
+	for _, old := range append(append([]record{}, s.records...), s.derived...) {
+		if old.madeFor(s.cluster) && old.deleting() {
+			return outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf(
+				"The earlier %s is still being deleted by Rancher, held by the finalizers %s", old, strings.Join(old.GetFinalizers(), ", ")))
+		}
+	}
+	return outcome.Done()
+}
+
+// find returns the record with the given identity.
+func (s *scope) find(id string) *record {
+	for i := range s.records {
+		if s.records[i].id() == id {
+			return &s.records[i]
+		}
+	}
+	return nil
+}
+
+// ensureRecord makes the record under the name that was written ahead. A record that is there already must carry
+// the UID of this cluster; any other is never touched.
+func (r *Reconciler) ensureRecord(ctx context.Context, s *scope) outcome.Outcome {
+	strategy, name, ok := r.splitID(s.cluster.Annotations[archelonv1.RecordAnnotation])
+	if !ok || strategy != r.Active {
+		return outcome.Fail(archelonv1.InternalErrorReason, errors.New("the record's name was changed by somebody else; starting over"))
+	}
+	if found := s.find(recordID(strategy, name)); found != nil && found.madeFor(s.cluster) {
+		s.record = found
+		return outcome.Done()
+	}
+	if !s.claimed {
+		if out := r.confirmClaim(ctx, s); !out.IsDone() {
+			return out
+		}
+	}
+	desired, err := desiredRecord(s.cluster, name)
+	if err != nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	if desired.Description == "" {
+		desired.Description = defaultDescription
+	}
+	object := strategy.Render(desired)
+	err = r.Client.Create(ctx, object, client.FieldOwner(fieldOwner))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return r.adoptOwn(ctx, s, strategy, name)
+	case isRejection(err):
+		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("creating the %s Rancher cluster was refused: %w", strategy.Kind(), err))
+	case err != nil:
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("creating the %s Rancher cluster: %w", strategy.Kind(), err))
+	}
+	s.record = &record{Object: object, strategy: strategy}
+	s.created = true
+	ctrl.LoggerFrom(ctx).Info("Created Rancher cluster", "rancherCluster", s.record.id())
+	return outcome.Done()
+}
+
+// confirmClaim asks the API server whether the cluster still wants the record. Without it a stale cache could bring
+// back a record whose deletion another process has seen through.
+func (r *Reconciler) confirmClaim(ctx context.Context, s *scope) outcome.Outcome {
+	current := &clusterv1.Cluster{}
+	if err := r.APIReader.Get(ctx, s.key(), current); err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("confirming the CAPI cluster: %w", err))
+	}
+	if current.UID != s.cluster.UID || !current.DeletionTimestamp.IsZero() ||
+		current.Annotations[archelonv1.RecordAnnotation] != s.cluster.Annotations[archelonv1.RecordAnnotation] {
+		return outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry)
+	}
+	return outcome.Done()
+}
+
+// adoptOwn looks at what exists under the chosen name.
+func (r *Reconciler) adoptOwn(ctx context.Context, s *scope, strategy Strategy, name string) outcome.Outcome {
+	object := strategy.NewObject()
+	if err := r.APIReader.Get(ctx, strategy.Key(s.cluster, name), object); err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("getting the %s Rancher cluster: %w", strategy.Kind(), err))
+	}
+	found := &record{Object: object, strategy: strategy}
+	switch {
+	case found.deleting():
+		return outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf(
+			"The earlier %s is still being deleted by Rancher, held by the finalizers %s", found, strings.Join(found.GetFinalizers(), ", ")))
+	case found.madeFor(s.cluster):
+		s.record = found
+		return outcome.Done()
+	case found.held():
+		return outcome.Stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
+			"The %s was made for this cluster and has lost its owner labels; restore %s, %s and %s, or delete it",
+			found, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel, archelonv1.OwnerUIDLabel))
+	}
+	// Somebody else was first to take the name. Nothing was made under it, so another one is chosen.
+	other := strategy.ProposeName(s.cluster, func(candidate string) bool {
+		return candidate == name || r.taken(ctx, s.cluster, candidate)
+	})
+	if other == name {
+		return outcome.Stall(archelonv1.ForeignRecordReason, fmt.Sprintf(
+			"The %s has the name of this cluster's record and was not made for it; delete or rename it", found))
+	}
+	if out := r.writeAhead(ctx, s, other); !out.IsDone() {
+		return out
+	}
+	return outcome.Poll(archelonv1.WaitingForRancherReason, "The chosen name was taken; starting over with another one", conflictRetry)
+}
+
+// isRejection tells a refusal by validation, a webhook or RBAC from a failure of the API server.
+func isRejection(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) ||
+		apierrors.IsNotFound(err) || apierrors.IsNotAcceptable(err)
+}

@@ -1,0 +1,124 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// ownerIndex finds records by the CAPI cluster that they name.
+const ownerIndex = "archelon.io/owner"
+
+// record is a Rancher cluster that names a CAPI cluster as its owner.
+type record struct {
+	client.Object
+	strategy Strategy
+}
+
+// id is how the record annotation names the record.
+func (r record) id() string { return recordID(r.strategy, r.GetName()) }
+
+func recordID(strategy Strategy, name string) string { return strategy.Kind() + "/" + name }
+
+// String names the record for people.
+func (r record) String() string {
+	name := r.GetName()
+	if r.GetNamespace() != "" {
+		name = r.GetNamespace() + "/" + name
+	}
+	return fmt.Sprintf("%s Rancher cluster %s", r.strategy.Kind(), name)
+}
+
+func (r record) deleting() bool { return !r.GetDeletionTimestamp().IsZero() }
+
+func (r record) madeFor(cluster *clusterv1.Cluster) bool {
+	return r.GetLabels()[archelonv1.OwnerUIDLabel] == string(cluster.UID)
+}
+
+func (r record) halfLabelled() bool {
+	labels := r.GetLabels()
+	return labels[archelonv1.OwnerNameLabel] == "" || labels[archelonv1.OwnerNamespaceLabel] == ""
+}
+
+func (r record) held() bool {
+	return controllerutil.ContainsFinalizer(r.Object, archelonv1.ImportFinalizer)
+}
+
+// ownerKeys are the values of ownerIndex for a Rancher cluster: its owner labels, and the UID, so
+// that a record which lost a label is still found.
+func ownerKeys(object client.Object) []string {
+	labels := object.GetLabels()
+	var keys []string
+	if name := labels[archelonv1.OwnerNameLabel]; name != "" {
+		keys = append(keys, labels[archelonv1.OwnerNamespaceLabel]+"/"+name)
+	}
+	if uid := labels[archelonv1.OwnerUIDLabel]; uid != "" {
+		keys = append(keys, uid)
+	}
+	return keys
+}
+
+// recordsOf returns the Rancher clusters that name the CAPI cluster, of every kind and sorted by
+// identity, and those that Rancher derived from one of them. They come from the cache.
+func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) (records, derived []record, err error) {
+	keys := []string{cluster.Namespace + "/" + cluster.Name, "/" + cluster.Name}
+	if cluster.UID != "" {
+		keys = append(keys, string(cluster.UID))
+	}
+	for _, strategy := range r.strategies() {
+		seen := map[string]bool{}
+		for _, key := range keys {
+			list := strategy.NewList()
+			if err := r.Client.List(ctx, list, client.MatchingFields{ownerIndex: key}); err != nil {
+				return nil, nil, fmt.Errorf("listing %s Rancher clusters: %w", strategy.Kind(), err)
+			}
+			err := meta.EachListItem(list, func(item runtime.Object) error {
+				object := item.(client.Object) //nolint:forcetypeassert // a list of client.Objects
+				if seen[object.GetName()] || object.GetNamespace() != strategy.Key(cluster, "").Namespace {
+					return nil
+				}
+				seen[object.GetName()] = true
+				found := record{Object: object, strategy: strategy}
+				if strategy.Derived(object) {
+					derived = append(derived, found)
+				} else {
+					records = append(records, found)
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	slices.SortFunc(records, func(a, b record) int { return strings.Compare(a.id(), b.id()) })
+	return records, derived, nil
+}
+
+// strategies returns every strategy, the active one first. Records of the others are cleaned up.
+func (r *Reconciler) strategies() []Strategy {
+	return append([]Strategy{r.Active}, r.Others...)
+}
+
+// splitID takes the value of the record annotation apart.
+func (r *Reconciler) splitID(id string) (Strategy, string, bool) {
+	kind, name, ok := strings.Cut(id, "/")
+	if !ok || name == "" {
+		return nil, "", false
+	}
+	for _, strategy := range r.strategies() {
+		if strategy.Kind() == kind {
+			return strategy, name, true
+		}
+	}
+	return nil, "", false
+}

@@ -1,0 +1,43 @@
+package importer
+
+import (
+	"fmt"
+	"strconv"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// choice is what the import label asks for.
+type choice int
+
+const (
+	// leave things as they are: there is no label.
+	leave choice = iota
+	// include the cluster.
+	include
+	// exclude the cluster, and un-import it if it is imported.
+	exclude
+)
+
+// chosen reads the import label on the CAPI cluster, else on its namespace. A value that is not a
+// boolean is an error, never silently false.
+func chosen(cluster, namespace map[string]string) (choice, error) {
+	value, ok := cluster[archelonv1.ImportLabel]
+	where := "the Cluster"
+	if !ok {
+		value, ok = namespace[archelonv1.ImportLabel]
+		where = "the Namespace"
+	}
+	if !ok {
+		return leave, nil
+	}
+	selected, err := strconv.ParseBool(value)
+	switch {
+	case err != nil:
+		return leave, fmt.Errorf("label %s on %s is %q; set it to \"true\" to import or \"false\" to un-import", archelonv1.ImportLabel, where, value)
+	case selected:
+		return include, nil
+	default:
+		return exclude, nil
+	}
+}

@@ -1,0 +1,123 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/archelon-io/archelon/internal/rancher"
+)
+
+// ControllerName is the name of the controller in logs, metrics and events.
+const ControllerName = "rancher-import"
+
+// defaultJobs is how many workload clusters are worked on at once. A job costs a goroutine and waits most of the time.
+const defaultJobs = 100
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is the number of clusters that are reconciled at the same time.
+	Concurrency int
+	// TokenSecrets is a cache of the metadata of Rancher's registration token Secrets. Its own, because the manager's
+	// holds kubeconfig Secrets and a cache has one selector for a kind.
+	TokenSecrets cache.Cache
+}
+
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=management.cattle.io,resources=clusters,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=management.cattle.io,resources=clusterregistrationtokens,verbs=get;list;watch
+// +kubebuilder:rbac:groups=management.cattle.io,resources=settings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=management.cattle.io,resources=fleetworkspaces,verbs=fleetaddcluster
+// +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller to the manager. It fails if a required field is missing.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := r.complete(options); err != nil {
+		return err
+	}
+	for _, strategy := range r.strategies() {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, strategy.NewObject(), ownerIndex, ownerKeys); err != nil {
+			return fmt.Errorf("indexing %s Rancher clusters by owner: %w", strategy.Kind(), err)
+		}
+	}
+	if err := mgr.Add(r.jobs); err != nil {
+		return fmt.Errorf("adding the jobs: %w", err)
+	}
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(ControllerName).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).
+		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(importLabelChanged())).
+		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfKubeconfig)).
+		Watches(rancher.NewRegistrationToken(), handler.EnqueueRequestsFromMapFunc(r.clusterOfBackingNamespace)).
+		Watches(&managementv3.Setting{}, handler.EnqueueRequestsFromMapFunc(r.clustersNotImported), builder.WithPredicates(settingMatters())).
+		WatchesRawSource(source.Kind(options.TokenSecrets, secretMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
+			func(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
+				return r.clusterOfBackingNamespace(ctx, secret)
+			}))).
+		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: options.Concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
+		})
+	for _, strategy := range r.strategies() {
+		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(clusterOfRecord))
+	}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("building controller %s: %w", ControllerName, err)
+	}
+	return nil
+}
+
+// complete rejects missing dependencies and fills in defaults.
+func (r *Reconciler) complete(options Options) error {
+	for name, missing := range map[string]bool{
+		"Client": r.Client == nil, "APIReader": r.APIReader == nil, "Recorder": r.Recorder == nil, "Active": r.Active == nil,
+		"Settings": r.Settings == nil, "Tokens": r.Tokens == nil, "Downloader": r.Downloader == nil, "Workloads": r.Workloads == nil,
+		"Metrics": r.Metrics == nil, "TokenSecrets": options.TokenSecrets == nil,
+	} {
+		if missing {
+			return fmt.Errorf("the import controller needs %s", name)
+		}
+	}
+	if options.Concurrency < 1 {
+		return errors.New("the import controller needs a concurrency of at least 1")
+	}
+	if r.Jobs == 0 {
+		r.Jobs = defaultJobs
+	}
+	if r.Clock == nil {
+		r.Clock = clock.RealClock{}
+	}
+	r.tokenSecrets = options.TokenSecrets
+	r.jobs = newJobs(r.Jobs, r.Clock)
+	return nil
+}
+
+func namespaceMetadata() client.Object { return metadataOf("Namespace") }
+
+func secretMetadata() *metav1.PartialObjectMetadata { return metadataOf("Secret") }
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return object
+}

@@ -1,0 +1,151 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// Reasons of Events that are not condition reasons.
+const (
+	createdEvent    = "RancherClusterCreated"
+	unimportedEvent = "Unimported"
+)
+
+// finish publishes how a reconcile ended and tells the queue what comes next.
+func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) (ctrl.Result, error) {
+	if apierrors.IsConflict(out.Err) {
+		// Somebody else was faster. That is no news for users.
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	before := conditions.Get(s.cluster, archelonv1.RancherImportedCondition)
+	after := conditionFor(s, out, before)
+	if after != nil && !sameState(before, after) {
+		if err := r.applyCondition(ctx, s.cluster, before, after); err != nil {
+			return ctrl.Result{}, errors.Join(out.Err, fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err))
+		}
+		r.observeImport(s, after)
+	}
+	r.publishEvents(s, out, before, after)
+	return out.Result()
+}
+
+// conditionFor returns the condition that the run calls for, or nil to leave it as it is.
+func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *metav1.Condition {
+	condition := &metav1.Condition{
+		Type:               archelonv1.RancherImportedCondition,
+		Status:             metav1.ConditionFalse,
+		Reason:             out.Reason,
+		Message:            out.Message,
+		ObservedGeneration: s.cluster.Generation,
+	}
+	switch {
+	case s.intent == intentDelete && out.IsDone():
+		return nil // The cluster may be gone.
+	case s.intent == intentDelete && out.Kind == outcome.KindFail:
+		condition.Reason = archelonv1.DeletingReason
+	case out.IsDone() && s.intent == intentImport:
+		condition.Status = metav1.ConditionTrue
+		condition.Reason = archelonv1.ImportedReason
+		condition.Message = ""
+	case out.IsDone():
+		if before == nil {
+			return nil // A cluster that has nothing to do with Rancher gets no condition.
+		}
+		condition.Reason = archelonv1.NotSelectedReason
+		condition.Message = fmt.Sprintf("Label %s does not select this cluster; set it to \"true\" on the Cluster or its Namespace to import", archelonv1.ImportLabel)
+	case out.Reason == archelonv1.PausedReason && before == nil:
+		return nil
+	case out.Reason == archelonv1.ConnectingAgentReason && out.Kind == outcome.KindWait && before != nil && before.Status == metav1.ConditionFalse:
+		return nil // It lasts a moment; what comes of it is worth a write.
+	}
+	return condition
+}
+
+func sameState(before, after *metav1.Condition) bool {
+	return before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message
+}
+
+// applyCondition writes our condition and nothing else, by server-side apply: the list belongs to CAPI. The UID keeps
+// the write from a successor of the same name.
+func (r *Reconciler) applyCondition(ctx context.Context, cluster *clusterv1.Cluster, before, after *metav1.Condition) error {
+	after.LastTransitionTime = metav1.NewTime(r.Clock.Now()).Rfc3339Copy()
+	if before != nil && before.Status == after.Status {
+		after.LastTransitionTime = before.LastTransitionTime
+	}
+	apply := &unstructured.Unstructured{Object: map[string]any{
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type":               after.Type,
+			"status":             string(after.Status),
+			"reason":             after.Reason,
+			"message":            after.Message,
+			"observedGeneration": after.ObservedGeneration,
+			"lastTransitionTime": after.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"),
+		}}},
+	}}
+	apply.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	apply.SetNamespace(cluster.Namespace)
+	apply.SetName(cluster.Name)
+	apply.SetUID(cluster.UID)
+	err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(fieldOwner), client.ForceOwnership)
+	return client.IgnoreNotFound(err)
+}
+
+// publishEvents says what changed, once.
+func (r *Reconciler) publishEvents(s *scope, out outcome.Outcome, before, after *metav1.Condition) {
+	if s.created {
+		r.event(s, corev1.EventTypeNormal, createdEvent, "Created the %s", s.record)
+	}
+	if s.removed {
+		r.event(s, corev1.EventTypeNormal, archelonv1.RemovedInRancherReason,
+			`The Rancher cluster was deleted in Rancher; set annotation "imported" so that it is not imported again`)
+	}
+	if after == nil || sameReason(before, after) {
+		return
+	}
+	switch {
+	case after.Status == metav1.ConditionTrue:
+		r.event(s, corev1.EventTypeNormal, archelonv1.ImportedReason, "Rancher reports the cluster as connected")
+	case s.intent == intentUnimport && out.IsDone():
+		r.event(s, corev1.EventTypeNormal, unimportedEvent, "Deleted the Rancher cluster because the import label is false")
+	case troubled(out):
+		r.event(s, corev1.EventTypeWarning, after.Reason, "%s", after.Message)
+	}
+}
+
+// troubled reports whether the outcome deserves a warning: it is neither progress nor what the user chose.
+func troubled(out outcome.Outcome) bool {
+	switch out.Reason {
+	case archelonv1.RemovedInRancherReason, archelonv1.WaitingForAgentReason, archelonv1.WaitingForRancherReason, archelonv1.WaitingForCleanupReason:
+		return false
+	}
+	return out.Kind == outcome.KindStall || out.Kind == outcome.KindFail || out.Kind == outcome.KindPoll ||
+		out.Kind == outcome.KindWait && out.Err != nil
+}
+
+func sameReason(before, after *metav1.Condition) bool {
+	return before != nil && before.Status == after.Status && before.Reason == after.Reason
+}
+
+func (r *Reconciler) event(s *scope, kind, reason, format string, args ...any) {
+	r.Recorder.Eventf(s.cluster, nil, kind, reason, "Import", format, args...)
+}
+
+// observeImport measures how long an import took, from the making of the record to its connection.
+func (r *Reconciler) observeImport(s *scope, after *metav1.Condition) {
+	if after.Status == metav1.ConditionTrue && s.record != nil {
+		r.Metrics.imported(s.record.strategy.Kind(), r.Clock.Now().Sub(s.record.GetCreationTimestamp().Time))
+	}
+}

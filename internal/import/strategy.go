@@ -1,0 +1,46 @@
+package importer
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Strategy is what differs between the kinds of Rancher cluster that an import can make. All of it
+// is a function of its arguments; requests are made by the Reconciler.
+type Strategy interface {
+	// Kind is the short name of the strategy, "v1" or "v3". It prefixes names in the record annotation.
+	Kind() string
+	// NewObject returns an empty object of the kind of the record.
+	NewObject() client.Object
+	// NewList returns an empty list of the kind of the record.
+	NewList() client.ObjectList
+	// Key returns where the record of the given name lives.
+	Key(cluster *clusterv1.Cluster, name string) client.ObjectKey
+	// ProposeName returns a name for a new record. Names for which taken returns true are avoided.
+	ProposeName(cluster *clusterv1.Cluster, taken func(name string) bool) string
+	// Render returns the record with exactly the fields that this project sets.
+	Render(Desired) *unstructured.Unstructured
+	// ManagementName returns the name of the management.cattle.io/v3 Cluster that stands for the record
+	// inside Rancher, or "" as long as Rancher has not made it.
+	ManagementName(record client.Object) string
+	// Derived reports whether Rancher made the object from a record of another kind. It is not a record then.
+	Derived(object client.Object) bool
+}
+
+// Desired is what a record is rendered from.
+type Desired struct {
+	// Cluster is the CAPI cluster that is imported.
+	Cluster *clusterv1.Cluster
+	// Name of the record.
+	Name string
+	// Labels and Annotations of the record.
+	Labels, Annotations map[string]string
+	// Description of the Rancher cluster; empty leaves it alone.
+	Description string
+	// AgentEnv holds environment variables of Rancher's agent, sorted by name.
+	AgentEnv []corev1.EnvVar
+	// FleetWorkspace is the name of a Fleet workspace; empty leaves the choice to Rancher.
+	FleetWorkspace string
+}

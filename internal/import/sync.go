@@ -1,0 +1,148 @@
+package importer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// fieldOwner names this project in managed fields.
+const fieldOwner = "archelon"
+
+// syncRecord carries later changes of the CAPI cluster over to the record: labels, description and
+// agent settings. Only fields that this project sets are compared, so a settled record costs no write.
+func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
+	if s.created {
+		return outcome.Done()
+	}
+	desired, err := desiredRecord(s.cluster, s.record.GetName())
+	if err != nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	if !s.record.held() && !s.record.deleting() {
+		if err := r.patchRecord(ctx, s.record, func(object client.Object) {
+			controllerutil.AddFinalizer(object, archelonv1.ImportFinalizer)
+		}); err != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("holding the record: %w", err))
+		}
+	}
+	patch, err := syncPatch(s.record.Object, s.record.strategy.Render(desired))
+	if err != nil || patch == nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	if err := r.Client.Patch(ctx, s.record.Object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("updating the Rancher cluster: %w", err))
+	}
+	ctrl.LoggerFrom(ctx).Info("Updated Rancher cluster", "rancherCluster", s.record.id())
+	return outcome.Done()
+}
+
+// syncPatch returns a merge patch that brings the observed record to the rendered one, or nil. It carries
+// the UID, so that it can never land on another object.
+func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]byte, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
+	if err != nil {
+		return nil, fmt.Errorf("reading the Rancher cluster: %w", err)
+	}
+	labels := stringsToSet(observed.GetLabels(), rendered.GetLabels())
+	for key := range strings.SplitSeq(observed.GetAnnotations()[archelonv1.PropagatedLabelsAnnotation], ",") {
+		_, have := observed.GetLabels()[key]
+		if _, want := rendered.GetLabels()[key]; have && !want && propagates(key) {
+			labels[key] = nil
+		}
+	}
+	wanted := rendered.GetAnnotations()
+	// Rancher refuses to have it added later.
+	delete(wanted, archelonv1.NoCreatorRBACAnnotation)
+	annotations := stringsToSet(observed.GetAnnotations(), wanted)
+	for _, key := range []string{archelonv1.PropagatedLabelsAnnotation, archelonv1.ExternallyManagedAnnotation} {
+		_, have := observed.GetAnnotations()[key]
+		if _, want := wanted[key]; have && !want {
+			annotations[key] = nil
+		}
+	}
+	spec := map[string]any{}
+	have, _, _ := unstructured.NestedMap(content, "spec")
+	want, _, _ := unstructured.NestedMap(rendered.Object, "spec")
+	for key, value := range want {
+		if !equality.Semantic.DeepEqual(have[key], value) {
+			spec[key] = value
+		}
+	}
+	if len(labels)+len(annotations)+len(spec) == 0 {
+		return nil, nil
+	}
+	metadata := map[string]any{"uid": string(observed.GetUID())}
+	patch := map[string]any{"metadata": metadata}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	if len(spec) > 0 {
+		patch["spec"] = spec
+	}
+	return json.Marshal(patch)
+}
+
+// stringsToSet returns the entries of want that differ in have.
+func stringsToSet(have, want map[string]string) map[string]any {
+	set := map[string]any{}
+	for key, value := range want {
+		if current, ok := have[key]; !ok || current != value {
+			set[key] = value
+		}
+	}
+	return set
+}
+
+// EnvVars returns environment variables as they stand in JSON, for strategies.
+func EnvVars(env []corev1.EnvVar) []any {
+	list := make([]any, 0, len(env))
+	for _, variable := range env {
+		list = append(list, map[string]any{"name": variable.Name, "value": variable.Value})
+	}
+	return list
+}
+
+// patchCluster changes metadata of the CAPI cluster if the cached copy is current.
+func (r *Reconciler) patchCluster(ctx context.Context, cluster *clusterv1.Cluster, mutate func(*clusterv1.Cluster)) error {
+	before := cluster.DeepCopy()
+	mutate(cluster)
+	if equality.Semantic.DeepEqual(before.ObjectMeta, cluster.ObjectMeta) {
+		return nil
+	}
+	return r.Client.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+}
+
+// patchRecord changes metadata of a record if the copy is current. A merge patch of a list replaces all of it,
+// hence the lock.
+func (r *Reconciler) patchRecord(ctx context.Context, record *record, mutate func(client.Object)) error {
+	before, _ := record.DeepCopyObject().(client.Object)
+	mutate(record.Object)
+	return r.Client.Patch(ctx, record.Object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+}
+
+func setAnnotation(object client.Object, key, value string) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	object.SetAnnotations(annotations)
+}

@@ -1,0 +1,140 @@
+package importer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/rancher"
+)
+
+// Backoff of a cluster whose reconcile failed. Unlike the default there is no common bucket: one
+// cluster's failures never slow down another.
+const (
+	retryBase = 200 * time.Millisecond
+	retryMax  = 2 * time.Minute
+)
+
+// clusterChanged admits changes of a CAPI cluster that can change what the import does. CAPI updates the
+// status of a Cluster often. Resyncs pass, as a net under everything else.
+func clusterChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*clusterv1.Cluster)
+			after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
+			if !ok || !ok2 || before.ResourceVersion == after.ResourceVersion {
+				return true
+			}
+			return before.UID != after.UID ||
+				paused(before) != paused(after) ||
+				controlPlaneUp(before) != controlPlaneUp(after) ||
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+				!maps.Equal(before.Labels, after.Labels) ||
+				!maps.Equal(before.Annotations, after.Annotations) ||
+				!slices.Equal(before.Finalizers, after.Finalizers) ||
+				lostCondition(before, after)
+		},
+	}
+}
+
+// lostCondition reports whether somebody else changed our condition, which a restored backup does for example. What we
+// wrote ourselves is not told apart: looking at it again costs no request.
+func lostCondition(before, after *clusterv1.Cluster) bool {
+	return !equality.Semantic.DeepEqual(
+		conditions.Get(before, archelonv1.RancherImportedCondition), conditions.Get(after, archelonv1.RancherImportedCondition))
+}
+
+// importLabelChanged admits namespaces whose import label appears, changes or goes.
+func importLabelChanged() predicate.Predicate {
+	labelled := func(object client.Object) bool {
+		_, ok := object.GetLabels()[archelonv1.ImportLabel]
+		return ok
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return labelled(e.ObjectOld) != labelled(e.ObjectNew) ||
+				e.ObjectOld.GetLabels()[archelonv1.ImportLabel] != e.ObjectNew.GetLabels()[archelonv1.ImportLabel]
+		},
+	}
+}
+
+// settingMatters admits the settings of Rancher that an import reads.
+func settingMatters() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return slices.Contains(rancher.SettingNames(), object.GetName())
+	})
+}
+
+// clustersIn returns the CAPI clusters of a namespace.
+func (r *Reconciler) clustersIn(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return r.clusters(ctx, func(*clusterv1.Cluster) bool { return true }, client.InNamespace(namespace.GetName()))
+}
+
+// clustersNotImported returns the CAPI clusters whose import is under way: they may wait for a setting.
+func (r *Reconciler) clustersNotImported(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.clusters(ctx, func(cluster *clusterv1.Cluster) bool {
+		return conditions.Has(cluster, archelonv1.RancherImportedCondition) && !conditions.IsTrue(cluster, archelonv1.RancherImportedCondition)
+	})
+}
+
+func (r *Reconciler) clusters(ctx context.Context, want func(*clusterv1.Cluster) bool, options ...client.ListOption) []reconcile.Request {
+	list := &clusterv1.ClusterList{}
+	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		// A read from the cache fails only when the cache stops.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing CAPI clusters failed")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if want(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// clusterOfRecord returns the CAPI cluster that a Rancher cluster names as its owner.
+func clusterOfRecord(_ context.Context, object client.Object) []reconcile.Request {
+	name := object.GetLabels()[archelonv1.OwnerNameLabel]
+	namespace := object.GetLabels()[archelonv1.OwnerNamespaceLabel]
+	if name == "" || namespace == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// clusterOfBackingNamespace returns the CAPI cluster whose Rancher cluster has the namespace of the object: the
+// name of that namespace is the name of the v3 Cluster.
+func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+	cluster := &managementv3.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, cluster); err != nil {
+		// Not one of ours, or not in the cache yet: its own arrival will wake the CAPI cluster.
+		return nil
+	}
+	return clusterOfRecord(ctx, cluster)
+}
+
+// clusterOfKubeconfig returns the CAPI cluster whose kubeconfig a Secret holds.
+func clusterOfKubeconfig(_ context.Context, secret client.Object) []reconcile.Request {
+	name, ok := strings.CutSuffix(secret.GetName(), "-kubeconfig")
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: secret.GetNamespace(), Name: name}}}
+}

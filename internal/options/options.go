@@ -1,0 +1,182 @@
+// Package options holds the command line of the manager.
+package options
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // adds --logging-format=json
+
+	"github.com/archelon-io/archelon/feature"
+)
+
+// maxVerbosity is the highest log level. From level 8 on client-go logs the bodies of requests, which hold kubeconfigs
+// and registration tokens.
+const maxVerbosity = 7
+
+// Options are the settings of the manager. New returns the defaults, which suit a single instance in its own cluster.
+type Options struct {
+	// LeaderElect makes instances of the same name take turns.
+	LeaderElect bool
+	// LeaderElectNamespace is where the Lease lives; by default the namespace that the manager runs in.
+	LeaderElectNamespace string
+	// LeaderElectLeaseDuration is how long others wait before they take over a Lease that is not renewed.
+	LeaderElectLeaseDuration time.Duration
+	// LeaderElectRenewDeadline is how long the leader tries to renew its Lease before it gives up.
+	LeaderElectRenewDeadline time.Duration
+	// LeaderElectRetryPeriod is the pause between tries.
+	LeaderElectRetryPeriod time.Duration
+
+	// MetricsBindAddress serves metrics over HTTPS to authorized clients; "0" switches it off.
+	MetricsBindAddress string
+	// HealthProbeBindAddress serves /healthz and /readyz; "0" switches it off.
+	HealthProbeBindAddress string
+	// ProfilerAddress serves net/http/pprof if set.
+	ProfilerAddress string
+
+	// WatchFilter limits the import to CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value.
+	WatchFilter string
+	// SyncPeriod is how often every object is looked at without an event.
+	SyncPeriod time.Duration
+	// Concurrency is how many clusters are reconciled at the same time.
+	Concurrency int
+	// WorkloadConcurrency is how many workload clusters are worked on at the same time.
+	WorkloadConcurrency int
+	// KubeAPIQPS and KubeAPIBurst limit requests to the management cluster; a negative QPS lifts the limit.
+	KubeAPIQPS   float32
+	KubeAPIBurst int
+
+	// ManifestTimeout bounds the download of Rancher's import manifest.
+	ManifestTimeout time.Duration
+	// ManifestMaxBytes is the largest import manifest that is accepted, in bytes.
+	ManifestMaxBytes int64
+	// WorkloadTimeout bounds each request to a workload cluster.
+	WorkloadTimeout time.Duration
+	// InsecureSkipTLSVerify trusts whoever answers under Rancher's address. For development only.
+	InsecureSkipTLSVerify bool
+
+	// Gates are the feature gates.
+	Gates featuregate.MutableFeatureGate
+	// Logs are the settings of the log.
+	Logs *logsapi.LoggingConfiguration
+}
+
+// New returns the default options.
+func New() (*Options, error) {
+	gates, err := feature.NewGates()
+	if err != nil {
+		return nil, fmt.Errorf("defining feature gates: %w", err)
+	}
+	return &Options{
+		LeaderElectLeaseDuration: 15 * time.Second,
+		LeaderElectRenewDeadline: 10 * time.Second,
+		LeaderElectRetryPeriod:   2 * time.Second,
+		MetricsBindAddress:       ":8443",
+		HealthProbeBindAddress:   ":9440",
+		SyncPeriod:               10 * time.Minute,
+		Concurrency:              10,
+		WorkloadConcurrency:      100,
+		KubeAPIQPS:               500,
+		KubeAPIBurst:             1000,
+		ManifestTimeout:          30 * time.Second,
+		ManifestMaxBytes:         4 << 20,
+		WorkloadTimeout:          10 * time.Second,
+		Gates:                    gates,
+		Logs:                     logsapi.NewLoggingConfiguration(),
+	}, nil
+}
+
+// AddFlags binds the options to flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
+		"Work only while holding a Lease, so that several replicas can run.")
+	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
+		"Namespace of the Lease. Default: the namespace that the manager runs in.")
+	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
+		"How long others wait before they take over a Lease that is not renewed.")
+	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", o.LeaderElectRenewDeadline,
+		"How long the leader tries to renew its Lease before it gives up.")
+	fs.DurationVar(&o.LeaderElectRetryPeriod, "leader-elect-retry-period", o.LeaderElectRetryPeriod,
+		"Pause between tries to get or renew the Lease.")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
+		"Address that serves metrics over HTTPS, to clients that may GET the non-resource URL /metrics. 0 switches it off.")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
+		"Address that serves /healthz and /readyz. Ready means that caches are synced and Rancher's settings are readable. 0 switches it off.")
+	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
+		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
+	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter,
+		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value. Default: all.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod,
+		"How often every object is looked at without an event. It costs no request when nothing has changed.")
+	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
+		"How many clusters are reconciled at the same time.")
+	fs.IntVar(&o.WorkloadConcurrency, "workload-concurrency", o.WorkloadConcurrency,
+		"How many workload clusters are worked on at the same time. An unreachable one takes a place until its timeout.")
+	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
+		"Requests per second to the management cluster. A negative value lifts the limit.")
+	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst,
+		"Requests to the management cluster that may exceed --kube-api-qps for a moment.")
+	fs.DurationVar(&o.ManifestTimeout, "manifest-timeout", o.ManifestTimeout,
+		"Time limit for the download of Rancher's import manifest.")
+	fs.Int64Var(&o.ManifestMaxBytes, "manifest-max-bytes", o.ManifestMaxBytes,
+		"Largest import manifest that is accepted, in bytes.")
+	fs.DurationVar(&o.WorkloadTimeout, "workload-timeout", o.WorkloadTimeout,
+		"Time limit for each request to a workload cluster.")
+	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
+		"Do not verify the certificate of Rancher when the import manifest is downloaded. For development only.")
+	o.Gates.AddFlag(fs)
+	logsapi.AddFlags(o.Logs, fs)
+	// controller-runtime registers it and reads it.
+	if kubeconfig := flag.CommandLine.Lookup("kubeconfig"); kubeconfig != nil {
+		fs.AddGoFlag(kubeconfig)
+	}
+}
+
+// Complete fills in what follows from other options and returns notes for the log on what it changed.
+func (o *Options) Complete() []string {
+	var notes []string
+	if o.Logs.Verbosity > maxVerbosity {
+		o.Logs.Verbosity = maxVerbosity
+		notes = append(notes, fmt.Sprintf("The log level is limited to %d: above it, client libraries log request bodies, which hold credentials", maxVerbosity))
+	}
+	if len(o.Logs.VModule) > 0 {
+		o.Logs.VModule = nil
+		notes = append(notes, "--vmodule is ignored: it could make client libraries log request bodies, which hold credentials")
+	}
+	return notes
+}
+
+// Validate reports every option that cannot be used, in sentences.
+func (o *Options) Validate() error {
+	var problems []error
+	positive := func(name string, ok bool) {
+		if !ok {
+			problems = append(problems, fmt.Errorf("--%s must be greater than zero", name))
+		}
+	}
+	positive("concurrency", o.Concurrency > 0)
+	positive("workload-concurrency", o.WorkloadConcurrency > 0)
+	positive("sync-period", o.SyncPeriod > 0)
+	positive("manifest-timeout", o.ManifestTimeout > 0)
+	positive("manifest-max-bytes", o.ManifestMaxBytes > 0)
+	positive("workload-timeout", o.WorkloadTimeout > 0)
+	if o.KubeAPIQPS == 0 {
+		problems = append(problems, errors.New("--kube-api-qps must not be zero; a negative value lifts the limit"))
+	}
+	if o.KubeAPIQPS > 0 && float32(o.KubeAPIBurst) < 1 {
+		problems = append(problems, errors.New("--kube-api-burst must be greater than zero"))
+	}
+	if o.LeaderElect && (o.LeaderElectRetryPeriod <= 0 || o.LeaderElectRenewDeadline <= o.LeaderElectRetryPeriod || o.LeaderElectLeaseDuration <= o.LeaderElectRenewDeadline) {
+		problems = append(problems, errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period"))
+	}
+	if strings.ContainsAny(o.WatchFilter, " ,=") {
+		problems = append(problems, fmt.Errorf("--watch-filter %q must be the value of a label", o.WatchFilter))
+	}
+	return errors.Join(problems...)
+}

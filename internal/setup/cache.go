@@ -1,0 +1,72 @@
+package setup
+
+import (
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/rancher"
+)
+
+// cacheOptions limits the cache to what an import reads; the API server does not even send the rest: Rancher clusters that
+// name a CAPI cluster, the registration tokens that Rancher makes, and Secrets of CAPI clusters, of which only
+// metadata is watched.
+func cacheOptions(syncPeriod time.Duration) cache.Options {
+	owned := having(archelonv1.OwnedLabel)
+	return cache.Options{
+		SyncPeriod:       &syncPeriod,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&managementv3.Cluster{}:        {Label: owned},
+			&provisioningv1.Cluster{}:      {Label: owned},
+			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName)},
+			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel)},
+		},
+	}
+}
+
+// tokenSecretCacheOptions limits a cache to the Secrets of Rancher's registration tokens. A cache has one selector
+// for a kind, and the manager's selects kubeconfig Secrets.
+func tokenSecretCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.Options {
+	return cache.Options{
+		Scheme:           mgr.GetScheme(),
+		Mapper:           mgr.GetRESTMapper(),
+		HTTPClient:       mgr.GetHTTPClient(),
+		SyncPeriod:       &syncPeriod,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Field: named(rancher.DefaultTokenSecretName)},
+		},
+	}
+}
+
+// clientOptions reads Secrets from the API server, at each use: the cache has only their metadata.
+func clientOptions() client.Options {
+	return client.Options{Cache: &client.CacheOptions{
+		Unstructured: true,
+		DisableFor:   []client.Object{&corev1.Secret{}},
+	}}
+}
+
+func having(label string) labels.Selector {
+	// The key is a constant; only a malformed one is an error.
+	requirement, err := labels.NewRequirement(label, selection.Exists, nil)
+	if err != nil {
+		panic(err)
+	}
+	return labels.NewSelector().Add(*requirement)
+}
+
+func named(name string) fields.Selector {
+	return fields.OneTermEqualSelector("metadata.name", name)
+}

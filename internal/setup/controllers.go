@@ -1,0 +1,146 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/archelon-io/archelon/feature"
+	importer "github.com/archelon-io/archelon/internal/import"
+	importv1 "github.com/archelon-io/archelon/internal/import/v1"
+	importv3 "github.com/archelon-io/archelon/internal/import/v3"
+	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
+)
+
+// probeTimeout bounds a readiness probe.
+const probeTimeout = 2 * time.Second
+
+// controllers adds the controllers to the manager once their CRDs exist, and warms the caches in standby
+// replicas as well, so that a takeover is quick.
+type controllers struct {
+	mgr          ctrl.Manager
+	opts         *options.Options
+	settings     *rancher.Settings
+	tokenSecrets cache.Cache
+	synced       atomic.Bool
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: a standby replica gets ready too.
+func (c *controllers) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (c *controllers) Start(ctx context.Context) error {
+	if err := waitForCRDs(ctx, c.mgr.GetConfig(), c.mgr.GetHTTPClient()); err != nil {
+		return err
+	}
+	if err := c.setupImport(ctx); err != nil {
+		return err
+	}
+	for _, object := range []client.Object{
+		&clusterv1.Cluster{}, &managementv3.Cluster{}, &provisioningv1.Cluster{}, &managementv3.Setting{},
+		rancher.NewRegistrationToken(), metadataOf("Secret"), metadataOf("Namespace"),
+	} {
+		if _, err := c.mgr.GetCache().GetInformer(ctx, object); err != nil {
+			return ignoreStop(ctx, fmt.Errorf("starting the watch on %T: %w", object, err))
+		}
+	}
+	if _, err := c.tokenSecrets.GetInformer(ctx, metadataOf("Secret")); err != nil {
+		return ignoreStop(ctx, fmt.Errorf("starting the watch on token Secrets: %w", err))
+	}
+	if !c.mgr.GetCache().WaitForCacheSync(ctx) || !c.tokenSecrets.WaitForCacheSync(ctx) {
+		return nil
+	}
+	c.synced.Store(true)
+	c.mgr.GetLogger().Info("Caches are synced")
+	return nil
+}
+
+// setupImport adds the import controller with the strategy that the gate chooses.
+func (c *controllers) setupImport(ctx context.Context) error {
+	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}
+	if c.opts.Gates.Enabled(feature.ManagementV3Cluster) {
+		active, other = other, active
+	}
+	tokens, err := rancher.NewTokens(c.mgr.GetClient(), c.mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	downloader, err := rancher.NewDownloader(rancher.DownloaderOptions{
+		Timeout:               c.opts.ManifestTimeout,
+		MaxBytes:              c.opts.ManifestMaxBytes,
+		InsecureSkipTLSVerify: c.opts.InsecureSkipTLSVerify,
+	})
+	if err != nil {
+		return err
+	}
+	workloads, err := workload.NewClients(c.mgr.GetAPIReader(), workload.Options{Timeout: c.opts.WorkloadTimeout})
+	if err != nil {
+		return err
+	}
+	importMetrics, err := importer.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	reconciler := &importer.Reconciler{
+		Client:      c.mgr.GetClient(),
+		APIReader:   c.mgr.GetAPIReader(),
+		Recorder:    c.mgr.GetEventRecorder(importer.ControllerName),
+		Active:      active,
+		Others:      []importer.Strategy{other},
+		Settings:    c.settings,
+		Tokens:      tokens,
+		Downloader:  downloader,
+		Workloads:   workloads,
+		Metrics:     importMetrics,
+		WatchFilter: c.opts.WatchFilter,
+		Jobs:        c.opts.WorkloadConcurrency,
+	}
+	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.tokenSecrets})
+}
+
+// cachesSynced is a readiness check.
+func (c *controllers) cachesSynced(*http.Request) error {
+	if !c.synced.Load() {
+		return errors.New("caches are not synced yet, or CRDs of CAPI or Rancher are missing")
+	}
+	return nil
+}
+
+// settingsReadable is a readiness check.
+func (c *controllers) settingsReadable(request *http.Request) error {
+	if !c.synced.Load() {
+		return errors.New("caches are not synced yet")
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), probeTimeout)
+	defer cancel()
+	return c.settings.Ready(ctx)
+}
+
+// ignoreStop drops an error that only says that the manager stops.
+func ignoreStop(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return object
+}

@@ -1,0 +1,56 @@
+// Command archelon imports Cluster API clusters into Rancher.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/setup"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "archelon:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	opts, err := options.New()
+	if err != nil {
+		return err
+	}
+	flags := pflag.NewFlagSet("archelon", pflag.ContinueOnError)
+	flags.SortFlags = true
+	opts.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if rest := flags.Args(); len(rest) > 0 {
+		return fmt.Errorf("unexpected argument %q: all settings are flags, see --help", rest[0])
+	}
+	notes := opts.Complete()
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	if err := logsapi.ValidateAndApply(opts.Logs, nil); err != nil {
+		return fmt.Errorf("setting up the log: %w", err)
+	}
+	logger := klog.Background()
+	ctrl.SetLogger(logger)
+	for _, note := range notes {
+		logger.Info(note)
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the management cluster: %w", err)
+	}
+	return setup.Run(ctrl.SetupSignalHandler(), config, opts)
+}
