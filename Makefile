@@ -1,0 +1,92 @@
+# `make help` lists the targets. Nothing here needs more than Go: the tools and
+# the control plane are built from the modules that hack/tools/go.mod and
+# hack/controlplane/go.mod pin, into Go's build cache and the user's cache.
+
+SHELL := /usr/bin/env bash -euo pipefail
+.DEFAULT_GOAL := help
+# Targets share two cores, ports and patience; and `make test` has an order.
+.NOTPARALLEL:
+
+TOOL           := go tool -modfile=hack/tools/go.mod
+GOLANGCI_LINT  := $(TOOL) golangci-lint
+CONTROLLER_GEN := $(TOOL) controller-gen
+
+# For a part of the tests: make test-unit TESTFLAGS='-run TestSelection -v'
+TESTFLAGS ?=
+# For the demo: make demo ARGS=--help
+ARGS ?=
+
+##@ General
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: build
+build: manager ## Compile everything.
+	go build ./...
+
+.PHONY: manager
+manager: ## Build bin/archelon.
+	CGO_ENABLED=0 go build -trimpath -o bin/archelon .
+
+.PHONY: controlplane
+controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl, unless they are there.
+	@hack/controlplane/build.sh
+
+.PHONY: demo
+demo: controlplane ## Show imports against real API servers and a stand-in of Rancher (ARGS=...).
+	@go run ./hack/demo $(ARGS)
+
+##@ Generate
+
+.PHONY: generate
+generate: generate-rbac ## Run all generators.
+
+.PHONY: generate-rbac
+generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers.
+	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir=config/rbac
+
+.PHONY: verify
+verify: verify-rbac verify-modules ## Check that what is generated is up to date.
+
+.PHONY: verify-rbac
+verify-rbac:
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir="$$tmp"; \
+	diff -u config/rbac/role.yaml "$$tmp/role.yaml" || { echo "config/rbac/role.yaml is stale: run make generate"; exit 1; }
+
+.PHONY: verify-modules
+verify-modules:
+	@go mod tidy -diff || { echo "go.mod or go.sum is stale: run go mod tidy"; exit 1; }
+
+##@ Check
+
+.PHONY: lint
+lint: ## Lint, the layers included.
+	$(GOLANGCI_LINT) run ./...
+	@hack/lint/layers.sh $$($(TOOL) -n golangci-lint)
+
+.PHONY: lint-fix
+lint-fix: ## Lint and fix what can be fixed by itself.
+	$(GOLANGCI_LINT) run --fix ./...
+
+.PHONY: test
+test: lint verify test-unit test-integration test-e2e ## Everything that has to pass before a commit.
+
+.PHONY: test-unit
+test-unit: ## Tests beside the code: no network, no processes.
+	go test -race -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/)
+
+# One package at a time: each starts API servers of its own.
+.PHONY: test-integration
+test-integration: controlplane ## Controllers, stand-ins and the test environment, against real API servers.
+	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/bench)
+
+.PHONY: test-e2e
+test-e2e: controlplane ## The whole manager against real API servers, end to end.
+	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) ./test/e2e/...
