@@ -1,0 +1,24 @@
+// Package rancher is a stand-in for Rancher in tests, benchmarks and the demo. It runs
+// against real API servers: it serves the CRDs that Rancher generates, reacts to Rancher
+// clusters and registration tokens as Rancher's controllers do, answers the import
+// endpoint over HTTPS with a private CA, enforces Rancher's admission rules through a real
+// webhook, and plays the agent and its clean-up Job in registered workload clusters, where
+// no kubelet is needed.
+//
+// What it imitates is observable behaviour: which objects appear, in which order, in how
+// many writes, and what a client must not do. Steps that Rancher does in separate writes
+// are separate writes here, so that a client meets the same conflicts. What nothing
+// outside Rancher looks at (projects, roles of members, users, Fleet) is left out; only
+// the conditions that report it are set.
+//
+// Where to find what:
+//
+//   - crds.go, settings.go: kinds and settings at start
+//   - webhook.go, rules.go: admission
+//   - cluster_*.go: management.cattle.io/v3 Clusters, from creation to deletion
+//   - provisioning_*.go: provisioning.cattle.io/v1 Clusters
+//   - registration.go, tokens.go: ClusterRegistrationTokens and rotation
+//   - server.go, manifest.go, fault.go: HTTP, with faults on demand
+//   - workload.go, agent.go, redeploy.go, cleanup.go: the agent downstream
+//   - namespace.go: namespaces on API servers without a namespace controller
+package rancher

@@ -1,0 +1,100 @@
+package rancher
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"text/template"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+//go:embed manifest.yaml.tmpl
+var manifestText string
+
+var manifestTemplate = template.Must(template.New("manifest").Funcs(template.FuncMap{
+	"base64": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+	"quote":  strconv.Quote,
+}).Parse(manifestText))
+
+// manifestData is what the manifest of an agent depends on.
+type manifestData struct {
+	Server    string // URL of Rancher
+	Token     string
+	Namespace string // the cluster's name when Rancher itself applies the manifest, else empty
+	CACerts   string
+	Strict    bool
+	Image     string
+	Version   string
+	Install   string
+	AuthImage string
+	Features  string // value of CATTLE_FEATURES; empty leaves it out
+	Env       []manifestEnv
+}
+
+// manifestEnv is one entry of spec.agentEnvVars.
+type manifestEnv struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// manifestData collects what the downloaded manifest of the cluster holds. Image overrides of
+// the cluster are ignored there, as in Rancher.
+func (s *Standin) manifestData(ctx context.Context, token, cluster string) (manifestData, error) {
+	out := manifestData{Token: token}
+	mode := ""
+	for name, target := range map[string]*string{
+		settingServerURL:   &out.Server,
+		settingCACerts:     &out.CACerts,
+		settingTLSMode:     &mode,
+		settingAgentImage:  &out.Image,
+		settingVersion:     &out.Version,
+		settingInstallUUID: &out.Install,
+	} {
+		value, err := setting(ctx, s.api, name)
+		if err != nil {
+			return out, err
+		}
+		*target = value
+	}
+	out.Strict = mode == tlsStrict
+	u := newObject(clusterGVK)
+	if err := s.api.Get(ctx, client.ObjectKey{Name: cluster}, u); err != nil {
+		// Without the token check Rancher serves clusters that it does not know.
+		return out, client.IgnoreNotFound(err)
+	}
+	env, _, _ := unstructured.NestedSlice(u.Object, "spec", "agentEnvVars")
+	raw, err := json.Marshal(env)
+	if err != nil {
+		return out, fmt.Errorf("reading the environment of the agent of %s: %w", cluster, err)
+	}
+	if err := json.Unmarshal(raw, &out.Env); err != nil {
+		return out, fmt.Errorf("reading the environment of the agent of %s: %w", cluster, err)
+	}
+	return out, nil
+}
+
+// SecretName is the name of the Secret with the agent's credentials, which depends on them.
+func (d manifestData) SecretName() string {
+	sum := sha256.Sum256([]byte(d.Server + "." + d.Token + "." + d.Namespace))
+	return "cattle-credentials-" + hex.EncodeToString(sum[:])[:10]
+}
+
+// Checksum is CATTLE_CA_CHECKSUM.
+func (d manifestData) Checksum() string { return caChecksum(d.CACerts) }
+
+// render returns the manifest.
+func (d manifestData) render() (string, error) {
+	var out bytes.Buffer
+	if err := manifestTemplate.Execute(&out, d); err != nil {
+		return "", fmt.Errorf("rendering the manifest: %w", err)
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,276 @@
+package rancher
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// webhook is the admission webhook that runs beside Rancher.
+type webhook struct {
+	standin   *Standin
+	server    *http.Server
+	done      chan struct{}
+	installed []client.Object
+}
+
+// reviewer decides one admission request and may ask for a patch.
+type reviewer func(context.Context, *admissionv1.AdmissionRequest) (patch []byte, no *denial, err error)
+
+// webhookName names both webhook configurations. A real Rancher's are called the same.
+const webhookName = "rancher.cattle.io"
+
+func startWebhook(ctx context.Context, s *Standin) (*webhook, error) {
+	authority, err := newAuthority("rancher-webhook-ca")
+	if err != nil {
+		return nil, fmt.Errorf("making the webhook's CA: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening as Rancher's webhook: %w", err)
+	}
+	w := &webhook{standin: s, done: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v3", handle(w.reviewCluster))
+	mux.HandleFunc("/v1", handle(w.reviewProvisioning))
+	mux.HandleFunc("/v1/mutate", handle(w.stampCreator))
+	w.server = &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0),
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*authority.serving}},
+	}
+	go func() {
+		defer close(w.done)
+		if err := w.server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			s.opts.Logger.Error(err, "Rancher's webhook ended")
+		}
+	}()
+	if err := w.install(ctx, "https://"+listener.Addr().String(), authority.pem); err != nil {
+		w.stop()
+		return nil, err
+	}
+	return w, nil
+}
+
+// install registers the webhook with the management API server, in place of one that an
+// earlier stand-in may have left.
+func (w *webhook) install(ctx context.Context, url string, ca []byte) error {
+	config := func(path string) registrationv1.WebhookClientConfig {
+		target := url + path
+		return registrationv1.WebhookClientConfig{URL: &target, CABundle: ca}
+	}
+	rule := func(group, version string, operations ...registrationv1.OperationType) []registrationv1.RuleWithOperations {
+		return []registrationv1.RuleWithOperations{{
+			Operations: operations,
+			Rule: registrationv1.Rule{
+				APIGroups:   []string{group},
+				APIVersions: []string{version},
+				Resources:   []string{"clusters"},
+			},
+		}}
+	}
+	meta := metav1.ObjectMeta{Name: webhookName}
+	none, ignore, fail := registrationv1.SideEffectClassNone, registrationv1.Ignore, registrationv1.Fail
+	versions := []string{"v1"}
+	create, update, del := registrationv1.Create, registrationv1.Update, registrationv1.Delete
+	w.installed = []client.Object{
+		&registrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []registrationv1.ValidatingWebhook{{
+			Name:                    "rancher.cattle.io.clusters.management.cattle.io",
+			ClientConfig:            config("/v3"),
+			Rules:                   rule(clusterGVK.Group, clusterGVK.Version, create, update, del),
+			FailurePolicy:           &ignore,
+			SideEffects:             &none,
+			AdmissionReviewVersions: versions,
+		}, {
+			Name:                    "rancher.cattle.io.clusters.provisioning.cattle.io",
+			ClientConfig:            config("/v1"),
+			Rules:                   rule(provisioningGVK.Group, provisioningGVK.Version, create, update),
+			FailurePolicy:           &fail,
+			SideEffects:             &none,
+			AdmissionReviewVersions: versions,
+		}}},
+		&registrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []registrationv1.MutatingWebhook{{
+			Name:                    "rancher.cattle.io.clusters.provisioning.cattle.io",
+			ClientConfig:            config("/v1/mutate"),
+			Rules:                   rule(provisioningGVK.Group, provisioningGVK.Version, create),
+			FailurePolicy:           &fail,
+			SideEffects:             &none,
+			AdmissionReviewVersions: versions,
+		}}},
+	}
+	for _, obj := range w.installed {
+		if err := w.standin.api.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing an earlier %T: %w", obj, err)
+		}
+		if err := w.standin.api.Create(ctx, obj); err != nil {
+			return fmt.Errorf("installing %T: %w", obj, err)
+		}
+	}
+	return nil
+}
+
+// stop unregisters the webhook and ends its server.
+func (w *webhook) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, obj := range w.installed {
+		if err := w.standin.api.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
+			w.standin.opts.Logger.Error(err, "Rancher's webhook configuration stays behind")
+		}
+	}
+	_ = w.server.Close() // the listener is closed whatever it returns
+	<-w.done
+}
+
+// handle turns a reviewer into an HTTP handler.
+func handle(review reviewer) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		in := admissionv1.AdmissionReview{}
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 8<<20)).Decode(&in); err != nil || in.Request == nil {
+			http.Error(w, "not an AdmissionReview", http.StatusBadRequest)
+			return
+		}
+		response := &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}
+		patch, no, err := review(r.Context(), in.Request)
+		if err != nil {
+			no = &denial{http.StatusInternalServerError, err.Error()}
+		}
+		if no != nil {
+			response.Allowed = false
+			response.Result = &metav1.Status{Status: metav1.StatusFailure, Code: no.code, Message: no.message}
+		}
+		if len(patch) > 0 && no == nil {
+			kind := admissionv1.PatchTypeJSONPatch
+			response.Patch, response.PatchType = patch, &kind
+		}
+		out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: response}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(out); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}
+}
+
+func decode(raw []byte) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	if len(raw) == 0 {
+		return u, nil
+	}
+	if err := u.UnmarshalJSON(raw); err != nil {
+		return nil, fmt.Errorf("decoding an object under review: %w", err)
+	}
+	return u, nil
+}
+
+func (w *webhook) reviewCluster(ctx context.Context, in *admissionv1.AdmissionRequest) ([]byte, *denial, error) {
+	before, err := decode(in.OldObject.Raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	after, err := decode(in.Object.Raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch in.Operation {
+	case admissionv1.Delete:
+		return nil, checkClusterDelete(in.Name), nil
+	case admissionv1.Create:
+		if no := checkClusterCreate(after); no != nil {
+			return nil, no, nil
+		}
+	case admissionv1.Update:
+		if no := checkClusterUpdate(before, after); no != nil {
+			return nil, no, nil
+		}
+	}
+	workspace := text(after, "spec", "fleetWorkspaceName")
+	if workspace == "" || (in.Operation == admissionv1.Update && workspace == text(before, "spec", "fleetWorkspaceName")) {
+		return nil, nil, nil
+	}
+	no, err := w.checkWorkspace(ctx, in, workspace)
+	return nil, no, err
+}
+
+// checkWorkspace asks whether the caller may put clusters into the Fleet workspace.
+func (w *webhook) checkWorkspace(ctx context.Context, in *admissionv1.AdmissionRequest, workspace string) (*denial, error) {
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, values := range in.UserInfo.Extra {
+		extra[key] = authorizationv1.ExtraValue(slices.Clone(values))
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   in.UserInfo.Username,
+		UID:    in.UserInfo.UID,
+		Groups: in.UserInfo.Groups,
+		Extra:  extra,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb:     "fleetaddcluster",
+			Group:    clusterGVK.Group,
+			Version:  clusterGVK.Version,
+			Resource: "fleetworkspaces",
+			Name:     workspace,
+		},
+	}}
+	if err := w.standin.api.Create(ctx, review); err != nil {
+		return nil, fmt.Errorf("reviewing access to Fleet workspace %s: %w", workspace, err)
+	}
+	if review.Status.Allowed {
+		return nil, nil
+	}
+	return &denial{http.StatusUnauthorized, "user may not add clusters to Fleet workspace " + workspace}, nil
+}
+
+func (w *webhook) reviewProvisioning(ctx context.Context, in *admissionv1.AdmissionRequest) ([]byte, *denial, error) {
+	after, err := decode(in.Object.Raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	if in.Operation == admissionv1.Create {
+		no, err := checkProvisioningCreate(after, in.UserInfo.Username, func(name string) (bool, error) {
+			err := w.standin.api.Get(ctx, client.ObjectKey{Name: name}, newObject(clusterGVK))
+			return err == nil, client.IgnoreNotFound(err)
+		})
+		return nil, no, err
+	}
+	before, err := decode(in.OldObject.Raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return nil, checkProvisioningUpdate(before, after), nil
+}
+
+// stampCreator writes the requesting user into a new v1 Cluster that does not ask for none.
+func (w *webhook) stampCreator(_ context.Context, in *admissionv1.AdmissionRequest) ([]byte, *denial, error) {
+	prov, err := decode(in.Object.Raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	annotations := prov.GetAnnotations()
+	if _, ok := annotations[annotationNoCreatorRBAC]; ok {
+		return nil, nil, nil
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotationCreatorID] = in.UserInfo.Username
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/metadata/annotations", "value": annotations}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding the creator: %w", err)
+	}
+	return patch, nil, nil
+}
