@@ -26,10 +26,14 @@ const (
 //
 // The error says to run `make controlplane` when there is no API server in it.
 func Assets() (string, error) {
+	return assets(context.Background())
+}
+
+func assets(ctx context.Context) (string, error) {
 	dir := os.Getenv(envAssets)
 	if dir == "" {
 		var err error
-		if dir, err = cacheDir(context.Background()); err != nil {
+		if dir, err = cacheDir(ctx); err != nil {
 			return "", err
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -71,7 +70,7 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	if opts.Out != nil {
 		opts.Out = &lockedWriter{out: opts.Out}
 	}
-	assets, err := Assets()
+	programs, err := assets(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,24 +79,24 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 		return nil, fmt.Errorf("creating a directory for control plane %s: %w", opts.Name, err)
 	}
 	c := &ControlPlane{opts: opts, dir: dir}
-	if err := c.start(ctx, assets); err != nil {
+	if err := c.start(ctx, programs); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting control plane %s: %w", opts.Name, err), c.Stop())
 	}
 	return c, nil
 }
 
-func (c *ControlPlane) start(ctx context.Context, assets string) error {
+func (c *ControlPlane) start(ctx context.Context, programs string) error {
 	var err error
 	if c.watchdog, err = startWatchdog(c.dir); err != nil {
 		return err
 	}
-	if err := c.configure(assets); err != nil {
+	if err := c.configure(programs); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// envtest takes no context: a canceled one is honoured once it is up.
+	// envtest takes no context: a canceled one is noticed once it is up.
 	if c.Config, err = c.environment.Start(); err != nil {
 		return err
 	}
@@ -105,18 +104,18 @@ func (c *ControlPlane) start(ctx context.Context, assets string) error {
 		return err
 	}
 	if c.opts.ControllerManager {
-		return c.startControllerManager(assets)
+		return c.startControllerManager(programs)
 	}
 	return nil
 }
 
 // configure prepares envtest. Everything lives in c.dir, so that whoever ends
 // the control plane, Stop or the watchdog, has one directory to remove.
-func (c *ControlPlane) configure(assets string) error {
+func (c *ControlPlane) configure(programs string) error {
 	paths := map[string]string{}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		var err error
-		if paths[name], err = wrap(assets, c.dir, name); err != nil {
+		if paths[name], err = wrap(programs, c.dir, name); err != nil {
 			return err
 		}
 	}
@@ -133,7 +132,7 @@ func (c *ControlPlane) configure(assets string) error {
 	}
 	c.environment = &envtest.Environment{
 		// An existing cluster must never be mistaken for a throw-away one.
-		UseExistingCluster:       ptr.To(false),
+		UseExistingCluster:       new(false),
 		Scheme:                   runtime.NewScheme(),
 		CRDs:                     c.opts.CRDs,
 		ControlPlaneStartTimeout: startTimeout,
@@ -146,7 +145,7 @@ func (c *ControlPlane) configure(assets string) error {
 		Out:     c.opts.Out,
 		Err:     c.opts.Out,
 	}
-	c.environment.ControlPlane.KubectlPath = filepath.Join(assets, "kubectl")
+	c.environment.ControlPlane.KubectlPath = filepath.Join(programs, "kubectl")
 	if c.opts.Audit {
 		return c.configureAudit()
 	}

@@ -141,13 +141,13 @@ var _ = Describe("the end of a control plane", func() {
 		var logs strings.Builder
 		c, err := env.Start(ctx, env.Options{Name: "ends", ControllerManager: true, Out: &logs})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(running("archelon-ends-")).NotTo(BeEmpty())
+		Expect(running(ctx, "archelon-ends-")).NotTo(BeEmpty())
 
 		Expect(c.Suspend()).To(Succeed())
 		Expect(c.Stop()).To(Succeed())
 		Expect(c.Stop()).To(Succeed(), "a second time")
 		Expect(logs.String()).NotTo(BeEmpty())
-		Expect(running("archelon-ends-")).To(BeEmpty())
+		Expect(running(ctx, "archelon-ends-")).To(BeEmpty())
 		Expect(filepath.Glob(filepath.Join(os.TempDir(), "archelon-ends-*"))).To(BeEmpty())
 	})
 
@@ -156,7 +156,7 @@ var _ = Describe("the end of a control plane", func() {
 		cancel()
 		_, err := env.Start(canceled, env.Options{Name: "canceled"})
 		Expect(err).To(MatchError(context.Canceled))
-		Expect(running("archelon-canceled-")).To(BeEmpty())
+		Expect(running(ctx, "archelon-canceled-")).To(BeEmpty())
 	})
 })
 
@@ -188,9 +188,9 @@ func namespace(name string) *corev1.Namespace {
 }
 
 // running returns the command lines of processes that mention marker.
-func running(marker string) []string {
+func running(ctx context.Context, marker string) []string {
 	GinkgoHelper()
-	out, err := exec.Command("ps", "-A", "-o", "args=").Output()
+	out, err := exec.CommandContext(ctx, "ps", "-A", "-o", "args=").Output()
 	Expect(err).NotTo(HaveOccurred())
 	var found []string
 	for line := range strings.Lines(string(out)) {

@@ -43,10 +43,10 @@ func (c *ControlPlane) path(elem ...string) string {
 	return filepath.Join(append([]string{c.dir}, elem...)...)
 }
 
-// wrap writes a script that runs the program name from assets, and returns its
+// wrap writes a script that runs the program name from the directory programs, and returns its
 // path.
-func wrap(assets, dir, name string) (string, error) {
-	program, err := binary(assets, name)
+func wrap(programs, dir, name string) (string, error) {
+	program, err := binary(programs, name)
 	if err != nil {
 		return "", err
 	}
@@ -92,8 +92,8 @@ func (c *ControlPlane) signalAPIServer(signal syscall.Signal) error {
 
 // startControllerManager does not wait: the controllers have no result but what
 // they do to objects, and that is what tests wait for.
-func (c *ControlPlane) startControllerManager(assets string) error {
-	program, err := wrap(assets, c.dir, "kube-controller-manager")
+func (c *ControlPlane) startControllerManager(programs string) error {
+	program, err := wrap(programs, c.dir, "kube-controller-manager")
 	if err != nil {
 		return err
 	}
