@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+// Both strategies, both token modes and both generations of Rancher's CRDs: see README.md, scenario 1.
+var _ = Describe("Import", func() {
+	for _, tokens := range []rancher.TokenMode{rancher.TokenPlaceholder, rancher.TokenPlain} {
+		for _, subresource := range []bool{true, false} {
+			Describe(fmt.Sprintf("with %s tokens and status subresource %t", tokens, subresource), Ordered, func() {
+				var f *fixture
+				BeforeAll(func(ctx context.Context) {
+					f = newFixture(ctx, stage.Options{
+						Name:  fmt.Sprintf("%s-%t", tokens, subresource),
+						Audit: true,
+						Rancher: func(o *rancher.Options) {
+							o.TokenMode, o.StatusSubresource, o.Logger = tokens, subresource, GinkgoLogr
+						},
+					})
+				})
+				Describe("as v3", Ordered, func() {
+					BeforeAll(func(ctx context.Context) { f.startManager(ctx, "--feature-gates=managementv3-cluster=true") })
+					lifeCycle(func() *fixture { return f }, expectV3Record)
+				})
+				Describe("as v1", Ordered, func() {
+					BeforeAll(func(ctx context.Context) { f.startManager(ctx) })
+					lifeCycle(func() *fixture { return f }, expectV1Record)
+				})
+				AfterAll(func() { expectLawful(f) })
+			})
+		}
+	}
+})
+
+// record asserts that exactly the documented record exists for a cluster and returns it.
+type record func(ctx context.Context, f *fixture, cluster *clusterv1.Cluster) client.Object
+
+// lifeCycle takes one cluster from its label to its end.
+func lifeCycle(stageFixture func() *fixture, expectRecord record) {
+	var (
+		f         *fixture
+		namespace string
+		cluster   *clusterv1.Cluster
+		rancherID client.Object
+	)
+	BeforeAll(func(ctx context.Context) {
+		f = stageFixture()
+		namespace = f.namespace(ctx, nil)
+		cluster = f.cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
+			c.Labels = map[string]string{"team": "blue", "cluster.x-k8s.io/cluster-name": "prod"}
+			c.Annotations = map[string]string{
+				"cluster-api.cattle.io/cluster-description": "our production",
+				"archelon.io/agent-env":                     "HTTPS_PROXY: http://proxy:3128",
+			}
+		})
+	})
+
+	It("leaves a cluster alone that is not selected", func(ctx context.Context) {
+		Consistently(f.reason(ctx, cluster)).Should(Equal("none"))
+		Expect(current(ctx, f, cluster).Finalizers).To(BeEmpty())
+	})
+
+	It("imports and connects a cluster whose namespace is labelled", func(ctx context.Context) {
+		f.label(ctx, namespaceOf(namespace), importLabel, "true")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		rancherID = expectRecord(ctx, f, cluster)
+		Expect(f.agent(ctx)).NotTo(BeNil())
+		Expect(current(ctx, f, cluster).Finalizers).To(ContainElement(finalizer))
+		Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElements("RancherClusterCreated", "Imported"))
+	})
+
+	It("does not revert what Rancher applies to its agent afterwards", func(ctx context.Context) {
+		name := managementName(ctx, f, rancherID)
+		Eventually(func() int { return f.Rancher.Reapplies(name) }).Should(BeNumerically(">=", 1))
+		drifted := f.agent(ctx).ResourceVersion
+		f.patch(ctx, cluster, func(o client.Object) { setAnnotation(o, "touched", "1") })
+		Consistently(func() string { return f.agent(ctx).ResourceVersion }).Should(Equal(drifted))
+		Expect(f.reason(ctx, cluster)()).To(Equal("True/Imported"))
+	})
+
+	It("carries later changes of labels over", func(ctx context.Context) {
+		f.patch(ctx, cluster, func(o client.Object) { o.SetLabels(map[string]string{"tier": "1"}) })
+		Eventually(func() map[string]string {
+			return current(ctx, f, rancherID).GetLabels()
+		}).Should(And(HaveKeyWithValue("tier", "1"), Not(HaveKey("team")), HaveKeyWithValue(ownerLabel, "prod")))
+	})
+
+	It("keeps an imported cluster when the label is removed", func(ctx context.Context) {
+		ns := current(ctx, f, namespaceOf(namespace))
+		f.patch(ctx, ns, func(o client.Object) {
+			labels := o.GetLabels()
+			delete(labels, importLabel)
+			o.SetLabels(labels)
+		})
+		Consistently(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		expectRecord(ctx, f, cluster)
+		f.label(ctx, current(ctx, f, namespaceOf(namespace)), importLabel, "true")
+	})
+
+	It("un-imports when the record is deleted in Rancher, and stays so", func(ctx context.Context) {
+		Expect(f.Client.Delete(ctx, rancherID)).To(Succeed())
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+		Expect(current(ctx, f, cluster).Annotations).To(And(HaveKeyWithValue(importedKey, "true"), Not(HaveKey(recordKey))))
+		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
+		f.expectNothingLeft(ctx, cluster)
+		Consistently(func() int { return len(f.v3Records(ctx, cluster)) + len(f.v1Records(ctx, cluster)) }).Should(BeZero())
+	})
+
+	It("imports again when the annotation is removed", func(ctx context.Context) {
+		f.patch(ctx, current(ctx, f, cluster), func(o client.Object) {
+			annotations := o.GetAnnotations()
+			delete(annotations, importedKey)
+			o.SetAnnotations(annotations)
+		})
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+	})
+
+	It("un-imports when the label says false, and imports again when it says true", func(ctx context.Context) {
+		f.label(ctx, current(ctx, f, cluster), importLabel, "false")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
+		f.expectNothingLeft(ctx, cluster)
+		Expect(current(ctx, f, cluster).Annotations).NotTo(HaveKey(importedKey))
+		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
+		f.label(ctx, cluster, importLabel, "true")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+	})
+
+	It("deletes the record with the CAPI cluster", func(ctx context.Context) {
+		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		f.expectNothingLeft(ctx, cluster)
+	})
+}
+
+func expectV3Record(ctx context.Context, f *fixture, cluster *clusterv1.Cluster) client.Object {
+	GinkgoHelper()
+	current(ctx, f, cluster)
+	records := f.v3Records(ctx, cluster)
+	Expect(records).To(HaveLen(1))
+	Expect(f.v1Records(ctx, cluster)).To(BeEmpty())
+	found := &records[0]
+	Expect(found.Name).To(MatchRegexp(`^c-[bcdfghjklmnpqrstvwxz2456789]{5}$`))
+	Expect(cluster.Annotations).To(HaveKeyWithValue(recordKey, "v3/"+found.Name))
+	expectMetadata(found, cluster)
+	Expect(found.Finalizers).To(ContainElement(finalizer))
+	Expect(found.Spec.DisplayName).To(Equal("prod"))
+	Expect(found.Spec.Description).To(Equal("our production"))
+	Expect(found.Spec.AgentEnvVars).To(Equal([]corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}}))
+	Expect(unstructuredContent(found)["spec"]).NotTo(HaveKey("imported"))
+	expectToken(ctx, f, found.Name)
+	return found
+}
+
+func expectV1Record(ctx context.Context, f *fixture, cluster *clusterv1.Cluster) client.Object {
+	GinkgoHelper()
+	current(ctx, f, cluster)
+	records := f.v1Records(ctx, cluster)
+	Expect(records).To(HaveLen(1))
+	Expect(f.v3Records(ctx, cluster)).To(BeEmpty())
+	found := &records[0]
+	Expect(found.Name).To(Equal("prod-capi"))
+	Expect(found.Namespace).To(Equal(cluster.Namespace))
+	Expect(cluster.Annotations).To(HaveKeyWithValue(recordKey, "v1/prod-capi"))
+	expectMetadata(found, cluster)
+	Expect(found.Annotations).To(HaveKeyWithValue("field.cattle.io/description", "our production"))
+	Expect(found.OwnerReferences).To(Equal([]metav1.OwnerReference{{
+		APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
+	}}))
+	Expect(found.Spec.RKEConfig).To(BeNil())
+	Expect(found.Spec.ClusterAPIConfig).To(BeNil())
+	expectToken(ctx, f, found.Status.ClusterName)
+	return found
+}
+
+// expectMetadata asserts labels and annotations that both kinds of record share.
+func expectMetadata(object client.Object, cluster *clusterv1.Cluster) {
+	GinkgoHelper()
+	Expect(object.GetLabels()).To(And(
+		HaveKeyWithValue(ownerLabel, cluster.Name),
+		HaveKeyWithValue(ownerNSLabel, cluster.Namespace),
+		HaveKeyWithValue(ownedLabel, ""),
+		HaveKeyWithValue(uidLabel, string(cluster.UID)),
+		Not(HaveKey("cluster.x-k8s.io/cluster-name")),
+	))
+	for key, value := range cluster.Labels {
+		if key == "team" || key == "tier" {
+			Expect(object.GetLabels()).To(HaveKeyWithValue(key, value))
+		}
+	}
+	Expect(object.GetAnnotations()).To(And(
+		HaveKeyWithValue("field.cattle.io/no-creator-rbac", "true"),
+		HaveKeyWithValue("rancher.io/imported-cluster-version-management", "false"),
+		Not(HaveKey("field.cattle.io/creatorId")),
+	))
+}
+
+// expectToken asserts that the registration token lives in the namespace of the v3 Cluster.
+func expectToken(ctx context.Context, f *fixture, namespace string) {
+	GinkgoHelper()
+	token := &managementv3.ClusterRegistrationToken{}
+	Expect(f.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default-token"}, token)).To(Succeed())
+	Expect(token.Spec.ClusterName).To(Equal(namespace))
+}
+
+// managementName returns the name of the v3 Cluster behind a record.
+func managementName(ctx context.Context, f *fixture, object client.Object) string {
+	GinkgoHelper()
+	if v1, ok := current(ctx, f, object).(*provisioningv1.Cluster); ok {
+		return v1.Status.ClusterName
+	}
+	return object.GetName()
+}
+
+// expectLawful asserts on the audit log: the roles of config/rbac grant what the manager asks for.
+func expectLawful(f *fixture) {
+	GinkgoHelper()
+	requests := f.requests()
+	Expect(requests).NotTo(BeEmpty())
+	for _, request := range requests {
+		Expect(request.ResponseStatus.Code).NotTo(BeEquivalentTo(403), "%s %s", request.Verb, request.RequestURI)
+	}
+}
+
+func namespaceOf(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func setAnnotation(object client.Object, key, value string) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	object.SetAnnotations(annotations)
+}

@@ -1,0 +1,177 @@
+// Package stage sets up what an import needs around it, for e2e tests and the demo: a management cluster with the CRDs
+// of CAPI and Rancher, the Rancher stand-in, workload clusters, and the manager as a program of its own under the
+// roles of config/rbac. Every control plane is a real one.
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+// ServiceAccount is the identity of the manager in config/rbac.
+const (
+	SystemNamespace = "archelon-system"
+	ServiceAccount  = "archelon"
+)
+
+// Options say how Rancher is to be.
+type Options struct {
+	// Name shows in paths and logs.
+	Name string
+	// Rancher changes the options of the stand-in; nil leaves the defaults.
+	Rancher func(*rancher.Options)
+	// Audit records every request to the management cluster.
+	Audit bool
+	// Out receives the logs of the control plane; nil discards them.
+	Out io.Writer
+}
+
+// Stage is a management cluster with Rancher.
+type Stage struct {
+	Management *env.ControlPlane
+	Rancher    *rancher.Standin
+	// Client is an administrator's, without a cache.
+	Client client.Client
+}
+
+// Start starts a management cluster and the stand-in, and creates the objects of config/rbac.
+func Start(ctx context.Context, opts Options) (*Stage, error) {
+	standin := rancher.DefaultOptions(nil)
+	if opts.Rancher != nil {
+		opts.Rancher(&standin)
+	}
+	crds, err := env.CAPICRDs()
+	if err != nil {
+		return nil, err
+	}
+	ranchers, err := rancher.CRDs(standin.StatusSubresource)
+	if err != nil {
+		return nil, err
+	}
+	management, err := env.Start(ctx, env.Options{
+		Name: opts.Name, CRDs: append(crds, ranchers...), ControllerManager: true, Audit: opts.Audit, Out: opts.Out,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{Management: management}
+	if err := s.start(ctx, standin); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Stage) start(ctx context.Context, standin rancher.Options) error {
+	known, err := scheme.New()
+	if err != nil {
+		return err
+	}
+	config := rest.CopyConfig(s.Management.Config)
+	config.QPS = -1
+	if s.Client, err = client.New(config, client.Options{Scheme: known}); err != nil {
+		return err
+	}
+	standin.Config = s.Management.Config
+	if s.Rancher, err = rancher.New(standin); err != nil {
+		return err
+	}
+	if err := s.Rancher.Start(ctx); err != nil {
+		return err
+	}
+	return s.ApplyDir(ctx, filepath.Join("config", "rbac"))
+}
+
+// Stop ends everything that Start started.
+func (s *Stage) Stop() error {
+	if s.Rancher != nil {
+		s.Rancher.Stop()
+	}
+	return s.Management.Stop()
+}
+
+// ApplyDir creates or updates the objects of all YAML files in a directory of the repository.
+func (s *Stage) ApplyDir(ctx context.Context, dir string) error {
+	files, err := filepath.Glob(filepath.Join(Root(), dir, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no YAML files in %s", dir)
+	}
+	var objects []unstructured.Unstructured
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		found, err := parse(content)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", file, err)
+		}
+		for _, object := range found {
+			if object.GetKind() == "Namespace" {
+				objects = append([]unstructured.Unstructured{object}, objects...)
+				continue
+			}
+			objects = append(objects, object)
+		}
+	}
+	for i := range objects {
+		apply := client.ApplyConfigurationFromUnstructured(&objects[i])
+		if err := s.Client.Apply(ctx, apply, client.FieldOwner("stage"), client.ForceOwnership); err != nil {
+			return fmt.Errorf("applying %s %s: %w", objects[i].GetKind(), objects[i].GetName(), err)
+		}
+	}
+	return nil
+}
+
+// parse reads the objects of a YAML file.
+func parse(content []byte) ([]unstructured.Unstructured, error) {
+	var objects []unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		object := unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); err != nil {
+			if errors.Is(err, io.EOF) {
+				return objects, nil
+			}
+			return nil, err
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// Workload starts a workload cluster and lets agents in it reach Rancher.
+func (s *Stage) Workload(ctx context.Context, name string, audit bool) (*env.ControlPlane, error) {
+	workload, err := env.Start(ctx, env.Options{Name: name, Audit: audit})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Rancher.AddWorkload(name, workload.Config); err != nil {
+		return nil, errors.Join(err, workload.Stop())
+	}
+	return workload, nil
+}
+
+// Root returns the root of the repository.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
