@@ -105,6 +105,7 @@ func (c *ControlPlane) startControllerManager(programs string) error {
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig of kube-controller-manager: %w", err)
 	}
+	//nolint:noctx // it lives until Stop, not until the start's context ends
 	cmd := exec.Command(program,
 		"--kubeconfig="+path,
 		"--controllers=garbage-collector-controller,namespace-controller",
@@ -171,6 +172,7 @@ type watchdog struct {
 }
 
 func startWatchdog(dir string) (*watchdog, error) {
+	//nolint:noctx // it must outlive everything else
 	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "archelon-watchdog", dir)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
