@@ -3,6 +3,8 @@ package importer
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +38,8 @@ type jobs struct {
 	ended   chan event.GenericEvent
 
 	mu      sync.Mutex
-	root    context.Context // set by Start; nothing runs before
+	root    context.Context               // set by Start; nothing runs before
+	early   map[types.NamespacedName]bool // asked for before Start
 	entries map[types.NamespacedName]*job
 	wg      sync.WaitGroup
 }
@@ -57,6 +60,7 @@ func newJobs(parallel int, c clock.PassiveClock) *jobs {
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobBackoffMax),
 		slots:   make(chan struct{}, parallel),
 		ended:   make(chan event.GenericEvent, parallel),
+		early:   map[types.NamespacedName]bool{},
 		entries: map[types.NamespacedName]*job{},
 	}
 }
@@ -65,7 +69,12 @@ func newJobs(parallel int, c clock.PassiveClock) *jobs {
 func (j *jobs) Start(ctx context.Context) error {
 	j.mu.Lock()
 	j.root = ctx
+	early := slices.Collect(maps.Keys(j.early))
+	clear(j.early)
 	j.mu.Unlock()
+	for _, key := range early {
+		j.wake(ctx, key)
+	}
 	<-ctx.Done()
 	j.wg.Wait()
 	return nil
@@ -78,7 +87,10 @@ func (j *jobs) Do(key types.NamespacedName, input string, recheck time.Duration,
 	defer j.mu.Unlock()
 	entry := j.entries[key]
 	switch {
-	case j.root == nil || j.root.Err() != nil:
+	case j.root == nil:
+		j.early[key] = true
+		return outcome.Outcome{}, false
+	case j.root.Err() != nil:
 		return outcome.Outcome{}, false
 	case entry == nil:
 		j.start(key, input, recheck, work)
@@ -126,7 +138,8 @@ func (j *jobs) Forget(key types.NamespacedName) {
 
 // start runs the work in a goroutine of its own. The lock is held.
 func (j *jobs) start(key types.NamespacedName, input string, recheck time.Duration, work func(context.Context) outcome.Outcome) {
-	ctx, cancel := context.WithCancel(j.root)
+	root := j.root
+	ctx, cancel := context.WithCancel(root)
 	entry := &job{input: input, cancel: cancel, running: true}
 	j.entries[key] = entry
 	j.wg.Go(func() {
@@ -139,11 +152,16 @@ func (j *jobs) start(key types.NamespacedName, input string, recheck time.Durati
 		case <-ctx.Done():
 		}
 		j.finish(key, entry, result, recheck, ctx.Err())
-		select {
-		case j.ended <- event.GenericEvent{Object: clusterAt(key)}:
-		case <-j.rootDone():
-		}
+		j.wake(root, key)
 	})
+}
+
+// wake has the cluster reconciled.
+func (j *jobs) wake(ctx context.Context, key types.NamespacedName) {
+	select {
+	case j.ended <- event.GenericEvent{Object: clusterAt(key)}:
+	case <-ctx.Done():
+	}
 }
 
 // finish stores the result, unless the job was cancelled because its input changed or its cluster left.
@@ -166,12 +184,6 @@ func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outco
 		entry.next = j.clock.Now().Add(result.After)
 	case outcome.KindWait, outcome.KindStall:
 	}
-}
-
-func (j *jobs) rootDone() <-chan struct{} {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.root.Done()
 }
 
 func clusterAt(key types.NamespacedName) *clusterv1.Cluster {

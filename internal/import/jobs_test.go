@@ -1,0 +1,194 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+var jobKey = types.NamespacedName{Namespace: "ns", Name: "c"} //nolint:gochecknoglobals // a constant in all but syntax
+
+// startJobs runs jobs in a bubble of fake time.
+func startJobs(t *testing.T, parallel int) *jobs {
+	t.Helper()
+	j := newJobs(parallel, clock.RealClock{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = j.Start(ctx)
+	}()
+	synctest.Wait()
+	t.Cleanup(func() { cancel(); <-done })
+	return j
+}
+
+// settle waits until a job ended and takes its event.
+func settle(t *testing.T, j *jobs) {
+	t.Helper()
+	event := <-j.ended
+	if event.Object.GetName() != jobKey.Name || event.Object.GetNamespace() != jobKey.Namespace {
+		t.Fatalf("got an event for %v, want %v", event.Object, jobKey)
+	}
+}
+
+func TestJobsRunOnceForAnInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJobs(t, 1)
+		runs := 0
+		do := func(input string) (outcome.Outcome, bool) {
+			return j.Do(jobKey, input, time.Minute, func(context.Context) outcome.Outcome { runs++; return outcome.Done() })
+		}
+		if _, ended := do("a"); ended {
+			t.Fatal("a job that was only just started cannot have ended")
+		}
+		settle(t, j)
+		for range 3 {
+			if out, ended := do("a"); !ended || !out.IsDone() {
+				t.Fatalf("got %+v, %t, want the result of the job", out, ended)
+			}
+		}
+		if runs != 1 {
+			t.Fatalf("the work ran %d times for one input, want 1", runs)
+		}
+		do("b")
+		settle(t, j)
+		if runs != 2 {
+			t.Fatalf("the work ran %d times for two inputs, want 2", runs)
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
+		do("b")
+		settle(t, j)
+		if runs != 3 {
+			t.Fatalf("the work ran %d times, want another run after the recheck period", runs)
+		}
+	})
+}
+
+func TestJobsBackOffAfterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJobs(t, 1)
+		runs := 0
+		do := func(input string) (outcome.Outcome, bool) {
+			return j.Do(jobKey, input, time.Minute, func(context.Context) outcome.Outcome {
+				runs++
+				return outcome.Fail("Broken", errors.New("broken"))
+			})
+		}
+		var delays []time.Duration
+		for range 12 {
+			do("a")
+			settle(t, j)
+			out, ended := do("a")
+			if !ended || out.Kind != outcome.KindFail || out.After <= 0 {
+				t.Fatalf("got %+v, %t, want the failure and when it is tried again", out, ended)
+			}
+			delays = append(delays, out.After)
+			time.Sleep(out.After) //nolint:forbidigo // fake time
+		}
+		if delays[0] != time.Second || delays[1] != 2*time.Second || delays[11] != 5*time.Minute {
+			t.Errorf("got delays %v, want them to double from 1 s to 5 min", delays)
+		}
+		before := runs
+		do("fixed")
+		settle(t, j)
+		if out, _ := do("fixed"); runs != before+1 || out.After != time.Second {
+			t.Errorf("a changed input must be tried at once and start the backoff anew, got %d runs and %v", runs-before, out.After)
+		}
+	})
+}
+
+func TestJobsDoNotRunBesideEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJobs(t, 10)
+		running, most := 0, 0
+		work := func(ctx context.Context) outcome.Outcome {
+			running++
+			most = max(most, running)
+			<-ctx.Done()
+			running--
+			return outcome.Fail("Stopped", ctx.Err())
+		}
+		j.Do(jobKey, "a", time.Minute, work)
+		synctest.Wait()
+		// A changed input cancels the job, and the next call after its end starts anew.
+		if _, ended := j.Do(jobKey, "b", time.Minute, work); ended {
+			t.Fatal("a running job has no result")
+		}
+		settle(t, j)
+		if _, ended := j.Do(jobKey, "b", time.Minute, work); ended {
+			t.Fatal("the result of a cancelled job must not be used")
+		}
+		synctest.Wait()
+		// So does Forget.
+		j.Forget(jobKey)
+		j.Do(jobKey, "b", time.Minute, work)
+		settle(t, j)
+		if most != 1 {
+			t.Errorf("%d jobs ran at the same time for one cluster, want 1", most)
+		}
+		if len(j.entries) != 0 {
+			t.Errorf("got %d entries after Forget, want none", len(j.entries))
+		}
+	})
+}
+
+func TestJobsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJobs(t, 2)
+		release := make(chan struct{})
+		var running atomic.Int32
+		for _, name := range []string{"a", "b", "c"} {
+			key := types.NamespacedName{Name: name}
+			j.Do(key, "", time.Minute, func(context.Context) outcome.Outcome {
+				running.Add(1)
+				<-release
+				running.Add(-1)
+				return outcome.Done()
+			})
+		}
+		synctest.Wait()
+		if got := running.Load(); got != 2 {
+			t.Errorf("got %d jobs at the same time, want 2", got)
+		}
+		close(release)
+		for range 3 {
+			<-j.ended
+		}
+	})
+}
+
+func TestJobsWaitForStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJobs(1, clock.RealClock{})
+		started := false
+		work := func(context.Context) outcome.Outcome {
+			if !started {
+				t.Error("the work ran without leadership")
+			}
+			return outcome.Done()
+		}
+		if _, ended := j.Do(jobKey, "", time.Minute, work); ended {
+			t.Error("there is no result without a run")
+		}
+		started = true
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = j.Start(ctx) }()
+		// Whoever asked too early is reconciled again.
+		settle(t, j)
+		j.Do(jobKey, "", time.Minute, work)
+		settle(t, j)
+		if _, ended := j.Do(jobKey, "", time.Minute, work); !ended {
+			t.Error("the work did not run after Start")
+		}
+	})
+}
