@@ -124,7 +124,7 @@ func (d *Downloader) get(ctx context.Context, registration Registration, trust T
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, d.maxBytes+1))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(errTruncated, err)
 	}
 	if int64(len(data)) > d.maxBytes {
 		return nil, tooLarge(d.maxBytes)

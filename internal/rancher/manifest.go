@@ -41,7 +41,8 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	}
 	m := &Manifest{}
 	seen := map[string]bool{}
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	// The reader loses a long last line that does not end.
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(io.MultiReader(bytes.NewReader(data), strings.NewReader("\n"))))
 	for number := 1; ; number++ {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -145,7 +146,7 @@ func checkPlain(document []byte) (blank bool, err error) {
 			return false, errors.New("anchors are not supported")
 		}
 	}
-	return false, nil
+	return len(root.Content) == 1 && root.Content[0].Tag == "!!null", nil
 }
 
 // looksLikeHTML reports whether data begins like a web page; no YAML begins so.

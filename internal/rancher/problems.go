@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 var (
 	errForeignRedirect  = errors.New("redirected to another host")
 	errTooManyRedirects = errors.New("redirected too often")
+	errTruncated        = errors.New("the body broke off")
 )
 
 // proxyError is a proxy that cannot be used, or that answered CONNECT with another status than 200.
@@ -92,7 +92,7 @@ func (d *Downloader) transportProblem(err error, trust Trust) *outcome.Problem {
 			"Rancher did not deliver the agent's manifest within %s: check its load, the network and the proxy in between", d.timeout)
 	case isTrustError(err):
 		return tlsProblem(err, trust)
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, errTruncated):
 		return fail(archelonv1.ManifestTruncatedReason,
 			"the connection ended before the agent's manifest did: check what stands before Rancher")
 	case errors.As(err, &opErr) && opErr.Op == "proxyconnect":
@@ -120,8 +120,7 @@ func dialCause(err error) string {
 		return "timeout"
 	}
 	// The texts of the system's errors hold no address and no URL.
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
 	}
 	return "no connection"
@@ -132,7 +131,7 @@ func isTrustError(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
-	return errors.As(err, &verification) || errors.As(err, &record) || errors.As(err, &alert)
+	return errors.As(err, &verification) || errors.As(err, &record) || errors.As(err, &alert) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // tlsProblem says which part of the trust in Rancher fails.

@@ -20,9 +20,9 @@ const redacted = "[redacted]"
 // for it at each use and do not keep it: tokens are rotated.
 type Registration struct {
 	cluster string
-	// secrets is a pointer because fmt prints unexported fields of a struct that embeds this
-	// one without asking for its methods, but does not follow pointers there.
-	secrets *registrationSecrets
+	// reveal is a function because fmt prints what unexported fields of other structs hold without
+	// asking for its methods, even through pointers, but of a function only the address.
+	reveal func() registrationSecrets
 }
 
 type registrationSecrets struct {
@@ -42,30 +42,26 @@ func newRegistration(cluster, manifestURL string, tokens []string) (Registration
 				"check Rancher's setting server-url, then delete the token, which Rancher makes anew", cluster, DefaultTokenName),
 		}
 	}
-	return Registration{
-		cluster: cluster,
-		secrets: &registrationSecrets{manifestURL: manifestURL, tokens: tokens},
-	}, nil
+	secrets := registrationSecrets{manifestURL: manifestURL, tokens: tokens}
+	return Registration{cluster: cluster, reveal: func() registrationSecrets { return secrets }}, nil
 }
 
 // Cluster returns the name of the v3 Rancher cluster.
 func (r Registration) Cluster() string { return r.cluster }
 
 // ManifestURL returns the URL of the manifest. It holds the token: never log it.
-func (r Registration) ManifestURL() string {
-	if r.secrets == nil {
-		return ""
-	}
-	return r.secrets.manifestURL
-}
+func (r Registration) ManifestURL() string { return r.secrets().manifestURL }
 
 // Tokens returns the tokens that Rancher accepts: the current one, then the previous one while its
 // grace period lasts. Never log them.
-func (r Registration) Tokens() []string {
-	if r.secrets == nil {
-		return nil
+func (r Registration) Tokens() []string { return slices.Clone(r.secrets().tokens) }
+
+// secrets returns nothing for the zero value.
+func (r Registration) secrets() registrationSecrets {
+	if r.reveal == nil {
+		return registrationSecrets{}
 	}
-	return slices.Clone(r.secrets.tokens)
+	return r.reveal()
 }
 
 // String implements fmt.Stringer without secrets.
@@ -90,12 +86,11 @@ func (r Registration) MarshalJSON() ([]byte, error) { return json.Marshal(r.Stri
 
 // redact removes the tokens from a text that a stranger may have had a hand in.
 func (r Registration) redact(text string) string {
-	if r.secrets == nil {
-		return text
-	}
-	text = strings.ReplaceAll(text, r.secrets.manifestURL, redacted)
-	for _, token := range r.secrets.tokens {
-		text = strings.ReplaceAll(text, token, redacted)
+	secrets := r.secrets()
+	for _, secret := range append([]string{secrets.manifestURL}, secrets.tokens...) {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, redacted)
+		}
 	}
 	return text
 }

@@ -129,8 +129,7 @@ func (t *Tokens) Accepted(ctx context.Context, cluster string) ([]string, error)
 			continue
 		}
 		tokens, err := t.secretTokens(ctx, crt)
-		var problem *outcome.Problem
-		if errors.As(err, &problem) {
+		if _, ok := errors.AsType[*outcome.Problem](err); ok {
 			continue
 		}
 		if err != nil {

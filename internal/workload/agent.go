@@ -46,8 +46,9 @@ type AgentState struct {
 	// CAChecksum is the checksum of the CA that the agent insists on; empty when it insists on none.
 	CAChecksum string
 
-	// token is a pointer because fmt follows no pointers inside a struct that embeds this one.
-	token *string
+	// hasToken hides the token in a function because fmt prints what unexported fields of other structs
+	// hold without asking for its methods, but of a function only the address.
+	hasToken func(accepted []string) bool
 }
 
 // Agent looks at Rancher's agent: one request when there is none, two otherwise.
@@ -80,7 +81,7 @@ func (c *Client) Agent(ctx context.Context) (AgentState, error) {
 	state.CredentialsFound = true
 	state.Terminating = state.Terminating || secret.DeletionTimestamp != nil
 	state.ServerURL = string(secret.Data["url"])
-	state.token = &token
+	state.hasToken = func(accepted []string) bool { return token != "" && slices.Contains(accepted, token) }
 	return state, nil
 }
 
@@ -98,7 +99,7 @@ func (s AgentState) CanConnect(serverURL string, tokens []string, caChecksum str
 		return false, "the credentials Secret of the agent does not exist"
 	case !sameURL(s.ServerURL, serverURL):
 		return false, "the agent connects to another URL than Rancher's server-url"
-	case s.token == nil || !slices.Contains(tokens, *s.token):
+	case s.hasToken == nil || !s.hasToken(tokens):
 		return false, "the token of the agent is not valid any more"
 	case s.CAChecksum != caChecksum:
 		return false, "the agent expects another CA of Rancher"

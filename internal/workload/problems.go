@@ -202,7 +202,7 @@ func isTimeout(err error) bool {
 func isTLS(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
-	return errors.As(err, &verification) || errors.As(err, &record) || isAlert(err)
+	return errors.As(err, &verification) || errors.As(err, &record) || isAlert(err) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // isAlert reports whether the other side refused the TLS connection.
