@@ -126,6 +126,10 @@ func (d *Downloader) get(ctx context.Context, registration Registration, trust T
 	if err != nil {
 		return nil, errors.Join(errTruncated, err)
 	}
+	// A server may end the body in good order when it sees that the client is about to leave.
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if int64(len(data)) > d.maxBytes {
 		return nil, tooLarge(d.maxBytes)
 	}
