@@ -55,7 +55,6 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 		return nil, err
 	}
 	config.UserAgent = c.options.UserAgent
-	config.Timeout = c.options.Timeout
 	config.QPS = -1
 	config.ContentType = "application/json"
 	config.AcceptContentTypes = "application/json"
@@ -73,7 +72,8 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
 	}
 	api, err := client.New(config, client.Options{
-		HTTPClient: &http.Client{Transport: wrapped, Timeout: config.Timeout, CheckRedirect: refuseRedirect},
+		// Each call bounds itself by its context, which covers retries as well.
+		HTTPClient: &http.Client{Transport: wrapped, CheckRedirect: refuseRedirect},
 		Scheme:     c.scheme,
 		Mapper:     c.mapper,
 	})

@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -60,10 +62,10 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 			action, rejection(status))
 	case status.Code >= http.StatusMultipleChoices && status.Code < http.StatusBadRequest:
 		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s: the server of the kubeconfig redirects (HTTP status %d), which is not followed: correct its server URL", action, status.Code)
+			"%s: the server of the kubeconfig redirects (%s), which is not followed: correct its server URL", action, codeOf(status))
 	default:
 		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s: the API of the workload cluster failed (HTTP status %d): look at the logs of its API server", action, status.Code)
+			"%s: the API of the workload cluster failed (%s): look at the logs of its API server", action, codeOf(status))
 	}
 }
 
@@ -87,6 +89,7 @@ func (c *Client) timeoutProblem(action string) *outcome.Problem {
 func (c *Client) transportProblem(err error, action string) *outcome.Problem {
 	var tooLarge *http.MaxBytesError
 	var opErr *net.OpError
+	var urlErr *url.Error
 	switch {
 	case errors.As(err, &tooLarge):
 		return fail(archelonv1.WorkloadServerErrorReason,
@@ -98,6 +101,9 @@ func (c *Client) transportProblem(err error, action string) *outcome.Problem {
 		return c.tlsProblem(err)
 	case isTimeout(err):
 		return c.timeoutProblem(action)
+	case !errors.As(err, &urlErr) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return fail(archelonv1.WorkloadServerErrorReason,
+			"%s: the answer is not that of a Kubernetes API: check that the kubeconfig leads to one", action)
 	default:
 		return fail(archelonv1.WorkloadUnreachableReason,
 			"%s: the exchange with the API of the workload cluster broke off (%s): check its control plane, and proxies in between",
@@ -169,6 +175,9 @@ func conflict(status metav1.Status, action string) *outcome.Problem {
 // isAuthorization tells a refusal by the authorizer from one by an admission plugin: RBAC refuses with
 // what was asked for, "cannot <verb> resource", or, where permissions are given, with "attempting to grant".
 func isAuthorization(status metav1.Status) bool {
+	if strings.Contains(status.Message, "admission webhook") {
+		return false
+	}
 	return strings.Contains(status.Message, " cannot ") || strings.Contains(status.Message, "attempting to grant")
 }
 
@@ -181,7 +190,7 @@ func isSchemaError(status metav1.Status) bool {
 // rejection says what an API server objects to: the fields where it names them, never its text, which
 // can quote values.
 func rejection(status metav1.Status) string {
-	what := fmt.Sprintf("HTTP status %d", status.Code)
+	what := codeOf(status)
 	if status.Details == nil {
 		return what
 	}
@@ -191,6 +200,14 @@ func rejection(status metav1.Status) string {
 		}
 	}
 	return what
+}
+
+// codeOf returns the code that an answer gives itself; a stranger may leave it out.
+func codeOf(status metav1.Status) string {
+	if status.Code == 0 {
+		return "unknown HTTP status"
+	}
+	return fmt.Sprintf("HTTP status %d", status.Code)
 }
 
 func isTimeout(err error) bool {

@@ -1,0 +1,285 @@
+package workload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+func apiError(code int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// TestStrangers asks servers that answer badly; whatever they say, no message repeats it.
+func TestStrangers(t *testing.T) {
+	status := func(code int, reason, message string) string {
+		return `{"kind":"Status","apiVersion":"v1","status":"Failure","code":` + strconv.Itoa(code) + `,"reason":"` + reason + `","message":"` + message + `"}`
+	}
+	var leaked atomic.Bool
+	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		leaked.Store(r.Header.Get("Authorization") != "")
+	}))
+	t.Cleanup(other.Close)
+
+	cases := map[string]struct {
+		reason  string
+		handler http.HandlerFunc
+		want    string
+		says    string
+	}{
+		"Unauthorized": {reason: "the token is wrong", handler: apiError(401, status(401, "Unauthorized", "s3cret")), want: "WorkloadUnauthorized", says: "renew the kubeconfig"},
+		"BareProxy401": {reason: "a proxy says so, without a Status", handler: apiError(401, "s3cret"), want: "WorkloadUnauthorized"},
+		"Forbidden":    {reason: "RBAC says so", handler: apiError(403, status(403, "Forbidden", "User x cannot list resource s3cret")), want: "WorkloadForbidden", says: "cluster-admin"},
+		"Webhook":      {reason: "a webhook says so", handler: apiError(403, status(403, "Forbidden", "admission webhook x denied the request: s3cret cannot be")), want: "AgentRejected", says: "policies"},
+		"NotFound":     {reason: "this is no Kubernetes API", handler: apiError(404, "s3cret"), want: "AgentRejected", says: "404"},
+		"Conflict":     {reason: "somebody else writes", handler: apiError(409, status(409, "Conflict", "s3cret")), want: "AgentConflict", says: "tried again"},
+		"ServerError":  {reason: "the API server fails", handler: apiError(500, status(500, "InternalError", "s3cret")), want: "WorkloadServerError", says: "500"},
+		"NoCode":       {reason: "a Status may lack all that matters", handler: apiError(500, `{"kind":"Status","apiVersion":"v1","status":"Failure"}`), want: "WorkloadServerError", says: "unknown HTTP status"},
+		"HTML":         {reason: "a web page with status 200", handler: apiError(200, "<html>s3cret"), want: "WorkloadServerError", says: "not that of a Kubernetes API"},
+		"OtherObject":  {reason: "an answer of another type", handler: apiError(200, `{"kind":"Secret","apiVersion":"v1","data":"s3cret"}`), want: ""},
+		"Empty":        {reason: "an empty answer", handler: apiError(200, ""), want: "WorkloadServerError"},
+		"Redirect": {reason: "credentials do not follow", handler: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL+"/s3cret", http.StatusFound)
+		}, want: "WorkloadServerError", says: "redirects"},
+		"RetryAfter": {reason: "a server cannot make us wait for an hour", handler: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "3600")
+			apiError(429, "s3cret")(w, r)
+		}, want: "WorkloadTimeout"},
+		"Silence":     {reason: "a server cannot make us wait for ever", handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, want: "WorkloadTimeout", says: "200ms"},
+		"Stalled":     {reason: "not half way either", handler: stalled, want: "WorkloadTimeout"},
+		"Endless":     {reason: "nor fill our memory", handler: endless, want: "WorkloadServerError", says: "bytes"},
+		"Cut":         {reason: "the connection ends early", handler: cut("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"), want: "WorkloadUnreachable", says: "broke off"},
+		"NoHTTP":      {reason: "the other side speaks something else", handler: cut("s3cret\r\n\r\n"), want: "WorkloadUnreachable", says: "broke off"},
+		"ManyHeaders": {reason: "headers are bounded as well", handler: cut("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("s3cret", 100_000) + "\r\n\r\n"), want: "WorkloadUnreachable"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := newAPIServer(t, tc.handler)
+			o := Options{}
+			if tc.want == "WorkloadTimeout" {
+				o.Timeout = 200 * time.Millisecond
+			}
+			_, err := connect(t, o, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(t.Context())
+			if tc.want == "" {
+				if err != nil {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			wantProblem(t, err, outcome.KindFail, tc.want)
+			if !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("want %q in: %v", tc.says, err)
+			}
+			if t.Failed() {
+				t.Log(tc.reason)
+			}
+		})
+	}
+	if leaked.Load() {
+		t.Error("credentials followed a redirect")
+	}
+}
+
+func stalled(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.WriteString(w, "{")
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+}
+
+func endless(w http.ResponseWriter, _ *http.Request) {
+	chunk := bytes.Repeat([]byte(" "), 1<<16)
+	for {
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+func cut(raw string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(connection, raw)
+		_ = connection.Close()
+	}
+}
+
+func TestTLSOfStrangers(t *testing.T) {
+	valid, expired := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	mine := newCertificate(t, "127.0.0.1", valid)
+	plain := httptest.NewServer(jobs(""))
+	t.Cleanup(plain.Close)
+	cases := map[string]struct {
+		reason string
+		server certificate
+		ca     []byte
+		says   string
+	}{
+		"Trusted":   {reason: "the kubeconfig knows the certificate", server: mine, ca: mine.certPEM},
+		"OtherCA":   {reason: "the CA was rotated", server: newCertificate(t, "127.0.0.1", valid), ca: mine.certPEM, says: "not signed by the CA"},
+		"OtherHost": {reason: "the certificate is for another host", server: newCertificate(t, "other.example.com", valid), says: "not for the host"},
+		"Expired":   {reason: "the certificate has expired", server: newCertificate(t, "127.0.0.1", expired), says: "API has expired"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := newAPIServerWith(t, tc.server, jobs(""))
+			if tc.ca == nil {
+				tc.ca = tc.server.certPEM
+			}
+			_, err := connect(t, Options{}, kubeconfig(t, server.URL, tc.ca)).CleanupPending(t.Context())
+			if tc.says == "" {
+				if err != nil {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			wantProblem(t, err, outcome.KindFail, "WorkloadTLSNotTrusted")
+			if !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: want %q in: %v", tc.reason, tc.says, err)
+			}
+		})
+	}
+	t.Run("NoTLS", func(t *testing.T) {
+		_, err := connect(t, Options{}, kubeconfig(t, "https://"+plain.Listener.Addr().String(), mine.certPEM)).CleanupPending(t.Context())
+		wantProblem(t, err, outcome.KindFail, "WorkloadTLSNotTrusted")
+	})
+}
+
+func TestExpiredClientCertificate(t *testing.T) {
+	server := newAPIServer(t, apiError(401, "{}"))
+	end := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	old := newCertificate(t, "admin", end)
+	c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM, func(_ *api.Cluster, u *api.AuthInfo) {
+		u.Token, u.ClientCertificateData, u.ClientKeyData = "", old.certPEM, old.keyPEM
+	}))
+	_, err := c.CleanupPending(t.Context())
+	wantProblem(t, err, outcome.KindFail, "WorkloadUnauthorized")
+	if !strings.Contains(err.Error(), "expired at 2020-01-02T03:04:05Z") {
+		t.Errorf("the message does not say that the certificate expired: %v", err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for name, tc := range map[string]struct{ host, want string }{
+		"Refused":     {host: gone.Listener.Addr().String(), want: "WorkloadUnreachable"},
+		"UnknownHost": {host: "workload.invalid", want: "WorkloadUnreachable"},
+		"NoHandshake": {host: silent.Addr().String(), want: "WorkloadTimeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, Options{DialTimeout: 200 * time.Millisecond}, kubeconfig(t, "https://"+tc.host, nil))
+			_, err := c.CleanupPending(t.Context())
+			wantProblem(t, err, outcome.KindFail, tc.want)
+		})
+	}
+}
+
+func TestCanceledByCaller(t *testing.T) {
+	server := newAPIServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(ctx)
+	var problem *outcome.Problem
+	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &problem) {
+		t.Errorf("want the error of the context, got %v", err)
+	}
+}
+
+func TestCleanupPending(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		items  string
+		want   bool
+	}{
+		"None":  {reason: "no Job is no clean-up"},
+		"Other": {reason: "Rancher makes other Jobs", items: `{"metadata":{"name":"a-1","generateName":"a-"}}`},
+		"Found": {reason: "the clean-up is under way", items: `{"metadata":{"name":"a-1","generateName":"a-"}},{"metadata":{"name":"cattle-cleanup-x","generateName":"cattle-cleanup-"}}`, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Value
+			server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+				asked.Store(r.Method + " " + r.URL.String())
+				jobs(tc.items)(w, r)
+			})
+			got, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(t.Context())
+			if err != nil || got != tc.want {
+				t.Errorf("%s: want %t, got %t, %v", tc.reason, tc.want, got, err)
+			}
+			if asked.Load() != "GET /apis/batch/v1/jobs?labelSelector=cattle.io%2Fcreator%3Dnorman" || server.requests.Load() != 1 {
+				t.Errorf("asked for %v in %d requests", asked.Load(), server.requests.Load())
+			}
+		})
+	}
+}
+
+func TestCanConnect(t *testing.T) {
+	holds := func(token string) func([]string) bool {
+		return func(accepted []string) bool {
+			for _, a := range accepted {
+				if a == token {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	working := func(change func(*AgentState)) AgentState {
+		s := AgentState{
+			Exists: true, CredentialsSecret: "cattle-credentials-x", CredentialsFound: true,
+			ServerURL: "https://rancher.example.com", CAChecksum: "cafe", hasToken: holds(secretToken),
+		}
+		change(&s)
+		return s
+	}
+	cases := map[string]struct {
+		reason string
+		change func(*AgentState)
+		want   string
+	}{
+		"Working":     {reason: "all is as Rancher wants it", change: func(*AgentState) {}},
+		"Slash":       {reason: "a slash at the end makes no difference", change: func(s *AgentState) { s.ServerURL += "/" }},
+		"Absent":      {reason: "there is no agent", change: func(s *AgentState) { *s = AgentState{} }, want: "not installed"},
+		"Terminating": {reason: "it is about to go", change: func(s *AgentState) { s.Terminating = true }, want: "being deleted"},
+		"Unnamed":     {reason: "it has no credentials", change: func(s *AgentState) { s.CredentialsSecret = "" }, want: "names no"},
+		"NoSecret":    {reason: "its credentials are gone", change: func(s *AgentState) { s.CredentialsFound = false }, want: "does not exist"},
+		"OtherURL":    {reason: "server-url changed", change: func(s *AgentState) { s.ServerURL = "https://old.example.com" }, want: "another URL"},
+		"StaleToken":  {reason: "the token was rotated", change: func(s *AgentState) { s.hasToken = holds("old") }, want: "token"},
+		"OtherCA":     {reason: "the CA was rotated", change: func(s *AgentState) { s.CAChecksum = "beef" }, want: "another CA"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			state := working(tc.change)
+			ok, why := state.CanConnect("https://rancher.example.com", []string{"system", secretToken}, "cafe")
+			if ok != (tc.want == "") || !strings.Contains(why, tc.want) {
+				t.Errorf("%s: got %t, %q", tc.reason, ok, why)
+			}
+			wantNoSecret(t, state)
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+func TestGetReusesClients(t *testing.T) {
+	first, second := kubeconfig(t, "https://127.0.0.1:1", nil), kubeconfig(t, "https://127.0.0.1:2", nil)
+	secret := kubeconfigSecret(map[string][]byte{"value": first})
+	clients, management := clientsOf(t, Options{}, secret)
+	get := func() *Client {
+		t.Helper()
+		c, err := clients.Get(t.Context(), testCluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	update := func(raw []byte, note string) {
+		t.Helper()
+		secret.Data["value"], secret.Data["note"] = raw, []byte(note)
+		if err := management.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	one := get()
+	wantNoSecret(t, one)
+	update(first, "another key changes nothing")
+	if again := get(); again != one {
+		t.Error("a new client for the same kubeconfig")
+	}
+	update(second, "")
+	two := get()
+	if two == one || two.Fingerprint() == one.Fingerprint() {
+		t.Error("the old client for a new kubeconfig")
+	}
+	clients.Forget(testCluster)
+	if again := get(); again == two || again.Fingerprint() != two.Fingerprint() {
+		t.Error("a client outlived Forget")
+	}
+}
+
+func TestGetRefuses(t *testing.T) {
+	cases := map[string]struct {
+		reason  string
+		secrets []client.Object
+		want    string
+	}{
+		"NoSecret": {reason: "the control plane provider has not made it", want: "KubeconfigMissing"},
+		"NoKey":    {reason: "a Secret of another form", secrets: []client.Object{kubeconfigSecret(map[string][]byte{"kubeconfig": []byte("x")})}, want: "KubeconfigMissing"},
+		"Empty":    {reason: "an empty value", secrets: []client.Object{kubeconfigSecret(map[string][]byte{"value": {}})}, want: "KubeconfigMissing"},
+		"Invalid":  {reason: "what is inside is looked at", secrets: []client.Object{kubeconfigSecret(map[string][]byte{"value": []byte("s3cret")})}, want: "KubeconfigInvalid"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			clients, _ := clientsOf(t, Options{}, tc.secrets...)
+			_, err := clients.Get(t.Context(), testCluster)
+			wantProblem(t, err, outcome.KindWait, tc.want)
+		})
+	}
+	t.Run("FailingServer", func(t *testing.T) {
+		broken := errors.New("etcd is down")
+		clients, err := NewClients(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return broken
+			},
+		}), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clients.Get(t.Context(), testCluster); !errors.Is(err, broken) {
+			t.Errorf("the cause is lost: %v", err)
+		}
+	})
+}
+
+func TestGetFromSeveralWorkers(t *testing.T) {
+	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": kubeconfig(t, "https://127.0.0.1:1", nil)}))
+	got := make([]*Client, 8)
+	var workers sync.WaitGroup
+	for i := range got {
+		workers.Go(func() {
+			c, err := clients.Get(t.Context(), testCluster)
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = c
+		})
+	}
+	workers.Wait()
+	for _, c := range got {
+		if c != got[0] {
+			t.Error("two clients for one kubeconfig")
+		}
+	}
+}
+
+func TestForgetClosesConnections(t *testing.T) {
+	server := newAPIServer(t, jobs(""))
+	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": kubeconfig(t, server.URL, server.certificate.certPEM)}))
+	for range 3 {
+		c, err := clients.Get(t.Context(), testCluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.CleanupPending(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := server.opened.Load(); got != 1 {
+		t.Errorf("want one connection for three requests, got %d", got)
+	}
+	clients.Forget(testCluster)
+	select {
+	case <-server.closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection of a forgotten cluster stays open")
+	}
+}
+
+func TestNewClientsRefuses(t *testing.T) {
+	reader := fake.NewClientBuilder().Build()
+	for _, o := range []Options{{Timeout: -1}, {DialTimeout: -1}} {
+		if _, err := NewClients(reader, o); err == nil {
+			t.Errorf("accepted %+v", o)
+		}
+	}
+	if _, err := NewClients(nil, Options{}); err == nil {
+		t.Error("accepted no reader")
+	}
+}
+
+// jobs answers with a list of Jobs.
+func jobs(items string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"apiVersion":"batch/v1","kind":"JobList","metadata":{},"items":[` + items + `]}`))
+	}
+}

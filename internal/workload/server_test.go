@@ -1,0 +1,191 @@
+package workload
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+const secretToken = "s3cret-bearer-token-of-the-workload"
+
+// certificate is self-signed, so it is its own CA.
+type certificate struct {
+	tls             tls.Certificate
+	certPEM, keyPEM []byte
+}
+
+func newCertificate(t testing.TB, host string, end time.Time) certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: end,
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate{
+		tls:     tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	}
+}
+
+// apiServer plays the API of a workload cluster that may be broken or hostile.
+type apiServer struct {
+	*httptest.Server
+	certificate certificate
+	requests    atomic.Int64
+	opened      atomic.Int64
+	closed      chan struct{}
+}
+
+func newAPIServer(t *testing.T, handler http.HandlerFunc) *apiServer {
+	t.Helper()
+	return newAPIServerWith(t, newCertificate(t, "127.0.0.1", time.Now().Add(time.Hour)), handler)
+}
+
+func newAPIServerWith(t *testing.T, c certificate, handler http.HandlerFunc) *apiServer {
+	t.Helper()
+	s := &apiServer{certificate: c, closed: make(chan struct{}, 100)}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		handler(w, r)
+	}))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{c.tls}, MinVersion: tls.VersionTLS12}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.opened.Add(1)
+		case http.StateClosed:
+			s.closed <- struct{}{}
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// kubeconfig returns one for a server, changed as the test wants it.
+func kubeconfig(t testing.TB, server string, ca []byte, change ...func(*api.Cluster, *api.AuthInfo)) []byte {
+	t.Helper()
+	cluster := &api.Cluster{Server: server, CertificateAuthorityData: ca}
+	user := &api.AuthInfo{Token: secretToken}
+	for _, c := range change {
+		c(cluster, user)
+	}
+	raw, err := clientcmd.Write(api.Config{
+		Clusters:       map[string]*api.Cluster{"workload": cluster},
+		AuthInfos:      map[string]*api.AuthInfo{"admin": user},
+		Contexts:       map[string]*api.Context{"admin@workload": {Cluster: "workload", AuthInfo: "admin"}},
+		CurrentContext: "admin@workload",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+var testCluster = types.NamespacedName{Namespace: "tenant", Name: "workload"}
+
+func kubeconfigSecret(data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "workload-kubeconfig"}, Data: data}
+}
+
+func clientsOf(t *testing.T, o Options, secrets ...client.Object) (*Clients, client.Client) {
+	t.Helper()
+	management := fake.NewClientBuilder().WithObjects(secrets...).Build()
+	clients, err := NewClients(management, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clients, management
+}
+
+// connect returns the client for a kubeconfig.
+func connect(t *testing.T, o Options, raw []byte) *Client {
+	t.Helper()
+	clients, _ := clientsOf(t, o, kubeconfigSecret(map[string][]byte{"value": raw}))
+	c, err := clients.Get(t.Context(), testCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { clients.Forget(testCluster) })
+	return c
+}
+
+// wantProblem fails the test unless err is a Problem of the kind and reason with a remedy and no secret.
+func wantProblem(t *testing.T, err error, kind outcome.Kind, reason string) {
+	t.Helper()
+	var problem *outcome.Problem
+	if !errors.As(err, &problem) {
+		t.Fatalf("want a Problem with reason %s, got %v", reason, err)
+	}
+	if problem.Kind != kind || problem.Reason != reason {
+		t.Errorf("want %s %s, got %s %s: %v", kind, reason, problem.Kind, problem.Reason, err)
+	}
+	wantNoSecret(t, err)
+}
+
+// wantNoSecret fails the test when a value shows a credential in any way in which values are shown.
+func wantNoSecret(t *testing.T, value any) {
+	t.Helper()
+	marshalled, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged strings.Builder
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("value", "value", value)
+	texts := []string{string(marshalled), logged.String()}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		texts = append(texts, fmt.Sprintf(verb, value), fmt.Sprintf(verb, struct{ hidden any }{value}))
+	}
+	for _, text := range texts {
+		if strings.Contains(text, "s3cret") || strings.Contains(text, fmt.Sprintf("%x", "s3cret")) {
+			t.Errorf("shows a credential: %s", text)
+		}
+	}
+}
