@@ -68,6 +68,11 @@ const (
 	// ExternallyManagedAnnotation.
 	ExternalFleetAnnotation = "archelon.io/external-fleet"
 
+	// RegistrationRequestedAnnotation on a v3 Rancher cluster is set when Rancher's setting server-url was empty and got a
+	// value: Rancher fills in the URL of a registration token only when its v3 Cluster changes. The value
+	// digests server-url, so that it changes once for each of its values.
+	RegistrationRequestedAnnotation = "archelon.io/registration-requested"
+
 	// PropagatedLabelsAnnotation on a Rancher cluster lists, separated by commas, the label keys that were
 	// copied from its CAPI Cluster, so that a label removed there is removed here as well.
 	PropagatedLabelsAnnotation = "archelon.io/propagated-labels"

@@ -2,6 +2,8 @@ package importer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -9,7 +11,9 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,8 +34,13 @@ const kubeconfigRecheck = 30 * time.Second
 // cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again.
 const cleanupRecheck = 5 * time.Second
 
-// connectedCondition is True on a v3 Cluster while Rancher reaches the workload cluster through its agent.
-const connectedCondition = "Connected"
+// Conditions of a v3 Cluster.
+const (
+	// connectedCondition is True while Rancher reaches the workload cluster through its agent.
+	connectedCondition = "Connected"
+	// readyCondition is absent until the agent has connected once.
+	readyCondition = "Ready"
+)
 
 // managementCluster is what matters of the management.cattle.io/v3 Cluster behind a record.
 type managementCluster struct {
@@ -65,11 +74,15 @@ func (r *Reconciler) findManagement(ctx context.Context, s *scope) outcome.Outco
 }
 
 func viewOf(cluster *managementv3.Cluster) *managementCluster {
-	view := &managementCluster{name: cluster.Name, known: cluster.Status.Driver != ""}
+	view := &managementCluster{name: cluster.Name}
 	for i := range cluster.Status.Conditions {
-		if condition := &cluster.Status.Conditions[i]; condition.Type == connectedCondition {
+		condition := &cluster.Status.Conditions[i]
+		switch condition.Type {
+		case connectedCondition:
 			view.connected = condition.Status == corev1.ConditionTrue
 			view.since = condition.LastUpdateTime
+		case readyCondition:
+			view.known = true
 		}
 	}
 	return view
@@ -124,8 +137,12 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 			return "", out
 		}
 		// A token without a URL is a passing state, unless Rancher does not know its own address.
-		if _, err := r.Settings.ServerURL(ctx); err != nil {
+		server, err := r.Settings.ServerURL(ctx)
+		if err != nil {
 			return "", outcome.FromError(err, archelonv1.InternalErrorReason)
+		}
+		if err := r.requestRegistration(ctx, s, server.String()); err != nil {
+			return "", outcome.Fail(archelonv1.InternalErrorReason, err)
 		}
 		return "", waitingForRancher()
 	}
@@ -148,6 +165,24 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 		parts = append(parts, version)
 	}
 	return strings.Join(parts, "\n"), outcome.Done()
+}
+
+// requestRegistration has Rancher look at the registration token again after its server-url was empty: a change of that
+// setting does not make it do so, a change of the v3 Cluster does.
+func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server string) error {
+	if conditions.GetReason(s.cluster, archelonv1.RancherImportedCondition) != archelonv1.ServerURLMissingReason {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(server))
+	digest := hex.EncodeToString(sum[:8])
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
+	object.SetName(s.management.name)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, archelonv1.RegistrationRequestedAnnotation, digest)
+	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("requesting the registration: %w", err)
+	}
+	return nil
 }
 
 // versionOf returns what changes with every write to a Secret, "" if there is none. It reads from a cache of metadata.

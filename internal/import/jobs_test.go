@@ -14,7 +14,7 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-var jobKey = types.NamespacedName{Namespace: "ns", Name: "c"} //nolint:gochecknoglobals // a constant in all but syntax
+var jobKey = types.NamespacedName{Namespace: "ns", Name: "c"}
 
 // startJobs runs jobs in a bubble of fake time.
 func startJobs(t *testing.T, parallel int) *jobs {

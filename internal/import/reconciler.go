@@ -54,6 +54,7 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 
 	jobs         *jobs
+	writes       *ownWrites
 	tokenSecrets client.Reader
 }
 
@@ -92,6 +93,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		r.jobs.Forget(req.NamespacedName)
 		return ctrl.Result{}, r.releaseOrphans(ctx, req.NamespacedName)
+	}
+	if r.writes.ahead(cluster) {
+		// The watch is about to bring what we wrote ourselves. Its event wakes us, unless it is filtered out.
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	if !r.responsible(cluster) {
 		r.jobs.Forget(req.NamespacedName)

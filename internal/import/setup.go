@@ -109,6 +109,7 @@ func (r *Reconciler) complete(options Options) error {
 	}
 	r.tokenSecrets = options.TokenSecrets
 	r.jobs = newJobs(r.Jobs, r.Clock)
+	r.writes = newOwnWrites()
 	return nil
 }
 

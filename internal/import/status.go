@@ -99,8 +99,11 @@ func (r *Reconciler) applyCondition(ctx context.Context, cluster *clusterv1.Clus
 	apply.SetNamespace(cluster.Namespace)
 	apply.SetName(cluster.Name)
 	apply.SetUID(cluster.UID)
-	err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(fieldOwner), client.ForceOwnership)
-	return client.IgnoreNotFound(err)
+	if err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.writes.note(apply)
+	return nil
 }
 
 // publishEvents says what changed, once.

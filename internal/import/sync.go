@@ -26,7 +26,7 @@ const fieldOwner = "archelon"
 // syncRecord carries later changes of the CAPI cluster over to the record: labels, description and
 // agent settings. Only fields that this project sets are compared, so a settled record costs no write.
 func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
-	if s.created {
+	if s.created || r.writes.ahead(s.record.Object) {
 		return outcome.Done()
 	}
 	desired, err := desiredRecord(s.cluster, s.record.GetName())
@@ -47,6 +47,7 @@ func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
 	if err := r.Client.Patch(ctx, s.record.Object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
 		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("updating the Rancher cluster: %w", err))
 	}
+	r.writes.note(s.record.Object)
 	ctrl.LoggerFrom(ctx).Info("Updated Rancher cluster", "rancherCluster", s.record.id())
 	return outcome.Done()
 }
@@ -127,7 +128,15 @@ func (r *Reconciler) patchCluster(ctx context.Context, cluster *clusterv1.Cluste
 	if equality.Semantic.DeepEqual(before.ObjectMeta, cluster.ObjectMeta) {
 		return nil
 	}
-	return r.Client.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+	if err := r.Client.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+		return err
+	}
+	if cluster.DeletionTimestamp.IsZero() || len(cluster.Finalizers) > 0 {
+		r.writes.note(cluster)
+	} else {
+		r.writes.forget(cluster.UID)
+	}
+	return nil
 }
 
 // patchRecord changes metadata of a record if the copy is current. A merge patch of a list replaces all of it,

@@ -50,12 +50,10 @@ func tokenSecretCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.O
 	}
 }
 
-// clientOptions reads Secrets from the API server, at each use: the cache has only their metadata.
+// clientOptions has registration tokens, which are unstructured, read from the cache as well. Of Secrets the cache
+// holds metadata only; their data is read through the manager's API reader, at each use.
 func clientOptions() client.Options {
-	return client.Options{Cache: &client.CacheOptions{
-		Unstructured: true,
-		DisableFor:   []client.Object{&corev1.Secret{}},
-	}}
+	return client.Options{Cache: &client.CacheOptions{Unstructured: true}}
 }
 
 func having(label string) labels.Selector {

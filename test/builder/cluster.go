@@ -4,7 +4,6 @@ package builder
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -25,8 +24,8 @@ func Cluster(namespace, name string) *clusterv1.Cluster {
 // ControlPlaneUp gives a CAPI Cluster the status that CAPI writes once its control plane serves.
 func ControlPlaneUp(cluster *clusterv1.Cluster) {
 	cluster.Status.Phase = string(clusterv1.ClusterPhaseProvisioned)
-	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
-	cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	cluster.Status.Initialization.InfrastructureProvisioned = new(true)
+	cluster.Status.Initialization.ControlPlaneInitialized = new(true)
 	SetCondition(cluster, clusterv1.ClusterControlPlaneAvailableCondition, metav1.ConditionTrue, "Available")
 }
 

@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +49,6 @@ type fixture struct {
 	workload       *env.ControlPlane
 	workloadClient client.Client
 	manager        *stage.Manager
-	gates          string
 }
 
 func newFixture(ctx context.Context, opts stage.Options) *fixture {
@@ -59,7 +58,11 @@ func newFixture(ctx context.Context, opts stage.Options) *fixture {
 	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
 	workload, err := s.Workload(ctx, opts.Name+"-workload", true)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(workload.Stop()).To(Succeed()) })
+	DeferCleanup(func() {
+		// An API server does not stop while somebody watches it.
+		s.Rancher.RemoveWorkload(opts.Name + "-workload")
+		Expect(workload.Stop()).To(Succeed())
+	})
 	return &fixture{Stage: s, workload: workload, workloadClient: adminClient(workload)}
 }
 
@@ -105,9 +108,20 @@ func (f *fixture) cluster(ctx context.Context, namespace, name string, change ..
 		c(cluster)
 	}
 	Expect(f.Client.Create(ctx, cluster)).To(Succeed())
-	builder.ControlPlaneUp(cluster)
-	Expect(f.Client.Status().Update(ctx, cluster)).To(Succeed())
+	f.status(ctx, cluster, builder.ControlPlaneUp)
 	return cluster
+}
+
+// status changes the status of a CAPI cluster as CAPI would, whoever else changes the object meanwhile.
+func (f *fixture) status(ctx context.Context, cluster *clusterv1.Cluster, change func(*clusterv1.Cluster)) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			return err
+		}
+		change(cluster)
+		return f.Client.Status().Update(ctx, cluster)
+	})).To(Succeed())
 }
 
 // current reads an object anew.
@@ -140,14 +154,15 @@ func (f *fixture) patch(ctx context.Context, object client.Object, change func(c
 	Expect(f.Client.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
 }
 
-func (f *fixture) label(ctx context.Context, object client.Object, key, value string) {
+// choose sets the import label of a CAPI cluster or of a namespace.
+func (f *fixture) choose(ctx context.Context, object client.Object, value string) {
 	GinkgoHelper()
 	f.patch(ctx, object, func(o client.Object) {
 		labels := o.GetLabels()
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[key] = value
+		labels[importLabel] = value
 		o.SetLabels(labels)
 	})
 }

@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +75,7 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 	})
 
 	It("imports and connects a cluster whose namespace is labelled", func(ctx context.Context) {
-		f.label(ctx, namespaceOf(namespace), importLabel, "true")
+		f.choose(ctx, namespaceOf(namespace), "true")
 		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 		rancherID = expectRecord(ctx, f, cluster)
 		Expect(f.agent(ctx)).NotTo(BeNil())
@@ -109,7 +108,7 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 		})
 		Consistently(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 		expectRecord(ctx, f, cluster)
-		f.label(ctx, current(ctx, f, namespaceOf(namespace)), importLabel, "true")
+		f.choose(ctx, current(ctx, f, namespaceOf(namespace)), "true")
 	})
 
 	It("un-imports when the record is deleted in Rancher, and stays so", func(ctx context.Context) {
@@ -131,12 +130,12 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 	})
 
 	It("un-imports when the label says false, and imports again when it says true", func(ctx context.Context) {
-		f.label(ctx, current(ctx, f, cluster), importLabel, "false")
+		f.choose(ctx, current(ctx, f, cluster), "false")
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
 		f.expectNothingLeft(ctx, cluster)
 		Expect(current(ctx, f, cluster).Annotations).NotTo(HaveKey(importedKey))
 		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
-		f.label(ctx, cluster, importLabel, "true")
+		f.choose(ctx, cluster, "true")
 		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 	})
 

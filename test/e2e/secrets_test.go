@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// metricsReader returns the token of a ServiceAccount that may read metrics and nothing else.
+func (f *fixture) metricsReader(ctx context.Context) string {
+	GinkgoHelper()
+	name := metav1.ObjectMeta{Name: "metrics-reader", Namespace: "default"}
+	Expect(f.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: name})).To(Succeed())
+	Expect(f.Client.Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name.Name},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	})).To(Succeed())
+	Expect(f.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: name.Name, Namespace: name.Namespace}},
+	})).To(Succeed())
+	config, err := f.Management.ServiceAccountConfig(ctx, name.Namespace, name.Name)
+	Expect(err).NotTo(HaveOccurred())
+	return config.BearerToken
+}
+
+// expectNoSecrets asserts that no token and no key that exists in the management or the workload cluster shows in what the
+// manager logged. Deleted clusters take their tokens along, so call it while some are left.
+func expectNoSecrets(f *fixture) {
+	GinkgoHelper()
+	ctx := context.Background()
+	secrets := &corev1.SecretList{}
+	Expect(f.Client.List(ctx, secrets)).To(Succeed())
+	logs := f.manager.Logs()
+	for _, secret := range secrets.Items {
+		for key, value := range secret.Data {
+			if text := strings.TrimSpace(string(value)); len(text) >= 20 {
+				Expect(logs).NotTo(ContainSubstring(text), "%s of Secret %s/%s", key, secret.Namespace, secret.Name)
+			}
+		}
+	}
+	Expect(logs).NotTo(MatchRegexp(`/v3/import/[bcdfghjklmnpqrstvwxz2-9]{54}_`), "a URL with a registration token")
+}
