@@ -148,7 +148,9 @@ func (c *Client) call(ctx context.Context, action string, request func(context.C
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", action, ctx.Err())
 	}
-	return c.problem(err, action)
+	// The error alone does not always tell: a server may end its answer in good order, but too early, when it
+	// sees that the client is about to leave.
+	return c.problem(errors.Join(err, timed.Err()), action)
 }
 
 // close closes the connections that are idle; those in use follow when they become idle.

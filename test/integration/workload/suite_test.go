@@ -1,0 +1,14 @@
+// Package workload_test shows internal/workload against a real kube-apiserver.
+package workload_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+func TestWorkload(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Workload clusters")
+}
