@@ -101,7 +101,7 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	}
 	logger := ctrl.LoggerFrom(ctx)
 	key, management := s.key(), *s.management
-	result, ended := r.jobs.Do(key, input, agentRecheck, func(ctx context.Context) outcome.Outcome {
+	result, ended := r.jobs.Do(key, input, agentRecheck, func(ctx context.Context) outcome.Outcome { //nolint:contextcheck // a job outlives the reconcile
 		return r.installAgent(ctrl.LoggerInto(ctx, logger), key, management)
 	})
 	switch {

@@ -37,7 +37,7 @@ type jobs struct {
 	ended   chan event.GenericEvent
 
 	mu      sync.Mutex
-	root    context.Context               // set by Start; nothing runs before
+	root    context.Context               //nolint:containedctx // set by Start; jobs outlive the reconcile that asks for them
 	early   map[types.NamespacedName]bool // asked for before Start
 	entries map[types.NamespacedName]*job
 	wg      sync.WaitGroup

@@ -134,7 +134,7 @@ func (c *controllers) settingsReadable(request *http.Request) error {
 // ignoreStop drops an error that only says that the manager stops.
 func ignoreStop(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // what fails because of the stop is no failure
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
-	"github.com/rancher/wrangler/v3/pkg/name"
+	wranglername "github.com/rancher/wrangler/v3/pkg/name"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -53,12 +53,12 @@ func (Strategy) Key(cluster *clusterv1.Cluster, name string) client.ObjectKey {
 func (Strategy) ProposeName(cluster *clusterv1.Cluster, taken func(string) bool) string {
 	base := strings.ReplaceAll(cluster.Name, ".", "-")
 	if base == cluster.Name {
-		if proposed := name.SafeConcatName(base, nameSuffix); !taken(proposed) {
+		if proposed := wranglername.SafeConcatName(base, nameSuffix); !taken(proposed) {
 			return proposed
 		}
 	}
 	hash := sha256.Sum256([]byte(cluster.Namespace + "/" + cluster.Name))
-	return name.SafeConcatName(base, hex.EncodeToString(hash[:])[:8], nameSuffix)
+	return wranglername.SafeConcatName(base, hex.EncodeToString(hash[:])[:8], nameSuffix)
 }
 
 // Render implements importer.Strategy. The spec stays empty but for agent settings: without rkeConfig a v1
