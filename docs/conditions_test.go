@@ -1,0 +1,104 @@
+package docs_test
+
+import (
+	"go/ast"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var conditionsPage = filepath.Join("operations", "conditions.md")
+
+func TestConditionReasons(t *testing.T) {
+	code := map[string]string{}
+	for _, reason := range constants(parse(t, "api/v1alpha1"), "Reason") {
+		code[reason] = ""
+	}
+	documented := map[string]string{}
+	for _, row := range tables(t, conditionsPage, "## Reasons") {
+		for _, reason := range row.code(0) {
+			if _, twice := documented[reason]; twice {
+				t.Errorf("%s documents %s twice", conditionsPage, reason)
+			}
+			documented[reason] = ""
+		}
+		if len(row) != 3 || row[1] == "" || row[2] == "" {
+			t.Errorf("%s: the row of %s needs a cause and a remedy", conditionsPage, row[0])
+		}
+	}
+	compare(t, conditionsPage, code, documented)
+}
+
+// Events carry a reason of their own, a reason of the condition, or whatever reason the condition has.
+func TestEventReasons(t *testing.T) {
+	files := parse(t, "internal/import")
+	reasons := constants(parse(t, "api/v1alpha1"), "Reason")
+	own := constants(files, "Event")
+	code := map[string]string{}
+	for _, reason := range own {
+		code[reason] = ""
+	}
+	for _, argument := range eventReasons(files) {
+		switch reason := argument.(type) {
+		case *ast.Ident:
+			if _, ok := own[reason.Name]; !ok {
+				t.Errorf("an Event has the reason %s, which is no constant named ...Event", reason.Name)
+			}
+		case *ast.SelectorExpr:
+			if value, ok := reasons[reason.Sel.Name]; ok {
+				code[value] = ""
+			}
+		}
+	}
+	documented := map[string]string{}
+	for _, row := range tables(t, conditionsPage, "## Events") {
+		for _, reason := range row.code(0) {
+			documented[reason] = ""
+		}
+	}
+	compare(t, conditionsPage, code, documented)
+}
+
+// eventReasons returns what is passed as the reason to the function that publishes Events.
+func eventReasons(files []*ast.File) []ast.Expr {
+	var arguments []ast.Expr
+	for _, file := range files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok || len(call.Args) < 3 {
+				return true
+			}
+			if function, ok := call.Fun.(*ast.SelectorExpr); ok && function.Sel.Name == "event" {
+				arguments = append(arguments, call.Args[2])
+			}
+			return true
+		})
+	}
+	return arguments
+}
+
+// Every key that is read or written on objects of others is part of the contract with users.
+func TestKeys(t *testing.T) {
+	page := filepath.Join("operations", "import.md")
+	code := map[string]string{}
+	for _, suffix := range []string{"Label", "Annotation", "Finalizer"} {
+		for _, key := range constants(parse(t, "api/v1alpha1"), suffix) {
+			code[key] = ""
+		}
+	}
+	content := read(t, page)
+	for _, key := range slices.Sorted(maps.Keys(code)) {
+		if !strings.Contains(content, "`"+key+"`") && !strings.Contains(content, "`"+key+": ") {
+			t.Errorf("%s does not mention `%s`", page, key)
+		}
+	}
+	for _, row := range tables(t, page, "## Keys") {
+		for _, key := range row.code(0) {
+			if _, ok := code[key]; !ok {
+				t.Errorf("%s lists the key %s, which the code does not have", page, key)
+			}
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package docs_test
+
+import (
+	"go/ast"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMetrics(t *testing.T) {
+	page := filepath.Join("operations", "metrics.md")
+	documented := map[string]string{}
+	for _, row := range tables(t, page, "## Metrics") {
+		documented[row.code(0)[0]] = strings.Join(row.code(2), ",")
+	}
+	code := map[string]string{}
+	for _, file := range parse(t, "internal") {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if name, labels, ok := metric(node); ok {
+				code[name] = labels
+			}
+			return true
+		})
+	}
+	compare(t, page, code, documented)
+}
+
+// metric recognises prometheus.New...Vec(prometheus.Opts{Name: "..."}, []string{...}) and its siblings without labels.
+func metric(node ast.Node) (name, labels string, ok bool) {
+	call, isCall := node.(*ast.CallExpr)
+	if !isCall || len(call.Args) == 0 {
+		return "", "", false
+	}
+	opts, isOpts := call.Args[0].(*ast.CompositeLit)
+	if !isOpts {
+		return "", "", false
+	}
+	if kind, isKind := opts.Type.(*ast.SelectorExpr); !isKind || !strings.HasSuffix(kind.Sel.Name, "Opts") {
+		return "", "", false
+	}
+	for _, element := range opts.Elts {
+		if field, isField := element.(*ast.KeyValueExpr); isField {
+			if key, isKey := field.Key.(*ast.Ident); isKey && key.Name == "Name" {
+				name, ok = text(field.Value)
+			}
+		}
+	}
+	if len(call.Args) > 1 {
+		if list, isList := call.Args[1].(*ast.CompositeLit); isList {
+			var names []string
+			for _, element := range list.Elts {
+				label, _ := text(element)
+				names = append(names, label)
+			}
+			labels = strings.Join(names, ",")
+		}
+	}
+	return name, labels, ok
+}
