@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+const (
+	// startTimeout bounds the start of a program; machines that have just compiled everything are slow.
+	startTimeout = 2 * time.Minute
+	// readyCheck is how often the manager's readiness is asked for.
+	readyCheck = 50 * time.Millisecond
+	// tailLines is how much of a log is shown when something fails.
+	tailLines = 25
+)
+
+// Names of the programs that are built.
+const (
+	managerProgram = "archelon"
+	standinProgram = "rancher-standin"
+)
+
+// world is everything that runs for the demo.
+type world struct {
+	dir       string // holds every file of the demo; kubeconfigs and logs stand in it directly
+	stage     *stage.Stage
+	workloads map[string]*env.ControlPlane // by the name of the CAPI cluster
+	rancher   *program
+	observer  *observer
+	manager   *stage.Manager // nil between two acts
+	managerLog *os.File
+}
+
+// newWorld prepares an empty world. All that it starts keeps its files below one directory.
+func newWorld() (*world, error) {
+	dir, err := os.MkdirTemp("", "archelon-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("creating a directory for the demo: %w", err)
+	}
+	w := &world{dir: dir, workloads: map[string]*env.ControlPlane{}}
+	if err = os.Mkdir(w.path("tmp"), 0o700); err == nil {
+		err = os.Setenv("TMPDIR", w.path("tmp"))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("preparing the directory of the demo: %w", err), os.RemoveAll(dir))
+	}
+	return w, nil
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+// start brings up everything but the manager.
+func (w *world) start(ctx context.Context, p *printer) error {
+	tasks := []struct {
+		text string
+		do   func(context.Context) error
+	}{
+		{"Building the manager (the first time this takes some minutes)", w.buildManager},
+		{"Building the Rancher stand-in", w.buildStandin},
+		{"Starting a management cluster and two workload clusters", w.startControlPlanes},
+		{"Starting Rancher", w.startRancher},
+		{"Creating the ServiceAccount and the roles of config/rbac", w.applyRBAC},
+		{"Watching everybody", w.watch},
+	}
+	for _, task := range tasks {
+		if err := p.task(task.text, func() error { return task.do(ctx) }); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (w *world) buildManager(ctx context.Context) error {
+	return buildProgram(ctx, w.path(managerProgram), ".")
+}
+
+func (w *world) buildStandin(ctx context.Context) error {
+	return buildProgram(ctx, w.path(standinProgram), "./test/standin/rancher/cmd/rancher-standin")
+}
+
+// startControlPlanes starts all of them at once. The ones that came up are kept also when another fails, so that stop
+// finds them.
+func (w *world) startControlPlanes(ctx context.Context) error {
+	crds, err := env.CAPICRDs()
+	if err != nil {
+		return err
+	}
+	// Rancher installs its CRDs itself. The garbage collector wants to know them from the beginning.
+	ranchers, err := rancher.CRDs(true)
+	if err != nil {
+		return err
+	}
+	planes := []env.Options{{Name: "management", CRDs: append(crds, ranchers...), ControllerManager: true}}
+	for _, s := range subjects() {
+		planes = append(planes, env.Options{Name: s.name})
+	}
+	started := make([]*env.ControlPlane, len(planes))
+	errs := make([]error, len(planes))
+	var starts sync.WaitGroup
+	for i, opts := range planes {
+		starts.Go(func() { started[i], errs[i] = env.Start(ctx, opts) })
+	}
+	starts.Wait()
+	for i, plane := range started {
+		switch {
+		case plane == nil:
+		case i == 0:
+			w.stage = &stage.Stage{Management: plane}
+		default:
+			w.workloads[planes[i].Name] = plane
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return w.connect()
+}
+
+// connect makes the demo's own client and writes kubeconfigs for those who look around, and for Rancher.
+func (w *world) connect() error {
+	known, err := scheme.New()
+	if err != nil {
+		return err
+	}
+	config := rest.CopyConfig(w.stage.Management.Config)
+	config.QPS = -1
+	if w.stage.Client, err = client.New(config, client.Options{Scheme: known}); err != nil {
+		return fmt.Errorf("creating a client for the management cluster: %w", err)
+	}
+	planes := map[string]*env.ControlPlane{"management": w.stage.Management}
+	for name, plane := range w.workloads {
+		planes[name] = plane
+	}
+	for name, plane := range planes {
+		kubeconfig, err := plane.Kubeconfig()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(w.kubeconfig(name), kubeconfig, 0o600); err != nil {
+			return fmt.Errorf("writing the kubeconfig of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (w *world) kubeconfig(name string) string { return w.path(name + ".kubeconfig") }
+
+func (w *world) startRancher(ctx context.Context) error {
+	args := []string{"--install-crds=false", "--kubeconfig=" + w.kubeconfig("management")}
+	for name := range w.workloads {
+		args = append(args, "--workload="+name+"="+w.kubeconfig(name))
+	}
+	var err error
+	if w.rancher, err = startProgram("the Rancher stand-in", w.path("rancher.log"), w.path(standinProgram), args...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	_, err = w.rancher.firstLine(ctx)
+	return err
+}
+
+func (w *world) applyRBAC(ctx context.Context) error {
+	return w.stage.ApplyDir(ctx, filepath.Join("config", "rbac"))
+}
+
+func (w *world) watch(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	w.observer, err = startObserver(ctx, w.stage.Management, w.workloads)
+	return err
+}
+
+// startManager runs the manager as the ServiceAccount of config/rbac and waits until it is ready.
+func (w *world) startManager(ctx context.Context, args ...string) error {
+	var err error
+	if w.managerLog == nil {
+		w.managerLog, err = os.OpenFile(w.path("manager.log"), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+		if err != nil {
+			return fmt.Errorf("creating the log of the manager: %w", err)
+		}
+	}
+	if w.manager, err = w.stage.StartManager(ctx, w.path(managerProgram), w.managerLog, args...); err != nil {
+		return fmt.Errorf("starting the manager: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, readyCheck, startTimeout, true, func(ctx context.Context) (bool, error) {
+		if err := w.alive(); err != nil {
+			return false, err
+		}
+		last = w.manager.Ready(ctx)
+		return last == nil, nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("waiting for the manager to be ready: %w", errors.Join(err, last))
+	}
+	return nil
+}
+
+func (w *world) stopManager() error {
+	if w.manager == nil {
+		return nil
+	}
+	manager := w.manager
+	w.manager = nil
+	if err := manager.Stop(); err != nil {
+		return fmt.Errorf("stopping the manager: %w", err)
+	}
+	return nil
+}
+
+// alive reports a program that has ended although nobody asked it to.
+func (w *world) alive() error {
+	select {
+	case <-w.managerDone():
+		return errors.New("the manager has ended by itself")
+	case <-w.rancherDone():
+		return errors.New("the Rancher stand-in has ended by itself")
+	default:
+		return nil
+	}
+}
+
+// managerDone is closed when the manager has ended; nil, so never, if none was started.
+func (w *world) managerDone() <-chan struct{} {
+	if w.manager == nil {
+		return nil
+	}
+	return w.manager.Done()
+}
+
+func (w *world) rancherDone() <-chan struct{} {
+	if w.rancher == nil {
+		return nil
+	}
+	return w.rancher.done
+}
+
+// stop ends everything, last things first, and removes the files. No error means that nothing is left.
+func (w *world) stop() error {
+	var errs []error
+	if w.observer != nil {
+		w.observer.stop()
+	}
+	errs = append(errs, w.stopManager())
+	if w.managerLog != nil {
+		errs = append(errs, w.managerLog.Close())
+	}
+	if w.rancher != nil {
+		errs = append(errs, w.rancher.stop())
+	}
+	planes := []*env.ControlPlane{}
+	if w.stage != nil {
+		planes = append(planes, w.stage.Management)
+	}
+	for _, plane := range w.workloads {
+		planes = append(planes, plane)
+	}
+	stopped := make([]error, len(planes))
+	var stops sync.WaitGroup
+	for i, plane := range planes {
+		stops.Go(func() { stopped[i] = plane.Stop() })
+	}
+	stops.Wait()
+	errs = append(errs, stopped...)
+	// What is left in here would be somebody's who has not cleaned up.
+	left, err := os.ReadDir(w.path("tmp"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, fmt.Errorf("looking for files that were left: %w", err))
+	}
+	for _, entry := range left {
+		errs = append(errs, fmt.Errorf("%s was left behind", entry.Name()))
+	}
+	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
+}
+
+// tailOfFile returns the last lines of a file, as far as it can be read.
+func tailOfFile(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return tail(string(content))
+}
+
+// tail returns the last lines of a log.
+func tail(log string) string {
+	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+}
