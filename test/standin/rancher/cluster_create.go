@@ -45,14 +45,19 @@ func dropFinalizer(name string) mutate {
 
 // ensureNamespace creates the backing namespace and sets the conditions of a new cluster.
 func (r *reactor) ensureNamespace(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
-	if conditionStatus(cluster, "BackingNamespaceCreated") != statusTrue {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	seen := &metav1.PartialObjectMetadata{}
+	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.client.Get(ctx, client.ObjectKey{Name: cluster.GetName()}, seen)
+	if apierrors.IsNotFound(err) {
+		err = r.api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name:        cluster.GetName(),
 			Annotations: map[string]string{annotationSystemNamespace: "true"},
-		}}
-		if err := r.api.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
-			return 0, fmt.Errorf("creating namespace %s: %w", ns.Name, err)
-		}
+		}})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return 0, fmt.Errorf("ensuring namespace %s: %w", cluster.GetName(), err)
+	}
+	if conditionStatus(cluster, "BackingNamespaceCreated") != statusTrue {
 		r.log.Info("cluster registered", "cluster", cluster.GetName(), "displayName", text(cluster, "spec", "displayName"))
 	}
 	changes := []mutate{

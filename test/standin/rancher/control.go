@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/randomtoken"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/rancher/wrangler/v3/pkg/randomtoken"
 )
 
 // AddWorkload registers a workload cluster under a name of the caller's choice and plays the

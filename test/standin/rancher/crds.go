@@ -2,6 +2,7 @@ package rancher
 
 import (
 	"fmt"
+	"maps"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
@@ -82,13 +83,11 @@ func addTokenFields(definition *apiextensionsv1.CustomResourceDefinition) {
 	properties := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
 	text := apiextensionsv1.JSONSchemaProps{Type: "string", Nullable: true}
 	number := apiextensionsv1.JSONSchemaProps{Type: "integer", Nullable: true}
-	for field, props := range map[string]apiextensionsv1.JSONSchemaProps{
+	maps.Copy(properties["status"].Properties, map[string]apiextensionsv1.JSONSchemaProps{
 		"tokenSecretName":      text,
 		"expiresAt":            text,
 		"gracePeriodExpiresAt": text,
-	} {
-		properties["status"].Properties[field] = props
-	}
+	})
 	for _, field := range []string{"ttl", "gracePeriod"} {
 		properties["spec"].Properties[field] = number
 	}

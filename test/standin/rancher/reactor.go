@@ -42,8 +42,8 @@ func startReactor(ctx context.Context, s *Standin) (*reactor, error) {
 		HealthProbeBindAddress: "0",
 		Controller: config.Controller{
 			MaxConcurrentReconciles: s.opts.Workers,
-			SkipNameValidation:      ptr.To(true), // Rancher may start again in one process
-			UsePriorityQueue:        ptr.To(false),
+			SkipNameValidation:      new(true), // Rancher may start again in one process
+			UsePriorityQueue:        new(false),
 		},
 		Client: client.Options{Cache: &client.CacheOptions{
 			Unstructured: true,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +50,7 @@ var (
 
 func TestStandin(t *testing.T) {
 	RegisterFailHandler(Fail)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(15 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(400 * time.Millisecond)
@@ -178,11 +181,16 @@ func newProvisioning(ctx context.Context, namespace, name string, changes ...fun
 	return u
 }
 
-// remove deletes an object of the management cluster and waits for its end.
+// remove deletes an object of the management cluster and waits for its end, and for that of the
+// namespace of a v3 Cluster.
 func remove(ctx context.Context, u *unstructured.Unstructured) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(management.Delete(ctx, u))).To(Succeed())
 	Eventually(absent).WithContext(ctx).WithArguments(management, u).Should(BeTrue())
+	if u.GroupVersionKind() == clusterGVK {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.GetName()}}
+		Eventually(absent).WithContext(ctx).WithArguments(management, ns).Should(BeTrue())
+	}
 }
 
 func absent(ctx context.Context, c client.Client, obj client.Object) (bool, error) {
@@ -244,9 +252,9 @@ func manifestURL(ctx context.Context, namespace, name string) string {
 
 // answer is what an HTTP request brought.
 type answer struct {
-	status      int
-	contentType string
-	body        string
+	Status      int
+	ContentType string
+	Body        string
 }
 
 // fetch sends one request that trusts the given CA only.
@@ -281,7 +289,7 @@ func documents(manifest string) []*unstructured.Unstructured {
 	for {
 		u := &unstructured.Unstructured{}
 		err := decoder.Decode(&u.Object)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		Expect(err).NotTo(HaveOccurred())

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	registrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,14 +71,14 @@ func startWebhook(ctx context.Context, s *Standin) (*webhook, error) {
 // install registers the webhook with the management API server, in place of one that an
 // earlier stand-in may have left.
 func (w *webhook) install(ctx context.Context, url string, ca []byte) error {
-	config := func(path string) registrationv1.WebhookClientConfig {
+	config := func(path string) admissionregistrationv1.WebhookClientConfig {
 		target := url + path
-		return registrationv1.WebhookClientConfig{URL: &target, CABundle: ca}
+		return admissionregistrationv1.WebhookClientConfig{URL: &target, CABundle: ca}
 	}
-	rule := func(group, version string, operations ...registrationv1.OperationType) []registrationv1.RuleWithOperations {
-		return []registrationv1.RuleWithOperations{{
+	rule := func(group, version string, operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+		return []admissionregistrationv1.RuleWithOperations{{
 			Operations: operations,
-			Rule: registrationv1.Rule{
+			Rule: admissionregistrationv1.Rule{
 				APIGroups:   []string{group},
 				APIVersions: []string{version},
 				Resources:   []string{"clusters"},
@@ -86,11 +86,11 @@ func (w *webhook) install(ctx context.Context, url string, ca []byte) error {
 		}}
 	}
 	meta := metav1.ObjectMeta{Name: webhookName}
-	none, ignore, fail := registrationv1.SideEffectClassNone, registrationv1.Ignore, registrationv1.Fail
+	none, ignore, fail := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Ignore, admissionregistrationv1.Fail
 	versions := []string{"v1"}
-	create, update, del := registrationv1.Create, registrationv1.Update, registrationv1.Delete
+	create, update, del := admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete
 	w.installed = []client.Object{
-		&registrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []registrationv1.ValidatingWebhook{{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:                    "rancher.cattle.io.clusters.management.cattle.io",
 			ClientConfig:            config("/v3"),
 			Rules:                   rule(clusterGVK.Group, clusterGVK.Version, create, update, del),
@@ -105,7 +105,7 @@ func (w *webhook) install(ctx context.Context, url string, ca []byte) error {
 			SideEffects:             &none,
 			AdmissionReviewVersions: versions,
 		}}},
-		&registrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []registrationv1.MutatingWebhook{{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:                    "rancher.cattle.io.clusters.provisioning.cattle.io",
 			ClientConfig:            config("/v1/mutate"),
 			Rules:                   rule(provisioningGVK.Group, provisioningGVK.Version, create),
