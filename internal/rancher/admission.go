@@ -5,7 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,7 +74,7 @@ func admit(object *unstructured.Unstructured, number int) *outcome.Problem {
 		return foreign("has malformed metadata")
 	}
 	switch {
-	case typed.Name == "" || len(path.IsValidPathSegmentName(typed.Name)) > 0 || len(typed.Name) > 253:
+	case typed.Name == "" || len(content.IsPathSegmentName(typed.Name)) > 0 || len(typed.Name) > 253:
 		return foreign("has no valid name")
 	case len(typed.OwnerReferences) > 0 || len(typed.Finalizers) > 0:
 		return foreign("has owners or finalizers")

@@ -41,7 +41,7 @@ func (s *Settings) Fingerprint(ctx context.Context) (string, error) {
 		if err != nil && (!errors.As(err, &problem) || problem.Kind != outcome.KindWait) {
 			return "", err
 		}
-		fmt.Fprintf(hash, "%s=%d:%s\n", name, len(value), value)
+		hash.Write(fmt.Appendf(nil, "%s=%d:%s\n", name, len(value), value))
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }

@@ -14,11 +14,11 @@ import (
 )
 
 // agentManifest returns a manifest as Rancher renders it.
-func agentManifest(t testing.TB) []byte {
-	t.Helper()
+func agentManifest(tb testing.TB) []byte {
+	tb.Helper()
 	data, err := os.ReadFile("testdata/manifest.yaml")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return data
 }
@@ -75,6 +75,13 @@ func TestParseManifestRefuses(t *testing.T) {
 		}
 		return strings.ReplaceAll(valid, from, to)
 	}
+	before := func(text string) string {
+		start, _, found := strings.Cut(valid, text)
+		if !found {
+			t.Fatalf("the manifest does not hold %q", text)
+		}
+		return start
+	}
 	cases := map[string]struct {
 		reason string
 		data   string
@@ -118,8 +125,8 @@ func TestParseManifestRefuses(t *testing.T) {
 		"HugeObject":    {reason: "no API server stores it", data: with("apiVersion: v1\nkind: Secret\nmetadata: {name: x, namespace: cattle-system}\ndata: {a: " + strings.Repeat("a", maxObjectBytes) + "}"), want: "ManifestTooLarge"},
 		"Many":          {reason: "each object is a request", data: valid + manyAccounts(maxObjects), want: "ManifestTooLarge"},
 		"LongLastLine":  {reason: "a last line without an end counts", data: with("{kind: " + strings.Repeat("A", 10_000)), want: "ManifestNotYAML"},
-		"Cut":           {reason: "the end was lost", data: valid[:strings.Index(valid, "kind: Deployment")], want: "ManifestNotYAML"},
-		"CutAtDocument": {reason: "the last documents were lost", data: valid[:strings.Index(valid, "apiVersion: apps/v1")], want: "ManifestIncomplete"},
+		"Cut":           {reason: "the end was lost", data: before("kind: Deployment"), want: "ManifestNotYAML"},
+		"CutAtDocument": {reason: "the last documents were lost", data: before("apiVersion: apps/v1"), want: "ManifestIncomplete"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

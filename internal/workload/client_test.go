@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -181,7 +182,7 @@ func TestExpiredClientCertificate(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,14 +241,7 @@ func TestCleanupPending(t *testing.T) {
 
 func TestCanConnect(t *testing.T) {
 	holds := func(token string) func([]string) bool {
-		return func(accepted []string) bool {
-			for _, a := range accepted {
-				if a == token {
-					return true
-				}
-			}
-			return false
-		}
+		return func(accepted []string) bool { return slices.Contains(accepted, token) }
 	}
 	working := func(change func(*AgentState)) AgentState {
 		s := AgentState{

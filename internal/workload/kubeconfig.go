@@ -80,11 +80,11 @@ func load(kubeconfig []byte) (*api.Config, error) {
 // of them expand to gigabytes, and no kubeconfig needs them.
 func checkPlain(kubeconfig []byte) error {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(kubeconfig))
-	var root, rest yamlv3.Node
+	var root, more yamlv3.Node
 	if err := decoder.Decode(&root); err != nil {
 		return errors.New("is not YAML")
 	}
-	if err := decoder.Decode(&rest); !errors.Is(err, io.EOF) {
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
 		return errors.New("is more than one YAML document")
 	}
 	for nodes := []*yamlv3.Node{&root}; len(nodes) > 0; {

@@ -42,11 +42,11 @@ type certificate struct {
 	certPEM, keyPEM []byte
 }
 
-func newCertificate(t testing.TB, host string, end time.Time) certificate {
-	t.Helper()
+func newCertificate(tb testing.TB, host string, end time.Time) certificate {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host},
@@ -60,11 +60,11 @@ func newCertificate(t testing.TB, host string, end time.Time) certificate {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return certificate{
 		tls:     tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
@@ -110,8 +110,8 @@ func newAPIServerWith(t *testing.T, c certificate, handler http.HandlerFunc) *ap
 }
 
 // kubeconfig returns one for a server, changed as the test wants it.
-func kubeconfig(t testing.TB, server string, ca []byte, change ...func(*api.Cluster, *api.AuthInfo)) []byte {
-	t.Helper()
+func kubeconfig(tb testing.TB, server string, ca []byte, change ...func(*api.Cluster, *api.AuthInfo)) []byte {
+	tb.Helper()
 	cluster := &api.Cluster{Server: server, CertificateAuthorityData: ca}
 	user := &api.AuthInfo{Token: secretToken}
 	for _, c := range change {
@@ -124,7 +124,7 @@ func kubeconfig(t testing.TB, server string, ca []byte, change ...func(*api.Clus
 		CurrentContext: "admin@workload",
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return raw
 }
