@@ -116,4 +116,3 @@ func shellQuote(path string) string {
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
-

@@ -16,6 +16,8 @@ const (
 	heartbeat = 5 * time.Second
 	// taskWidth is the column at which the duration of a task stands.
 	taskWidth = 84
+	// tailLines is how much of a log is shown when something fails.
+	tailLines = 25
 )
 
 // Escape sequences of terminals.
@@ -133,4 +135,19 @@ func wrap(text, indent string) string {
 		column += len(word)
 	}
 	return b.String()
+}
+
+// tailOfFile returns the last lines of a file, as far as it can be read.
+func tailOfFile(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return tail(string(content))
+}
+
+// tail returns the last lines of a log.
+func tail(log string) string {
+	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }

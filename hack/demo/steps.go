@@ -53,7 +53,7 @@ func importSteps(kind string) []step {
 	steps := []step{{"the Rancher cluster", hasRecord, func(v view) string { return describeRecord(kind, v) }}}
 	if kind == kindV1 {
 		steps = append(steps, step{"Rancher's v3 Cluster", hasManagement, func(v view) string {
-			return fmt.Sprintf("Rancher made its own Cluster %s of it, display name %q", v.management.Name, v.management.Spec.DisplayName)
+			return fmt.Sprintf("Rancher made its v3 Cluster %s of it, display name %q", v.management.Name, v.management.Spec.DisplayName)
 		}})
 	}
 	return append(steps,
@@ -61,7 +61,7 @@ func importSteps(kind string) []step {
 			return fmt.Sprintf("registered: Rancher issued a token in namespace %s", v.management.Name)
 		}},
 		step{"the agent", func(v view) bool { return v.agent }, constant(
-			fmt.Sprintf("agent applied: Deployment %s/%s in the workload cluster", agentNamespace, agentName))},
+			fmt.Sprintf("agent applied: Deployment %s/%s (workload cluster)", agentNamespace, agentName))},
 		step{"the connection", isImported, constant("RancherImported=True: Rancher reports the agent as connected")},
 		step{"the Event", func(v view) bool { return hasEvent(v, archelonv1.ImportedReason) }, nil},
 	)
@@ -79,7 +79,6 @@ func unimportSteps() []step {
 		}, constant("RancherImported=False (RemovedInRancher), and the CAPI cluster stays")},
 		{"the end of the Rancher cluster", func(v view) bool { return v.rancherClusters == 0 }, constant("the Rancher cluster is gone")},
 		{"Rancher's clean-up", func(v view) bool { return !v.agentNamespace }, constant("Rancher's clean-up has removed its agent from the workload cluster")},
-		{"the Event", func(v view) bool { return hasEvent(v, archelonv1.RemovedInRancherReason) }, nil},
 	}
 }
 
@@ -94,9 +93,9 @@ func deletionSteps() []step {
 
 func describeRecord(kind string, v view) string {
 	if kind == kindV1 {
-		return fmt.Sprintf("Rancher cluster %s/%s created (provisioning.cattle.io/v1)", v.record.GetNamespace(), v.record.GetName())
+		return fmt.Sprintf("provisioning.cattle.io/v1 Cluster %s/%s created", v.record.GetNamespace(), v.record.GetName())
 	}
-	return fmt.Sprintf("Rancher cluster %s created (management.cattle.io/v3), display name %q", v.record.GetName(), v.management.Spec.DisplayName)
+	return fmt.Sprintf("management.cattle.io/v3 Cluster %s created, display name %q", v.record.GetName(), v.management.Spec.DisplayName)
 }
 
 func constant(text string) func(view) string { return func(view) string { return text } }
@@ -127,7 +126,9 @@ func controlPlaneUp(v view) bool {
 
 func hasRecord(v view) bool { return v.record != nil && v.record.GetDeletionTimestamp().IsZero() }
 
-func hasManagement(v view) bool { return v.management != nil && v.management.DeletionTimestamp.IsZero() }
+func hasManagement(v view) bool {
+	return v.management != nil && v.management.DeletionTimestamp.IsZero()
+}
 
 // condition returns the condition of the import, nil if there is none.
 func condition(v view) *metav1.Condition {

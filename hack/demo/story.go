@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/test/env"
 )
 
 // Kinds of Rancher clusters.
@@ -52,21 +51,24 @@ func run(ctx context.Context, p *printer, once bool) (err error) {
 	p.heading("Archelon demo: label a CAPI cluster, and it appears in Rancher, connected")
 	p.say("Everything below is real except Rancher and CAPI: API servers, RBAC, admission, the manager. A stand-in plays " +
 		"Rancher and its agents. The demo itself plays CAPI, with the objects in examples/.")
-	if _, err := env.Assets(); err != nil {
-		return err
-	}
-	w, err := newWorld()
+	w, err := newWorld() //nolint:contextcheck // asking go where the programs are takes a moment
 	if err != nil {
 		return err
 	}
+	told := false
 	defer func() {
+		// Whatever fails after an interrupt fails because of it.
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = cause
+		}
 		if err != nil && !errors.Is(err, errInterrupted) && w.manager != nil {
 			p.heading("The last lines of the manager's log")
 			p.write(tail(w.manager.Logs()) + "\n")
 		}
 		p.heading("Cleaning up")
 		err = errors.Join(err, p.task("Stopping everything and removing its files", w.stop))
-		if err == nil && once {
+		// A panic comes here without an error.
+		if err == nil && told {
 			p.say("All was imported, connected and cleaned up again.")
 		}
 	}()
@@ -84,6 +86,7 @@ func run(ctx context.Context, p *printer, once bool) (err error) {
 			return w.stayUp(ctx, p, a)
 		}
 	}
+	told = true
 	return nil
 }
 
@@ -190,15 +193,11 @@ func (w *world) deleteBoth(ctx context.Context, p *printer, both ...subject) err
 
 // stayUp says how to look around and waits for Ctrl-C.
 func (w *world) stayUp(ctx context.Context, p *printer, a act) error {
-	programs, err := env.Assets()
-	if err != nil {
-		return err
-	}
 	orders := subjects()[0]
 	p.heading("Look around")
 	p.say("Both clusters are connected and stay so until Ctrl-C. In another terminal, first:")
 	p.lines(
-		"export PATH="+shellQuote(programs)+`:"$PATH"`,
+		"export PATH="+shellQuote(w.programs)+`:"$PATH"`,
 		"export KUBECONFIG="+shellQuote(w.kubeconfig("management")),
 	)
 	p.say("The CAPI clusters, and how their import is going:")

@@ -12,13 +12,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/stage"
-	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
 const (
@@ -26,8 +22,6 @@ const (
 	startTimeout = 2 * time.Minute
 	// readyCheck is how often the manager's readiness is asked for.
 	readyCheck = 50 * time.Millisecond
-	// tailLines is how much of a log is shown when something fails.
-	tailLines = 25
 )
 
 // Names of the programs that are built.
@@ -38,22 +32,27 @@ const (
 
 // world is everything that runs for the demo.
 type world struct {
-	dir       string // holds every file of the demo; kubeconfigs and logs stand in it directly
-	stage     *stage.Stage
-	workloads map[string]*env.ControlPlane // by the name of the CAPI cluster
-	rancher   *program
-	observer  *observer
-	manager   *stage.Manager // nil between two acts
+	dir        string // holds every file of the demo; kubeconfigs and logs stand in it directly
+	programs   string // the directory with kubectl
+	stage      *stage.Stage
+	workloads  map[string]*env.ControlPlane // by the name of the CAPI cluster
+	rancher    *program
+	observer   *observer
+	manager    *stage.Manager // nil between two acts
 	managerLog *os.File
 }
 
 // newWorld prepares an empty world. All that it starts keeps its files below one directory.
 func newWorld() (*world, error) {
+	programs, err := env.Assets()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "archelon-demo-")
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory for the demo: %w", err)
 	}
-	w := &world{dir: dir, workloads: map[string]*env.ControlPlane{}}
+	w := &world{dir: dir, programs: programs, workloads: map[string]*env.ControlPlane{}}
 	if err = os.Mkdir(w.path("tmp"), 0o700); err == nil {
 		err = os.Setenv("TMPDIR", w.path("tmp"))
 	}
@@ -95,71 +94,6 @@ func (w *world) buildManager(ctx context.Context) error {
 
 func (w *world) buildStandin(ctx context.Context) error {
 	return buildProgram(ctx, w.path(standinProgram), "./test/standin/rancher/cmd/rancher-standin")
-}
-
-// startControlPlanes starts all of them at once. The ones that came up are kept also when another fails, so that stop
-// finds them.
-func (w *world) startControlPlanes(ctx context.Context) error {
-	crds, err := env.CAPICRDs()
-	if err != nil {
-		return err
-	}
-	// Rancher installs its CRDs itself. The garbage collector wants to know them from the beginning.
-	ranchers, err := rancher.CRDs(true)
-	if err != nil {
-		return err
-	}
-	planes := []env.Options{{Name: "management", CRDs: append(crds, ranchers...), ControllerManager: true}}
-	for _, s := range subjects() {
-		planes = append(planes, env.Options{Name: s.name})
-	}
-	started := make([]*env.ControlPlane, len(planes))
-	errs := make([]error, len(planes))
-	var starts sync.WaitGroup
-	for i, opts := range planes {
-		starts.Go(func() { started[i], errs[i] = env.Start(ctx, opts) })
-	}
-	starts.Wait()
-	for i, plane := range started {
-		switch {
-		case plane == nil:
-		case i == 0:
-			w.stage = &stage.Stage{Management: plane}
-		default:
-			w.workloads[planes[i].Name] = plane
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return w.connect()
-}
-
-// connect makes the demo's own client and writes kubeconfigs for those who look around, and for Rancher.
-func (w *world) connect() error {
-	known, err := scheme.New()
-	if err != nil {
-		return err
-	}
-	config := rest.CopyConfig(w.stage.Management.Config)
-	config.QPS = -1
-	if w.stage.Client, err = client.New(config, client.Options{Scheme: known}); err != nil {
-		return fmt.Errorf("creating a client for the management cluster: %w", err)
-	}
-	planes := map[string]*env.ControlPlane{"management": w.stage.Management}
-	for name, plane := range w.workloads {
-		planes[name] = plane
-	}
-	for name, plane := range planes {
-		kubeconfig, err := plane.Kubeconfig()
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(w.kubeconfig(name), kubeconfig, 0o600); err != nil {
-			return fmt.Errorf("writing the kubeconfig of %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 func (w *world) kubeconfig(name string) string { return w.path(name + ".kubeconfig") }
@@ -285,28 +219,15 @@ func (w *world) stop() error {
 	}
 	stops.Wait()
 	errs = append(errs, stopped...)
-	// What is left in here would be somebody's who has not cleaned up.
+	// What is left of these has not cleaned up. Go may leave files when it is interrupted.
 	left, err := os.ReadDir(w.path("tmp"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, fmt.Errorf("looking for files that were left: %w", err))
 	}
 	for _, entry := range left {
-		errs = append(errs, fmt.Errorf("%s was left behind", entry.Name()))
+		if strings.HasPrefix(entry.Name(), "archelon-") {
+			errs = append(errs, fmt.Errorf("%s was left behind", entry.Name()))
+		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
-}
-
-// tailOfFile returns the last lines of a file, as far as it can be read.
-func tailOfFile(path string) string {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	return tail(string(content))
-}
-
-// tail returns the last lines of a log.
-func tail(log string) string {
-	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }
