@@ -61,6 +61,10 @@ const (
 	// value of an owner label. The cluster cannot be imported under this name.
 	NameTooLongReason = "NameTooLong"
 
+	// ProvisionedByRancherReason: the CAPI Cluster is the inside of a cluster that Rancher provisioned and shows already.
+	// Remove the import label.
+	ProvisionedByRancherReason = "ProvisionedByRancher"
+
 	// ManagedByTurtlesReason: Rancher Turtles holds this cluster. Only one importer can.
 	ManagedByTurtlesReason = "ManagedByTurtles"
 

@@ -76,4 +76,8 @@ const (
 	// PropagatedLabelsAnnotation on a Rancher cluster lists, separated by commas, the label keys that were
 	// copied from its CAPI Cluster, so that a label removed there is removed here as well.
 	PropagatedLabelsAnnotation = "archelon.io/propagated-labels"
+
+	// PropagatedSettingsAnnotation on a Rancher cluster lists, separated by commas, the keys of the annotations of its CAPI Cluster
+	// that it was given settings from, so that a setting removed there is removed here as well.
+	PropagatedSettingsAnnotation = "archelon.io/propagated-settings"
 )

@@ -27,8 +27,8 @@ import (
 // tells of a Deployment that was deleted in a workload cluster, and a workload cluster is not watched for an import alone.
 const agentRecheck = 5 * time.Minute
 
-// kubeconfigRecheck is when a missing kubeconfig Secret is looked for again. The watch brings Secrets with CAPI's
-// cluster-name label at once; some control plane providers leave the label out.
+// kubeconfigRecheck is when a kubeconfig Secret that is missing or refused is looked at again although no watch shows it. The watch
+// brings Secrets with CAPI's cluster-name label at once; some control plane providers leave the label out.
 const kubeconfigRecheck = 30 * time.Second
 
 // cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again.
@@ -101,8 +101,16 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	}
 	logger := ctrl.LoggerFrom(ctx)
 	key, management := s.key(), *s.management
+	watched, err := versionOf(ctx, r.Client, workload.KubeconfigSecret(key))
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("looking for the kubeconfig Secret: %w", err))
+	}
 	result, ended := r.jobs.Do(key, input, agentRecheck, func(ctx context.Context) outcome.Outcome { //nolint:contextcheck // a job outlives the reconcile
-		return r.installAgent(ctrl.LoggerInto(ctx, logger), key, management)
+		out := r.installAgent(ctrl.LoggerInto(ctx, logger), key, management)
+		if out.Kind == outcome.KindWait && watched == "" {
+			out.Kind, out.After = outcome.KindPoll, kubeconfigRecheck
+		}
+		return out
 	})
 	switch {
 	case !ended:
@@ -202,9 +210,6 @@ func waitingForRancher() outcome.Outcome {
 func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster) outcome.Outcome {
 	err := r.tryInstallAgent(ctx, key, management)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
-	if out.Reason == archelonv1.KubeconfigMissingReason {
-		out.Kind, out.After = outcome.KindPoll, kubeconfigRecheck
-	}
 	if out.Kind == outcome.KindFail {
 		ctrl.LoggerFrom(ctx).Error(err, "Installing Rancher's agent failed", "reason", out.Reason)
 	}

@@ -53,6 +53,15 @@ func desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
 	if len(propagated) > 0 {
 		annotations[archelonv1.PropagatedLabelsAnnotation] = strings.Join(slices.Sorted(maps.Keys(propagated)), ",")
 	}
+	var settings []string
+	for _, key := range []string{archelonv1.AgentEnvAnnotation, archelonv1.DescriptionAnnotation} {
+		if cluster.Annotations[key] != "" {
+			settings = append(settings, key)
+		}
+	}
+	if len(settings) > 0 {
+		annotations[archelonv1.PropagatedSettingsAnnotation] = strings.Join(settings, ",")
+	}
 	if cluster.Annotations[archelonv1.ExternalFleetAnnotation] == "true" {
 		annotations[archelonv1.ExternallyManagedAnnotation] = "true"
 	}

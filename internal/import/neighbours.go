@@ -3,8 +3,11 @@ package importer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -15,6 +18,10 @@ import (
 // checkNeighbours refuses to import beside a record that somebody else made for the same CAPI cluster, or
 // that can no longer be told apart. Nothing is adopted blindly and nothing is fought over.
 func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcome {
+	if provisionedByRancher(s.cluster) {
+		return outcome.Stall(archelonv1.ProvisionedByRancherReason,
+			"Rancher provisioned this cluster and knows it already; remove the import label")
+	}
 	if ofTurtles(s.cluster) {
 		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
 			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, then this import goes on", archelonv1.TurtlesFinalizer))
@@ -31,7 +38,7 @@ func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcom
 			own = append(own, record.String())
 		case ours:
 			// A record of the other kind is replaced by the migrate phase.
-		case ofTurtles(record.Object):
+		case record.ofTurtles():
 			return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
 				"The %s belongs to Rancher Turtles; delete it there first, then this import goes on", record))
 		case record.halfLabelled():
@@ -50,6 +57,14 @@ func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcom
 		return outcome.Stall(archelonv1.DuplicateRecordsReason, "There are several records of this cluster: "+strings.Join(own, ", ")+"; delete all but one in Rancher")
 	}
 	return outcome.Done()
+}
+
+// provisionedByRancher reports whether the CAPI cluster is the inside of a cluster that Rancher provisions itself. Importing it
+// would show it twice.
+func provisionedByRancher(cluster *clusterv1.Cluster) bool {
+	return slices.ContainsFunc(cluster.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "Cluster" && strings.HasPrefix(owner.APIVersion, "provisioning.cattle.io/")
+	})
 }
 
 func ofTurtles(object client.Object) bool {

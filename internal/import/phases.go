@@ -50,6 +50,7 @@ func (r *Reconciler) plan(i intent) []phase {
 		return []phase{
 			{"removal", r.observeRemoval},
 			{"selection", r.checkSelection},
+			{"permission", r.checkPermission},
 			{"neighbours", r.checkNeighbours},
 			{"control-plane", r.waitForControlPlane},
 			{"claim", r.claim},
@@ -108,13 +109,17 @@ func (r *Reconciler) pause(context.Context, *scope) outcome.Outcome {
 	return outcome.Wait(archelonv1.PausedReason, "The CAPI cluster is paused; the import goes on when it is resumed")
 }
 
-// checkSelection stops where the label cannot be read and where the "imported" annotation forbids a new import.
+// checkSelection stops where the import label cannot be read.
 func (r *Reconciler) checkSelection(_ context.Context, s *scope) outcome.Outcome {
 	if s.problem != nil {
 		return outcome.Stall(archelonv1.InvalidImportLabelReason, s.problem.Error())
 	}
-	_, blocked := s.cluster.Annotations[archelonv1.ImportedAnnotation]
-	if blocked && !s.hasRecord() {
+	return outcome.Done()
+}
+
+// checkPermission stops where the "imported" annotation forbids a new import.
+func (r *Reconciler) checkPermission(_ context.Context, s *scope) outcome.Outcome {
+	if _, blocked := s.cluster.Annotations[archelonv1.ImportedAnnotation]; blocked && !s.hasRecord() {
 		r.jobs.Forget(s.key())
 		return outcome.Stall(archelonv1.RemovedInRancherReason,
 			`The annotation "imported" keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted in Rancher. Remove the annotation to import again`)

@@ -49,12 +49,20 @@ func (r record) halfLabelled() bool {
 	return labels[archelonv1.OwnerNameLabel] == "" || labels[archelonv1.OwnerNamespaceLabel] == ""
 }
 
+// ofTurtles reports whether Rancher Turtles made the record: it holds a v3 record by its finalizer, and made v1 records
+// with an owner reference and without owner labels.
+func (r record) ofTurtles() bool {
+	labels := r.GetLabels()
+	return ofTurtles(r.Object) ||
+		labels[archelonv1.OwnerNameLabel] == "" && labels[archelonv1.OwnerNamespaceLabel] == "" && labels[archelonv1.OwnerUIDLabel] == ""
+}
+
 func (r record) held() bool {
 	return controllerutil.ContainsFinalizer(r.Object, archelonv1.ImportFinalizer)
 }
 
-// ownerKeys are the values of ownerIndex for a Rancher cluster: its owner labels, and the UID, so
-// that a record which lost a label is still found.
+// ownerKeys are the values of ownerIndex for a Rancher cluster: its owner labels, and the UIDs in its label and its
+// owner references, so that a record which lost a label is still found, and one that Rancher Turtles made without.
 func ownerKeys(object client.Object) []string {
 	labels := object.GetLabels()
 	var keys []string
@@ -64,7 +72,11 @@ func ownerKeys(object client.Object) []string {
 	if uid := labels[archelonv1.OwnerUIDLabel]; uid != "" {
 		keys = append(keys, uid)
 	}
-	return keys
+	for _, owner := range object.GetOwnerReferences() {
+		keys = append(keys, string(owner.UID))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // recordsOf returns the Rancher clusters that name the CAPI cluster, of every kind and sorted by

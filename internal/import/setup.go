@@ -79,7 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
 	for _, strategy := range r.strategies() {
-		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(clusterOfRecord))
+		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clusterOfRecord))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)

@@ -36,7 +36,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) 
 		if err := r.applyCondition(ctx, s.cluster, before, after); err != nil {
 			return ctrl.Result{}, errors.Join(out.Err, fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err))
 		}
-		r.observeImport(s, after)
+		r.observeImport(s, before, after)
 	}
 	r.publishEvents(s, out, before, after)
 	return out.Result()
@@ -146,9 +146,13 @@ func (r *Reconciler) event(s *scope, kind, reason, format string, args ...any) {
 	r.Recorder.Eventf(s.cluster, nil, kind, reason, "Import", format, args...)
 }
 
-// observeImport measures how long an import took, from the making of the record to its connection.
-func (r *Reconciler) observeImport(s *scope, after *metav1.Condition) {
-	if after.Status == metav1.ConditionTrue && s.record != nil {
+// observeImport measures how long an import took, from the making of the record to its first connection.
+func (r *Reconciler) observeImport(s *scope, before, after *metav1.Condition) {
+	if after.Status != metav1.ConditionTrue || before == nil || s.record == nil {
+		return
+	}
+	switch before.Reason {
+	case archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason:
 		r.Metrics.imported(s.record.strategy.Kind(), r.Clock.Now().Sub(s.record.GetCreationTimestamp().Time))
 	}
 }

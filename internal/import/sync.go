@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,9 @@ func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
 			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("holding the record: %w", err))
 		}
 	}
+	if desired.Description == "" && wasGiven(s.record.Object, archelonv1.DescriptionAnnotation) {
+		desired.Description = defaultDescription
+	}
 	patch, err := syncPatch(s.record.Object, s.record.strategy.Render(desired))
 	if err != nil || patch == nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
@@ -50,6 +54,11 @@ func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
 	r.writes.note(s.record.Object)
 	ctrl.LoggerFrom(ctx).Info("Updated Rancher cluster", "rancherCluster", s.record.id())
 	return outcome.Done()
+}
+
+// wasGiven reports whether the record has a setting from the given annotation of its CAPI cluster.
+func wasGiven(record client.Object, annotation string) bool {
+	return slices.Contains(strings.Split(record.GetAnnotations()[archelonv1.PropagatedSettingsAnnotation], ","), annotation)
 }
 
 // syncPatch returns a merge patch that brings the observed record to the rendered one, or nil. It carries
@@ -70,7 +79,7 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 	// Rancher refuses to have it added later.
 	delete(wanted, archelonv1.NoCreatorRBACAnnotation)
 	annotations := stringsToSet(observed.GetAnnotations(), wanted)
-	for _, key := range []string{archelonv1.PropagatedLabelsAnnotation, archelonv1.ExternallyManagedAnnotation} {
+	for _, key := range []string{archelonv1.PropagatedLabelsAnnotation, archelonv1.PropagatedSettingsAnnotation, archelonv1.ExternallyManagedAnnotation} {
 		_, have := observed.GetAnnotations()[key]
 		if _, want := wanted[key]; have && !want {
 			annotations[key] = nil
@@ -83,6 +92,9 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 		if !equality.Semantic.DeepEqual(have[key], value) {
 			spec[key] = value
 		}
+	}
+	if _, wanted := want["agentEnvVars"]; !wanted && wasGiven(observed, archelonv1.AgentEnvAnnotation) {
+		spec["agentEnvVars"] = nil
 	}
 	if len(labels)+len(annotations)+len(spec) == 0 {
 		return nil, nil

@@ -9,6 +9,7 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -109,14 +110,18 @@ func (r *Reconciler) clusters(ctx context.Context, want func(*clusterv1.Cluster)
 	return requests
 }
 
-// clusterOfRecord returns the CAPI cluster that a Rancher cluster names as its owner.
-func clusterOfRecord(_ context.Context, object client.Object) []reconcile.Request {
-	name := object.GetLabels()[archelonv1.OwnerNameLabel]
-	namespace := object.GetLabels()[archelonv1.OwnerNamespaceLabel]
-	if name == "" || namespace == "" {
-		return nil
+// clusterOfRecord returns the CAPI cluster that a Rancher cluster names as its owner. One that lost a label wakes
+// all clusters that it may stand for.
+func (r *Reconciler) clusterOfRecord(ctx context.Context, object client.Object) []reconcile.Request {
+	labels := object.GetLabels()
+	name, namespace, uid := labels[archelonv1.OwnerNameLabel], labels[archelonv1.OwnerNamespaceLabel], labels[archelonv1.OwnerUIDLabel]
+	if name != "" && namespace != "" {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	return r.clusters(ctx, func(cluster *clusterv1.Cluster) bool {
+		return uid != "" && string(cluster.UID) == uid || name != "" && cluster.Name == name ||
+			slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cluster.UID })
+	})
 }
 
 // clusterOfBackingNamespace returns the CAPI cluster whose Rancher cluster has the namespace of the object: the
@@ -127,7 +132,7 @@ func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object clien
 		// Not one of ours, or not in the cache yet: its own arrival will wake the CAPI cluster.
 		return nil
 	}
-	return clusterOfRecord(ctx, cluster)
+	return r.clusterOfRecord(ctx, cluster)
 }
 
 // clusterOfKubeconfig returns the CAPI cluster whose kubeconfig a Secret holds.

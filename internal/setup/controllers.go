@@ -45,7 +45,7 @@ func (c *controllers) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (c *controllers) Start(ctx context.Context) error {
-	if err := waitForCRDs(ctx, c.mgr.GetConfig(), c.mgr.GetHTTPClient()); err != nil {
+	if err := waitForCRDs(ctx, c.mgr.GetConfig(), c.mgr.GetHTTPClient()); err != nil || ctx.Err() != nil {
 		return err
 	}
 	if err := c.setupImport(ctx); err != nil {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,6 +42,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        s,
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
 		Cache:                         cacheOptions(opts.SyncPeriod),
 		Client:                        clientOptions(),
 		Metrics:                       metricsOptions(opts.MetricsBindAddress),
@@ -60,7 +63,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return fmt.Errorf("building the cache of token Secrets: %w", err)
 	}
-	if err := mgr.Add(secrets); err != nil {
+	if err := mgr.Add(standby{secrets}); err != nil {
 		return fmt.Errorf("adding the cache of token Secrets: %w", err)
 	}
 	settings, err := rancher.NewSettings(mgr.GetClient())
@@ -83,6 +86,12 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	}
 	return nil
 }
+
+// standby starts a cache in replicas that do not lead as well, as the manager does with its own.
+type standby struct{ cache.Cache }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (standby) NeedLeaderElection() bool { return false }
 
 // metricsOptions serves metrics over HTTPS and asks the API server whether the client may read them.
 func metricsOptions(address string) metricsserver.Options {

@@ -84,6 +84,13 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		d.expectNothingLeft(ctx)
 	})
 
+	It("leaves nothing when it is killed", func(ctx context.Context) {
+		d := startDemo(program, "--once")
+		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`kubectl apply`))
+		d.session.Kill()
+		d.expectNothingLeft(ctx)
+	})
+
 	It("stays up until it is told to end, and says how to look around", func(ctx context.Context) {
 		d := startDemo(program)
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`Ctrl-C ends everything`))

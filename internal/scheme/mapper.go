@@ -1,0 +1,28 @@
+package scheme
+
+import (
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Mapper returns a RESTMapper of the kinds that the manager works with. Being static, it needs no discovery: the manager can
+// start before the CRDs of CAPI and Rancher are installed.
+func Mapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		corev1.SchemeGroupVersion.WithKind("Namespace"):                      meta.RESTScopeRoot,
+		corev1.SchemeGroupVersion.WithKind("Secret"):                         meta.RESTScopeNamespace,
+		clusterv1.GroupVersion.WithKind("Cluster"):                           meta.RESTScopeNamespace,
+		managementv3.SchemeGroupVersion.WithKind("Cluster"):                  meta.RESTScopeRoot,
+		managementv3.SchemeGroupVersion.WithKind("ClusterRegistrationToken"): meta.RESTScopeNamespace,
+		managementv3.SchemeGroupVersion.WithKind("Setting"):                  meta.RESTScopeRoot,
+		provisioningv1.SchemeGroupVersion.WithKind("Cluster"):                meta.RESTScopeNamespace,
+	} {
+		mapper.Add(gvk, scope)
+	}
+	return mapper
+}

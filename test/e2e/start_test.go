@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+// Scenario 3: the manager is installed before CAPI and Rancher, and two replicas take turns.
+var _ = Describe("Start", Ordered, func() {
+	var (
+		s     *stage.Stage
+		first *stage.Manager
+	)
+	BeforeAll(func(ctx context.Context) {
+		management, err := env.Start(ctx, env.Options{Name: "start"})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(management.Stop)
+		s = &stage.Stage{Management: management, Client: adminClient(management)}
+		Expect(s.ApplyDir(ctx, "config/rbac")).To(Succeed())
+		first = startReplica(ctx, s)
+	})
+
+	It("waits for missing CRDs and says for which", func(ctx context.Context) {
+		Eventually(first.Logs).Should(And(
+			ContainSubstring("Waiting for CRDs of CAPI and Rancher"),
+			ContainSubstring("clusters.cluster.x-k8s.io"),
+			ContainSubstring("settings.management.cattle.io"),
+		))
+		Expect(first.Ready(ctx)).To(MatchError(ContainSubstring("[-]caches failed")))
+	})
+
+	It("still waits, for Rancher alone, when CAPI is there", func(ctx context.Context) {
+		crds, err := env.CAPICRDs()
+		Expect(err).NotTo(HaveOccurred())
+		install(s, crds)
+		Eventually(first.Logs).Should(MatchRegexp(`Waiting for CRDs of CAPI and Rancher.* missing="clusterregistrationtokens`))
+		Expect(first.Ready(ctx)).To(HaveOccurred())
+	})
+
+	It("gets ready when Rancher's settings can be read", func(ctx context.Context) {
+		crds, err := rancher.CRDs(true)
+		Expect(err).NotTo(HaveOccurred())
+		install(s, crds)
+		Eventually(first.Logs).Should(ContainSubstring("Caches are synced"))
+		Expect(first.Ready(ctx)).To(MatchError(ContainSubstring("[-]rancher-settings failed")))
+
+		standin, err := rancher.New(rancher.DefaultOptions(s.Management.Config))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(standin.Start(ctx)).To(Succeed())
+		DeferCleanup(standin.Stop)
+		Eventually(first.Ready).WithContext(ctx).Should(Succeed())
+	})
+
+	It("hands over to a replica that is ready before it leads", func(ctx context.Context) {
+		second := startReplica(ctx, s)
+		Eventually(second.Ready).WithContext(ctx).Should(Succeed())
+		leader := holder(ctx, s)
+		Expect(leader).NotTo(BeEmpty())
+		Expect(second.Logs()).NotTo(ContainSubstring("Starting workers"))
+
+		// A clean stop gives the Lease back, so that nobody waits for its end.
+		Expect(first.Stop()).To(Succeed())
+		Eventually(second.Logs).Should(ContainSubstring("Starting workers"))
+		Expect(holder(ctx, s)).NotTo(Equal(leader))
+	})
+})
+
+func startReplica(ctx context.Context, s *stage.Stage) *stage.Manager {
+	GinkgoHelper()
+	m, err := s.StartManager(ctx, manager, GinkgoWriter, "--leader-elect", "--leader-elect-namespace="+stage.SystemNamespace)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(m.Stop)
+	return m
+}
+
+func install(s *stage.Stage, crds []*apiextensionsv1.CustomResourceDefinition) {
+	GinkgoHelper()
+	_, err := envtest.InstallCRDs(s.Management.Config, envtest.CRDInstallOptions{CRDs: crds, Scheme: runtime.NewScheme()})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// holder returns the identity that holds the Lease.
+func holder(ctx context.Context, s *stage.Stage) string {
+	GinkgoHelper()
+	lease := &coordinationv1.Lease{}
+	Expect(s.Client.Get(ctx, client.ObjectKey{Namespace: stage.SystemNamespace, Name: "archelon-leader-election"}, lease)).To(Succeed())
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
