@@ -34,6 +34,7 @@ const (
 type world struct {
 	dir        string // holds every file of the demo; kubeconfigs and logs stand in it directly
 	programs   string // the directory with kubectl
+	watchdog   *watchdog
 	stage      *stage.Stage
 	workloads  map[string]*env.ControlPlane // by the name of the CAPI cluster
 	rancher    *program
@@ -55,6 +56,9 @@ func newWorld() (*world, error) {
 	w := &world{dir: dir, programs: programs, workloads: map[string]*env.ControlPlane{}}
 	if err = os.Mkdir(w.path("tmp"), 0o700); err == nil {
 		err = os.Setenv("TMPDIR", w.path("tmp"))
+	}
+	if err == nil {
+		w.watchdog, err = startWatchdog(dir)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing the directory of the demo: %w", err), os.RemoveAll(dir))
@@ -229,5 +233,6 @@ func (w *world) stop() error {
 			errs = append(errs, fmt.Errorf("%s was left behind", entry.Name()))
 		}
 	}
+	errs = append(errs, w.watchdog.dismiss())
 	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
 }

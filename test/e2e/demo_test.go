@@ -22,7 +22,7 @@ import (
 // demoPatience is how long the demo may take: it compiles, starts three control planes and tells two acts.
 const demoPatience = 8 * time.Minute
 
-// See README.md, the demo.
+// The demo is a program for people; what it promises them is tested like everything else.
 var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 	var program string
 
