@@ -66,8 +66,8 @@ func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *meta
 		}
 		condition.Reason = archelonv1.NotSelectedReason
 		condition.Message = fmt.Sprintf("Label %s does not select this cluster; set it to \"true\" on the Cluster or its Namespace to import", archelonv1.ImportLabel)
-	case out.Reason == archelonv1.PausedReason && before == nil:
-		return nil
+	case out.Reason == archelonv1.PausedReason && (before == nil || before.Status == metav1.ConditionTrue):
+		return nil // Being paused does not disconnect a cluster.
 	case out.Reason == archelonv1.ConnectingAgentReason && out.Kind == outcome.KindWait && before != nil && before.Status == metav1.ConditionFalse:
 		return nil // It lasts a moment; what comes of it is worth a write.
 	}

@@ -1,0 +1,143 @@
+package importer
+
+import (
+	"testing"
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// testStrategy stands for a strategy where only its identity matters.
+type testStrategy struct {
+	Strategy
+	kind string
+}
+
+func (s testStrategy) Kind() string { return s.kind }
+
+func testRecord(kind, name string, change ...func(client.Object)) record {
+	object := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		"cluster-api.cattle.io/owned":                 "",
+		"cluster-api.cattle.io/capi-cluster-owner":    "prod",
+		"cluster-api.cattle.io/capi-cluster-owner-ns": "tenant",
+		"archelon.io/capi-cluster-uid":                "uid-1",
+	}}}
+	for _, c := range change {
+		c(object)
+	}
+	return record{Object: object, strategy: testStrategy{kind: kind}}
+}
+
+func unlabelled(key string) func(client.Object) {
+	return func(o client.Object) { delete(o.GetLabels(), key) }
+}
+
+func terminating(o client.Object) {
+	o.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+	o.SetFinalizers([]string{"archelon.io/rancher-import"})
+}
+
+func TestIntend(t *testing.T) {
+	finalizer := func(c *clusterv1.Cluster) { c.Finalizers = []string{"archelon.io/rancher-import"} }
+	deleting := func(c *clusterv1.Cluster) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+	tests := map[string]struct {
+		reason  string
+		cluster *clusterv1.Cluster
+		records []record
+		want    choice
+		intent  intent
+	}{
+		"Stranger":          {reason: "no label, no record", cluster: testCluster(), want: leave, intent: intentIdle},
+		"Refused":           {reason: "false on a cluster that is not imported", cluster: testCluster(), want: exclude, intent: intentIdle},
+		"Selected":          {reason: "true imports", cluster: testCluster(), want: include, intent: intentImport},
+		"LabelRemoved":      {reason: "no label leaves an import as it is", cluster: testCluster(finalizer), want: leave, intent: intentImport},
+		"LabelRemovedToo":   {reason: "a record counts even if annotation and finalizer were lost", cluster: testCluster(), records: []record{testRecord("v3", "c-1")}, want: leave, intent: intentImport},
+		"RecordGoing":       {reason: "a record that is going does not", cluster: testCluster(), records: []record{testRecord("v3", "c-1", terminating)}, want: leave, intent: intentIdle},
+		"ForeignRecord":     {reason: "nor does one of another cluster", cluster: testCluster(func(c *clusterv1.Cluster) { c.UID = "uid-2" }), records: []record{testRecord("v3", "c-1")}, want: leave, intent: intentIdle},
+		"Unimport":          {reason: "false un-imports", cluster: testCluster(finalizer), want: exclude, intent: intentUnimport},
+		"UnimportClaimed":   {reason: "also what was only claimed", cluster: testCluster(annotated("archelon.io/rancher-cluster", "v3/c-1")), want: exclude, intent: intentUnimport},
+		"Deleting":          {reason: "deletion comes before the label", cluster: testCluster(finalizer, deleting), want: include, intent: intentDelete},
+		"DeletingUnlabeled": {reason: "and needs none", cluster: testCluster(finalizer, deleting), want: leave, intent: intentDelete},
+		"Paused":            {reason: "a pause comes first, as in CAPI", cluster: testCluster(finalizer, deleting, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }), want: include, intent: intentPause},
+		"PausedAnnotation":  {reason: "also by annotation", cluster: testCluster(annotated("cluster.x-k8s.io/paused", "")), want: include, intent: intentPause},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := intend(&scope{cluster: tc.cluster, records: tc.records}, tc.want); got != tc.intent {
+				t.Errorf("%s: got intent %d, want %d", tc.reason, got, tc.intent)
+			}
+		})
+	}
+}
+
+func TestControlPlaneUp(t *testing.T) {
+	available := func(status metav1.ConditionStatus) func(*clusterv1.Cluster) {
+		return func(c *clusterv1.Cluster) {
+			c.Status.Conditions = []metav1.Condition{{Type: "ControlPlaneAvailable", Status: status}}
+		}
+	}
+	initialized := func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = ptr.To(true) }
+	tests := map[string]struct {
+		reason  string
+		cluster *clusterv1.Cluster
+		want    bool
+	}{
+		"New":         {reason: "nothing is known", cluster: testCluster(), want: false},
+		"Available":   {reason: "the condition says so", cluster: testCluster(available(metav1.ConditionTrue)), want: true},
+		"Down":        {reason: "the condition says that it is down, whatever was before", cluster: testCluster(initialized, available(metav1.ConditionFalse)), want: false},
+		"Initialized": {reason: "a control plane that reports no condition", cluster: testCluster(initialized), want: true},
+		"Unknown":     {reason: "Unknown is no answer", cluster: testCluster(initialized, available(metav1.ConditionUnknown)), want: true},
+		"UnknownNew":  {reason: "Unknown is no answer", cluster: testCluster(available(metav1.ConditionUnknown)), want: false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := controlPlaneUp(tc.cluster); got != tc.want {
+				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestCheckNeighbours(t *testing.T) {
+	const name, namespace, uid = "cluster-api.cattle.io/capi-cluster-owner", "cluster-api.cattle.io/capi-cluster-owner-ns", "archelon.io/capi-cluster-uid"
+	turtle := func(o client.Object) { o.SetFinalizers([]string{"capicluster.turtles.cattle.io"}) }
+	claimed := annotated("archelon.io/rancher-cluster", "v3/c-1")
+	tests := map[string]struct {
+		reason     string
+		cluster    *clusterv1.Cluster
+		records    []record
+		wantReason string
+	}{
+		"Alone":             {reason: "nobody is there", cluster: testCluster()},
+		"Own":               {reason: "its own record", cluster: testCluster(claimed), records: []record{testRecord("v3", "c-1")}},
+		"OtherKind":         {reason: "a record of the other strategy is replaced, not refused", cluster: testCluster(claimed), records: []record{testRecord("v1", "prod-capi")}},
+		"Two":               {reason: "never take the first", cluster: testCluster(claimed), records: []record{testRecord("v3", "c-1"), testRecord("v3", "c-2")}, wantReason: "DuplicateRecords"},
+		"TwoOneGoing":       {reason: "one that is going does not count", cluster: testCluster(claimed), records: []record{testRecord("v3", "c-1"), testRecord("v3", "c-2", terminating)}},
+		"OtherUID":          {reason: "a record of another incarnation", cluster: testCluster(func(c *clusterv1.Cluster) { c.UID = "uid-2" }), records: []record{testRecord("v3", "c-1")}, wantReason: "ForeignRecord"},
+		"NoUID":             {reason: "a record that somebody else made", cluster: testCluster(), records: []record{testRecord("v3", "c-1", unlabelled(uid))}, wantReason: "ForeignRecord"},
+		"TurtlesCluster":    {reason: "Turtles holds the CAPI cluster", cluster: testCluster(func(c *clusterv1.Cluster) { turtle(c) }), wantReason: "ManagedByTurtles"},
+		"TurtlesRecord":     {reason: "Turtles made the record", cluster: testCluster(), records: []record{testRecord("v3", "c-1", unlabelled(uid), turtle)}, wantReason: "ManagedByTurtles"},
+		"TurtlesV1":         {reason: "Turtles' v1 records have no owner labels", cluster: testCluster(), records: []record{testRecord("v1", "prod-capi", unlabelled(uid), unlabelled(name), unlabelled(namespace))}, wantReason: "ManagedByTurtles"},
+		"OwnHalf":           {reason: "its own record lost a label", cluster: testCluster(claimed), records: []record{testRecord("v3", "c-1", unlabelled(namespace))}, wantReason: "IncompleteOwnerLabels"},
+		"ForeignHalf":       {reason: "it may stand for this cluster", cluster: testCluster(), records: []record{testRecord("v3", "c-9", unlabelled(namespace), unlabelled(uid))}, wantReason: "IncompleteOwnerLabels"},
+		"ForeignHalfBeside": {reason: "it cannot, when this cluster has a record", cluster: testCluster(claimed), records: []record{testRecord("v3", "c-1"), testRecord("v3", "c-9", unlabelled(namespace), unlabelled(uid))}},
+		"Provisioned": {reason: "Rancher provisioned it", cluster: testCluster(func(c *clusterv1.Cluster) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "provisioning.cattle.io/v1", Kind: "Cluster", Name: "prod"}}
+		}), wantReason: "ProvisionedByRancher"},
+	}
+	for label, tc := range tests {
+		t.Run(label, func(t *testing.T) {
+			r := &Reconciler{Active: testStrategy{kind: "v3"}, Others: []Strategy{testStrategy{kind: "v1"}}}
+			got := r.checkNeighbours(t.Context(), &scope{cluster: tc.cluster, records: tc.records})
+			if got.Reason != tc.wantReason || (tc.wantReason != "") != (got.Kind == outcome.KindStall) {
+				t.Errorf("%s: got %s %q (%s), want %q", tc.reason, got.Kind, got.Reason, got.Message, tc.wantReason)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package importv1
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	importer "github.com/archelon-io/archelon/internal/import"
+)
+
+func capiCluster(name string) *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: name, UID: "uid-1"}}
+}
+
+func TestProposeName(t *testing.T) {
+	free := func(string) bool { return false }
+	propose := func(name string, taken func(string) bool) string {
+		return Strategy{}.ProposeName(capiCluster(name), taken)
+	}
+	if got := propose("prod", free); got != "prod-capi" {
+		t.Errorf("got %q, want prod-capi", got)
+	}
+	// Rancher deletes the CAPI cluster that has the name of a v1 record.
+	other := propose("prod", func(name string) bool { return name == "prod-capi" })
+	if other == "prod-capi" || !strings.HasPrefix(other, "prod-") || !strings.HasSuffix(other, "-capi") {
+		t.Errorf("got %q, want another name for prod", other)
+	}
+	seen := map[string]string{}
+	for _, name := range []string{"a.b", "a-b", strings.Repeat("x", 63), strings.Repeat("x", 62), strings.Repeat("x", 61) + ".x", "x"} {
+		got := propose(name, free)
+		if again := propose(name, free); again != got {
+			t.Errorf("%q: got %q and then %q, want a stable name", name, got, again)
+		}
+		if problems := validation.IsDNS1123Label(got); len(problems) > 0 {
+			t.Errorf("%q: got %q, which Rancher refuses: %v", name, got, problems)
+		}
+		if got == name {
+			t.Errorf("%q: the record must not have the name of its CAPI cluster", name)
+		}
+		if twin, ok := seen[got]; ok {
+			t.Errorf("%q and %q would share the record %q", name, twin, got)
+		}
+		seen[got] = name
+	}
+}
+
+func TestRender(t *testing.T) {
+	annotations := map[string]string{"a": "2"}
+	got := Strategy{}.Render(importer.Desired{
+		Cluster: capiCluster("prod"), Name: "prod-capi", Labels: map[string]string{"l": "1"}, Annotations: annotations,
+		Description: "ours", AgentEnv: []corev1.EnvVar{{Name: "A", Value: "B"}}, FleetWorkspace: "blue",
+	})
+	want := map[string]any{
+		"apiVersion": "provisioning.cattle.io/v1",
+		"kind":       "Cluster",
+		"metadata": map[string]any{
+			"namespace": "tenant", "name": "prod-capi", "labels": map[string]any{"l": "1"},
+			"annotations": map[string]any{
+				"a": "2", "field.cattle.io/description": "ours", "provisioning.cattle.io/fleet-workspace-name": "blue",
+			},
+			"finalizers": []any{"archelon.io/rancher-import"},
+			"ownerReferences": []any{map[string]any{
+				"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "prod", "uid": "uid-1",
+			}},
+		},
+		"spec": map[string]any{"agentEnvVars": []any{map[string]any{"name": "A", "value": "B"}}},
+	}
+	if diff := cmp.Diff(want, got.Object); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if len(annotations) != 1 {
+		t.Error("Render changed the annotations that it was given")
+	}
+}
