@@ -2,6 +2,7 @@ package importer
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -38,9 +39,7 @@ func TestDesiredRecord(t *testing.T) {
 			"cluster-api.cattle.io/capi-cluster-owner-ns": "tenant",
 			"archelon.io/capi-cluster-uid":                "uid-1",
 		}
-		for key, value := range more {
-			labels[key] = value
-		}
+		maps.Copy(labels, more)
 		return labels
 	}
 	fixed := func(more map[string]string) map[string]string {
@@ -48,9 +47,7 @@ func TestDesiredRecord(t *testing.T) {
 			"field.cattle.io/no-creator-rbac":                "true",
 			"rancher.io/imported-cluster-version-management": "false",
 		}
-		for key, value := range more {
-			annotations[key] = value
-		}
+		maps.Copy(annotations, more)
 		return annotations
 	}
 	tests := map[string]struct {
@@ -128,13 +125,7 @@ func TestDesiredRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := desiredRecord(tc.cluster, "c-abcde")
 			if tc.wantReason != "" {
-				var problem *outcome.Problem
-				if !errors.As(err, &problem) || problem.Reason != tc.wantReason || problem.Kind != outcome.KindStall {
-					t.Fatalf("%s: got %v, want a stall for %s", tc.reason, err, tc.wantReason)
-				}
-				if tc.notIn != "" && strings.Contains(err.Error(), tc.notIn) {
-					t.Errorf("%s: the message shows %q: %s", tc.reason, tc.notIn, err)
-				}
+				expectStall(t, err, tc.wantReason, tc.notIn)
 				return
 			}
 			if err != nil {
@@ -145,5 +136,17 @@ func TestDesiredRecord(t *testing.T) {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// expectStall asserts that the error is a stall with the reason, and that it does not show a secret.
+func expectStall(t *testing.T, err error, reason, secret string) {
+	t.Helper()
+	var problem *outcome.Problem
+	if !errors.As(err, &problem) || problem.Reason != reason || problem.Kind != outcome.KindStall {
+		t.Fatalf("got %v, want a stall for %s", err, reason)
+	}
+	if secret != "" && strings.Contains(err.Error(), secret) {
+		t.Errorf("the message shows %q: %s", secret, err)
 	}
 }

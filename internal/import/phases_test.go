@@ -6,7 +6,6 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,7 +63,7 @@ func TestIntend(t *testing.T) {
 		"UnimportClaimed":   {reason: "also what was only claimed", cluster: testCluster(annotated("archelon.io/rancher-cluster", "v3/c-1")), want: exclude, intent: intentUnimport},
 		"Deleting":          {reason: "deletion comes before the label", cluster: testCluster(finalizer, deleting), want: include, intent: intentDelete},
 		"DeletingUnlabeled": {reason: "and needs none", cluster: testCluster(finalizer, deleting), want: leave, intent: intentDelete},
-		"Paused":            {reason: "a pause comes first, as in CAPI", cluster: testCluster(finalizer, deleting, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }), want: include, intent: intentPause},
+		"Paused":            {reason: "a pause comes first, as in CAPI", cluster: testCluster(finalizer, deleting, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), want: include, intent: intentPause},
 		"PausedAnnotation":  {reason: "also by annotation", cluster: testCluster(annotated("cluster.x-k8s.io/paused", "")), want: include, intent: intentPause},
 	}
 	for name, tc := range tests {
@@ -82,7 +81,7 @@ func TestControlPlaneUp(t *testing.T) {
 			c.Status.Conditions = []metav1.Condition{{Type: "ControlPlaneAvailable", Status: status}}
 		}
 	}
-	initialized := func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = ptr.To(true) }
+	initialized := func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = new(true) }
 	tests := map[string]struct {
 		reason  string
 		cluster *clusterv1.Cluster
