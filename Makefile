@@ -40,6 +40,7 @@ controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl
 
 .PHONY: demo
 demo: controlplane ## Show imports against real API servers and a stand-in of Rancher (ARGS=...).
+	@echo "Compiling the demo; the first time this takes some minutes."
 	@go run ./hack/demo $(ARGS)
 
 ##@ Generate

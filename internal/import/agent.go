@@ -210,7 +210,7 @@ func waitingForRancher() outcome.Outcome {
 func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster) outcome.Outcome {
 	err := r.tryInstallAgent(ctx, key, management)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
-	if out.Kind == outcome.KindFail {
+	if out.Kind == outcome.KindFail && ctx.Err() == nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Installing Rancher's agent failed", "reason", out.Reason)
 	}
 	return out

@@ -26,6 +26,7 @@ const (
 
 // finish publishes how a reconcile ended and tells the queue what comes next.
 func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) (ctrl.Result, error) {
+	r.publishDeeds(s)
 	if apierrors.IsConflict(out.Err) {
 		// Somebody else was faster. That is no news for users.
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
@@ -38,7 +39,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) 
 		}
 		r.observeImport(s, before, after)
 	}
-	r.publishEvents(s, out, before, after)
+	r.publishChange(s, out, before, after)
 	return out.Result()
 }
 
@@ -106,8 +107,8 @@ func (r *Reconciler) applyCondition(ctx context.Context, cluster *clusterv1.Clus
 	return nil
 }
 
-// publishEvents says what changed, once.
-func (r *Reconciler) publishEvents(s *scope, out outcome.Outcome, before, after *metav1.Condition) {
+// publishDeeds says what this run did, however it ended: the next run does not know of it.
+func (r *Reconciler) publishDeeds(s *scope) {
 	if s.created {
 		r.event(s, corev1.EventTypeNormal, createdEvent, "Created the %s", s.record)
 	}
@@ -115,6 +116,10 @@ func (r *Reconciler) publishEvents(s *scope, out outcome.Outcome, before, after 
 		r.event(s, corev1.EventTypeNormal, archelonv1.RemovedInRancherReason,
 			`The Rancher cluster was deleted in Rancher; set annotation "imported" so that it is not imported again`)
 	}
+}
+
+// publishChange says what changed in the condition, once.
+func (r *Reconciler) publishChange(s *scope, out outcome.Outcome, before, after *metav1.Condition) {
 	if after == nil || sameReason(before, after) {
 		return
 	}

@@ -116,6 +116,7 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
 		Expect(current(ctx, f, cluster).Annotations).To(And(HaveKeyWithValue(importedKey, "true"), Not(HaveKey(recordKey))))
 		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
+		Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElement("RemovedInRancher"))
 		f.expectNothingLeft(ctx, cluster)
 		Consistently(func() int { return len(f.v3Records(ctx, cluster)) + len(f.v1Records(ctx, cluster)) }).Should(BeZero())
 	})
@@ -132,6 +133,7 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 	It("un-imports when the label says false, and imports again when it says true", func(ctx context.Context) {
 		f.choose(ctx, current(ctx, f, cluster), "false")
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
+		Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElement("Unimported"))
 		f.expectNothingLeft(ctx, cluster)
 		Expect(current(ctx, f, cluster).Annotations).NotTo(HaveKey(importedKey))
 		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))

@@ -54,6 +54,9 @@ func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, 
 	if err != nil {
 		return nil, err
 	}
+	if s.Through != nil {
+		config = s.Through(config)
+	}
 	kubeconfig, err := s.Management.KubeconfigFor(config)
 	if err != nil {
 		return nil, err
@@ -78,6 +81,8 @@ func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, 
 		"--kubeconfig=" + path, "--health-probe-bind-address=" + ports[0], "--metrics-bind-address=" + ports[1],
 	}, args...)...)
 	m.cmd.Stdout, m.cmd.Stderr = m.logs, m.logs
+	// A Ctrl-C in the terminal is for whoever started the stage, who then stops the manager.
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := m.cmd.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -47,6 +47,8 @@ type Stage struct {
 	Rancher    *rancher.Standin
 	// Client is an administrator's, without a cache.
 	Client client.Client
+	// Through, if set, changes how managers that are started from now on reach the management cluster.
+	Through func(*rest.Config) *rest.Config
 }
 
 // Start starts a management cluster and the stand-in, and creates the objects of config/rbac.
