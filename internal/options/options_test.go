@@ -1,0 +1,109 @@
+package options
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/archelon-io/archelon/feature"
+)
+
+// parse returns the options that a command line makes.
+func parse(t *testing.T, args ...string) *Options {
+	t.Helper()
+	opts, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	opts.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return opts
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	opts := parse(t)
+	if notes := opts.Complete(); len(notes) > 0 {
+		t.Errorf("the defaults were changed: %v", notes)
+	}
+	if err := opts.Validate(); err != nil {
+		t.Errorf("the defaults are refused: %v", err)
+	}
+	if opts.Concurrency != 10 || opts.ManifestTimeout != 30*time.Second || opts.ManifestMaxBytes != 4<<20 {
+		t.Errorf("got %+v, want a concurrency of 10, and 30 s and 4 MiB for the manifest", opts)
+	}
+	// Document 004: without the gate, the provisioning.cattle.io strategy is used.
+	if opts.Gates.Enabled(feature.ManagementV3Cluster) {
+		t.Error("managementv3-cluster must be off by default")
+	}
+	if opts.InsecureSkipTLSVerify {
+		t.Error("certificates must be verified by default")
+	}
+}
+
+func TestGate(t *testing.T) {
+	if !parse(t, "--feature-gates=managementv3-cluster=true").Gates.Enabled(feature.ManagementV3Cluster) {
+		t.Error("the gate was not switched on")
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Concurrency":   {reason: "no worker would do anything", args: []string{"--concurrency=0"}, want: "--concurrency must be greater than zero"},
+		"Jobs":          {reason: "no workload cluster would be reached", args: []string{"--workload-concurrency=-1"}, want: "--workload-concurrency"},
+		"SyncPeriod":    {reason: "a resync without pause", args: []string{"--sync-period=0s"}, want: "--sync-period"},
+		"Timeout":       {reason: "zero would mean no limit", args: []string{"--manifest-timeout=0s"}, want: "--manifest-timeout"},
+		"Size":          {reason: "zero would refuse all", args: []string{"--manifest-max-bytes=0"}, want: "--manifest-max-bytes"},
+		"WorkloadTime":  {reason: "zero would mean no limit", args: []string{"--workload-timeout=0s"}, want: "--workload-timeout"},
+		"QPS":           {reason: "client-go would read zero as its own default", args: []string{"--kube-api-qps=0"}, want: "--kube-api-qps"},
+		"Burst":         {reason: "no request would ever pass", args: []string{"--kube-api-burst=0"}, want: "--kube-api-burst"},
+		"Lease":         {reason: "two leaders would be possible", args: []string{"--leader-elect", "--leader-elect-lease-duration=5s"}, want: "--leader-elect-lease-duration must be longer"},
+		"LeaseUnused":   {reason: "without election it does not matter", args: []string{"--leader-elect-lease-duration=5s"}},
+		"Unlimited":     {reason: "a negative QPS lifts the limit", args: []string{"--kube-api-qps=-1"}},
+		"Filter":        {reason: "it is compared with a label value", args: []string{"--watch-filter=a,b"}, want: "--watch-filter"},
+		"SeveralAtOnce": {reason: "every problem is told, not the first", args: []string{"--concurrency=0", "--sync-period=0s"}, want: "--sync-period"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := parse(t, tc.args...).Validate()
+			if tc.want == "" {
+				if err != nil {
+					t.Errorf("%s: got %v", tc.reason, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: got %v, want an error with %q", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestLogLevelNeverShowsBodies(t *testing.T) {
+	opts := parse(t, "-v=10", "--vmodule=request=9")
+	notes := opts.Complete()
+	if opts.Logs.Verbosity > 7 || len(opts.Logs.VModule) > 0 {
+		t.Errorf("got level %d and vmodule %v; from 8 on client-go logs bodies, which hold tokens", opts.Logs.Verbosity, opts.Logs.VModule)
+	}
+	if len(notes) != 2 {
+		t.Errorf("got notes %q, want one for each change", notes)
+	}
+}
+
+func TestLogFormats(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		opts := parse(t, "--logging-format="+format)
+		if err := logsapi.Validate(opts.Logs, nil, nil); len(err) > 0 {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
