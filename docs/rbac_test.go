@@ -22,6 +22,11 @@ func TestRBAC(t *testing.T) {
 		}
 		code := map[string]string{}
 		for _, rule := range role.Rules {
+			for _, entry := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs) {
+				if strings.Contains(entry, "*") {
+					t.Errorf("%s: %q is a wildcard", file, entry)
+				}
+			}
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					code[ruleKey(group, resource, rule.ResourceNames)] = verbs(rule.Verbs)
