@@ -80,7 +80,7 @@ var _ = Describe("The agent", func() {
 			s := startGeneration(ctx, g)
 			versions := record(ctx, "c-steps")
 			cluster := join(ctx, s, "c-steps")
-			Expect(firstSeen(versions())).To(Equal([]string{
+			Eventually(func() []string { return firstSeen(versions()) }).Should(Equal([]string{
 				"driver", "apiEndpoint", "caCert", "serviceAccountTokenSecret",
 				"Provisioned", "Pending", "Connected", "AgentTlsStrictCheck", "Ready", "Waiting",
 				"version", "nodeCount", "SystemAccountCreated", "AgentDeployed",

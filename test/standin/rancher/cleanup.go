@@ -42,6 +42,12 @@ func (f *fleet) createCleanupJob(ctx context.Context, cluster string) error {
 	if !ok {
 		return errors.New("the workload cluster is unreachable")
 	}
+	w.mu.Lock()
+	exists := w.cleanup != nil
+	w.mu.Unlock()
+	if exists {
+		return nil // an earlier attempt lost the race for the cluster's finalizer
+	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	created, err := w.createCleanup(ctx, cluster)

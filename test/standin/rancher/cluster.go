@@ -40,10 +40,14 @@ func (r *reactor) reconcileCluster(ctx context.Context, key types.NamespacedName
 	cluster := newObject(clusterGVK)
 	if err := r.client.Get(ctx, key, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.fresh.forget(named(cluster, key))
 			r.forgetCluster(key.Name)
 			return 0, nil
 		}
 		return 0, err
+	}
+	if r.fresh.stale(cluster) {
+		return conflictDelay, nil
 	}
 	if !cluster.GetDeletionTimestamp().IsZero() {
 		return r.deleteCluster(ctx, cluster)

@@ -28,7 +28,11 @@ func annotation(key, value string) func(*unstructured.Unstructured) {
 }
 
 func spec(key string, value any) func(*unstructured.Unstructured) {
-	return func(u *unstructured.Unstructured) { u.Object["spec"].(map[string]any)[key] = value }
+	return func(u *unstructured.Unstructured) {
+		fields, ok := u.Object["spec"].(map[string]any)
+		Expect(ok).To(BeTrue())
+		fields[key] = value
+	}
 }
 
 // change patches an object of the management cluster as an administrator.

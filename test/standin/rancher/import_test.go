@@ -10,21 +10,19 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
 // newToken creates a registration token as an importer may.
-func newToken(ctx context.Context, namespace, name, cluster string) *unstructured.Unstructured {
+func newToken(ctx context.Context, namespace, name, cluster string) {
 	GinkgoHelper()
 	crt := object(tokenGVK, namespace, name)
 	crt.Object["spec"] = map[string]any{"clusterName": cluster}
 	Eventually(func(ctx context.Context) error { return management.Create(ctx, crt) }).
 		WithContext(ctx).Should(Succeed(), "once the namespace exists")
 	DeferCleanup(remove, crt)
-	return crt
 }
 
 func tokenField(namespace, name string, path ...string) func(context.Context) (string, error) {

@@ -19,12 +19,12 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// provisioned waits for the v3 Cluster of a v1 Cluster and returns its name.
-func provisioned(ctx context.Context, namespace, name string) string {
+// provisioned waits for the v3 Cluster of a v1 Cluster in namespace default and returns its name.
+func provisioned(ctx context.Context, name string) string {
 	GinkgoHelper()
 	var cluster string
 	Eventually(func(g Gomega, ctx context.Context) {
-		prov, err := get(ctx, management, provGVK, namespace, name)
+		prov, err := get(ctx, management, provGVK, "default", name)
 		g.Expect(err).NotTo(HaveOccurred())
 		cluster = field(prov, "status", "clusterName")
 		g.Expect(cluster).NotTo(BeEmpty())
@@ -52,14 +52,14 @@ func clustersOf(ctx context.Context, namespace, name string) ([]string, error) {
 var _ = Describe("A v1 Cluster", func() {
 	It("9: gets a v3 Cluster whose name it learns late", func(ctx SpecContext) {
 		s := startGeneration(ctx, generations()[0], func(o *rancher.Options) { o.Timings.ClusterName = 300 * time.Millisecond })
-		newProvisioning(ctx, "default", "nine-capi", func(u *unstructured.Unstructured) {
+		newProvisioning(ctx, "nine-capi", func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{"cluster-api.cattle.io/owned": "", "team": "blue"})
 		}, annotation("field.cattle.io/description", "ninth"))
 		Eventually(clustersOf).WithContext(ctx).WithArguments("default", "nine-capi").Should(HaveLen(1))
 		prov, err := get(ctx, management, provGVK, "default", "nine-capi")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(field(prov, "status", "clusterName")).To(BeEmpty())
-		name := provisioned(ctx, "default", "nine-capi")
+		name := provisioned(ctx, "nine-capi")
 		Expect(regexp.MustCompile(`^c-m-[bcdfghjklmnpqrstvwxz2456789]{8}$`).MatchString(name)).To(BeTrue(), name)
 
 		cluster, err := get(ctx, management, clusterGVK, "", name)
@@ -86,8 +86,8 @@ var _ = Describe("A v1 Cluster", func() {
 
 	It("9: gives its v3 Cluster the annotated name", func(ctx SpecContext) {
 		startGeneration(ctx, generations()[0])
-		newProvisioning(ctx, "default", "named", annotation("provisioning.cattle.io/management-cluster-name", "c-m-chosen99"))
-		Expect(provisioned(ctx, "default", "named")).To(Equal("c-m-chosen99"))
+		newProvisioning(ctx, "named", annotation("provisioning.cattle.io/management-cluster-name", "c-m-chosen99"))
+		Expect(provisioned(ctx, "named")).To(Equal("c-m-chosen99"))
 	})
 
 	It("10: is checked and stamped by the webhook", func(ctx SpecContext) {
@@ -98,7 +98,7 @@ var _ = Describe("A v1 Cluster", func() {
 		Expect(jane.Create(ctx, own)).To(Succeed())
 		DeferCleanup(remove, own)
 		Expect(own.GetAnnotations()).To(HaveKeyWithValue("field.cattle.io/creatorId", "jane"))
-		marked := newProvisioning(ctx, "default", "unstamped")
+		marked := newProvisioning(ctx, "unstamped")
 		Expect(marked.GetAnnotations()).NotTo(HaveKey("field.cattle.io/creatorId"))
 		for _, name := range []string{"c-nov33", "local", "a", "a" + string(make63()) + "z"} {
 			err := management.Create(ctx, object(provGVK, "default", name))
@@ -117,8 +117,8 @@ var _ = Describe("A v1 Cluster", func() {
 			DeferCleanup(func(ctx context.Context) {
 				Expect(client.IgnoreNotFound(management.Delete(ctx, foreign))).To(Succeed())
 			})
-			newProvisioning(ctx, "default", "eleven-capi")
-			name := provisioned(ctx, "default", "eleven-capi")
+			newProvisioning(ctx, "eleven-capi")
+			name := provisioned(ctx, "eleven-capi")
 			apply(ctx, download(ctx, s, name), nil)
 			status := func(ctx context.Context) (any, error) {
 				prov, err := get(ctx, management, provGVK, "default", "eleven-capi")
@@ -151,8 +151,8 @@ var _ = Describe("A v1 Cluster", func() {
 
 	It("23: ends before its v3 Cluster does", func(ctx SpecContext) {
 		startGeneration(ctx, generations()[0])
-		prov := newProvisioning(ctx, "default", "held-capi", func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"example.test/hold"}) })
-		name := provisioned(ctx, "default", "held-capi")
+		prov := newProvisioning(ctx, "held-capi", func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"example.test/hold"}) })
+		name := provisioned(ctx, "held-capi")
 		Eventually(clusterConditions(name)).WithContext(ctx).Should(HaveKey("Connected"))
 		cluster := object(clusterGVK, "", name)
 		Expect(management.Delete(ctx, cluster)).To(Succeed())
@@ -176,9 +176,9 @@ var _ = Describe("A v1 Cluster", func() {
 			Expect(management.Create(ctx, capi)).To(Succeed())
 			DeferCleanup(remove, capi)
 		}
-		twin := newProvisioning(ctx, "default", "twin")
-		single := newProvisioning(ctx, "default", "single-capi")
-		names := []string{provisioned(ctx, "default", "twin"), provisioned(ctx, "default", "single-capi")}
+		twin := newProvisioning(ctx, "twin")
+		single := newProvisioning(ctx, "single-capi")
+		names := []string{provisioned(ctx, "twin"), provisioned(ctx, "single-capi")}
 		remove(ctx, twin)
 		remove(ctx, single)
 		for _, name := range names {

@@ -144,7 +144,7 @@ func DefaultOptions(config *rest.Config) Options {
 		AgentTLSMode:      tlsStrict,
 		Listen:            "127.0.0.1:0",
 		Timings:           DefaultTimings(),
-		Workers:           8,
+		Workers:           16,
 		Logger:            logr.Discard(),
 	}
 }
@@ -170,7 +170,7 @@ func (o *Options) complete() error {
 		o.Listen = "127.0.0.1:0"
 	}
 	if o.Workers <= 0 {
-		o.Workers = 8
+		o.Workers = 16
 	}
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()

@@ -54,10 +54,14 @@ func (r *reactor) reconcileProvisioning(ctx context.Context, key types.Namespace
 	prov := newObject(provisioningGVK)
 	if err := r.client.Get(ctx, key, prov); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.fresh.forget(named(prov, key))
 			r.delays.forget(provisioningOwner(key), "")
 			return 0, nil
 		}
 		return 0, err
+	}
+	if r.fresh.stale(prov) {
+		return conflictDelay, nil
 	}
 	if !prov.GetDeletionTimestamp().IsZero() {
 		return r.deleteProvisioning(ctx, prov)

@@ -27,6 +27,7 @@ type reactor struct {
 	*Standin
 	client client.Client // cached for Rancher's own kinds
 	log    logr.Logger
+	fresh  *freshness
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -54,7 +55,7 @@ func startReactor(ctx context.Context, s *Standin) (*reactor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating Rancher's manager: %w", err)
 	}
-	r := &reactor{Standin: s, client: mgr.GetClient(), log: s.opts.Logger, done: make(chan struct{})}
+	r := &reactor{Standin: s, client: mgr.GetClient(), log: s.opts.Logger, fresh: newFreshness(), done: make(chan struct{})}
 	for _, setup := range []func(context.Context, ctrl.Manager) error{
 		r.setupClusters, r.setupProvisioning, r.setupTokens, r.setupNamespaces,
 	} {
@@ -102,7 +103,7 @@ func (r *reactor) reconciler(what string, run func(context.Context, types.Namesp
 		case err == nil:
 			return reconcile.Result{RequeueAfter: wait}, nil
 		case ctx.Err() != nil:
-			return reconcile.Result{}, nil
+			return reconcile.Result{}, nil //nolint:nilerr // Rancher is going down and fails for that reason
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 			return reconcile.Result{RequeueAfter: conflictDelay}, nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -66,7 +66,18 @@ func (r *reactor) redeploy(ctx context.Context, cluster *unstructured.Unstructur
 	if forced {
 		changes = append(changes, annotate(annotationForceDeploy, "false"))
 	}
-	return 0, r.sequence(ctx, cluster, false, changes...)
+	// A lost race must not apply the agent once more.
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		live := newObject(clusterGVK)
+		if err := r.api.Get(ctx, client.ObjectKeyFromObject(cluster), live); err != nil {
+			return err
+		}
+		return r.sequence(ctx, live, false, changes...)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("noting that the agent of cluster %s was applied: %w", name, err)
+	}
+	return 0, nil
 }
 
 // applyAgent writes new credentials and points the Deployment at them, as kubectl apply of the

@@ -65,11 +65,15 @@ func (r *reactor) reconcileToken(ctx context.Context, key types.NamespacedName) 
 	crt := newObject(tokenGVK)
 	if err := r.client.Get(ctx, key, crt); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.fresh.forget(named(crt, key))
 			r.tokens.forget(key)
 			r.delays.forget(tokenOwner(key), "")
 			return 0, nil
 		}
 		return 0, err
+	}
+	if r.fresh.stale(crt) {
+		return conflictDelay, nil
 	}
 	if !crt.GetDeletionTimestamp().IsZero() {
 		r.tokens.forget(key)
@@ -216,7 +220,10 @@ func (r *reactor) commands(ctx context.Context, crt *unstructured.Unstructured, 
 		return nil, 0, err
 	}
 	parsed, err := url.Parse(server)
-	if err != nil || parsed.Host == "" {
+	if err != nil {
+		return nil, 0, fmt.Errorf("parsing setting %s: %w", settingServerURL, err)
+	}
+	if parsed.Host == "" {
 		return func(*unstructured.Unstructured) {}, 0, nil
 	}
 	base := parsed.Scheme + "://" + parsed.Host

@@ -83,10 +83,10 @@ func (i *importServer) url() string {
 }
 
 // up starts to listen, on the same port as before if there was one.
-func (i *importServer) up() error {
+func (i *importServer) up(ctx context.Context) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	listener, err := net.Listen("tcp", i.address)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", i.address)
 	if err != nil {
 		return fmt.Errorf("listening as Rancher: %w", err)
 	}

@@ -112,7 +112,7 @@ func (s *Standin) Start(ctx context.Context) error {
 		return err
 	}
 	s.server = server
-	if err := s.server.up(); err != nil {
+	if err := s.server.up(ctx); err != nil {
 		return err
 	}
 	if err := s.installSettings(ctx); err != nil {
@@ -175,7 +175,7 @@ func (s *Standin) Up(ctx context.Context) error {
 	if s.ctx == nil || s.ctx.Err() != nil || s.reactor != nil {
 		return nil
 	}
-	if err := s.server.up(); err != nil {
+	if err := s.server.up(ctx); err != nil {
 		return err
 	}
 	var err error

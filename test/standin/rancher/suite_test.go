@@ -2,11 +2,6 @@ package rancher_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"io"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -23,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -128,6 +122,7 @@ func capiCRD() *apiextensionsv1.CustomResourceDefinition {
 func start(ctx context.Context, change func(*rancher.Options)) *rancher.Standin {
 	GinkgoHelper()
 	opts := rancher.DefaultOptions(managementPlane.Config)
+	opts.Timings.NamespaceController = 100 * time.Millisecond
 	if os.Getenv("STANDIN_LOG") != "" {
 		opts.Logger = GinkgoLogr
 	}
@@ -167,10 +162,11 @@ func newCluster(ctx context.Context, name string, changes ...func(*unstructured.
 	return u
 }
 
-// newProvisioning creates a v1 Cluster as an importer does and removes it after the spec.
-func newProvisioning(ctx context.Context, namespace, name string, changes ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+// newProvisioning creates a v1 Cluster in namespace default as an importer does and removes it
+// after the spec.
+func newProvisioning(ctx context.Context, name string, changes ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	GinkgoHelper()
-	u := object(provGVK, namespace, name)
+	u := object(provGVK, "default", name)
 	u.SetAnnotations(map[string]string{"field.cattle.io/no-creator-rbac": "true"})
 	u.Object["spec"] = map[string]any{}
 	for _, change := range changes {
@@ -248,90 +244,4 @@ func manifestURL(ctx context.Context, namespace, name string) string {
 		}
 	}).WithContext(ctx).Should(Succeed())
 	return url
-}
-
-// answer is what an HTTP request brought.
-type answer struct {
-	Status      int
-	ContentType string
-	Body        string
-}
-
-// fetch sends one request that trusts the given CA only.
-func fetch(ctx context.Context, ca []byte, url string) (answer, error) {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return answer{}, err
-	}
-	c := http.Client{
-		Transport:     transport,
-		Timeout:       5 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := c.Do(request)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
-	return answer{response.StatusCode, response.Header.Get("Content-Type"), string(body)}, err
-}
-
-// documents parses a manifest; empty documents are left out.
-func documents(manifest string) []*unstructured.Unstructured {
-	GinkgoHelper()
-	var out []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		err := decoder.Decode(&u.Object)
-		if errors.Is(err, io.EOF) {
-			return out
-		}
-		Expect(err).NotTo(HaveOccurred())
-		if len(u.Object) > 0 {
-			out = append(out, u)
-		}
-	}
-}
-
-// apply creates what is missing of a manifest in the workload cluster and sees to it that the
-// agent is removed after the spec.
-func apply(ctx context.Context, manifest string, keep func(*unstructured.Unstructured) bool) {
-	GinkgoHelper()
-	DeferCleanup(removeAgent)
-	for _, u := range documents(manifest) {
-		if keep != nil && !keep(u) {
-			continue
-		}
-		if u.GetKind() == "ClusterRoleBinding" {
-			u.SetNamespace("") // the stray one
-		}
-		// The namespace may be terminating after an earlier spec.
-		Eventually(func(ctx context.Context) error {
-			err := workload.Create(ctx, u.DeepCopy())
-			if apierrors.IsAlreadyExists(err) {
-				if u.GetKind() == "Namespace" {
-					live, err := get(ctx, workload, u.GroupVersionKind(), "", u.GetName())
-					if err == nil && !live.GetDeletionTimestamp().IsZero() {
-						return apierrors.NewConflict(schema.GroupResource{}, u.GetName(), nil)
-					}
-				}
-				return nil
-			}
-			return err
-		}).WithContext(ctx).Should(Succeed(), u.GetKind())
-	}
-}
-
-func isKind(kind string) func(*unstructured.Unstructured) bool {
-	return func(u *unstructured.Unstructured) bool { return u.GetKind() == kind }
-}
-
-func not(keep func(*unstructured.Unstructured) bool) func(*unstructured.Unstructured) bool {
-	return func(u *unstructured.Unstructured) bool { return !keep(u) }
 }

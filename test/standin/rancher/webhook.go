@@ -40,7 +40,7 @@ func startWebhook(ctx context.Context, s *Standin) (*webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the webhook's CA: %w", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening as Rancher's webhook: %w", err)
 	}

@@ -47,6 +47,7 @@ func (r *reactor) send(ctx context.Context, obj *unstructured.Unstructured, chan
 	if err != nil {
 		return fmt.Errorf("writing %s %s: %w", obj.GetKind(), client.ObjectKeyFromObject(obj), err)
 	}
+	r.fresh.wrote(obj)
 	return nil
 }
 

@@ -40,8 +40,9 @@ type flags struct {
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+	err := run(ctx, os.Args[1:])
+	cancel()
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "rancher-standin:", err)
 		os.Exit(1)
 	}
