@@ -44,6 +44,10 @@ const (
 	// or its Namespace to import.
 	NotSelectedReason = "NotSelected"
 
+	// HandedToTurtlesReason: the annotation archelon.io/managed-by leaves the cluster to Rancher Turtles. Remove the
+	// annotation, or set it to "archelon", to import it here.
+	HandedToTurtlesReason = "HandedToTurtles"
+
 	// RemovedInRancherReason: the annotation "imported" keeps the cluster from being imported, usually
 	// because its Rancher cluster was deleted in Rancher. Remove the annotation to import again.
 	RemovedInRancherReason = "RemovedInRancher"
@@ -65,7 +69,12 @@ const (
 	// Remove the import label.
 	ProvisionedByRancherReason = "ProvisionedByRancher"
 
-	// ManagedByTurtlesReason: Rancher Turtles holds this cluster. Only one importer can.
+	// TurtlesActiveReason: Rancher Turtles is at work in this cluster and imports what carries the same label. Switch it
+	// off, or leave the cluster to it.
+	TurtlesActiveReason = "TurtlesActive"
+
+	// ManagedByTurtlesReason: Rancher Turtles holds this cluster. Only one importer can. Set the annotation
+	// archelon.io/managed-by to "archelon" to take it over.
 	ManagedByTurtlesReason = "ManagedByTurtles"
 
 	// ForeignRecordReason: a Rancher cluster names this CAPI cluster as its owner and was not made for it, or

@@ -40,6 +40,9 @@ const (
 	// RancherDescriptionAnnotation is where a v1 Rancher cluster carries its description.
 	RancherDescriptionAnnotation = "field.cattle.io/description"
 
+	// TurtlesLease is the name of the Lease that Rancher Turtles holds while it is at work.
+	TurtlesLease = "controller-leader-election-rancher-turtles"
+
 	// TurtlesFinalizer is the finalizer of Rancher Turtles on CAPI Clusters and v3 Rancher clusters.
 	TurtlesFinalizer = "capicluster.turtles.cattle.io"
 )
@@ -67,6 +70,17 @@ const (
 	// ExternalFleetAnnotation set to "true" on a CAPI Cluster marks its Rancher cluster with
 	// ExternallyManagedAnnotation.
 	ExternalFleetAnnotation = "archelon.io/external-fleet"
+
+	// ManagedByAnnotation on a CAPI Cluster says who is to import it where Rancher Turtles is or was at work:
+	// ManagedByArchelon adopts the record that Turtles made, without a new registration; ManagedByTurtles hands the
+	// record to Turtles and keeps off.
+	ManagedByAnnotation = "archelon.io/managed-by"
+
+	// ManagedByArchelon is a value of ManagedByAnnotation.
+	ManagedByArchelon = "archelon"
+
+	// ManagedByTurtles is a value of ManagedByAnnotation.
+	ManagedByTurtles = "rancher-turtles"
 
 	// RegistrationRequestedAnnotation on a v3 Rancher cluster is set when Rancher's setting server-url was empty and got a
 	// value: Rancher fills in the URL of a registration token only when its v3 Cluster changes. The value

@@ -45,6 +45,8 @@ const (
 // managementCluster is what matters of the management.cattle.io/v3 Cluster behind a record.
 type managementCluster struct {
 	name string
+	// object is a copy of the v3 Cluster from the cache.
+	object *managementv3.Cluster
 	// connected: Rancher reaches the workload cluster through its agent.
 	connected bool
 	// known: the agent has connected at least once.
@@ -74,7 +76,7 @@ func (r *Reconciler) findManagement(ctx context.Context, s *scope) outcome.Outco
 }
 
 func viewOf(cluster *managementv3.Cluster) *managementCluster {
-	view := &managementCluster{name: cluster.Name}
+	view := &managementCluster{name: cluster.Name, object: cluster}
 	for i := range cluster.Status.Conditions {
 		condition := &cluster.Status.Conditions[i]
 		switch condition.Type {
@@ -101,6 +103,7 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	}
 	logger := ctrl.LoggerFrom(ctx)
 	key, management := s.key(), *s.management
+	management.object = nil // A job outlives this copy.
 	watched, err := versionOf(ctx, r.Client, workload.KubeconfigSecret(key))
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("looking for the kubeconfig Secret: %w", err))

@@ -24,6 +24,8 @@ const (
 	intentDelete
 	// intentUnimport removes the record because the import label says so.
 	intentUnimport
+	// intentHandOver leaves the record to Rancher Turtles.
+	intentHandOver
 	// intentImport makes the record, or keeps it.
 	intentImport
 	// intentIdle leaves a cluster alone that is neither selected nor imported.
@@ -46,11 +48,19 @@ func (r *Reconciler) plan(i intent) []phase {
 			{"delete-records", r.deleteRecords},
 			{"release-cluster", r.releaseCluster},
 		}
+	case intentHandOver:
+		return []phase{
+			{"hand-over", r.handOver},
+			{"release-cluster", r.releaseCluster},
+			{"handed-over", r.confirmHandOver},
+		}
 	case intentImport:
 		return []phase{
 			{"removal", r.observeRemoval},
 			{"selection", r.checkSelection},
 			{"permission", r.checkPermission},
+			{"turtles", r.checkTurtles},
+			{"adopt", r.adopt},
 			{"neighbours", r.checkNeighbours},
 			{"control-plane", r.waitForControlPlane},
 			{"claim", r.claim},
@@ -58,6 +68,7 @@ func (r *Reconciler) plan(i intent) []phase {
 			{"record", r.ensureRecord},
 			{"sync", r.syncRecord},
 			{"management", r.findManagement},
+			{"sync-management", r.syncManagement},
 			{"agent", r.connectAgent},
 		}
 	default:
@@ -77,6 +88,8 @@ func intend(s *scope, want choice) intent {
 		return intentPause
 	case !s.cluster.DeletionTimestamp.IsZero():
 		return intentDelete
+	case s.cluster.Annotations[archelonv1.ManagedByAnnotation] == archelonv1.ManagedByTurtles && (imported || want == include):
+		return intentHandOver
 	case want == exclude && imported:
 		return intentUnimport
 	case want == include || imported:

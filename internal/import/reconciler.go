@@ -48,6 +48,8 @@ type Reconciler struct {
 	// WatchFilter, if set, limits the import to CAPI Clusters whose label cluster.x-k8s.io/watch-filter
 	// has this value.
 	WatchFilter string
+	// AdoptTurtles takes over records that Rancher Turtles made, unless the CAPI Cluster says otherwise.
+	AdoptTurtles bool
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
 	Jobs int
 	// Clock is the time; default the real one.
@@ -76,6 +78,8 @@ type scope struct {
 	record *record
 	// created is set by the record phase when it made the record.
 	created bool
+	// adopted is set when a record of Rancher Turtles was taken over in this run.
+	adopted bool
 	// removed is set when the deletion of the record in Rancher was seen.
 	removed bool
 	// management is set by the management phase.

@@ -22,6 +22,7 @@ import (
 const (
 	createdEvent    = "RancherClusterCreated"
 	unimportedEvent = "Unimported"
+	adoptedEvent    = "Adopted"
 )
 
 // finish publishes how a reconcile ended and tells the queue what comes next.
@@ -112,6 +113,9 @@ func (r *Reconciler) publishDeeds(s *scope) {
 	if s.created {
 		r.event(s, corev1.EventTypeNormal, createdEvent, "Created the %s", s.record)
 	}
+	if s.adopted {
+		r.event(s, corev1.EventTypeNormal, adoptedEvent, "Took the record of Rancher Turtles over, with its registration")
+	}
 	if s.removed {
 		r.event(s, corev1.EventTypeNormal, archelonv1.RemovedInRancherReason,
 			`The Rancher cluster was deleted in Rancher; set annotation "imported" so that it is not imported again`)
@@ -136,7 +140,7 @@ func (r *Reconciler) publishChange(s *scope, out outcome.Outcome, before, after 
 // troubled reports whether the outcome deserves a warning: it is neither progress nor what the user chose.
 func troubled(out outcome.Outcome) bool {
 	switch out.Reason {
-	case archelonv1.RemovedInRancherReason, archelonv1.WaitingForAgentReason, archelonv1.WaitingForRancherReason, archelonv1.WaitingForCleanupReason:
+	case archelonv1.RemovedInRancherReason, archelonv1.HandedToTurtlesReason, archelonv1.WaitingForAgentReason, archelonv1.WaitingForRancherReason, archelonv1.WaitingForCleanupReason:
 		return false
 	}
 	return out.Kind == outcome.KindStall || out.Kind == outcome.KindFail || out.Kind == outcome.KindPoll ||

@@ -56,6 +56,46 @@ func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
 	return outcome.Done()
 }
 
+// syncManagement carries the same over to the v3 Cluster that Rancher made from a v1 record: Rancher copies a v1 record once.
+func (r *Reconciler) syncManagement(ctx context.Context, s *scope) outcome.Outcome {
+	object := s.management.object
+	if object.UID == s.record.GetUID() || r.writes.ahead(object) {
+		return outcome.Done()
+	}
+	desired, err := desiredRecord(s.cluster, object.Name)
+	if err != nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	if desired.Description == "" && wasGiven(object, archelonv1.DescriptionAnnotation) {
+		desired.Description = defaultDescription
+	}
+	patch, err := syncPatch(object, renderManagement(desired))
+	if err != nil || patch == nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("updating the v3 Rancher cluster: %w", err))
+	}
+	r.writes.note(object)
+	ctrl.LoggerFrom(ctx).Info("Updated v3 Rancher cluster", "rancherCluster", object.Name)
+	return outcome.Done()
+}
+
+// renderManagement returns what a v3 Cluster behind a v1 record has from the CAPI cluster.
+func renderManagement(desired Desired) *unstructured.Unstructured {
+	spec := map[string]any{}
+	if desired.Description != "" {
+		spec["description"] = desired.Description
+	}
+	if len(desired.AgentEnv) > 0 {
+		spec["agentEnvVars"] = EnvVars(desired.AgentEnv)
+	}
+	rendered := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	rendered.SetLabels(desired.Labels)
+	rendered.SetAnnotations(desired.Annotations)
+	return rendered
+}
+
 // wasGiven reports whether the record has a setting from the given annotation of its CAPI cluster.
 func wasGiven(record client.Object, annotation string) bool {
 	return slices.Contains(strings.Split(record.GetAnnotations()[archelonv1.PropagatedSettingsAnnotation], ","), annotation)

@@ -16,9 +16,9 @@ import (
 	"github.com/archelon-io/archelon/feature"
 )
 
-// maxVerbosity is the highest log level. From level 8 on client-go logs the bodies of requests, which hold kubeconfigs
-// and registration tokens.
-const maxVerbosity = 7
+// maxVerbosity is the highest log level, the highest that this project uses. From level 8 on client-go logs the bodies of requests, which
+// hold kubeconfigs and registration tokens, and at level 5 controller-runtime's queue logs itself without a lock.
+const maxVerbosity = 4
 
 // Options are the settings of the manager. New returns the defaults, which suit a single instance in its own cluster.
 type Options struct {
@@ -42,6 +42,8 @@ type Options struct {
 
 	// WatchFilter limits the import to CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value.
 	WatchFilter string
+	// AdoptTurtles takes over records that Rancher Turtles made.
+	AdoptTurtles bool
 	// SyncPeriod is how often every object is looked at without an event.
 	SyncPeriod time.Duration
 	// Concurrency is how many clusters are reconciled at the same time.
@@ -112,6 +114,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter,
 		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value. Default: all.")
+	fs.BoolVar(&o.AdoptTurtles, "adopt-turtles", o.AdoptTurtles,
+		"Take over Rancher clusters that Rancher Turtles made, with their registration, unless annotation archelon.io/managed-by on the CAPI Cluster says otherwise.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod,
 		"How often every object is looked at without an event. It costs no request when nothing has changed.")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
@@ -143,7 +147,7 @@ func (o *Options) Complete() []string {
 	var notes []string
 	if o.Logs.Verbosity > maxVerbosity {
 		o.Logs.Verbosity = maxVerbosity
-		notes = append(notes, fmt.Sprintf("The log level is limited to %d: above it, client libraries log request bodies, which hold credentials", maxVerbosity))
+		notes = append(notes, fmt.Sprintf("The log level is limited to %d: high above it, client libraries log request bodies, which hold credentials", maxVerbosity))
 	}
 	if len(o.Logs.VModule) > 0 {
 		o.Logs.VModule = nil

@@ -91,7 +91,7 @@ func TestValidate(t *testing.T) {
 func TestLogLevelNeverShowsBodies(t *testing.T) {
 	opts := parse(t, "-v=10", "--vmodule=request=9")
 	notes := opts.Complete()
-	if opts.Logs.Verbosity > 7 || len(opts.Logs.VModule) > 0 {
+	if opts.Logs.Verbosity > 4 || len(opts.Logs.VModule) > 0 {
 		t.Errorf("got level %d and vmodule %v; from 8 on client-go logs bodies, which hold tokens", opts.Logs.Verbosity, opts.Logs.VModule)
 	}
 	if len(notes) != 2 {

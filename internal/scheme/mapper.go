@@ -3,6 +3,7 @@ package scheme
 import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ func Mapper() meta.RESTMapper {
 	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{
 		corev1.SchemeGroupVersion.WithKind("Namespace"):                      meta.RESTScopeRoot,
 		corev1.SchemeGroupVersion.WithKind("Secret"):                         meta.RESTScopeNamespace,
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                  meta.RESTScopeNamespace,
 		clusterv1.GroupVersion.WithKind("Cluster"):                           meta.RESTScopeNamespace,
 		managementv3.SchemeGroupVersion.WithKind("Cluster"):                  meta.RESTScopeRoot,
 		managementv3.SchemeGroupVersion.WithKind("ClusterRegistrationToken"): meta.RESTScopeNamespace,

@@ -5,6 +5,7 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,6 +32,7 @@ func cacheOptions(syncPeriod time.Duration) cache.Options {
 			&provisioningv1.Cluster{}:      {Label: owned},
 			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName)},
 			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel)},
+			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease)},
 		},
 	}
 }

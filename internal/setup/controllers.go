@@ -10,6 +10,7 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -53,7 +54,7 @@ func (c *controllers) Start(ctx context.Context) error {
 	}
 	for _, object := range []client.Object{
 		&clusterv1.Cluster{}, &managementv3.Cluster{}, &provisioningv1.Cluster{}, &managementv3.Setting{},
-		rancher.NewRegistrationToken(), metadataOf("Secret"), metadataOf("Namespace"),
+		&coordinationv1.Lease{}, rancher.NewRegistrationToken(), metadataOf("Secret"), metadataOf("Namespace"),
 	} {
 		if _, err := c.mgr.GetCache().GetInformer(ctx, object); err != nil {
 			return ignoreStop(ctx, fmt.Errorf("starting the watch on %T: %w", object, err))
@@ -109,6 +110,8 @@ func (c *controllers) setupImport(ctx context.Context) error {
 		Metrics:     importMetrics,
 		WatchFilter: c.opts.WatchFilter,
 		Jobs:        c.opts.WorkloadConcurrency,
+
+		AdoptTurtles: c.opts.AdoptTurtles,
 	}
 	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.tokenSecrets})
 }

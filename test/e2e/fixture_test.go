@@ -237,3 +237,41 @@ func unstructuredContent(object runtime.Object) map[string]any {
 	Expect(err).NotTo(HaveOccurred())
 	return content
 }
+
+// reasonOf returns status and reason of the import's condition, as "True/Imported", "none" without one.
+func reasonOf(cluster *clusterv1.Cluster) string {
+	c := conditions.Get(cluster, condition)
+	if c == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+}
+
+// notes returns the messages of the Events about a CAPI cluster.
+func (f *fixture) notes(ctx context.Context, cluster *clusterv1.Cluster) []string {
+	GinkgoHelper()
+	list := &corev1.EventList{}
+	Expect(f.Client.List(ctx, list, client.InNamespace(cluster.Namespace))).To(Succeed())
+	var messages []string
+	for _, event := range list.Items {
+		if event.InvolvedObject.UID == cluster.UID {
+			messages = append(messages, event.Message)
+		}
+	}
+	return messages
+}
+
+// requestsFor returns the audited requests of the manager to the namespace of a CAPI cluster.
+func (f *fixture) requestsFor(cluster *clusterv1.Cluster) []auditv1.Event {
+	GinkgoHelper()
+	return slices.DeleteFunc(perObject(f.requests()), func(e auditv1.Event) bool { return e.ObjectRef.Namespace != cluster.Namespace })
+}
+
+// workloadWrites returns those of workloadRequests that are meant to change something.
+func (f *fixture) workloadWrites() []auditv1.Event {
+	GinkgoHelper()
+	return slices.DeleteFunc(f.workloadRequests(), func(e auditv1.Event) bool { return e.Verb == "get" || e.Verb == "list" || e.Verb == "watch" })
+}
+
+// selected has a CAPI cluster imported.
+func selected(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} }

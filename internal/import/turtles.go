@@ -1,0 +1,197 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// Rancher Turtles reacts to the same label and writes the same owner labels. Two importers at work would make two records of a
+// cluster, so this one keeps off wherever the other is, until an administrator decides.
+
+// turtlesLeaseSlack is added to the duration of Turtles' Lease before it counts as gone, for clocks that differ.
+const turtlesLeaseSlack = 5 * time.Second
+
+// adoptWanted reports whether records of Turtles are to be taken over.
+func (r *Reconciler) adoptWanted(cluster *clusterv1.Cluster) bool {
+	switch cluster.Annotations[archelonv1.ManagedByAnnotation] {
+	case archelonv1.ManagedByArchelon:
+		return true
+	case "":
+		return r.AdoptTurtles
+	default:
+		return false
+	}
+}
+
+// checkTurtles refuses a new import while Turtles is at work. Imports that exist go on: Turtles does not touch a cluster
+// whose record it finds by its labels, other than to follow it.
+func (r *Reconciler) checkTurtles(ctx context.Context, s *scope) outcome.Outcome {
+	switch value := s.cluster.Annotations[archelonv1.ManagedByAnnotation]; value {
+	case "", archelonv1.ManagedByArchelon:
+	default:
+		return outcome.FromError(invalidSetting(archelonv1.ManagedByAnnotation, fmt.Sprintf("it must be %q or %q",
+			archelonv1.ManagedByArchelon, archelonv1.ManagedByTurtles)), archelonv1.InternalErrorReason)
+	}
+	if s.hasRecord() {
+		return outcome.Done()
+	}
+	left, err := r.turtlesActive(ctx)
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	// Somebody who names this importer on the cluster has divided the work; a record that Turtles follows is another matter.
+	divided := s.cluster.Annotations[archelonv1.ManagedByAnnotation] == archelonv1.ManagedByArchelon && !s.tracesOfTurtles()
+	if left > 0 && !divided {
+		// The Lease ends by not being renewed, which no event tells.
+		return outcome.Poll(archelonv1.TurtlesActiveReason,
+			"Rancher Turtles is at work and imports clusters with the same label; switch it off (feature turtles of Rancher), then this import goes on", left)
+	}
+	return outcome.Done()
+}
+
+// tracesOfTurtles reports whether Turtles holds the cluster or a record of it.
+func (s *scope) tracesOfTurtles() bool {
+	return ofTurtles(s.cluster) || slices.ContainsFunc(s.records, func(r record) bool { return !r.madeFor(s.cluster) && r.ofTurtles() })
+}
+
+// turtlesActive returns for how long Turtles still holds its Lease, zero if it does not.
+func (r *Reconciler) turtlesActive(ctx context.Context) (time.Duration, error) {
+	leases := &coordinationv1.LeaseList{}
+	if err := r.Client.List(ctx, leases); err != nil {
+		return 0, fmt.Errorf("looking for the Lease of Rancher Turtles: %w", err)
+	}
+	var left time.Duration
+	for i := range leases.Items {
+		spec := &leases.Items[i].Spec
+		if leases.Items[i].Name != archelonv1.TurtlesLease || spec.HolderIdentity == nil || *spec.HolderIdentity == "" ||
+			spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+			continue
+		}
+		end := spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds)*time.Second + turtlesLeaseSlack)
+		left = max(left, end.Sub(r.Clock.Now()))
+	}
+	return left, nil
+}
+
+// adopt takes over the record that Turtles made, where an administrator asks for it: the record keeps its name and its
+// registration, and gets our label and finalizer in place of Turtles'. The CAPI cluster is claimed first, so that a crash in between
+// leaves a claim that the next run completes.
+func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
+	if !r.adoptWanted(s.cluster) || s.hasRecord() {
+		return outcome.Done()
+	}
+	candidate, out := s.adoptable()
+	if !out.IsDone() {
+		return out
+	}
+	if candidate == nil {
+		return r.dropTurtlesFinalizer(ctx, s)
+	}
+	if candidate.strategy != r.Active {
+		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
+			"The %s of Rancher Turtles cannot be adopted by the strategy %s; switch feature gate managementv3-cluster, or delete it in Rancher", candidate, r.Active.Kind()))
+	}
+	if _, err := desiredRecord(s.cluster, candidate.GetName()); err != nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
+		controllerutil.RemoveFinalizer(cluster, archelonv1.TurtlesFinalizer)
+		setAnnotation(cluster, archelonv1.RecordAnnotation, candidate.id())
+	})
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("claiming the record of Rancher Turtles: %w", err))
+	}
+	err = r.patchRecord(ctx, candidate, func(object client.Object) {
+		labels := object.GetLabels()
+		labels[archelonv1.OwnedLabel] = ""
+		labels[archelonv1.OwnerNameLabel] = s.cluster.Name
+		labels[archelonv1.OwnerNamespaceLabel] = s.cluster.Namespace
+		labels[archelonv1.OwnerUIDLabel] = string(s.cluster.UID)
+		object.SetLabels(labels)
+		controllerutil.AddFinalizer(object, archelonv1.ImportFinalizer)
+		controllerutil.RemoveFinalizer(object, archelonv1.TurtlesFinalizer)
+	})
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("adopting the record of Rancher Turtles: %w", err))
+	}
+	s.adopted = true
+	ctrl.LoggerFrom(ctx).Info("Adopted Rancher cluster of Rancher Turtles", "rancherCluster", candidate.id())
+	return outcome.Done()
+}
+
+// adoptable returns the one record that Turtles made for the cluster, or nil.
+func (s *scope) adoptable() (*record, outcome.Outcome) {
+	var found *record
+	for i := range s.records {
+		candidate := &s.records[i]
+		labels := candidate.GetLabels()
+		switch {
+		case candidate.deleting(), labels[archelonv1.OwnerUIDLabel] != "":
+			continue // Ours, of this or another incarnation.
+		case !candidate.ofTurtles() && candidate.halfLabelled():
+			continue // Nobody can tell; the next phase refuses it.
+		case found != nil:
+			return nil, outcome.Stall(archelonv1.DuplicateRecordsReason, fmt.Sprintf(
+				"Rancher Turtles left two records of this cluster, the %s and the %s; delete one of them in Rancher", found, candidate))
+		}
+		found = candidate
+	}
+	return found, outcome.Done()
+}
+
+// dropTurtlesFinalizer takes the finalizer of Turtles off a cluster that has no record of Turtles any more.
+func (r *Reconciler) dropTurtlesFinalizer(ctx context.Context, s *scope) outcome.Outcome {
+	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		controllerutil.RemoveFinalizer(cluster, archelonv1.TurtlesFinalizer)
+	})
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster from Rancher Turtles: %w", err))
+	}
+	return outcome.Done()
+}
+
+// handOver makes a record look as if Turtles had made it, which finds it by its owner labels. Nothing is deleted.
+func (r *Reconciler) handOver(ctx context.Context, s *scope) outcome.Outcome {
+	r.jobs.Forget(s.key())
+	if err := r.findNamed(ctx, s); err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	for i := range s.records {
+		record := &s.records[i]
+		if !record.madeFor(s.cluster) {
+			continue
+		}
+		err := r.patchRecord(ctx, record, func(object client.Object) {
+			labels := object.GetLabels()
+			delete(labels, archelonv1.OwnerUIDLabel)
+			object.SetLabels(labels)
+			annotations := object.GetAnnotations()
+			delete(annotations, archelonv1.PropagatedLabelsAnnotation)
+			delete(annotations, archelonv1.PropagatedSettingsAnnotation)
+			object.SetAnnotations(annotations)
+			controllerutil.RemoveFinalizer(object, archelonv1.ImportFinalizer)
+		})
+		if client.IgnoreNotFound(err) != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("handing the record to Rancher Turtles: %w", err))
+		}
+	}
+	return outcome.Done()
+}
+
+// confirmHandOver reports that the cluster is left to Turtles.
+func (r *Reconciler) confirmHandOver(context.Context, *scope) outcome.Outcome {
+	return outcome.Stall(archelonv1.HandedToTurtlesReason, fmt.Sprintf(
+		"Annotation %s leaves this cluster to Rancher Turtles; remove it, or set it to %q, to import the cluster here", archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+const (
+	turtlesHold = "capicluster.turtles.cattle.io"
+	managedBy        = "archelon.io/managed-by"
+)
+
+// Scenario 6: Rancher Turtles was here first. Records have exactly the shape that it writes.
+var _ = Describe("Turtles", func() {
+	stageOptions := func(name string) stage.Options {
+		return stage.Options{Name: name, Rancher: func(o *rancher.Options) { o.Logger = GinkgoLogr }}
+	}
+
+	Describe("as v3", Ordered, func() {
+		var f *fixture
+		BeforeAll(func(ctx context.Context) {
+			f = newFixture(ctx, stageOptions("turtles-v3"))
+			f.startManager(ctx, "--feature-gates=managementv3-cluster=true")
+		})
+
+		It("imports nothing while Turtles is at work, and goes on when it is not", func(ctx context.Context) {
+			lease := f.turtlesLease(ctx)
+			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
+			Eventually(f.reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
+			Consistently(func() int { return len(f.v3Records(ctx, cluster)) }).Should(BeZero())
+			// The Lease is not renewed any more and runs out.
+			f.patch(ctx, lease, func(o client.Object) {
+				o.(*coordinationv1.Lease).Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
+			})
+			Eventually(f.reason(ctx, cluster)).WithTimeout(time.Minute).Should(Equal("True/Imported"))
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			f.expectNothingLeft(ctx, cluster)
+		})
+
+		It("refuses a record of Turtles, adopts it when asked, and hands it back", func(ctx context.Context) {
+			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", func(c *clusterv1.Cluster) {
+				selected(c)
+				c.Finalizers = []string{turtlesHold}
+			})
+			theirs := f.turtlesV3Record(ctx, cluster)
+			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
+			Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+
+			By("adopting it without a new registration")
+			token := registrationToken(ctx, f, theirs.GetName())
+			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, managedBy, "archelon") })
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			current(ctx, f, theirs)
+			Expect(theirs.GetFinalizers()).To(And(ContainElement(finalizer), Not(ContainElement(turtlesHold))))
+			Expect(theirs.GetLabels()).To(HaveKeyWithValue(uidLabel, string(cluster.UID)))
+			Expect(current(ctx, f, cluster).Finalizers).To(And(ContainElement(finalizer), Not(ContainElement(turtlesHold))))
+			Expect(cluster.Annotations).To(HaveKeyWithValue(recordKey, "v3/"+theirs.GetName()))
+			Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+			Expect(registrationToken(ctx, f, theirs.GetName()).UID).To(Equal(token.UID))
+			Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElement("Adopted"))
+
+			By("handing it back, connected as it is")
+			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, managedBy, "rancher-turtles") })
+			Eventually(f.reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
+			current(ctx, f, theirs)
+			Expect(theirs.GetFinalizers()).NotTo(ContainElement(finalizer))
+			Expect(theirs.GetLabels()).To(And(HaveKeyWithValue(ownerLabel, "prod"), Not(HaveKey(uidLabel))))
+			Expect(current(ctx, f, cluster).Finalizers).NotTo(ContainElement(finalizer))
+			Expect(theirs.GetDeletionTimestamp()).To(BeNil())
+
+			By("adopting it once more, to clean up")
+			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, managedBy, "archelon") })
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			f.expectNothingLeft(ctx, cluster)
+		})
+	})
+
+	Describe("as v1", Ordered, func() {
+		var f *fixture
+		BeforeAll(func(ctx context.Context) {
+			f = newFixture(ctx, stageOptions("turtles-v1"))
+		})
+
+		It("refuses a v1 record of Turtles, and adopts it under the flag", func(ctx context.Context) {
+			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
+			theirs := f.turtlesV1Record(ctx, cluster)
+			f.startManager(ctx)
+			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
+			Expect(f.v1Records(ctx, cluster)).To(BeEmpty())
+
+			Expect(f.manager.Stop()).To(Succeed())
+			f.startManager(ctx, "--adopt-turtles")
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(current(ctx, f, theirs).GetLabels()).To(And(HaveKeyWithValue(uidLabel, string(cluster.UID)), HaveKeyWithValue(ownerLabel, "prod")))
+			Expect(f.v1Records(ctx, cluster)).To(HaveLen(1))
+		})
+	})
+})
+
+// turtlesLease creates the Lease of a Turtles that was alive a moment ago.
+func (f *fixture) turtlesLease(ctx context.Context) *coordinationv1.Lease {
+	GinkgoHelper()
+	now := metav1.NowMicro()
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace(ctx, nil), Name: "controller-leader-election-rancher-turtles"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("turtles-0"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
+	}
+	Expect(f.Client.Create(ctx, lease)).To(Succeed())
+	return lease
+}
+
+// turtlesV3Record creates a record as Rancher Turtles v0.27 does.
+func (f *fixture) turtlesV3Record(ctx context.Context, cluster *clusterv1.Cluster) *managementv3.Cluster {
+	GinkgoHelper()
+	record := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "management.cattle.io/v3", "kind": "Cluster",
+		"metadata": map[string]any{
+			"generateName": "c-",
+			"labels":       map[string]any{ownedLabel: "", ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace},
+			"annotations": map[string]any{
+				"field.cattle.io/no-creator-rbac": "true", "cluster-api.cattle.io/fleet-namespace-migrated": "cattle-fleet-system",
+				"rancher.io/imported-cluster-version-management": "false",
+			},
+			"finalizers": []any{turtlesHold},
+		},
+		"spec": map[string]any{"displayName": cluster.Name, "description": "CAPI cluster imported to Rancher"},
+	}}
+	Expect(f.Client.Create(ctx, record)).To(Succeed())
+	return &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: record.GetName()}}
+}
+
+// turtlesV1Record creates a record as Rancher Turtles up to v0.15 did.
+func (f *fixture) turtlesV1Record(ctx context.Context, cluster *clusterv1.Cluster) *unstructured.Unstructured {
+	GinkgoHelper()
+	record := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
+		"metadata": map[string]any{
+			"namespace": cluster.Namespace, "name": cluster.Name + "-capi", "labels": map[string]any{ownedLabel: ""},
+			"annotations": map[string]any{"cluster-api.cattle.io/migrated": "true"},
+			"ownerReferences": []any{map[string]any{
+				"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": cluster.Name, "uid": string(cluster.UID),
+			}},
+		},
+		"spec": map[string]any{},
+	}}
+	Expect(f.Client.Create(ctx, record)).To(Succeed())
+	return record
+}
+
+func registrationToken(ctx context.Context, f *fixture, namespace string) *managementv3.ClusterRegistrationToken {
+	GinkgoHelper()
+	token := &managementv3.ClusterRegistrationToken{}
+	Eventually(func() error {
+		return f.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default-token"}, token)
+	}).Should(Succeed())
+	return token
+}
