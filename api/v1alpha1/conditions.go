@@ -88,6 +88,10 @@ const (
 	// DuplicateRecordsReason: two Rancher clusters exist for this CAPI cluster. Delete one of them.
 	DuplicateRecordsReason = "DuplicateRecords"
 
+	// RecordNameTakenReason: another CAPI Cluster has the name of the v1 Rancher cluster, and Rancher would delete it together
+	// with that. Delete or rename the other CAPI Cluster first.
+	RecordNameTakenReason = "RecordNameTaken"
+
 	// RecordRejectedReason: the API server or a webhook of Rancher refused the Rancher cluster.
 	RecordRejectedReason = "RecordRejected"
 

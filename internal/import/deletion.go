@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -29,11 +30,55 @@ func (r *Reconciler) deleteRecords(ctx context.Context, s *scope) outcome.Outcom
 		if !s.records[i].madeFor(s.cluster) {
 			continue
 		}
-		if err := r.deleteRecord(ctx, &s.records[i]); err != nil {
+		twin, err := r.twinOf(ctx, &s.records[i])
+		switch {
+		case err != nil:
+			return outcome.Fail(archelonv1.InternalErrorReason, err)
+		case twin && s.intent == intentUnimport:
+			return outcome.Stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
+				"Rancher would delete the CAPI cluster %s together with the %s, because they have the same name; delete that CAPI cluster first, or keep this import",
+				s.records[i].GetName(), s.records[i]))
+		case twin:
+			err = r.abandonRecord(ctx, s, &s.records[i])
+		default:
+			err = r.deleteRecord(ctx, &s.records[i])
+		}
+		if err != nil {
 			return outcome.Fail(archelonv1.InternalErrorReason, err)
 		}
 	}
 	return outcome.Done()
+}
+
+// twinOf reports whether a CAPI cluster has the namespace and name of a v1 record. When Rancher deletes a v1 Cluster, it deletes such a CAPI
+// cluster as well. Names are chosen so that there is none, but one may have been created since.
+func (r *Reconciler) twinOf(ctx context.Context, record *record) (bool, error) {
+	if record.GetNamespace() == "" || record.deleting() {
+		return false, nil
+	}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(record.Object), &clusterv1.Cluster{})
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("looking for a CAPI cluster of the record's name: %w", err)
+	}
+	return err == nil, nil
+}
+
+// abandonRecord leaves a record to the administrator: nothing of ours deletes it, neither do owner references.
+func (r *Reconciler) abandonRecord(ctx context.Context, s *scope, record *record) error {
+	err := r.patchRecord(ctx, record, func(object client.Object) {
+		controllerutil.RemoveFinalizer(object, archelonv1.ImportFinalizer)
+		object.SetOwnerReferences(nil)
+		labels := object.GetLabels()
+		delete(labels, archelonv1.OwnerUIDLabel)
+		object.SetLabels(labels)
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("abandoning the %s Rancher cluster: %w", record.strategy.Kind(), err)
+	}
+	r.event(s, corev1.EventTypeWarning, archelonv1.RecordNameTakenReason,
+		"Left the %s alone: Rancher would delete the CAPI cluster of the same name together with it", record)
+	ctrl.LoggerFrom(ctx).Info("Left Rancher cluster alone, because Rancher would delete the CAPI cluster of the same name with it", "rancherCluster", record.id())
+	return nil
 }
 
 // findNamed adds the record that was written ahead if the cache has not seen it yet. A process may have died right

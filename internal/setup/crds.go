@@ -40,7 +40,11 @@ func waitForCRDs(ctx context.Context, config *rest.Config, httpClient *http.Clie
 	reported := ""
 	logger := ctrl.LoggerFrom(ctx).WithName("setup")
 	report := func() {
-		names := strings.Join(slices.Sorted(maps.Keys(missing)), ", ")
+		var wanted []string
+		for _, name := range slices.Sorted(maps.Keys(missing)) {
+			wanted = append(wanted, name+"/"+missing[name])
+		}
+		names := strings.Join(wanted, ", ")
 		if names != "" && names != reported {
 			reported = names
 			logger.Info("Waiting for CRDs of CAPI and Rancher", "missing", names)

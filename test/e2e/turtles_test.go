@@ -19,7 +19,7 @@ import (
 
 const (
 	turtlesHold = "capicluster.turtles.cattle.io"
-	managedBy        = "archelon.io/managed-by"
+	managedBy   = "archelon.io/managed-by"
 )
 
 // Scenario 6: Rancher Turtles was here first. Records have exactly the shape that it writes.

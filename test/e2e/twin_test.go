@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// Scenario 7: when Rancher deletes a v1 Cluster, it deletes the CAPI cluster of the same name. Nothing that this project does
+// leads to that.
+var _ = Describe("A CAPI cluster with the name of a v1 record", Ordered, func() {
+	var (
+		f         *fixture
+		namespace string
+	)
+	BeforeAll(func(ctx context.Context) {
+		f = newFixture(ctx, stage.Options{Name: "twin"})
+		f.startManager(ctx)
+		namespace = f.namespace(ctx, nil)
+	})
+
+	It("makes a new record take another name", func(ctx context.Context) {
+		twin := f.cluster(ctx, namespace, "early-capi")
+		cluster := f.cluster(ctx, namespace, "early", selected)
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Expect(f.v1Records(ctx, cluster)[0].Name).To(And(HavePrefix("early-"), HaveSuffix("-capi"), Not(Equal("early-capi"))))
+		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		f.expectNothingLeft(ctx, cluster)
+		Expect(current(ctx, f, twin).DeletionTimestamp).To(BeNil())
+	})
+
+	It("survives when it is created later and the other one is deleted", func(ctx context.Context) {
+		cluster := f.cluster(ctx, namespace, "late", selected)
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		// Rancher has written the kubeconfig Secret of this name already.
+		twin := builder.Cluster(namespace, "late-capi")
+		Expect(f.Client.Create(ctx, twin)).To(Succeed())
+
+		By("un-importing")
+		f.choose(ctx, current(ctx, f, cluster), "false")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
+		Consistently(f.gone(ctx, twin)).Should(BeFalse())
+
+		By("deleting")
+		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Consistently(f.gone(ctx, twin)).WithTimeout(reaction).Should(BeFalse())
+		Expect(f.v1Records(ctx, cluster)).To(HaveLen(1))
+	})
+})
