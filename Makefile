@@ -91,3 +91,7 @@ test-integration: controlplane ## Controllers, stand-ins and the test environmen
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end.
 	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) ./test/e2e/...
+
+.PHONY: bench
+bench: controlplane ## Measure what imports cost, with 300 clusters unless told otherwise (ARGS=--help).
+	@go run ./test/bench $(ARGS)

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+const (
+	// poll is how often is looked for what has no event.
+	poll = 100 * time.Millisecond
+	// readyTimeout is for the start of the manager.
+	readyTimeout = 2 * time.Minute
+	// logTail is how much of the manager's log a failure shows, in bytes.
+	logTail = 4 << 10
+)
+
+// bench builds the manager and makes the runs. It returns what was measured also when a later run fails, nil for nothing.
+func bench(ctx context.Context, o *options, progress io.Writer) (*report, error) {
+	dir, err := os.MkdirTemp("", "archelon-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	_, _ = fmt.Fprintln(progress, "building the manager")
+	binary, err := stage.BuildManager(ctx, dir, false)
+	if err != nil {
+		return nil, err
+	}
+	dead := deadOnes(o.Clusters, o.BlackHoles)
+	var result *report
+	for range o.Runs {
+		// The run without black holes measures the same clusters that stay healthy in the other.
+		variants := []map[int]bool{dead}
+		if o.Compare {
+			variants = []map[int]bool{nil, dead}
+		}
+		for _, variant := range variants {
+			r := &run{options: o, binary: binary, progress: progress, members: crowdOf(o, variant), compared: crowdOf(o, dead)}
+			measured, err := r.do(ctx)
+			if err != nil {
+				return result, err
+			}
+			if result == nil {
+				result = newReport(o)
+			}
+			result.add(measured)
+		}
+	}
+	return result, nil
+}
+
+// run is one benchmark from an empty management cluster on.
+type run struct {
+	options  *options
+	binary   string
+	progress io.Writer
+	members  []member
+	// compared tells by its dead members which clusters' latencies do not count.
+	compared []member
+
+	stage    *stage.Stage
+	rancher  side
+	servers  *workloadserver.Server
+	manager  *stage.Manager
+	recorder *recorder
+	profiler *profiler
+	result   *Run
+}
+
+// do measures, and stops everything however it ends.
+func (r *run) do(ctx context.Context) (*Run, error) {
+	r.recorder = newRecorder(r.members)
+	r.result = &Run{Strategy: r.options.Strategy, Rancher: r.options.Rancher, Clusters: len(r.members), Load: loadAverage()}
+	for _, m := range r.members {
+		if m.dead {
+			r.result.BlackHoles++
+		}
+	}
+	r.say("starting a management cluster and %d workload clusters, %d of them black holes", r.result.Clusters, r.result.BlackHoles)
+	err := r.measure(ctx)
+	if err != nil && r.manager != nil {
+		logs := r.manager.Logs()
+		_, _ = fmt.Fprintf(r.progress, "the last lines of the manager's log:\n%s\n", logs[max(0, len(logs)-logTail):])
+	}
+	if err = errors.Join(err, r.stop()); err != nil {
+		return nil, err
+	}
+	return r.result, nil
+}
+
+func (r *run) say(format string, args ...any) { _, _ = fmt.Fprintf(r.progress, format+"\n", args...) }
+
+func (r *run) stop() error {
+	var errs []error
+	if r.manager != nil {
+		errs = append(errs, r.manager.Stop())
+	}
+	if r.servers != nil {
+		errs = append(errs, r.servers.Stop())
+	}
+	if r.rancher != nil {
+		r.rancher.stop()
+		errs = append(errs, r.rancher.err())
+	}
+	if r.stage != nil {
+		errs = append(errs, r.stage.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *run) measure(ctx context.Context) error {
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	unfollow, err := r.recorder.follow(ctx, r.stage)
+	if err != nil {
+		return err
+	}
+	defer unfollow()
+	before, err := measure()
+	if err != nil {
+		return err
+	}
+	cpu := r.profiler.cpu(ctx)
+	if err := choose(ctx, r.stage, r.members, r.recorder); err != nil {
+		return err
+	}
+	r.say("labelled; importing")
+	if err := r.await(ctx); err != nil {
+		return err
+	}
+	after, err := measure()
+	if err != nil {
+		return err
+	}
+	if err := cpu(); err != nil {
+		return err
+	}
+	r.result.Processes, r.result.OthersCPUShare = after.since(before)
+	if err := r.quiet(ctx); err != nil {
+		return err
+	}
+	if err := r.profiler.snapshot(ctx); err != nil {
+		return err
+	}
+	over := time.Now()
+	r.say("imported; watching the idle manager for %s", r.options.Idle)
+	if err := r.pause(ctx, r.options.Idle); err != nil {
+		return err
+	}
+	idleEnd := time.Now()
+	end, err := measure()
+	if err != nil {
+		return err
+	}
+	idle, _ := end.since(after)
+	r.result.Idle.CPUSeconds = idle["archelon"].CPUSeconds
+	r.result.PeakMiB = end.processes["archelon"].PeakMiB
+	return r.evaluate(over, idleEnd)
+}
+
+// prepare brings up everything but the choice to import.
+func (r *run) prepare(ctx context.Context) error {
+	var err error
+	if r.servers, err = workloadserver.Start(ctx, r.recorder.request); err != nil {
+		return err
+	}
+	if r.stage, r.rancher, err = startManagement(ctx, r.options); err != nil {
+		return err
+	}
+	r.recorder.installed = r.rancher.installed
+	if err := settle(ctx, r.stage, r.servers, r.rancher, r.members); err != nil {
+		return err
+	}
+	if r.profiler, err = newProfiler(r.options.Profiles, r.options.Strategy); err != nil {
+		return err
+	}
+	args := append([]string{
+		"--leader-elect", "--leader-elect-namespace=" + stage.SystemNamespace,
+		"--sync-period=" + r.options.SyncPeriod.String(),
+		fmt.Sprintf("--feature-gates=managementv3-cluster=%t", r.options.Strategy == "v3"),
+	}, r.profiler.args()...)
+	if r.options.Concurrency > 0 {
+		args = append(args, fmt.Sprintf("--concurrency=%d", r.options.Concurrency))
+	}
+	if r.manager, err = r.stage.StartManager(ctx, r.binary, nil, append(args, r.options.ManagerArgs...)...); err != nil {
+		return err
+	}
+	timed, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	var last error
+	for {
+		if last = r.manager.Ready(timed); last == nil {
+			break
+		}
+		if err := r.pause(timed, poll); err != nil {
+			return errors.Join(fmt.Errorf("waiting for the manager: %w", err), last)
+		}
+	}
+	// The lease is taken, and every cluster was looked at once, in the moment after.
+	return r.pause(ctx, r.options.Settle)
+}
+
+// pause waits, unless the context or the manager ends.
+func (r *run) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.manager.Done():
+		return errors.New("the manager has ended by itself")
+	}
+}
+
+// await waits until everything that can be imported is.
+func (r *run) await(ctx context.Context) error {
+	timed, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	for !r.recorder.finished() {
+		select {
+		case <-r.recorder.progress:
+		case <-timed.Done():
+			return fmt.Errorf("not imported within %s: %s: %w", r.options.Timeout, r.recorder.states(), context.Cause(timed))
+		case <-r.manager.Done():
+			return errors.New("the manager has ended by itself")
+		}
+	}
+	return nil
+}
+
+// quiet waits until nothing has happened for a while.
+func (r *run) quiet(ctx context.Context) error {
+	for {
+		left := r.options.Settle - time.Since(r.recorder.quietSince())
+		if left <= 0 {
+			return nil
+		}
+		if err := r.pause(ctx, left); err != nil {
+			return err
+		}
+	}
+}
+
+// loadAverage is that of the last minute, zero where the kernel does not tell.
+func loadAverage() float64 {
+	var load float64
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, _ = fmt.Sscan(strings.TrimSpace(string(raw)), &load)
+	}
+	return load
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+const (
+	importLabel = "cluster-api.cattle.io/rancher-auto-import"
+	// agentClient is the user agent of the stand-in's agents in workload clusters.
+	agentClient = "cattle-agent"
+	// creators is how many clusters are prepared at once.
+	creators = 8
+)
+
+// member is one CAPI cluster of the benchmark.
+type member struct {
+	name, namespace string
+	// dead says that its workload cluster never answers.
+	dead bool
+}
+
+// crowdOf names the clusters. Neighbours share a namespace, so that each namespace has its share of black holes.
+func crowdOf(o *options, dead map[int]bool) []member {
+	members := make([]member, o.Clusters)
+	for i := range members {
+		members[i] = member{
+			name:      fmt.Sprintf("c-%04d", i),
+			namespace: fmt.Sprintf("bench-%02d", i*o.Namespaces/o.Clusters),
+			dead:      dead[i],
+		}
+	}
+	return members
+}
+
+// namespacesOf returns the namespaces of the members in order.
+func namespacesOf(members []member) []string {
+	var names []string
+	for _, m := range members {
+		if len(names) == 0 || names[len(names)-1] != m.namespace {
+			names = append(names, m.namespace)
+		}
+	}
+	return names
+}
+
+// settle creates the members with their kubeconfigs, their control planes up and nothing selected, and lets agents
+// run in the workload clusters that answer.
+func settle(ctx context.Context, s *stage.Stage, servers *workloadserver.Server, rancher side, members []member) error {
+	for _, name := range namespacesOf(members) {
+		if err := s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return fmt.Errorf("creating namespace %s: %w", name, err)
+		}
+	}
+	queue := make(chan member)
+	errs := make([]error, creators)
+	var workers sync.WaitGroup
+	for i := range creators {
+		workers.Go(func() {
+			for m := range queue {
+				if errs[i] == nil {
+					errs[i] = settleOne(ctx, s, servers, rancher, m)
+				}
+			}
+		})
+	}
+	for _, m := range members {
+		queue <- m
+	}
+	close(queue)
+	workers.Wait()
+	return errors.Join(errs...)
+}
+
+func settleOne(ctx context.Context, s *stage.Stage, servers *workloadserver.Server, rancher side, m member) error {
+	kubeconfig, err := servers.Kubeconfig(m.name)
+	if m.dead {
+		kubeconfig, err = servers.BlackHole(m.name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.Client.Create(ctx, builder.KubeconfigSecret(m.namespace, m.name, kubeconfig)); err != nil {
+		return fmt.Errorf("creating the kubeconfig of %s: %w", m.name, err)
+	}
+	cluster := builder.Cluster(m.namespace, m.name)
+	if err := s.Client.Create(ctx, cluster); err != nil {
+		return fmt.Errorf("creating cluster %s: %w", m.name, err)
+	}
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			return err
+		}
+		builder.ControlPlaneUp(cluster)
+		return s.Client.Status().Update(ctx, cluster)
+	})
+	if err != nil {
+		return fmt.Errorf("bringing up the control plane of %s: %w", m.name, err)
+	}
+	if m.dead {
+		return nil // Rancher does not reach it either
+	}
+	config := rest.CopyConfig(servers.Config(m.name))
+	config.UserAgent = agentClient + "/bench"
+	return rancher.run(m.name, config)
+}
+
+// choose labels the namespaces and tells the recorder when each was.
+func choose(ctx context.Context, s *stage.Stage, members []member, recorder *recorder) error {
+	for _, name := range namespacesOf(members) {
+		recorder.chosen(name, time.Now())
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, importLabel)
+		if err := s.Client.Patch(ctx, namespace, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			return fmt.Errorf("labelling namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// conditionOf returns status and reason of the import's condition, as "True/Imported".
+func conditionOf(cluster *clusterv1.Cluster) string {
+	for _, c := range cluster.Status.Conditions {
+		if c.Type == "RancherImported" {
+			return string(c.Status) + "/" + c.Reason
+		}
+	}
+	return "none"
+}

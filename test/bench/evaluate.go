@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// managerUser is the manager to the management cluster.
+const managerUser = "system:serviceaccount:" + stage.SystemNamespace + ":" + stage.ServiceAccount
+
+// Run is what one run has shown.
+type Run struct {
+	Strategy   string `json:"strategy"`
+	Rancher    string `json:"rancher"`
+	Clusters   int    `json:"clusters"`
+	BlackHoles int    `json:"blackHoles"`
+	// Load is the load average of the minute before, and OthersCPUShare the part of all CPU time that programs of
+	// others took during the imports, from 0 to 1.
+	Load           float64 `json:"loadAverageBefore"`
+	OthersCPUShare float64 `json:"othersCPUShare"`
+
+	// The times from the first label to the last of them, for clusters whose workload cluster answers; of records, for all.
+	RecordsSeconds  float64 `json:"recordsSeconds"`
+	AppliedSeconds  float64 `json:"appliedSeconds"`
+	ImportedSeconds float64 `json:"importedSeconds"`
+	// Latencies are from the label of a namespace to the record, the agent's Deployment, and RancherImported=True.
+	Applied  Latency `json:"appliedLatency"`
+	Imported Latency `json:"importedLatency"`
+
+	Records    int    `json:"recordsCreated"`
+	Management Counts `json:"managementRequests"`
+	Workload   Counts `json:"workloadRequests"`
+	Downloads  Counts `json:"downloads"`
+
+	// Processes are by name: CPU seconds during the imports, and peaks until their end.
+	Processes map[string]usage `json:"processes"`
+	// PeakMiB is the manager's highest resident set size until the end of the run.
+	PeakMiB float64 `json:"managerPeakMiB"`
+	Idle    Idle    `json:"idle"`
+}
+
+// Latency holds percentiles in seconds.
+type Latency struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// Counts are numbers of requests.
+type Counts struct {
+	Total      int            `json:"total"`
+	PerImport  float64        `json:"perImport"`
+	ByResource map[string]int `json:"byResource,omitempty"`
+}
+
+// Idle is what happened when there was nothing to do.
+type Idle struct {
+	Seconds float64 `json:"seconds"`
+	// Management counts requests to the management cluster without watches and the lease, and Writes those that change something.
+	Management        Counts  `json:"managementRequests"`
+	Writes            int     `json:"writes"`
+	RequestsPerMinute float64 `json:"managementRequestsPerMinute"`
+	WritesPerMinute   float64 `json:"writesPerMinute"`
+	Workload          Counts  `json:"workloadRequests"`
+	Downloads         int     `json:"downloads"`
+	CPUSeconds        float64 `json:"managerCPUSeconds"`
+}
+
+// evaluate fills in what the recorder and the audit log know. The imports lasted until over, the idle time until end.
+func (r *run) evaluate(over, end time.Time) error {
+	events, err := r.stage.Management.AuditEvents()
+	if err != nil {
+		return err
+	}
+	if len(events) == 0 || events[0].RequestReceivedTimestamp.After(r.recorder.begin()) {
+		return errors.New("the audit log does not reach back to the begin of the imports")
+	}
+	events = slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.Username != managerUser || unrelated(e) })
+	begin, result := r.recorder.begin(), r.result
+	healthy := result.Clusters - result.BlackHoles
+
+	counted := map[string]bool{}
+	for _, m := range r.compared {
+		counted[m.name] = !m.dead
+	}
+	compared := func(m member) bool { return counted[m.name] }
+	everyone := func(member) bool { return true }
+	_, all := r.recorder.latencies(r.recorder.applied, everyone)
+	result.AppliedSeconds = all.Seconds()
+	_, all = r.recorder.latencies(r.recorder.connected, everyone)
+	result.ImportedSeconds = all.Seconds()
+	each, _ := r.recorder.latencies(r.recorder.applied, compared)
+	result.Applied = latencyOf(each)
+	each, _ = r.recorder.latencies(r.recorder.connected, compared)
+	result.Imported = latencyOf(each)
+
+	result.Management = countAudit(events, begin, over, result.Clusters)
+	result.Workload = countWorkload(r.recorder.workloadRequests(begin, over), healthy)
+	for _, e := range events {
+		if recordKind(e) == result.Strategy && e.Verb == "create" && e.ResponseStatus != nil && e.ResponseStatus.Code == 201 {
+			result.Records++
+			result.RecordsSeconds = max(result.RecordsSeconds, e.StageTimestamp.Sub(begin).Seconds())
+		}
+	}
+
+	result.Idle.Seconds = end.Sub(over).Seconds()
+	result.Idle.Management = countAudit(events, over, end, 0)
+	result.Idle.Workload = countWorkload(r.recorder.workloadRequests(over, end), 0)
+	for _, e := range events {
+		if within(e, over, end) && e.Verb != "get" && e.Verb != "list" {
+			result.Idle.Writes++
+		}
+	}
+	if minutes := result.Idle.Seconds / 60; minutes > 0 {
+		result.Idle.RequestsPerMinute = float64(result.Idle.Management.Total) / minutes
+		result.Idle.WritesPerMinute = float64(result.Idle.Writes) / minutes
+	}
+	for _, at := range r.rancher.downloads() {
+		if at.Before(over) {
+			result.Downloads.Total++
+		} else {
+			result.Idle.Downloads++
+		}
+	}
+	result.Downloads.PerImport = float64(result.Downloads.Total) / float64(healthy)
+	if result.Records != result.Clusters {
+		return fmt.Errorf("%d records were created for %d clusters", result.Records, result.Clusters)
+	}
+	return nil
+}
+
+// unrelated says whether a request is none that imports cause: watches, the lease, discovery and reviews of tokens.
+func unrelated(e auditv1.Event) bool {
+	return e.Verb == "watch" || e.ObjectRef == nil || e.ObjectRef.Resource == "leases"
+}
+
+func within(e auditv1.Event, from, to time.Time) bool {
+	at := e.RequestReceivedTimestamp.Time
+	return !at.Before(from) && at.Before(to)
+}
+
+// recordKind returns the strategy whose records the request is about, "" if none.
+func recordKind(e auditv1.Event) string {
+	switch {
+	case e.ObjectRef.Resource != "clusters":
+		return ""
+	case e.ObjectRef.APIGroup == "management.cattle.io":
+		return "v3"
+	case e.ObjectRef.APIGroup == "provisioning.cattle.io":
+		return "v1"
+	default:
+		return ""
+	}
+}
+
+func countAudit(events []auditv1.Event, from, to time.Time, imports int) Counts {
+	names := make([]string, 0, len(events))
+	for _, e := range events {
+		if !within(e, from, to) {
+			continue
+		}
+		name := e.Verb + " " + e.ObjectRef.Resource
+		if e.ObjectRef.Subresource != "" {
+			name += "/" + e.ObjectRef.Subresource
+		}
+		if e.ObjectRef.APIGroup != "" {
+			name += "." + e.ObjectRef.APIGroup
+		}
+		if e.ResponseStatus != nil && e.ResponseStatus.Code >= 400 {
+			name += fmt.Sprintf(" (%d)", e.ResponseStatus.Code)
+		}
+		names = append(names, name)
+	}
+	return countNames(names, imports)
+}
+
+func countWorkload(requests []workloadserver.Request, imports int) Counts {
+	names := make([]string, 0, len(requests))
+	for _, request := range requests {
+		name := request.Verb + " " + request.Resource
+		if request.Code >= 400 {
+			name += fmt.Sprintf(" (%d)", request.Code)
+		}
+		names = append(names, name)
+	}
+	return countNames(names, imports)
+}
+
+func countNames(names []string, imports int) Counts {
+	counts := Counts{Total: len(names), ByResource: map[string]int{}}
+	for _, name := range names {
+		counts.ByResource[name]++
+	}
+	if imports > 0 {
+		counts.PerImport = float64(counts.Total) / float64(imports)
+	}
+	return counts
+}
+
+// latencyOf returns percentiles by nearest rank.
+func latencyOf(each []time.Duration) Latency {
+	if len(each) == 0 {
+		return Latency{}
+	}
+	each = slices.Sorted(slices.Values(each))
+	at := func(percent float64) float64 {
+		rank := int(math.Ceil(percent / 100 * float64(len(each))))
+		return each[max(rank, 1)-1].Seconds()
+	}
+	return Latency{P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
+}

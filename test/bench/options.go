@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// options say what to measure.
+type options struct {
+	Clusters    int           `json:"clusters"`
+	Namespaces  int           `json:"namespaces"`
+	Strategy    string        `json:"strategy"`
+	Rancher     string        `json:"rancher"`
+	BlackHoles  float64       `json:"blackHoles"`
+	Compare     bool          `json:"compare"`
+	Runs        int           `json:"runs"`
+	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
+	SyncPeriod  time.Duration `json:"syncPeriodNanoseconds"`
+	Idle        time.Duration `json:"idleNanoseconds"`
+	Concurrency int           `json:"concurrency,omitempty"`
+	ManagerArgs []string      `json:"managerArgs,omitempty"`
+	Settle      time.Duration `json:"settleNanoseconds"`
+	Timeout     time.Duration `json:"timeoutNanoseconds"`
+	JSON        string        `json:"-"`
+	Profiles    string        `json:"-"`
+}
+
+func defaultOptions() *options {
+	return &options{
+		Clusters: 300, Namespaces: 10, Strategy: "v3", Rancher: rancherLight, Runs: 1, AgentDelay: 2 * time.Second,
+		SyncPeriod: 20 * time.Second, Idle: 70 * time.Second, Settle: 3 * time.Second, Timeout: 10 * time.Minute,
+	}
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&o.Clusters, "clusters", o.Clusters, "CAPI clusters to import.")
+	fs.IntVar(&o.Namespaces, "namespaces", o.Namespaces, "Namespaces that they are spread over.")
+	fs.StringVar(&o.Strategy, "strategy", o.Strategy, "Kind of the Rancher clusters: v3 or v1.")
+	fs.StringVar(&o.Rancher, "rancher", o.Rancher, "Who plays Rancher: light does the least that an import needs, standin all that Rancher does, which takes most of the machine.")
+	fs.Float64Var(&o.BlackHoles, "black-holes", o.BlackHoles, "Fraction of the workload clusters that accept connections and never answer, for example 0.1.")
+	fs.BoolVar(&o.Compare, "compare", o.Compare, "With --black-holes: also run without them, and compare the latencies of the healthy clusters.")
+	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs.")
+	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period.")
+	fs.DurationVar(&o.Idle, "idle", o.Idle, "How long to watch the manager when everything is imported. Longer than --sync-period shows what resyncs cost.")
+	fs.DurationVar(&o.Settle, "settle", o.Settle, "How long nothing may have happened for the imports to count as over.")
+	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "The manager's --concurrency; 0 leaves its default.")
+	fs.StringArrayVar(&o.ManagerArgs, "manager-arg", nil, "Another argument for the manager; repeatable.")
+	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for the imports of one run.")
+	fs.StringVar(&o.JSON, "json", o.JSON, "File for the results as JSON.")
+	fs.StringVar(&o.Profiles, "profiles", o.Profiles, "Directory for profiles of the manager: CPU during the imports, heap and goroutines after them. Profiling itself costs memory.")
+}
+
+// validate reports everything that cannot be measured.
+func (o *options) validate(rest []string) error {
+	var problems []error
+	if len(rest) > 0 {
+		problems = append(problems, fmt.Errorf("unexpected arguments: %s", strings.Join(rest, " ")))
+	}
+	if o.Clusters < 1 || o.Namespaces < 1 || o.Namespaces > o.Clusters || o.Runs < 1 {
+		problems = append(problems, errors.New("--clusters, --namespaces and --runs must be at least 1, and --namespaces at most --clusters"))
+	}
+	if o.Strategy != "v3" && o.Strategy != "v1" {
+		problems = append(problems, fmt.Errorf("--strategy %q must be v3 or v1", o.Strategy))
+	}
+	if o.Rancher != rancherLight && o.Rancher != rancherStandin {
+		problems = append(problems, fmt.Errorf("--rancher %q must be light or standin", o.Rancher))
+	}
+	if o.BlackHoles < 0 || o.BlackHoles >= 1 {
+		problems = append(problems, errors.New("--black-holes must be a fraction below 1"))
+	}
+	if o.Compare && len(deadOnes(o.Clusters, o.BlackHoles)) == 0 {
+		problems = append(problems, errors.New("--compare needs --black-holes, enough for one cluster at least"))
+	}
+	if o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod <= 0 || o.Timeout <= 0 {
+		problems = append(problems, errors.New("durations must not be negative, --sync-period and --timeout not zero"))
+	}
+	return errors.Join(problems...)
+}
+
+// deadOnes returns which of the clusters are black holes. They are spread evenly.
+func deadOnes(clusters int, fraction float64) map[int]bool {
+	dead := map[int]bool{}
+	for i := range clusters {
+		if int(float64(i+1)*fraction) > int(float64(i)*fraction) {
+			dead[i] = true
+		}
+	}
+	return dead
+}

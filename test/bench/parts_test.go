@@ -1,0 +1,93 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDeadOnes(t *testing.T) {
+	cases := map[string]struct {
+		reason   string
+		clusters int
+		fraction float64
+		want     map[int]bool
+	}{
+		"None":   {reason: "nothing is dead without a fraction", clusters: 10, fraction: 0, want: map[int]bool{}},
+		"Tenth":  {reason: "every tenth, spread evenly", clusters: 20, fraction: 0.1, want: map[int]bool{9: true, 19: true}},
+		"TooFew": {reason: "part of a cluster is none", clusters: 5, fraction: 0.1, want: map[int]bool{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, deadOnes(tc.clusters, tc.fraction)); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestLatencyOf(t *testing.T) {
+	hundred := make([]time.Duration, 100)
+	for i := range hundred {
+		hundred[i] = time.Duration(100-i) * time.Second
+	}
+	cases := map[string]struct {
+		reason string
+		each   []time.Duration
+		want   Latency
+	}{
+		"Empty":   {reason: "nothing measured is no panic"},
+		"One":     {reason: "one value is every percentile", each: []time.Duration{time.Second}, want: Latency{P50: 1, P95: 1, P99: 1, Max: 1}},
+		"Hundred": {reason: "nearest rank, whatever the order", each: hundred, want: Latency{P50: 50, P95: 95, P99: 99, Max: 100}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, latencyOf(tc.each)); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	const line = "42 (kube-apiserver.) S 7 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1 2 3\n"
+	cases := map[string]struct {
+		reason   string
+		line     string
+		parent   int
+		wantName string
+		want     usage
+		wantErr  bool
+	}{
+		"Child":    {reason: "names are cut off by the kernel, times are in hundredths of a second", line: line, parent: 7, wantName: "kube-apiserver", want: usage{CPUSeconds: 3}},
+		"Stranger": {reason: "programs of others do not count", line: line, parent: 8},
+		"Other":    {reason: "a child that is no part of the benchmark does not count", line: "43 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 250 50 0", parent: 7, want: usage{CPUSeconds: 3}},
+		"Garbage":  {reason: "what cannot be read is no zero", line: "42 kube", wantErr: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, spent, err := parseStat([]byte(tc.line), tc.parent)
+			if (err != nil) != tc.wantErr {
+				t.Fatalf("%s: got error %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.wantName, got); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.want, spent); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestRatios(t *testing.T) {
+	r := newReport(&options{Compare: true})
+	for _, p99 := range []float64{1, 2, 6} {
+		r.add(&Run{Applied: Latency{P50: 1, P99: p99}})
+		r.add(&Run{BlackHoles: 1, Applied: Latency{P50: 1, P99: 3 * p99}})
+	}
+	if diff := cmp.Diff(Latency{P50: 1, P99: 3}, r.Ratios.Applied); diff != "" {
+		t.Errorf("medians with black holes by medians without: -want, +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// profiler fetches profiles of the manager. A nil one does nothing.
+type profiler struct {
+	dir, prefix, address string
+}
+
+// newProfiler returns nil if dir is empty.
+func newProfiler(dir, strategy string) (*profiler, error) {
+	if dir == "" {
+		return nil, nil //nolint:nilnil // all methods accept it
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+	if err != nil {
+		return nil, err
+	}
+	address := listener.Addr().String()
+	return &profiler{dir: dir, prefix: strategy + "-" + time.Now().Format("150405"), address: address}, listener.Close()
+}
+
+func (p *profiler) args() []string {
+	if p == nil {
+		return nil
+	}
+	return []string{"--profiler-address=" + p.address}
+}
+
+// cpu profiles until the function that it returns is called.
+func (p *profiler) cpu(ctx context.Context) func() error {
+	if p == nil {
+		return func() error { return nil }
+	}
+	// The manager sends the profile at the end of the time only, so it is recorded as a series of short ones.
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			if running.Err() != nil {
+				done <- nil
+				return
+			}
+			if err := p.fetch(ctx, "profile?seconds=3", fmt.Sprintf("cpu-%02d", i)); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// snapshot saves what memory is used for.
+func (p *profiler) snapshot(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	return errors.Join(p.fetch(ctx, "heap", "heap"), p.fetch(ctx, "goroutine", "goroutine"))
+}
+
+func (p *profiler) fetch(ctx context.Context, what, name string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/debug/pprof/"+what, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("fetching profile %s: %w", name, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("fetching profile %s: %w", name, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("fetching profile %s: %s", name, response.Status)
+	}
+	return os.WriteFile(filepath.Join(p.dir, p.prefix+"-"+name+".pprof"), raw, 0o600)
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+const (
+	// managerClient is how the manager introduces itself to workload clusters.
+	managerClient = "archelon"
+	// agentDeployment is applied last but one; with it the agent is installed.
+	agentDeployment = "cattle-cluster-agent"
+	imported        = "True/Imported"
+)
+
+// recorder notes when what happened to which cluster.
+type recorder struct {
+	members map[string]member // by name
+	// installed is called, with the lock held, when the agent was installed in a workload cluster.
+	installed func(cluster string)
+
+	mu         sync.Mutex
+	labelled   map[string]time.Time // by namespace
+	applied    map[string]time.Time // by name
+	connected  map[string]time.Time // by name: the condition became True
+	conditions map[string]string    // by name
+	requests   []workloadserver.Request
+	activity   time.Time
+	progress   chan struct{} // holds something when there is news
+}
+
+func newRecorder(members []member) *recorder {
+	r := &recorder{
+		members: map[string]member{}, labelled: map[string]time.Time{}, applied: map[string]time.Time{},
+		connected: map[string]time.Time{}, conditions: map[string]string{}, installed: func(string) {}, progress: make(chan struct{}, 1),
+	}
+	for _, m := range members {
+		r.members[m.name] = m
+	}
+	return r
+}
+
+func (r *recorder) chosen(namespace string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.labelled[namespace] = at
+}
+
+// request takes a request to a workload cluster.
+func (r *recorder) request(request workloadserver.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if request.Verb == "watch" {
+		return
+	}
+	r.active(request.At)
+	if request.Client != managerClient {
+		return
+	}
+	r.requests = append(r.requests, request)
+	if _, known := r.applied[request.Cluster]; !known && request.Verb == "patch" && request.Resource == "deployments" &&
+		request.Name == agentDeployment && request.Code < 300 {
+		r.applied[request.Cluster] = request.At
+		r.installed(request.Cluster)
+	}
+}
+
+// cluster takes a new state of a CAPI cluster.
+func (r *recorder) cluster(object any) {
+	cluster, ok := object.(*clusterv1.Cluster)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := conditionOf(cluster)
+	r.conditions[cluster.Name] = state
+	if _, known := r.connected[cluster.Name]; !known && state == imported {
+		r.connected[cluster.Name] = now
+	}
+	r.active(now)
+}
+
+// active notes that something happened. The lock is held.
+func (r *recorder) active(at time.Time) {
+	r.activity = at
+	select {
+	case r.progress <- struct{}{}:
+	default:
+	}
+}
+
+// follow watches CAPI clusters until the context ends. It returns when the watch is up.
+func (r *recorder) follow(ctx context.Context, s *stage.Stage) (stop func(), err error) {
+	clusters, err := cache.New(s.Management.Config, cache.Options{Scheme: s.Client.Scheme(), Mapper: s.Client.RESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("building a cache: %w", err)
+	}
+	informer, err := clusters.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching CAPI clusters: %w", err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: r.cluster,
+		UpdateFunc: func(before, after any) {
+			a, ok := before.(client.Object)
+			b, ok2 := after.(client.Object)
+			if ok && ok2 && a.GetResourceVersion() != b.GetResourceVersion() {
+				r.cluster(after)
+			}
+		},
+	}); err != nil {
+		return nil, fmt.Errorf("watching CAPI clusters: %w", err)
+	}
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = clusters.Start(running) // it ends with the context, and fails in no other way
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	if !clusters.WaitForCacheSync(running) {
+		stop()
+		return nil, fmt.Errorf("watching CAPI clusters: %w", context.Cause(ctx))
+	}
+	return stop, nil
+}
+
+// finished says whether every healthy cluster is imported, and every dead one got as far as it can.
+func (r *recorder) finished() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, m := range r.members {
+		state := r.conditions[name]
+		if !m.dead && (state != imported || r.applied[name].IsZero()) || m.dead && state == "none" {
+			return false
+		}
+	}
+	return true
+}
+
+// quietSince returns when something was last seen to happen.
+func (r *recorder) quietSince() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.activity
+}
+
+// begin is when the first namespace was labelled.
+func (r *recorder) begin() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.MinFunc(slices.Collect(maps.Values(r.labelled)), time.Time.Compare)
+}
+
+// states counts the clusters by condition, for messages.
+func (r *recorder) states() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := map[string]int{}
+	for name := range r.members {
+		counts[cmp.Or(r.conditions[name], "none")]++
+	}
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// latencies returns the times from the label of its namespace to the given moment of each healthy cluster, and the time
+// from the first label to the last of them.
+func (r *recorder) latencies(moments map[string]time.Time, compared func(member) bool) (each []time.Duration, all time.Duration) {
+	begin := r.begin()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, m := range r.members {
+		at, ok := moments[name]
+		if !ok || m.dead || !compared(m) {
+			continue
+		}
+		each = append(each, at.Sub(r.labelled[m.namespace]))
+		all = max(all, at.Sub(begin))
+	}
+	return each, all
+}
+
+// workloadRequests returns the manager's requests to workload clusters within a time.
+func (r *recorder) workloadRequests(from, to time.Time) []workloadserver.Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var within []workloadserver.Request
+	for _, request := range r.requests {
+		if !request.At.Before(from) && request.At.Before(to) {
+			within = append(within, request)
+		}
+	}
+	return within
+}

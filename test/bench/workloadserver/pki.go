@@ -1,0 +1,88 @@
+package workloadserver
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// keyBits is the size of kubeadm's keys, so that a handshake costs what it costs there.
+const keyBits = 2048
+
+// pki holds what TLS needs: a CA, a certificate for all servers and one for all clients.
+type pki struct {
+	pool                               *x509.CertPool
+	caPEM, clientCertPEM, clientKeyPEM []byte
+	serving                            tls.Certificate
+}
+
+func newPKI() (*pki, error) {
+	caKey, err := rsa.GenerateKey(rand.Reader, keyBits)
+	if err != nil {
+		return nil, fmt.Errorf("making the CA of the workload clusters: %w", err)
+	}
+	caTemplate := certificate("workload-ca")
+	caTemplate.IsCA, caTemplate.BasicConstraintsValid = true, true
+	caTemplate.KeyUsage = x509.KeyUsageCertSign
+	raw, err := x509.CreateCertificate(rand.Reader, caTemplate, caTemplate, caKey.Public(), caKey)
+	if err != nil {
+		return nil, fmt.Errorf("making the CA of the workload clusters: %w", err)
+	}
+	ca, err := x509.ParseCertificate(raw)
+	if err != nil {
+		return nil, fmt.Errorf("making the CA of the workload clusters: %w", err)
+	}
+	server := certificate("kube-apiserver")
+	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	serverCert, serverKey, err := sign(server, ca, caKey)
+	if err != nil {
+		return nil, err
+	}
+	admin := certificate("kubernetes-admin")
+	admin.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	p := &pki{pool: x509.NewCertPool(), caPEM: encode("CERTIFICATE", raw)}
+	p.pool.AddCert(ca)
+	if p.clientCertPEM, p.clientKeyPEM, err = sign(admin, ca, caKey); err != nil {
+		return nil, err
+	}
+	if p.serving, err = tls.X509KeyPair(serverCert, serverKey); err != nil {
+		return nil, fmt.Errorf("loading the certificate of the workload clusters: %w", err)
+	}
+	return p, nil
+}
+
+func certificate(name string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+	}
+}
+
+// sign returns certificate and key as PEM.
+func sign(template, ca *x509.Certificate, caKey crypto.Signer) (cert, key []byte, err error) {
+	private, err := rsa.GenerateKey(rand.Reader, keyBits)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the key of %s: %w", template.Subject.CommonName, err)
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, ca, private.Public(), caKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("signing the certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	return encode("CERTIFICATE", raw), encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(private)), nil
+}
+
+func encode(kind string, raw []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw})
+}
