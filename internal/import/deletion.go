@@ -30,22 +30,30 @@ func (r *Reconciler) deleteRecords(ctx context.Context, s *scope) outcome.Outcom
 		if !s.records[i].madeFor(s.cluster) {
 			continue
 		}
-		twin, err := r.twinOf(ctx, &s.records[i])
-		switch {
-		case err != nil:
-			return outcome.Fail(archelonv1.InternalErrorReason, err)
-		case twin && s.intent == intentUnimport:
-			return outcome.Stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
-				"Rancher would delete the CAPI cluster %s together with the %s, because they have the same name; delete that CAPI cluster first, or keep this import",
-				s.records[i].GetName(), s.records[i]))
-		case twin:
-			err = r.abandonRecord(ctx, s, &s.records[i])
-		default:
-			err = r.deleteRecord(ctx, &s.records[i])
+		if out := r.removeRecord(ctx, s, &s.records[i]); !out.IsDone() {
+			return out
 		}
-		if err != nil {
-			return outcome.Fail(archelonv1.InternalErrorReason, err)
-		}
+	}
+	return outcome.Done()
+}
+
+// removeRecord deletes a record, unless Rancher would delete a CAPI cluster together with it. A CAPI cluster that is being
+// deleted must be able to leave, so its record is left behind then; otherwise a person decides.
+func (r *Reconciler) removeRecord(ctx context.Context, s *scope, record *record) outcome.Outcome {
+	twin, err := r.twinOf(ctx, record)
+	switch {
+	case err != nil:
+	case twin && s.intent == intentDelete:
+		err = r.abandonRecord(ctx, s, record)
+	case twin:
+		return outcome.Stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
+			"Rancher would delete the CAPI cluster %s together with the %s, because they have the same name; delete that CAPI cluster first, or keep this import",
+			record.GetName(), record))
+	default:
+		err = r.deleteRecord(ctx, record)
+	}
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
 	return outcome.Done()
 }
@@ -200,8 +208,8 @@ func (r *Reconciler) deleteOtherKinds(ctx context.Context, s *scope) outcome.Out
 		if record.strategy == r.Active || !record.madeFor(s.cluster) {
 			continue
 		}
-		if err := r.deleteRecord(ctx, record); err != nil {
-			return outcome.Fail(archelonv1.InternalErrorReason, err)
+		if out := r.removeRecord(ctx, s, record); !out.IsDone() {
+			return out
 		}
 		return outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The %s is being replaced by one of the kind %s", record, r.Active.Kind()))
 	}

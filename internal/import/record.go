@@ -140,7 +140,8 @@ func (r *Reconciler) confirmClaim(ctx context.Context, s *scope) outcome.Outcome
 	if err := r.APIReader.Get(ctx, s.key(), current); err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("confirming the CAPI cluster: %w", err))
 	}
-	if current.UID != s.cluster.UID || !current.DeletionTimestamp.IsZero() ||
+	_, blocked := current.Annotations[archelonv1.ImportedAnnotation]
+	if blocked || current.UID != s.cluster.UID || !current.DeletionTimestamp.IsZero() ||
 		current.Annotations[archelonv1.RecordAnnotation] != s.cluster.Annotations[archelonv1.RecordAnnotation] {
 		return outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry)
 	}
