@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/proxy"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// Scenario 5: many imports at once while everything goes wrong: a stale cache, refused and lost requests, conflicts, crashes, and
+// for a while two leaders.
+var _ = Describe("Chaos", Ordered, func() {
+	const (
+		clusters = 50
+		crashes  = 20
+	)
+	var (
+		s       *stage.Stage
+		gateway *proxy.Proxy
+	)
+	BeforeAll(func(ctx context.Context) {
+		var err error
+		s, err = stage.Start(ctx, stage.Options{Name: "chaos"})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(s.Stop)
+		gateway, err = proxy.Start(s.Management.Config)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(gateway.Stop)
+		s.Through = gateway.Through
+	})
+
+	It("never makes a second record, nor one without its labels, and connects every cluster", func(ctx context.Context) {
+		f := &fixture{Stage: s}
+		servers, err := workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(servers.Stop)
+		namespace := f.namespace(ctx, nil)
+		for i := range clusters {
+			f.lightCluster(ctx, servers, namespace, fmt.Sprintf("c%d", i))
+		}
+		seen := watchRecords(ctx, s.Management.Config)
+
+		gateway.DelayWatches(2 * time.Second)
+		gateway.Judge(unreliable)
+		m := f.restartable(ctx, []string{"--concurrency=10", "--feature-gates=managementv3-cluster=true"})
+		f.choose(ctx, namespaceOf(namespace), "true")
+		for i := range crashes {
+			pause(ctx, time.Duration(200+rand.IntN(1300))*time.Millisecond)
+			if i == crashes/2 {
+				// For a moment a second instance believes that it leads.
+				other, err := f.StartManager(ctx, manager, nil, "--concurrency=10", "--feature-gates=managementv3-cluster=true")
+				Expect(err).NotTo(HaveOccurred())
+				pause(ctx, 3*time.Second)
+				other.Kill()
+			}
+			m.crash()
+		}
+		gateway.Judge(func(*http.Request) proxy.Verdict { return proxy.Pass })
+
+		list := &clusterv1.ClusterList{}
+		Eventually(func(g Gomega) {
+			g.Expect(s.Client.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+			for i := range list.Items {
+				g.Expect(f.reason(ctx, &list.Items[i])()).To(Equal("True/Imported"), list.Items[i].Name)
+			}
+		}).WithTimeout(3 * time.Minute).WithPolling(time.Second).Should(Succeed())
+		for i := range list.Items {
+			Expect(f.v3Records(ctx, &list.Items[i])).To(HaveLen(1), list.Items[i].Name)
+		}
+		seen.expectOneEach(list.Items)
+	})
+})
+
+// lightCluster creates a CAPI cluster whose workload cluster is a light server.
+func (f *fixture) lightCluster(ctx context.Context, servers *workloadserver.Server, namespace, name string) {
+	GinkgoHelper()
+	kubeconfig, err := servers.Kubeconfig(name)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(f.Rancher.AddWorkload(name, servers.Config(name))).To(Succeed())
+	Expect(f.Client.Create(ctx, builder.KubeconfigSecret(namespace, name, kubeconfig))).To(Succeed())
+	cluster := builder.Cluster(namespace, name)
+	Expect(f.Client.Create(ctx, cluster)).To(Succeed())
+	f.status(ctx, cluster, builder.ControlPlaneUp)
+}
+
+// unreliable makes about every eighth request go wrong.
+func unreliable(r *http.Request) proxy.Verdict {
+	if r.URL.Query().Get("watch") == "true" {
+		return proxy.Pass
+	}
+	switch rand.IntN(24) {
+	case 0:
+		return proxy.Refuse
+	case 1:
+		return proxy.Lose
+	case 2:
+		if r.Method == http.MethodPatch {
+			return proxy.Conflict
+		}
+	}
+	return proxy.Pass
+}
+
+// pause lets the world go on for a while. What happens meanwhile is the test.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// sightings are all v3 Clusters that were ever made, as a watch that misses nothing saw them.
+type sightings struct {
+	mu      sync.Mutex
+	records map[types.UID]*managementv3.Cluster
+}
+
+func watchRecords(ctx context.Context, config *rest.Config) *sightings {
+	GinkgoHelper()
+	known, err := scheme.New()
+	Expect(err).NotTo(HaveOccurred())
+	c, err := client.NewWithWatch(config, client.Options{Scheme: known})
+	Expect(err).NotTo(HaveOccurred())
+	events, err := c.Watch(context.WithoutCancel(ctx), &managementv3.ClusterList{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(events.Stop)
+	seen := &sightings{records: map[types.UID]*managementv3.Cluster{}}
+	go func() {
+		for e := range events.ResultChan() {
+			if record, ok := e.Object.(*managementv3.Cluster); ok && e.Type == watch.Added {
+				seen.mu.Lock()
+				seen.records[record.UID] = record
+				seen.mu.Unlock()
+			}
+		}
+	}()
+	return seen
+}
+
+func (s *sightings) expectOneEach(clusters []clusterv1.Cluster) {
+	GinkgoHelper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made := map[string]int{}
+	for _, record := range s.records {
+		Expect(record.Labels).To(And(HaveKey(ownedLabel), HaveKey(ownerLabel), HaveKey(ownerNSLabel), HaveKey(uidLabel)), record.Name)
+		made[record.Labels[uidLabel]]++
+	}
+	for i := range clusters {
+		Expect(made).To(HaveKeyWithValue(string(clusters[i].UID), 1), "records ever made for %s", clusters[i].Name)
+	}
+	Expect(made).To(HaveLen(len(clusters)))
+}
