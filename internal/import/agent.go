@@ -94,7 +94,7 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 // Only when Rancher says that the agent is not connected, and what is in the workload cluster cannot connect, it is installed again.
 func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome {
 	if s.management.connected {
-		r.jobs.Forget(s.key())
+		r.forget(s.key())
 		return outcome.Done()
 	}
 	input, out := r.agentInput(ctx, s)
@@ -127,6 +127,12 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 		return outcome.Poll(archelonv1.WaitingForAgentReason,
 			"Rancher's agent is installed in the workload cluster and has yet to connect to Rancher", result.After)
 	}
+}
+
+// forget drops what is kept for the work on a workload cluster: the last result and the connection.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.jobs.Forget(key)
+	r.Workloads.Forget(key)
 }
 
 // asDelayed turns a failed job into a wait for its next try. The backoff is that of the job, so the error is not
@@ -213,6 +219,10 @@ func waitingForRancher() outcome.Outcome {
 func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster) outcome.Outcome {
 	err := r.tryInstallAgent(ctx, key, management)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
+	if out.IsDone() {
+		// Nothing more is asked of the workload cluster, so its connection goes.
+		r.Workloads.Forget(key)
+	}
 	if out.Kind == outcome.KindFail && ctx.Err() == nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Installing Rancher's agent failed", "reason", out.Reason)
 	}

@@ -22,7 +22,7 @@ import (
 // deleteRecords deletes every record that was made for this cluster, of whatever kind. The finalizer goes first: a record
 // that is being deleted and still held was deleted by somebody else, and that is how such a deletion is told apart.
 func (r *Reconciler) deleteRecords(ctx context.Context, s *scope) outcome.Outcome {
-	r.jobs.Forget(s.key())
+	r.forget(s.key())
 	if err := r.findNamed(ctx, s); err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
@@ -179,7 +179,7 @@ func (r *Reconciler) observeRemoval(ctx context.Context, s *scope) outcome.Outco
 }
 
 func (r *Reconciler) stampImported(ctx context.Context, s *scope) error {
-	r.jobs.Forget(s.key())
+	r.forget(s.key())
 	return r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		setAnnotation(cluster, archelonv1.ImportedAnnotation, "true")
 		delete(cluster.Annotations, archelonv1.RecordAnnotation)

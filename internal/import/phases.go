@@ -133,7 +133,7 @@ func (r *Reconciler) checkSelection(_ context.Context, s *scope) outcome.Outcome
 // checkPermission stops where the "imported" annotation forbids a new import.
 func (r *Reconciler) checkPermission(_ context.Context, s *scope) outcome.Outcome {
 	if _, blocked := s.cluster.Annotations[archelonv1.ImportedAnnotation]; blocked && !s.hasRecord() {
-		r.jobs.Forget(s.key())
+		r.forget(s.key())
 		return outcome.Stall(archelonv1.RemovedInRancherReason,
 			`The annotation "imported" keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted in Rancher. Remove the annotation to import again`)
 	}

@@ -164,7 +164,7 @@ func (r *Reconciler) dropTurtlesFinalizer(ctx context.Context, s *scope) outcome
 
 // handOver makes a record look as if Turtles had made it, which finds it by its owner labels. Nothing is deleted.
 func (r *Reconciler) handOver(ctx context.Context, s *scope) outcome.Outcome {
-	r.jobs.Forget(s.key())
+	r.forget(s.key())
 	if err := r.findNamed(ctx, s); err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
