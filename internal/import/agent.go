@@ -249,8 +249,12 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	if err != nil {
 		return fmt.Errorf("reading Rancher's settings: %w", err)
 	}
+	server, err := r.Settings.ServerURL(ctx)
+	if err != nil {
+		return fmt.Errorf("reading Rancher's settings: %w", err)
+	}
 	if agent.Exists {
-		able, err := r.ableToConnect(ctx, agent, management, trust.CAChecksum())
+		able, err := r.ableToConnect(ctx, agent, management, server.String(), trust.CAChecksum())
 		if err != nil || able {
 			return err
 		}
@@ -263,7 +267,7 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	if pending {
 		return &outcome.Problem{
 			Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, After: cleanupRecheck,
-			Message: "Rancher's clean-up Job of an earlier import is still at work in the workload cluster",
+			Message: "Rancher's clean-up of an earlier import is still at work in the workload cluster",
 		}
 	}
 	step("download")
@@ -272,8 +276,10 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 		return fmt.Errorf("downloading the import manifest: %w", err)
 	}
 	step("apply")
-	// What Rancher applied itself after the first contact is Rancher's, and a repair may take it over.
-	if err := cluster.Apply(ctx, manifest.Objects(), management.known); err != nil {
+	// What Rancher applied itself after the first contact is Rancher's, and a repair may take it over. So is the agent of an
+	// earlier record that Rancher had no way to clean up; one that belongs to another Rancher is not touched.
+	force := management.known || agent.BelongsTo(server.String())
+	if err := cluster.Apply(ctx, manifest.Objects(), force); err != nil {
 		return fmt.Errorf("applying the import manifest: %w", err)
 	}
 	step("")
@@ -282,16 +288,12 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 }
 
 // ableToConnect reports whether the agent that is installed will connect by itself, so that it is left alone.
-func (r *Reconciler) ableToConnect(ctx context.Context, agent workload.AgentState, management managementCluster, caChecksum string) (bool, error) {
-	server, err := r.Settings.ServerURL(ctx)
-	if err != nil {
-		return false, fmt.Errorf("reading Rancher's settings: %w", err)
-	}
+func (r *Reconciler) ableToConnect(ctx context.Context, agent workload.AgentState, management managementCluster, server, caChecksum string) (bool, error) {
 	tokens, err := r.Tokens.Accepted(ctx, management.name)
 	if err != nil {
 		return false, fmt.Errorf("reading the accepted tokens: %w", err)
 	}
-	able, why := agent.CanConnect(server.String(), tokens, caChecksum)
+	able, why := agent.CanConnect(server, tokens, caChecksum)
 	if !able {
 		ctrl.LoggerFrom(ctx).Info("Rancher's agent cannot connect and is installed again", "rancherCluster", management.name, "because", why)
 	}

@@ -221,8 +221,9 @@ func (r *Reconciler) deleteOtherKinds(ctx context.Context, s *scope) outcome.Out
 	return outcome.Done()
 }
 
-// releaseOrphans lets go of records that are being deleted and whose CAPI cluster is gone. A record
-// that is not being deleted is left alone: its cluster may be about to be restored from a backup.
+// releaseOrphans lets go of records that are being deleted and whose CAPI cluster is gone. A record that is not being
+// deleted is left alone, for its cluster may be about to be restored from a backup, unless this process has seen the cluster vanish
+// together with our finalizer.
 func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedName) error {
 	gone := &clusterv1.Cluster{}
 	gone.Namespace, gone.Name = key.Namespace, key.Name
@@ -231,7 +232,8 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedNam
 		return err
 	}
 	for i := range records {
-		if !records[i].deleting() || !records[i].held() || records[i].halfLabelled() {
+		lost := !records[i].deleting() && r.holdings.lost(key, records[i].Object)
+		if !lost && (!records[i].deleting() || !records[i].held() || records[i].halfLabelled()) {
 			continue
 		}
 		if err := r.APIReader.Get(ctx, key, &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
@@ -240,9 +242,14 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedNam
 			}
 			return nil
 		}
-		if err := r.releaseRecord(ctx, &records[i]); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		end := r.releaseRecord
+		if lost {
+			end = r.deleteRecord
+		}
+		if err := end(ctx, &records[i]); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
+	r.holdings.forget(key)
 	return nil
 }

@@ -57,6 +57,7 @@ type Reconciler struct {
 
 	jobs         *jobs
 	writes       *ownWrites
+	holdings     *holdings
 	tokenSecrets client.Reader
 }
 
@@ -102,6 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// The watch is about to bring what we wrote ourselves. Its event wakes us, unless it is filtered out.
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
+	r.holdings.note(cluster)
 	if !r.responsible(cluster) {
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil

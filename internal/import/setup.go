@@ -111,6 +111,7 @@ func (r *Reconciler) complete(options Options) error {
 	r.tokenSecrets = options.TokenSecrets
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.writes = newOwnWrites()
+	r.holdings = newHoldings()
 	return nil
 }
 

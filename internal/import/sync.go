@@ -183,6 +183,7 @@ func (r *Reconciler) patchCluster(ctx context.Context, cluster *clusterv1.Cluste
 	if err := r.Client.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
 		return err
 	}
+	r.holdings.note(cluster)
 	if cluster.DeletionTimestamp.IsZero() || len(cluster.Finalizers) > 0 {
 		r.writes.note(cluster)
 	} else {

@@ -5,7 +5,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // ownWrites remembers what this process wrote until the cache has seen it. A copy from the cache that is older than our
@@ -50,4 +53,42 @@ func (w *ownWrites) forget(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.last, uid)
+}
+
+// holdings remembers which CAPI clusters carry our finalizer and are neither being deleted nor paused, by their UID. A cluster that was asked to go
+// a moment before it got the finalizer may vanish with it: the API server decides on what it has read before. Nothing else
+// would tell such a cluster from one whose record was restored from a backup ahead of it.
+type holdings struct {
+	mu   sync.Mutex
+	uids map[types.NamespacedName]types.UID
+}
+
+func newHoldings() *holdings { return &holdings{uids: map[types.NamespacedName]types.UID{}} }
+
+// note remembers whether the cluster, as it was just read or written, carries our finalizer.
+func (h *holdings) note(cluster *clusterv1.Cluster) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// A paused cluster may be on its way to another management cluster, finalizers and all.
+	if holds(cluster) && cluster.DeletionTimestamp.IsZero() && !paused(cluster) {
+		h.uids[client.ObjectKeyFromObject(cluster)] = cluster.UID
+		return
+	}
+	delete(h.uids, client.ObjectKeyFromObject(cluster))
+}
+
+// forget drops a cluster whose end was seen through.
+func (h *holdings) forget(key types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.uids, key)
+}
+
+// lost reports whether the record was made for a cluster that carried our finalizer when it was seen last. It is
+// asked when the cluster is gone.
+func (h *holdings) lost(key types.NamespacedName, record client.Object) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	uid := h.uids[key]
+	return uid != "" && record.GetLabels()[archelonv1.OwnerUIDLabel] == string(uid)
 }

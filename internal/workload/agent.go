@@ -108,6 +108,11 @@ func (s AgentState) CanConnect(serverURL string, tokens []string, caChecksum str
 	}
 }
 
+// BelongsTo reports whether an agent is installed that connects to Rancher at serverURL, or would if it could.
+func (s AgentState) BelongsTo(serverURL string) bool {
+	return s.Exists && sameURL(s.ServerURL, serverURL)
+}
+
 // String implements fmt.Stringer without the token.
 func (s AgentState) String() string {
 	if !s.Exists {
@@ -129,8 +134,8 @@ func (s AgentState) Format(f fmt.State, _ rune) {
 // LogValue implements slog.LogValuer without the token.
 func (s AgentState) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// CleanupPending reports whether the Job with which Rancher removes an earlier registration still exists, in
-// any namespace. It is one request.
+// CleanupPending reports whether Rancher still removes an earlier registration: the Job that does it exists, in any namespace, or
+// the namespace of the agent is being deleted. These are two requests at most.
 func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
 	jobs := &unstructured.UnstructuredList{}
 	jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
@@ -140,9 +145,15 @@ func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(jobs.Items, func(job unstructured.Unstructured) bool {
-		return job.GetGenerateName() == cleanupPrefix
-	}), nil
+	if slices.ContainsFunc(jobs.Items, func(job unstructured.Unstructured) bool { return job.GetGenerateName() == cleanupPrefix }) {
+		return true, nil
+	}
+	namespace := &unstructured.Unstructured{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err = c.call(ctx, "getting Namespace "+agentNamespace, func(ctx context.Context) error {
+		return client.IgnoreNotFound(c.api.Get(ctx, client.ObjectKey{Name: agentNamespace}, namespace))
+	})
+	return err == nil && namespace.GetDeletionTimestamp() != nil, err
 }
 
 // get reads an object of namespace cattle-system and converts it.

@@ -212,28 +212,51 @@ func TestCanceledByCaller(t *testing.T) {
 }
 
 func TestCleanupPending(t *testing.T) {
+	const (
+		job       = "GET /apis/batch/v1/jobs?labelSelector=cattle.io%2Fcreator%3Dnorman"
+		namespace = "GET /api/v1/namespaces/cattle-system"
+	)
 	cases := map[string]struct {
-		reason string
-		items  string
-		want   bool
+		reason    string
+		items     string
+		namespace string
+		want      bool
+		asked     []string
 	}{
-		"None":  {reason: "no Job is no clean-up"},
-		"Other": {reason: "Rancher makes other Jobs", items: `{"metadata":{"name":"a-1","generateName":"a-"}}`},
-		"Found": {reason: "the clean-up is under way", items: `{"metadata":{"name":"a-1","generateName":"a-"}},{"metadata":{"name":"cattle-cleanup-x","generateName":"cattle-cleanup-"}}`, want: true},
+		"None":        {reason: "no Job and no namespace is no clean-up", asked: []string{job, namespace}},
+		"Other":       {reason: "Rancher makes other Jobs", items: `{"metadata":{"name":"a-1","generateName":"a-"}}`, asked: []string{job, namespace}},
+		"Installed":   {reason: "a namespace that stays is no clean-up", namespace: `{}`, asked: []string{job, namespace}},
+		"Terminating": {reason: "the Job is over and what it deleted is not gone", namespace: `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, want: true, asked: []string{job, namespace}},
+		"Found":       {reason: "the clean-up is under way", items: `{"metadata":{"name":"a-1","generateName":"a-"}},{"metadata":{"name":"cattle-cleanup-x","generateName":"cattle-cleanup-"}}`, want: true, asked: []string{job}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var asked atomic.Value
+			asked := make(chan string, 10)
 			server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
-				asked.Store(r.Method + " " + r.URL.String())
-				jobs(tc.items)(w, r)
+				asked <- r.Method + " " + r.URL.String()
+				switch {
+				case strings.Contains(r.URL.Path, "/jobs"):
+					jobs(tc.items)(w, r)
+				case tc.namespace == "":
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusNotFound)
+					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+				default:
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"kind":"Namespace","apiVersion":"v1","metadata":`+tc.namespace+`}`)
+				}
 			})
 			got, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(t.Context())
 			if err != nil || got != tc.want {
 				t.Errorf("%s: want %t, got %t, %v", tc.reason, tc.want, got, err)
 			}
-			if asked.Load() != "GET /apis/batch/v1/jobs?labelSelector=cattle.io%2Fcreator%3Dnorman" || server.requests.Load() != 1 {
-				t.Errorf("asked for %v in %d requests", asked.Load(), server.requests.Load())
+			close(asked)
+			var requests []string
+			for request := range asked {
+				requests = append(requests, request)
+			}
+			if !slices.Equal(requests, tc.asked) {
+				t.Errorf("%s: asked %q, want %q", tc.reason, requests, tc.asked)
 			}
 		})
 	}
