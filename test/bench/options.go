@@ -43,7 +43,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Rancher, "rancher", o.Rancher, "Who plays Rancher: light does the least that an import needs, standin all that Rancher does, which takes most of the machine.")
 	fs.Float64Var(&o.BlackHoles, "black-holes", o.BlackHoles, "Fraction of the workload clusters that accept connections and never answer, for example 0.1.")
 	fs.BoolVar(&o.Compare, "compare", o.Compare, "With --black-holes: also run without them, and compare the latencies of the healthy clusters.")
-	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs.")
+	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period.")
 	fs.DurationVar(&o.Idle, "idle", o.Idle, "How long to watch the manager when everything is imported. Longer than --sync-period shows what resyncs cost.")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestDeadOnes(t *testing.T) {
@@ -83,11 +84,11 @@ func TestParseStat(t *testing.T) {
 
 func TestRatios(t *testing.T) {
 	r := newReport(&options{Compare: true})
-	for _, p99 := range []float64{1, 2, 6} {
-		r.add(&Run{Applied: Latency{P50: 1, P99: p99}})
-		r.add(&Run{BlackHoles: 1, Applied: Latency{P50: 1, P99: 3 * p99}})
+	for _, others := range []float64{0.5, 0.1, 0.3} {
+		r.add(&Run{OthersCPUShare: others, Applied: Latency{P50: 1, P99: 10 * others}})
+		r.add(&Run{OthersCPUShare: others + 0.1, BlackHoles: 1, Applied: Latency{P50: 1, P99: 30 * others}})
 	}
-	if diff := cmp.Diff(Latency{P50: 1, P99: 3}, r.Ratios.Applied); diff != "" {
-		t.Errorf("medians with black holes by medians without: -want, +got:\n%s", diff)
+	if diff := cmp.Diff(Latency{P50: 1, P99: 3}, r.Ratios.Applied, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("the calmest run with black holes by the calmest without: -want, +got:\n%s", diff)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,11 +21,12 @@ type report struct {
 	System  string    `json:"system"`
 	Options *options  `json:"options"`
 	Runs    []*Run    `json:"runs"`
-	// Ratios are there with --compare: the median of the runs with black holes by the median of those without.
+	// Ratios are there with --compare.
 	Ratios *ratios `json:"ratios,omitempty"`
 }
 
-// ratios compare the latencies of the same healthy clusters: with black holes by without.
+// ratios compare the latencies of the same healthy clusters, with black holes by without: in that run of each kind
+// during which others used the least of the machine.
 type ratios struct {
 	Applied  Latency `json:"appliedLatency"`
 	Imported Latency `json:"importedLatency"`
@@ -53,27 +55,19 @@ func (r *report) add(measured *Run) {
 	}
 }
 
+// ratioOf compares the runs of each kind that others disturbed least.
 func ratioOf(with, without []*Run, of func(*Run) Latency) Latency {
-	ratio := func(part func(Latency) float64) float64 {
-		median := func(runs []*Run) float64 {
-			values := make([]float64, 0, len(runs))
-			for _, run := range runs {
-				values = append(values, part(of(run)))
-			}
-			slices.Sort(values)
-			return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
-		}
-		if base := median(without); base > 0 {
-			return median(with) / base
-		}
-		return 0
+	calmest := func(runs []*Run) Latency {
+		return of(slices.MinFunc(runs, func(a, b *Run) int { return cmp.Compare(a.OthersCPUShare, b.OthersCPUShare) }))
 	}
-	return Latency{
-		P50: ratio(func(l Latency) float64 { return l.P50 }),
-		P95: ratio(func(l Latency) float64 { return l.P95 }),
-		P99: ratio(func(l Latency) float64 { return l.P99 }),
-		Max: ratio(func(l Latency) float64 { return l.Max }),
+	by := func(a, b float64) float64 {
+		if b == 0 {
+			return 0
+		}
+		return a / b
 	}
+	a, b := calmest(with), calmest(without)
+	return Latency{P50: by(a.P50, b.P50), P95: by(a.P95, b.P95), P99: by(a.P99, b.P99), Max: by(a.Max, b.Max)}
 }
 
 func (r *report) writeJSON(path string) error {

@@ -76,10 +76,11 @@ func (c *cluster) handle(verb string, r *http.Request, t target) (any, int, erro
 		items, reached := c.list(t, selector)
 		return listOf(t, items, reached), http.StatusOK, nil
 	case "delete":
-		if t.name == "" {
-			return nil, 0, apierrors.NewMethodNotSupported(t.resource.GroupResource(), "deletecollection")
+		selector, err := selectorOf(r)
+		if err != nil {
+			return nil, 0, err
 		}
-		return &metav1.Status{Status: metav1.StatusSuccess}, http.StatusOK, c.delete(t)
+		return &metav1.Status{Status: metav1.StatusSuccess}, http.StatusOK, c.delete(t, selector)
 	case "create", "update", "patch":
 		object, err := objectOf(r, t)
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -103,6 +104,8 @@ func (s *Server) Stop() error {
 func (s *Server) Config(name string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + s.address + pathPrefix + name,
+		// Typed clients would send protobuf.
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData: s.pki.caPEM, CertData: s.pki.clientCertPEM, KeyData: s.pki.clientKeyPEM,
 		},

@@ -118,19 +118,25 @@ func (c *cluster) get(t target) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// delete removes an object at once, and with a namespace all that is in it: nobody here sets finalizers.
-func (c *cluster) delete(t target) error {
+// delete removes an object at once, and with a namespace all that is in it: nobody here sets finalizers. Without a name it removes
+// the objects of the collection that the selector matches.
+func (c *cluster) delete(t target, selector labels.Selector) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := key{resource: t.resource.GroupResource(), namespace: t.namespace, name: t.name}
-	if _, ok := c.objects[k]; !ok {
+	if _, ok := c.objects[k]; !ok && t.name != "" {
 		return apierrors.NewNotFound(k.resource, k.name)
 	}
-	for other := range c.objects {
-		if other == k || k.resource.Resource == "namespaces" && other.namespace == k.name {
-			c.record(watch.Deleted, other, c.objects[other].DeepCopy())
-			delete(c.objects, other)
+	for other, object := range c.objects {
+		switch {
+		case other == k:
+		case t.name == "" && t.contains(other) && selector.Matches(labels.Set(object.GetLabels())):
+		case t.name != "" && k.resource.Resource == "namespaces" && other.namespace == k.name:
+		default:
+			continue
 		}
+		c.record(watch.Deleted, other, object.DeepCopy())
+		delete(c.objects, other)
 	}
 	return nil
 }
