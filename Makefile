@@ -89,8 +89,12 @@ test-integration: controlplane ## Controllers, stand-ins and the test environmen
 	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/bench)
 
 .PHONY: test-e2e
-test-e2e: controlplane ## The whole manager against real API servers, end to end.
-	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) ./test/e2e/...
+test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.
+	go test -race -count=1 -p=1 -timeout=60m ./test/e2e/... -ginkgo.label-filter='!long' $(TESTFLAGS)
+
+.PHONY: test-e2e-long
+test-e2e-long: controlplane ## All end-to-end specs.
+	go test -race -count=1 -p=1 -timeout=90m ./test/e2e/... $(TESTFLAGS)
 
 .PHONY: bench
 bench: controlplane ## Measure what imports cost, with 300 clusters unless told otherwise (ARGS=--help).

@@ -55,8 +55,8 @@ var _ = Describe("Faults", func() {
 					}
 				}
 			},
-				Entry("requests that are refused", proxy.Refuse, false),
-				Entry("conflicts", proxy.Conflict, false),
+				Entry("requests that are refused", Label("long"), proxy.Refuse, false),
+				Entry("conflicts", Label("long"), proxy.Conflict, false),
 				Entry("answers that are lost", proxy.Lose, false),
 				Entry("crashes right after a request took effect", proxy.Lose, true),
 				Entry("crashes right before a request", proxy.Refuse, true),

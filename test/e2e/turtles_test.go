@@ -42,7 +42,9 @@ var _ = Describe("Turtles", func() {
 			Consistently(func() int { return len(f.v3Records(ctx, cluster)) }).Should(BeZero())
 			// The Lease is not renewed any more and runs out.
 			f.patch(ctx, lease, func(o client.Object) {
-				o.(*coordinationv1.Lease).Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
+				lease, ok := o.(*coordinationv1.Lease)
+				Expect(ok).To(BeTrue())
+				lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
 			})
 			Eventually(f.reason(ctx, cluster)).WithTimeout(time.Minute).Should(Equal("True/Imported"))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
