@@ -138,11 +138,7 @@ func (f *fixture) reason(ctx context.Context, cluster *clusterv1.Cluster) func()
 		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(cluster), found); err != nil {
 			return err.Error()
 		}
-		c := conditions.Get(found, condition)
-		if c == nil {
-			return "none"
-		}
-		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+		return reasonOf(found)
 	}
 }
 

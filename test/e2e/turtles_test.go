@@ -37,7 +37,7 @@ var _ = Describe("Turtles", func() {
 
 		It("imports nothing while Turtles is at work, and goes on when it is not", func(ctx context.Context) {
 			lease := f.turtlesLease(ctx)
-			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
+			cluster := f.cluster(ctx, f.namespace(ctx, map[string]string{importLabel: "true"}), "prod")
 			Eventually(f.reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
 			Consistently(func() int { return len(f.v3Records(ctx, cluster)) }).Should(BeZero())
 			// The Lease is not renewed any more and runs out.
