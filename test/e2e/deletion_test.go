@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+const (
+	turtlesFinalizer = "capicluster.turtles.cattle.io"
+	foreignFinalizer = "example.com/hold"
+)
+
+// quick makes a workload cluster that does not answer known as such early.
+const quick = "--workload-timeout=2s"
+
+// deletion is what the specs about deletion share: a stage with two real workload clusters, and as many light ones as are asked for.
+type deletion struct {
+	*fixture
+	lanes   []lane
+	servers *workloadserver.Server
+}
+
+// Whatever state an import is in and whoever deletes it, nothing is left on either side.
+var _ = Describe("Deletion", Ordered, func() {
+	d := &deletion{}
+	BeforeAll(func(ctx context.Context) {
+		d.fixture = newFixture(ctx, stage.Options{Name: "deletion", Audit: true, Rancher: func(o *rancher.Options) {
+			o.Logger = GinkgoLogr
+			o.Timings.Cleanup = 100 * time.Millisecond
+		}})
+		d.lanes = []lane{{name: "deletion-workload", plane: d.workload, client: d.workloadClient}, d.lane(ctx, "deletion-workload-2", false)}
+		var err error
+		d.servers, err = workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(d.servers.Stop)
+	})
+	AfterEach(func(ctx context.Context) {
+		Eventually(d.nothingOfRancher(ctx)).Should(BeEmpty())
+		for _, l := range d.lanes {
+			Eventually(l.left).WithContext(ctx).Should(BeEmpty())
+		}
+	})
+
+	for _, strategy := range strategies() {
+		Describe("of "+strategy+" records with a manager that stays up", Ordered, func() {
+			BeforeAll(func(ctx context.Context) { d.run(ctx, gate(strategy), quick) })
+			matrix(func(ctx context.Context, cells []cell) {
+				trials := d.setUp(ctx, strategy, d.servers, cells)
+				d.endAll(ctx, trials)
+				d.expectFinished(ctx, trials)
+			})
+			d.heldUp(strategy)
+		})
+		Describe("of "+strategy+" records with a manager that is killed", Ordered, func() {
+			matrix(func(ctx context.Context, cells []cell) {
+				d.run(ctx, gate(strategy), quick)
+				trials := d.setUp(ctx, strategy, d.servers, cells)
+				d.endWhileKilled(ctx, trials)
+				d.expectFinished(ctx, trials)
+			})
+			d.comingBack(strategy)
+		})
+	}
+
+	AfterAll(func() { expectLawfulUnlessTerminating(d.fixture) })
+})
+
+// matrix makes two specs of the cells, of which one takes its time.
+func matrix(spec func(context.Context, []cell)) {
+	some, others := cells()
+	It(fmt.Sprintf("ends in %d cells that begin with: %s", len(some), some[0]), func(ctx context.Context) { spec(ctx, some) })
+	It(fmt.Sprintf("ends in %d cells that begin with: %s", len(others), others[0]), Label("long"), func(ctx context.Context) { spec(ctx, others) })
+}
+
+// endAll deletes everything that the cells say, with their circumstances.
+func (f *fixture) endAll(ctx context.Context, trials []*trial) {
+	GinkgoHelper()
+	eachAtOnce(len(trials), func(i int) {
+		f.prepare(ctx, trials[i])
+		f.end(ctx, trials[i])
+	})
+}
+
+// endWhileKilled kills the manager twice: when half of the deletions are asked for, and again when its successor is in the
+// middle of what it has found.
+func (f *fixture) endWhileKilled(ctx context.Context, trials []*trial) {
+	GinkgoHelper()
+	strategy := trials[0].strategy
+	half := len(trials) / 2
+	f.endAll(ctx, trials[:half])
+	f.manager.Kill()
+	f.endAll(ctx, trials[half:])
+	held := func() int {
+		count := 0
+		for _, cluster := range f.look(ctx).clusters {
+			if controllerutil.ContainsFinalizer(&cluster, finalizer) {
+				count++
+			}
+		}
+		return count
+	}
+	before := held()
+	Expect(before).To(BeNumerically(">=", len(trials)-half), "a dead manager leaves its finalizers")
+	f.run(ctx, gate(strategy), quick)
+	Eventually(held).WithPolling(time.Millisecond).Should(BeNumerically("<", before))
+	f.manager.Kill()
+	f.run(ctx, gate(strategy), quick)
+}
+
+// expectFinished waits for the end of all trials, and for no more than the end.
+func (f *fixture) expectFinished(ctx context.Context, trials []*trial) {
+	GinkgoHelper()
+	Eventually(f.unfinished(ctx, trials)).WithTimeout(2 * patience).Should(BeEmpty())
+	Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+	Consistently(f.nothingOfRancher(ctx)).Should(BeEmpty())
+	Expect(f.unfinished(ctx, trials)()).To(BeEmpty())
+	f.sweep(ctx, trials)
+}
+
+// comingBack is about managers that come back as somebody else, or too late.
+func (d *deletion) comingBack(strategy string) {
+	long := longUnless(strategy == "v3")
+	for _, side := range []string{capiSide, rancherSide} {
+		It("ends when it was "+side+" and the gate is switched meanwhile", long, func(ctx context.Context) {
+			d.run(ctx, gate(strategy), quick)
+			trials := d.setUp(ctx, strategy, d.servers, []cell{
+				{side, planeUp, labelKept, reachable}, {side, planeDown, labelKept, blackHoled},
+				{side, planeUp, labelRemoved, reachable}, {side, planeUp, labelFalse, kubeconfigGone},
+			})
+			d.manager.Kill()
+			d.endAll(ctx, trials)
+			d.run(ctx, gate(otherThan(strategy)), quick)
+			d.expectFinished(ctx, trials)
+		})
+	}
+
+	It("releases a record that is deleted when its CAPI cluster is gone", long, func(ctx context.Context) {
+		d.run(ctx, gate(strategy), quick)
+		trials := d.setUp(ctx, strategy, d.servers, []cell{{capiSide, planeUp, labelKept, reachable}})
+		d.manager.Kill()
+		// Somebody in a hurry takes our finalizer off.
+		d.end(ctx, trials[0])
+		d.letGo(ctx, current(ctx, d.fixture, trials[0].cluster))
+		Expect(d.gone(ctx, trials[0].cluster)()).To(BeTrue())
+		d.run(ctx, gate(strategy), quick)
+		// A v1 record is deleted by Kubernetes as well, with its owner.
+		Expect(client.IgnoreNotFound(d.Client.Delete(ctx, trials[0].record))).To(Succeed())
+		d.expectFinished(ctx, trials)
+	})
+}
+
+// letGo takes all finalizers but Rancher's off an object.
+func (f *fixture) letGo(ctx context.Context, object client.Object) {
+	GinkgoHelper()
+	f.patch(ctx, object, func(o client.Object) {
+		for _, name := range []string{finalizer, foreignFinalizer, turtlesFinalizer} {
+			controllerutil.RemoveFinalizer(o, name)
+		}
+	})
+}
+
+// expectLawfulUnlessTerminating asserts that the manager lacks no permission. Nobody may create anything, as an Event, in a
+// namespace that is being deleted.
+func expectLawfulUnlessTerminating(f *fixture) {
+	GinkgoHelper()
+	requests := f.requests()
+	Expect(requests).NotTo(BeEmpty())
+	for _, request := range requests {
+		if request.ResponseStatus.Code == 403 && !strings.Contains(request.ResponseStatus.Message, "because it is being terminated") {
+			Expect(request).To(BeZero(), "%s %s", request.Verb, request.RequestURI)
+		}
+	}
+}

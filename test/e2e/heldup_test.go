@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/archelon-io/archelon/test/builder"
+)
+
+// heldUp is about everything that could hold up a deletion, with a manager that stays up.
+func (d *deletion) heldUp(strategy string) {
+	var (
+		f         *fixture
+		namespace string
+		long      = longUnless(strategy == "v3")
+	)
+	BeforeEach(func(ctx context.Context) {
+		f = d.fixture
+		namespace = f.namespace(ctx, nil)
+	})
+	blackHole := func() []byte {
+		GinkgoHelper()
+		kubeconfig, err := d.servers.BlackHole("nowhere")
+		Expect(err).NotTo(HaveOccurred())
+		return kubeconfig
+	}
+	connected := func(ctx context.Context, name string) *clusterv1.Cluster {
+		GinkgoHelper()
+		cluster := f.clusterIn(ctx, d.lanes[0], namespace, name, selected)
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		return cluster
+	}
+	remove := func(ctx context.Context, object client.Object) {
+		GinkgoHelper()
+		Expect(f.Client.Delete(ctx, object)).To(Succeed())
+	}
+
+	It("ends when the record was made and never registered", long, func(ctx context.Context) {
+		Expect(f.Rancher.HoldTokens(ctx, true)).To(Succeed())
+		DeferCleanup(f.Rancher.HoldTokens, false)
+		var trials []*trial
+		for i, side := range []string{capiSide, rancherSide} {
+			t := &trial{cell: cell{side: side, label: labelKept, workload: blackHoled}, strategy: strategy}
+			t.cluster = f.clusterIn(ctx, d.lanes[i], namespace, fmt.Sprintf("unregistered-%d", i), selected)
+			trials = append(trials, t)
+		}
+		note := f.incomplete(ctx, trials)
+		for _, t := range trials {
+			Eventually(f.reason(ctx, t.cluster)).Should(Equal("False/WaitingForRancher"))
+			Eventually(func() string { note(); return t.internal }).ShouldNot(BeEmpty())
+			f.end(ctx, t)
+		}
+		d.expectFinished(ctx, trials)
+	})
+
+	It("ends at whatever moment of an import it begins", long, func(ctx context.Context) {
+		const clusters = 12
+		var made []*clusterv1.Cluster
+		for i := range clusters {
+			cluster := f.clusterWith(ctx, namespace, fmt.Sprintf("young-%02d", i), blackHole(), selected)
+			made = append(made, cluster)
+			if i%3 == 1 { // A third of them is claimed and a third has a record by then.
+				Eventually(func() []string { return current(ctx, f, cluster).Finalizers }).WithPolling(time.Millisecond).ShouldNot(BeEmpty())
+			}
+			if i%3 == 2 {
+				Eventually(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).WithPolling(time.Millisecond).ShouldNot(BeEmpty())
+			}
+			remove(ctx, cluster)
+		}
+		for _, cluster := range made {
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		}
+		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+		Consistently(f.nothingOfRancher(ctx)).Should(BeEmpty())
+	})
+
+	It("ends when the namespace is deleted with all that is in it", long, func(ctx context.Context) {
+		cluster := connected(ctx, "tenant")
+		other := f.clusterWith(ctx, namespace, "unreachable", blackHole(), selected)
+		Eventually(func() []client.Object { return f.look(ctx).records(strategy, other) }).Should(HaveLen(1))
+		remove(ctx, namespaceOf(namespace))
+		Eventually(f.gone(ctx, namespaceOf(namespace))).WithTimeout(2 * patience).Should(BeTrue())
+		Expect(f.gone(ctx, cluster)()).To(BeTrue())
+		Expect(f.gone(ctx, other)()).To(BeTrue())
+	})
+
+	It("lets the CAPI cluster go while Rancher is down, and the record when it is up again", long, func(ctx context.Context) {
+		cluster := connected(ctx, "alone")
+		kept := f.clusterWith(ctx, namespace, "kept", blackHole(), selected)
+		Eventually(func() []client.Object { return f.look(ctx).records(strategy, kept) }).Should(HaveLen(1))
+		f.Rancher.Down()
+		DeferCleanup(f.Rancher.Up)
+		remove(ctx, cluster)
+		remove(ctx, f.look(ctx).records(strategy, kept)[0])
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(f.reason(ctx, kept)).Should(Equal("False/RemovedInRancher"))
+		Expect(f.look(ctx).v3).NotTo(BeEmpty(), "Rancher's part is undone while it is down")
+		Expect(f.Rancher.Up(ctx)).To(Succeed())
+		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+		remove(ctx, kept)
+		Eventually(f.gone(ctx, kept)).Should(BeTrue())
+
+		// Rancher cleans up through a session, and there is none while it is down.
+		d.scour(ctx, namespace, d.lanes[0])
+	})
+
+	It("does not wait for foreign finalizers on the record, and leaves them", long, func(ctx context.Context) {
+		cluster := connected(ctx, "held")
+		record := f.look(ctx).records(strategy, cluster)[0]
+		f.patch(ctx, record, func(o client.Object) {
+			controllerutil.AddFinalizer(o, foreignFinalizer)
+			controllerutil.AddFinalizer(o, turtlesFinalizer)
+		})
+		remove(ctx, cluster)
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Consistently(func() []string { return current(ctx, f, record).GetFinalizers() }).Should(ContainElements(foreignFinalizer, turtlesFinalizer))
+		Expect(record.GetDeletionTimestamp()).NotTo(BeNil())
+		Expect(record.GetFinalizers()).NotTo(ContainElement(finalizer))
+		f.letGo(ctx, record)
+	})
+
+	It("does not touch the finalizer of Turtles on the CAPI cluster", long, func(ctx context.Context) {
+		cluster := connected(ctx, "shared")
+		f.patch(ctx, cluster, func(o client.Object) { controllerutil.AddFinalizer(o, turtlesFinalizer) })
+		remove(ctx, cluster)
+		Eventually(func() []string { return current(ctx, f, cluster).Finalizers }).Should(Equal([]string{turtlesFinalizer}))
+		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+		Consistently(func() []string { return current(ctx, f, cluster).Finalizers }).Should(Equal([]string{turtlesFinalizer}))
+		f.letGo(ctx, cluster)
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+	})
+
+	It("keeps a namesake apart from the record that is still going", long, func(ctx context.Context) {
+		first := connected(ctx, "phoenix")
+		old := f.look(ctx).records(strategy, first)[0]
+		f.patch(ctx, old, func(o client.Object) { controllerutil.AddFinalizer(o, foreignFinalizer) })
+		remove(ctx, first)
+		Eventually(f.gone(ctx, first)).Should(BeTrue())
+		remove(ctx, builder.KubeconfigSecret(namespace, first.Name, nil))
+
+		// It is another cluster with a workload cluster of its own.
+		second := f.clusterIn(ctx, d.lanes[1], namespace, "phoenix", selected)
+		Expect(second.UID).NotTo(Equal(first.UID))
+		Eventually(f.reason(ctx, second)).Should(Equal("True/Imported"))
+		records := f.look(ctx).records(strategy, second)
+		Expect(records).To(HaveLen(1))
+		Expect(current(ctx, f, old).GetDeletionTimestamp()).NotTo(BeNil())
+
+		f.letGo(ctx, old)
+		Eventually(f.gone(ctx, old)).Should(BeTrue())
+		Consistently(f.reason(ctx, second)).Should(Equal("True/Imported"))
+		after := f.look(ctx).records(strategy, second)
+		Expect(after).To(HaveLen(1))
+		Expect(after[0].GetUID()).To(Equal(records[0].GetUID()))
+		Expect(after[0].GetFinalizers()).To(ContainElement(finalizer))
+		remove(ctx, second)
+		Eventually(f.gone(ctx, second)).Should(BeTrue())
+	})
+
+	It("leaves a paused cluster alone until it is resumed", long, func(ctx context.Context) {
+		cluster := connected(ctx, "paused")
+		pause := func(paused bool) {
+			f.patch(ctx, current(ctx, f, cluster), func(client.Object) { cluster.Spec.Paused = &paused })
+		}
+		pause(true)
+		remove(ctx, cluster)
+		Eventually(func() *metav1.Time { return current(ctx, f, cluster).DeletionTimestamp }).ShouldNot(BeNil())
+		Consistently(func() []string { return current(ctx, f, cluster).Finalizers }).Should(ContainElement(finalizer))
+		records := f.look(ctx).records(strategy, cluster)
+		Expect(records).To(HaveLen(1))
+		Expect(records[0].GetDeletionTimestamp()).To(BeNil())
+		pause(false)
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+	})
+
+	It("ends when the workload cluster is lost after it was connected", long, func(ctx context.Context) {
+		cluster := connected(ctx, "lost")
+		kept := f.clusterIn(ctx, d.lanes[1], namespace, "lost-too", selected)
+		Eventually(f.reason(ctx, kept)).Should(Equal("True/Imported"))
+		for _, l := range d.lanes {
+			f.Rancher.RemoveWorkload(l.name)
+			Expect(l.plane.Suspend()).To(Succeed())
+			DeferCleanup(l.plane.Resume)
+		}
+		Eventually(f.reason(ctx, kept)).Should(Equal("False/WorkloadTimeout"))
+		remove(ctx, cluster)
+		remove(ctx, f.look(ctx).records(strategy, kept)[0])
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(f.reason(ctx, kept)).Should(Equal("False/RemovedInRancher"))
+		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+		remove(ctx, kept)
+		Eventually(f.gone(ctx, kept)).Should(BeTrue())
+		for _, l := range d.lanes {
+			Expect(l.plane.Resume()).To(Succeed())
+			Expect(f.Rancher.AddWorkload(l.name, l.plane.Config)).To(Succeed())
+			d.scour(ctx, namespace, l)
+		}
+	})
+}
+
+// scour gives Rancher an occasion to clean up in a workload cluster that it could not reach: a new import takes the agent over.
+func (d *deletion) scour(ctx context.Context, namespace string, l lane) {
+	GinkgoHelper()
+	cluster := d.clusterIn(ctx, l, namespace, l.name, selected)
+	Eventually(d.reason(ctx, cluster)).Should(Equal("True/Imported"))
+	Expect(d.Client.Delete(ctx, cluster)).To(Succeed())
+	Eventually(l.left).WithContext(ctx).Should(BeEmpty())
+}

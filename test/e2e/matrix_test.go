@@ -1,0 +1,300 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/builder"
+)
+
+// Ways in which the cells of the deletion matrix differ.
+const (
+	capiSide    = "deleted in CAPI"
+	rancherSide = "deleted in Rancher"
+
+	planeUp   = "control plane up"
+	planeDown = "control plane down"
+
+	labelKept    = "label kept"
+	labelRemoved = "label removed"
+	labelFalse   = "label false"
+
+	reachable      = "workload reachable"
+	blackHoled     = "workload a black hole"
+	kubeconfigGone = "kubeconfig gone"
+)
+
+// strategies are the kinds of record, each by its short name.
+func strategies() []string { return []string{"v1", "v3"} }
+
+func otherThan(strategy string) string {
+	return strategies()[1-slices.Index(strategies(), strategy)]
+}
+
+// gate is the flag that chooses the kind of record.
+func gate(strategy string) string {
+	return fmt.Sprintf("--feature-gates=managementv3-cluster=%t", strategy == "v3")
+}
+
+// longUnless labels what the everyday run leaves out, because something alike is in it.
+func longUnless(everyday bool) Labels {
+	if everyday {
+		return nil
+	}
+	return Label("long")
+}
+
+// cell is one way in which an import ends.
+type cell struct{ side, plane, label, workload string }
+
+func (c cell) String() string {
+	return strings.Join([]string{c.side, c.plane, c.label, c.workload}, ", ")
+}
+
+// cells returns the deletion matrix for one strategy and one fate of the manager, in two halves. Any two values of different
+// columns meet in each half.
+func cells() (some, others []cell) {
+	for s, side := range []string{capiSide, rancherSide} {
+		for p, plane := range []string{planeUp, planeDown} {
+			for l, label := range []string{labelKept, labelRemoved, labelFalse} {
+				for w, workload := range []string{reachable, blackHoled, kubeconfigGone} {
+					c := cell{side, plane, label, workload}
+					if (s+p+l+w)%2 == 0 {
+						some = append(some, c)
+					} else {
+						others = append(others, c)
+					}
+				}
+			}
+		}
+	}
+	return some, others
+}
+
+// eachAtOnce calls a function for each of n numbers, a few at a time.
+func eachAtOnce(n int, do func(i int)) {
+	GinkgoHelper()
+	const parallel = 6
+	numbers := make(chan int)
+	var workers sync.WaitGroup
+	for range parallel {
+		workers.Go(func() {
+			defer GinkgoRecover()
+			for i := range numbers {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	workers.Wait()
+}
+
+// trial is a cell with its CAPI cluster.
+type trial struct {
+	cell
+	strategy string
+	// id is the name of the CAPI cluster, and of its workload cluster.
+	id      string
+	cluster *clusterv1.Cluster
+	// inside reads its workload cluster; nil if there is none.
+	inside kubernetes.Interface
+	// record is the Rancher cluster of the import; internal is the name of the v3 Cluster that stands for it, and
+	// of the namespace with its tokens.
+	record   client.Object
+	internal string
+}
+
+// setUp makes a CAPI cluster for each cell and waits until they are imported as far as their cells let them. Every reachable
+// one has a light workload cluster of its own.
+func (f *fixture) setUp(ctx context.Context, strategy string, servers *workloadserver.Server, cells []cell) []*trial {
+	GinkgoHelper()
+	namespace := f.namespace(ctx, nil)
+	trials := make([]*trial, len(cells))
+	for i, c := range cells {
+		trials[i] = &trial{cell: c, strategy: strategy, id: fmt.Sprintf("%s-%02d", namespace, i)}
+	}
+	DeferCleanup(func() {
+		for _, t := range trials {
+			f.Rancher.RemoveWorkload(t.id)
+		}
+	})
+	eachAtOnce(len(trials), func(i int) { f.begin(ctx, servers, namespace, trials[i]) })
+	Eventually(f.incomplete(ctx, trials)).WithTimeout(2 * patience).Should(BeEmpty())
+	return trials
+}
+
+// begin makes the CAPI cluster of a trial.
+func (f *fixture) begin(ctx context.Context, servers *workloadserver.Server, namespace string, t *trial) {
+	GinkgoHelper()
+	kubeconfig, err := servers.BlackHole(t.id)
+	Expect(err).NotTo(HaveOccurred())
+	if t.workload == reachable {
+		kubeconfig, err = servers.Kubeconfig(t.id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.Rancher.AddWorkload(t.id, servers.Config(t.id))).To(Succeed())
+		t.inside, err = kubernetes.NewForConfig(servers.Config(t.id))
+		Expect(err).NotTo(HaveOccurred())
+	}
+	t.cluster = f.clusterWith(ctx, namespace, t.id, kubeconfig, selected)
+}
+
+// incomplete returns what the imports still lack, by cell, and notes what it finds in the trials.
+func (f *fixture) incomplete(ctx context.Context, trials []*trial) func() map[string]string {
+	return func() map[string]string {
+		lack := map[string]string{}
+		w := f.look(ctx)
+		for _, t := range trials {
+			if what := t.lacks(w); what != "" {
+				lack[t.String()] = what
+			}
+		}
+		return lack
+	}
+}
+
+func (t *trial) lacks(w world) string {
+	cluster := w.cluster(t.cluster)
+	records := w.records(t.strategy, t.cluster)
+	if cluster == nil || len(records) != 1 {
+		return fmt.Sprintf("%d records", len(records))
+	}
+	t.record, t.internal = records[0], internalName(records[0])
+	reason := reasonOf(cluster)
+	switch {
+	case !slices.Contains(w.namespaces, t.internal):
+		return "the namespace of its tokens"
+	case t.inside != nil && reason != "True/Imported", t.inside == nil && reason != "False/WorkloadTimeout":
+		return "an attempt to connect: " + reason
+	default:
+		return ""
+	}
+}
+
+// internalName returns the name of the v3 Cluster that stands for a record, "" as long as Rancher has not made it.
+func internalName(record client.Object) string {
+	if v1, ok := record.(*provisioningv1.Cluster); ok {
+		return v1.Status.ClusterName
+	}
+	return record.GetName()
+}
+
+// prepare brings about the circumstances of a cell.
+func (f *fixture) prepare(ctx context.Context, t *trial) {
+	GinkgoHelper()
+	if t.workload == kubeconfigGone {
+		Expect(f.Client.Delete(ctx, builder.KubeconfigSecret(t.cluster.Namespace, t.cluster.Name, nil))).To(Succeed())
+	}
+	if t.plane == planeDown {
+		f.status(ctx, t.cluster, builder.ControlPlaneDown)
+	}
+	switch t.label {
+	case labelRemoved:
+		f.patch(ctx, t.cluster, func(o client.Object) { o.SetLabels(nil) })
+	case labelFalse:
+		f.choose(ctx, t.cluster, "false")
+	}
+}
+
+// end deletes what the cell says. With label false the manager may have been faster with the record.
+func (f *fixture) end(ctx context.Context, t *trial) {
+	GinkgoHelper()
+	object := t.record
+	if t.side == capiSide {
+		object = t.cluster
+	}
+	Expect(client.IgnoreNotFound(f.Client.Delete(ctx, object))).To(Succeed())
+}
+
+// unfinished returns what is left of the trials, by cell.
+func (f *fixture) unfinished(ctx context.Context, trials []*trial) func() map[string][]string {
+	return func() map[string][]string {
+		left := map[string][]string{}
+		w := f.look(ctx)
+		for _, t := range trials {
+			what := t.left(w)
+			if t.inside != nil {
+				if _, err := t.inside.CoreV1().Namespaces().Get(ctx, agentNamespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					what = append(what, fmt.Sprintf("the agent in the workload cluster (%v)", err))
+				}
+			}
+			if len(what) > 0 {
+				left[t.String()] = what
+			}
+		}
+		return left
+	}
+}
+
+// left says what there is of a trial that must not be, and what is not there that must be.
+func (t *trial) left(w world) []string {
+	var left []string
+	for _, strategy := range strategies() {
+		for _, record := range w.records(strategy, t.cluster) {
+			left = append(left, describeRecord(strategy, record))
+		}
+	}
+	if slices.ContainsFunc(w.v3, func(c managementv3.Cluster) bool { return c.Name == t.internal }) {
+		left = append(left, "v3 "+t.internal)
+	}
+	if slices.Contains(w.namespaces, t.internal) {
+		left = append(left, "namespace "+t.internal)
+	}
+	cluster := w.cluster(t.cluster)
+	switch {
+	case t.side == capiSide && cluster != nil:
+		left = append(left, fmt.Sprintf("the CAPI cluster with finalizers %v", cluster.Finalizers))
+	case t.side == rancherSide && cluster == nil:
+		left = append(left, "no CAPI cluster")
+	case t.side == rancherSide:
+		left = append(left, t.leftOnCluster(cluster)...)
+	}
+	return left
+}
+
+// leftOnCluster is about a CAPI cluster that outlives its record.
+func (t *trial) leftOnCluster(cluster *clusterv1.Cluster) []string {
+	var left []string
+	if controllerutil.ContainsFinalizer(cluster, finalizer) {
+		left = append(left, "our finalizer on the CAPI cluster")
+	}
+	if id, ok := cluster.Annotations[recordKey]; ok {
+		left = append(left, "annotation "+id)
+	}
+	wanted := map[string]string{labelKept: "False/RemovedInRancher", labelRemoved: "False/NotSelected", labelFalse: "False/NotSelected"}[t.label]
+	if reason := reasonOf(cluster); reason != wanted {
+		left = append(left, fmt.Sprintf("reason %s instead of %s", reason, wanted))
+	}
+	if stamp := cluster.Annotations[importedKey]; stamp != "true" && t.label != labelFalse {
+		left = append(left, fmt.Sprintf("annotation imported=%q", stamp))
+	}
+	return left
+}
+
+// sweep deletes the CAPI clusters that outlive their records. Nothing holds them.
+func (f *fixture) sweep(ctx context.Context, trials []*trial) {
+	GinkgoHelper()
+	for _, t := range trials {
+		if t.side == rancherSide {
+			Expect(f.Client.Delete(ctx, t.cluster)).To(Succeed())
+		}
+	}
+	Eventually(func() []clusterv1.Cluster { return f.look(ctx).clusters }).Should(BeEmpty())
+}

@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+// Clusters that are connected keep their place in Rancher through a change of the kind of record, but for a short time.
+var _ = Describe("Switching the strategy", Ordered, func() {
+	const (
+		lightClusters = 18
+		// absence bounds how long a cluster is not connected, on a loaded machine. What it is made of: Rancher deletes the
+		// old record and its Job cleans up, here for 100 ms and in Rancher for a minute; then it is imported again, at
+		// most one look at the clean-up later, every 5 s.
+		absence = time.Minute
+	)
+	var (
+		f        *fixture
+		switched []*switching
+	)
+	BeforeAll(func(ctx context.Context) {
+		f = newFixture(ctx, stage.Options{Name: "switch", Rancher: func(o *rancher.Options) {
+			o.Logger = GinkgoLogr
+			o.Timings.Cleanup = 100 * time.Millisecond
+		}})
+		second := f.lane(ctx, "switch-workload-2", false)
+		servers, err := workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(servers.Stop)
+
+		namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
+		for i, l := range []lane{{name: "switch-workload", plane: f.workload}, second} {
+			name := fmt.Sprintf("real-%d", i)
+			switched = append(switched, &switching{trial: &trial{cluster: f.clusterIn(ctx, l, namespace, name)}, workload: l.name})
+		}
+		for i := range lightClusters {
+			name := fmt.Sprintf("light-%02d", i)
+			kubeconfig, err := servers.Kubeconfig(name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(f.Rancher.AddWorkload(name, servers.Config(name))).To(Succeed())
+			DeferCleanup(f.Rancher.RemoveWorkload, name)
+			switched = append(switched, &switching{trial: &trial{cluster: f.clusterWith(ctx, namespace, name, kubeconfig)}, workload: name})
+		}
+		f.run(ctx, gate("v1"))
+		f.expectSwitched(ctx, "v1", switched)
+	})
+
+	for _, strategy := range []string{"v3", "v1"} {
+		It("to "+strategy+" replaces every record and connects every cluster again", func(ctx context.Context) {
+			Expect(f.manager.Stop()).To(Succeed())
+			for _, s := range switched {
+				s.lost, s.back = time.Time{}, time.Time{}
+			}
+			f.run(ctx, gate(strategy))
+			f.expectSwitched(ctx, strategy, switched)
+			var absences []time.Duration
+			for _, s := range switched {
+				Expect(s.lost).NotTo(BeZero(), "%s was never seen without a connection", s.cluster.Name)
+				absences = append(absences, s.back.Sub(s.lost))
+			}
+			slices.Sort(absences)
+			AddReportEntry("not connected", fmt.Sprintf("%d clusters: shortest %s, median %s, longest %s", len(absences),
+				absences[0], absences[len(absences)/2], absences[len(absences)-1]), ReportEntryVisibilityAlways)
+			Expect(absences[len(absences)-1]).To(BeNumerically("<", absence))
+		})
+	}
+
+	It("leaves nothing behind", func(ctx context.Context) {
+		f.run(ctx, gate("v1"))
+		for _, s := range switched {
+			Expect(f.Client.Delete(ctx, s.cluster)).To(Succeed())
+		}
+		Eventually(f.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
+	})
+})
+
+// switching is a cluster whose record is replaced.
+type switching struct {
+	*trial
+	workload   string
+	lost, back time.Time // its connection
+}
+
+// expectSwitched waits until every cluster has one record of the kind and is connected through it, and notes when it was not.
+func (f *fixture) expectSwitched(ctx context.Context, strategy string, all []*switching) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		w := f.look(ctx)
+		now := time.Now()
+		lack := map[string]string{}
+		for _, s := range all {
+			Expect(w.alive(s)).To(BeNumerically("<=", 1), "records of "+s.cluster.Name)
+			s.strategy = strategy
+			if what := s.lacksSwitch(f, w); what != "" {
+				lack[s.cluster.Name] = what
+			}
+			switch connected := w.connected(s); {
+			case !connected && s.lost.IsZero():
+				s.lost = now
+			case connected && !s.lost.IsZero() && s.back.IsZero():
+				s.back = now
+			}
+		}
+		g.Expect(lack).To(BeEmpty())
+		g.Expect(w.v3).To(HaveLen(len(all)))
+		g.Expect(w.namespaces).To(HaveLen(len(all)))
+	}).WithTimeout(3 * patience).Should(Succeed())
+}
+
+// alive counts the records of a cluster, of both kinds, that nobody has deleted.
+func (w world) alive(s *switching) int {
+	count := 0
+	for _, strategy := range strategies() {
+		for _, record := range w.records(strategy, s.cluster) {
+			if record.GetDeletionTimestamp().IsZero() {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// connected reports whether Rancher shows a cluster as connected and not as going.
+func (w world) connected(s *switching) bool {
+	for i := range w.v3 {
+		cluster := &w.v3[i]
+		if cluster.Labels[uidLabel] != string(s.cluster.UID) || !cluster.DeletionTimestamp.IsZero() {
+			continue
+		}
+		for _, condition := range cluster.Status.Conditions {
+			if condition.Type == "Connected" && condition.Status == corev1.ConditionTrue {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lacksSwitch says what is missing until a cluster has changed over.
+func (s *switching) lacksSwitch(f *fixture, w world) string {
+	cluster := w.cluster(s.cluster)
+	if cluster == nil {
+		return "the CAPI cluster"
+	}
+	records := w.records(s.strategy, s.cluster)
+	if others := w.records(otherThan(s.strategy), s.cluster); len(others) != 0 || len(records) != 1 {
+		return fmt.Sprintf("%d records and %d of the other kind", len(records), len(others))
+	}
+	s.internal = internalName(records[0])
+	if reason := reasonOf(cluster); reason != "True/Imported" {
+		return reason
+	}
+	if id := cluster.Annotations[recordKey]; !strings.HasPrefix(id, s.strategy+"/") {
+		return "annotation " + id
+	}
+	if _, stamped := cluster.Annotations[importedKey]; stamped {
+		return "it counts as removed in Rancher"
+	}
+	if !slices.Contains(cluster.Finalizers, finalizer) || !slices.Contains(records[0].GetFinalizers(), finalizer) {
+		return "a finalizer"
+	}
+	if workload, _ := f.Rancher.Connected(s.internal); workload != s.workload {
+		return fmt.Sprintf("connected with %q", workload)
+	}
+	return ""
+}
