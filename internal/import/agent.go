@@ -167,7 +167,11 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 	if err != nil {
 		return "", outcome.FromError(fmt.Errorf("reading Rancher's settings: %w", err), archelonv1.InternalErrorReason)
 	}
-	parts := []string{s.management.name, s.management.since, registration, settings}
+	parts := []string{s.management.name, registration, settings}
+	if s.management.known {
+		// Each loss of the connection is looked into once. Before the first there is none to lose.
+		parts = append(parts, s.management.since)
+	}
 	for _, secret := range []struct {
 		reader client.Reader
 		key    client.ObjectKey

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -151,8 +152,15 @@ func sameReason(before, after *metav1.Condition) bool {
 	return before != nil && before.Status == after.Status && before.Reason == after.Reason
 }
 
+// maxNote is what the API server accepts as the note of an Event, in bytes. A longer one would be lost.
+const maxNote = 1024
+
 func (r *Reconciler) event(s *scope, kind, reason, format string, args ...any) {
-	r.Recorder.Eventf(s.cluster, nil, kind, reason, "Import", format, args...)
+	note := fmt.Sprintf(format, args...)
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-len("...")], "") + "..."
+	}
+	r.Recorder.Eventf(s.cluster, nil, kind, reason, "Import", "%s", note)
 }
 
 // observeImport measures how long an import took, from the making of the record to its first connection.

@@ -2,11 +2,14 @@ package importer
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -47,5 +50,15 @@ func TestConditionFor(t *testing.T) {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+func TestLongEvent(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	r := &Reconciler{Recorder: recorder}
+	r.event(&scope{cluster: testCluster()}, "Warning", "RecordRejected", "%s", strings.Repeat("é", 1000))
+	_, note, _ := strings.Cut(<-recorder.Events, "RecordRejected ")
+	if len(note) > 1024 || !utf8.ValidString(note) || !strings.HasSuffix(note, "...") {
+		t.Errorf("got a note of %d bytes, %q; the API server takes 1024 and refuses more", len(note), note)
 	}
 }
