@@ -17,7 +17,7 @@ import (
 )
 
 // Clusters that are connected keep their place in Rancher through a change of the kind of record, but for a short time.
-var _ = Describe("Switching the strategy", Ordered, func() {
+var _ = Describe("Switching the strategy", Label("long"), Ordered, func() {
 	const (
 		lightClusters = 18
 		// absence bounds how long a cluster is not connected, on a loaded machine. What it is made of: Rancher deletes the
