@@ -33,7 +33,7 @@ const (
 type jobs struct {
 	clock   clock.PassiveClock
 	backoff workqueue.TypedRateLimiter[types.NamespacedName]
-	slots   chan struct{}
+	slots   *slots
 	ended   chan event.GenericEvent
 
 	mu      sync.Mutex
@@ -57,7 +57,7 @@ func newJobs(parallel int, c clock.PassiveClock) *jobs {
 	return &jobs{
 		clock:   c,
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobBackoffMax),
-		slots:   make(chan struct{}, parallel),
+		slots:   newSlots(parallel),
 		ended:   make(chan event.GenericEvent, parallel),
 		early:   map[types.NamespacedName]bool{},
 		entries: map[types.NamespacedName]*job{},
@@ -144,11 +144,9 @@ func (j *jobs) start(key types.NamespacedName, input string, recheck time.Durati
 	j.wg.Go(func() {
 		defer cancel()
 		result := outcome.Outcome{Kind: outcome.KindFail}
-		select {
-		case j.slots <- struct{}{}:
+		if j.slots.take(ctx, key.Namespace) {
 			result = work(ctx)
-			<-j.slots
-		case <-ctx.Done():
+			j.slots.give(key.Namespace)
 		}
 		j.finish(key, entry, result, recheck, ctx.Err())
 		j.wake(root, key)
