@@ -117,12 +117,22 @@ func (r *Reconciler) deleteRecord(ctx context.Context, record *record) error {
 	}
 	uid := record.GetUID()
 	err := r.Client.Delete(ctx, record.Object, client.Preconditions{UID: &uid})
-	// A record of this name and another UID is a successor that is none of ours: what was to be deleted is gone.
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) && r.replaced(ctx, record) {
+		err = nil
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the %s Rancher cluster: %w", record.strategy.Kind(), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleted Rancher cluster", "rancherCluster", record.id())
 	return nil
+}
+
+// replaced reports whether the record is gone although its name is taken: by a successor that is none of ours. A conflict alone
+// does not say so.
+func (r *Reconciler) replaced(ctx context.Context, record *record) bool {
+	current := record.strategy.NewObject()
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(record.Object), current)
+	return apierrors.IsNotFound(err) || err == nil && current.GetUID() != record.GetUID()
 }
 
 // releaseRecord takes the finalizer off a record.

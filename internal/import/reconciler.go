@@ -57,6 +57,7 @@ type Reconciler struct {
 
 	jobs         *jobs
 	writes       *ownWrites
+	creations    *creations
 	holdings     *holdings
 	tokenSecrets client.Reader
 }

@@ -101,9 +101,16 @@ func (r *Reconciler) ensureRecord(ctx context.Context, s *scope) outcome.Outcome
 	if !ok || strategy != r.Active {
 		return outcome.Fail(archelonv1.InternalErrorReason, errors.New("the record's name was changed by somebody else; starting over"))
 	}
-	if found := s.find(recordID(strategy, name)); found != nil && found.madeFor(s.cluster) {
+	id := recordID(strategy, name)
+	if found := s.find(id); found != nil && found.madeFor(s.cluster) {
+		r.creations.forget(s.cluster.UID)
 		s.record = found
 		return outcome.Done()
+	}
+	if left := r.creations.awaited(s.cluster.UID, id, r.Clock.Now()); left > 0 {
+		out := waitingForRancher()
+		out.Kind, out.After = outcome.KindPoll, left
+		return out
 	}
 	if !s.claimed {
 		if out := r.confirmClaim(ctx, s); !out.IsDone() {
@@ -129,6 +136,7 @@ func (r *Reconciler) ensureRecord(ctx context.Context, s *scope) outcome.Outcome
 	}
 	s.record = &record{Object: object, strategy: strategy}
 	s.created = true
+	r.creations.note(s.cluster.UID, id, r.Clock.Now())
 	ctrl.LoggerFrom(ctx).Info("Created Rancher cluster", "rancherCluster", s.record.id())
 	return outcome.Done()
 }

@@ -77,6 +77,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
+			NewQueue:                newQueue,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
 	for _, strategy := range r.strategies() {
@@ -111,6 +112,7 @@ func (r *Reconciler) complete(options Options) error {
 	r.tokenSecrets = options.TokenSecrets
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.writes = newOwnWrites()
+	r.creations = newCreations()
 	r.holdings = newHoldings()
 	return nil
 }

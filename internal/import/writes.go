@@ -2,6 +2,7 @@ package importer
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -53,6 +54,53 @@ func (w *ownWrites) forget(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.last, uid)
+}
+
+// madeTrust is how long a record that this process made is waited for. The cache has it much sooner, unless it is in trouble.
+const madeTrust = 5 * time.Second
+
+// creations remembers the record that this process made for a CAPI cluster until the cache has it. Its watch event wakes the cluster;
+// what is reconciled before would try to make it again, and find it by two requests more.
+type creations struct {
+	mu   sync.Mutex
+	last map[types.UID]creation
+}
+
+type creation struct {
+	id string
+	at time.Time
+}
+
+func newCreations() *creations { return &creations{last: map[types.UID]creation{}} }
+
+// note remembers that the record was made for the CAPI cluster.
+func (c *creations) note(cluster types.UID, id string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid, old := range c.last {
+		if now.Sub(old.at) > madeTrust {
+			delete(c.last, uid)
+		}
+	}
+	c.last[cluster] = creation{id: id, at: now}
+}
+
+// awaited returns for how much longer the cache is expected to bring the record, zero if it was not made just now.
+func (c *creations) awaited(cluster types.UID, id string, now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made, ok := c.last[cluster]
+	if !ok || made.id != id {
+		return 0
+	}
+	return max(0, madeTrust-now.Sub(made.at))
+}
+
+// forget is called when the cache has the record of the CAPI cluster.
+func (c *creations) forget(cluster types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.last, cluster)
 }
 
 // holdings remembers which CAPI clusters carry our finalizer and are neither being deleted nor paused, by their UID. A cluster that was asked to go

@@ -77,3 +77,31 @@ func TestRender(t *testing.T) {
 		t.Error("Render changed the annotations that it was given")
 	}
 }
+
+// FuzzProposeName looks for a CAPI cluster whose record would have a name that Rancher refuses, or that of the CAPI cluster, which
+// Rancher would delete together with the record.
+func FuzzProposeName(f *testing.F) {
+	for _, seed := range []string{"prod", "a.b", "a-b", strings.Repeat("x", 63), strings.Repeat("x", 31) + "." + strings.Repeat("y", 31), "0", "a--b", "x-capi", strings.Repeat("a.", 100) + "a"} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	f.Fuzz(func(t *testing.T, name string, first bool) {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			t.Skip()
+		}
+		var refused string
+		taken := func(proposed string) bool {
+			if first && refused == "" {
+				refused = proposed
+			}
+			return proposed == refused
+		}
+		got := Strategy{}.ProposeName(capiCluster(name), taken)
+		if problems := validation.IsDNS1123Label(got); len(problems) > 0 {
+			t.Errorf("%q: got %q: %v", name, got, problems)
+		}
+		if got == name || got == refused {
+			t.Errorf("%q: got %q, which is taken", name, got)
+		}
+	})
+}
