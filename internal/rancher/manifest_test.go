@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -210,6 +211,24 @@ func FuzzParseManifest(f *testing.F) {
 		}
 		if manifest.CredentialsSecret() == "" {
 			t.Error("admitted an agent without credentials")
+		}
+	})
+}
+
+// FuzzEvidentlyPlain looks for a document that skips the check for anchors and further documents, and must not.
+func FuzzEvidentlyPlain(f *testing.F) {
+	for _, seed := range []string{
+		"", "a: b", "a: &a [*a]", "a: b\n---\nc: d", "a: b\r--- c", "---\na: b", "a: b\n...\nc: d", "a: b\u2028--- c", "\ufeff--- a\n", "%YAML 1.1\n--- a", "{a: b}{c: d}",
+		"|\n---", "\"a\n--- b\"", "# a\n---\n--- b", "a: b\x00\n--- c",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		if evidentlyPlain(document) && errors.Is(checkPlain(document), errNotPlain) {
+			// Anything but an object is refused later.
+			if encoded, err := yaml.YAMLToJSON(document); err == nil && bytes.HasPrefix(encoded, []byte("{")) {
+				t.Errorf("%q counts as evidently plain", document)
+			}
 		}
 	})
 }
