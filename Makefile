@@ -96,6 +96,17 @@ test-e2e: controlplane ## The whole manager against real API servers, end to end
 test-e2e-long: controlplane ## All end-to-end specs.
 	go test -race -count=1 -p=1 -timeout=90m ./test/e2e/... $(TESTFLAGS)
 
+# One target after the other: each uses all processors. What they find is kept in testdata/fuzz and tried by `go test` from then on.
+FUZZTIME ?= 60s
+.PHONY: fuzz
+fuzz: ## Look for input that breaks a parser, FUZZTIME=60s for each.
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' api internal); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$$file"); do \
+			echo "$$target"; \
+			go test "./$$(dirname "$$file")" -run='^$$' -fuzz="^$$target$$" -fuzztime=$(FUZZTIME); \
+		done; \
+	done
+
 .PHONY: bench
 bench: controlplane ## Measure what imports cost, with 300 clusters unless told otherwise (ARGS=--help).
 	@go run ./test/bench $(ARGS)
