@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/pflag"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -15,6 +16,10 @@ import (
 	"github.com/archelon-io/archelon/internal/setup"
 )
 
+// gcPercent makes the garbage collector run twice as often as Go's default. What an import allocates is gone in a moment, and memory is what
+// a pod is limited by; docs/development/performance.md has the price. The environment variable GOGC has precedence.
+const gcPercent = 50
+
 func main() {
 	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "archelon:", err)
@@ -23,6 +28,9 @@ func main() {
 }
 
 func run(args []string) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	opts, err := options.New()
 	if err != nil {
 		return err

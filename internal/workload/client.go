@@ -58,6 +58,8 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 	config.QPS = -1
 	config.ContentType = "application/json"
 	config.AcceptContentTypes = "application/json"
+	// The few requests of an import follow one another. HTTP/2 would cost a connection's worth of tables and buffers for each cluster.
+	config.NextProtos = []string{"http/1.1"}
 	// Warnings are a stranger's text and would end up in the log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 
