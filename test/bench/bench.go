@@ -72,6 +72,7 @@ type run struct {
 	manager  *stage.Manager
 	recorder *recorder
 	profiler *profiler
+	memory   *memory
 	result   *Run
 }
 
@@ -100,6 +101,9 @@ func (r *run) say(format string, args ...any) { _, _ = fmt.Fprintf(r.progress, f
 
 func (r *run) stop() error {
 	var errs []error
+	if r.memory != nil {
+		r.memory.stop()
+	}
 	if r.manager != nil {
 		errs = append(errs, r.manager.Stop())
 	}
@@ -129,7 +133,7 @@ func (r *run) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cpu := r.profiler.cpu(ctx)
+	profiled := r.profiler.follow(ctx)
 	if err := choose(ctx, r.stage, r.members, r.recorder); err != nil {
 		return err
 	}
@@ -141,7 +145,7 @@ func (r *run) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := cpu(); err != nil {
+	if err := profiled(); err != nil {
 		return err
 	}
 	r.result.Processes, r.result.OthersCPUShare = after.since(before)
@@ -163,7 +167,8 @@ func (r *run) measure(ctx context.Context) error {
 	}
 	idle, _ := end.since(after)
 	r.result.Idle.CPUSeconds = idle["archelon"].CPUSeconds
-	r.result.PeakMiB = end.processes["archelon"].PeakMiB
+	peaks := r.memory.soFar()
+	r.result.PeakMiB, r.result.PeakAnonMiB, r.result.PeakFileMiB = peaks.Peak, peaks.Anon, peaks.File
 	return r.evaluate(over, idleEnd)
 }
 
@@ -194,6 +199,11 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.manager, err = r.stage.StartManager(ctx, r.binary, nil, append(args, r.options.ManagerArgs...)...); err != nil {
 		return err
 	}
+	started, err := measure()
+	if err != nil {
+		return err
+	}
+	r.memory = followMemory(started.processes["archelon"].PID)
 	timed, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var last error

@@ -36,7 +36,8 @@ var _ = Describe("A small benchmark", func() {
 		Expect(run.Downloads.Total).To(Equal(4))
 		Expect(run.Processes).To(HaveKey("archelon"))
 		Expect(run.Processes).To(HaveKey("kube-apiserver"))
-		Expect(run.PeakMiB).To(BeNumerically(">", 0))
+		Expect(run.PeakAnonMiB).To(BeNumerically(">", 0))
+		Expect(run.PeakMiB).To(BeNumerically(">", run.PeakAnonMiB))
 		Expect(stdout.String()).To(ContainSubstring("label to agent applied"))
 		Expect(stdout.String()).To(MatchRegexp(`patch deployments\s+1\.00`))
 	},

@@ -44,7 +44,11 @@ type Run struct {
 	Processes map[string]usage `json:"processes"`
 	// PeakMiB is the manager's highest resident set size until the end of the run.
 	PeakMiB float64 `json:"managerPeakMiB"`
-	Idle    Idle    `json:"idle"`
+	// PeakAnonMiB and PeakFileMiB are the peaks of its parts, each at its own time: what the manager has allocated, and
+	// pages of files, which are mostly its code.
+	PeakAnonMiB float64 `json:"managerPeakAnonMiB"`
+	PeakFileMiB float64 `json:"managerPeakFileMiB"`
+	Idle        Idle    `json:"idle"`
 }
 
 // Latency holds percentiles in seconds.

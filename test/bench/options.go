@@ -52,7 +52,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.ManagerArgs, "manager-arg", nil, "Another argument for the manager; repeatable.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for the imports of one run.")
 	fs.StringVar(&o.JSON, "json", o.JSON, "File for the results as JSON.")
-	fs.StringVar(&o.Profiles, "profiles", o.Profiles, "Directory for profiles of the manager: CPU during the imports, heap and goroutines after them. Profiling itself costs memory.")
+	fs.StringVar(&o.Profiles, "profiles", o.Profiles, "Directory for profiles of the manager: CPU and, every second, heap during the imports, heap and goroutines after them. Profiling itself costs memory.")
 }
 
 // validate reports everything that cannot be measured.

@@ -82,6 +82,25 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+func TestParseStatus(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		status string
+		want   resident
+	}{
+		"Parts":   {reason: "KiB become MiB, and other lines do not matter", status: "Name:\tarchelon\nVmHWM:\t  2048 kB\nRssAnon:\t  1024 kB\nRssFile:\t   512 kB\n", want: resident{Peak: 2, Anon: 1, File: 0.5}},
+		"Ended":   {reason: "a process that is about to go has no memory", status: "Name:\tarchelon\nState:\tZ (zombie)\n"},
+		"Garbage": {reason: "a line without a value is no panic", status: "VmHWM:\nRssAnon"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, parseStatus([]byte(tc.status))); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
 func TestRatios(t *testing.T) {
 	r := newReport(&options{Compare: true})
 	for _, others := range []float64{0.5, 0.1, 0.3} {

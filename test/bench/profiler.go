@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// heapPause is between two heap profiles during the imports.
+const heapPause = time.Second
+
 // profiler fetches profiles of the manager. A nil one does nothing.
 type profiler struct {
 	dir, prefix, address string
@@ -40,38 +43,45 @@ func (p *profiler) args() []string {
 	return []string{"--profiler-address=" + p.address}
 }
 
-// cpu profiles until the function that it returns is called.
-func (p *profiler) cpu(ctx context.Context) func() error {
+// follow profiles CPU and heap until the function that it returns is called.
+func (p *profiler) follow(ctx context.Context) func() error {
 	if p == nil {
 		return func() error { return nil }
 	}
-	// The manager sends the profile at the end of the time only, so it is recorded as a series of short ones.
 	running, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() {
-		for i := 0; ; i++ {
-			if running.Err() != nil {
-				done <- nil
-				return
-			}
-			if err := p.fetch(ctx, "profile?seconds=3", fmt.Sprintf("cpu-%02d", i)); err != nil {
-				done <- err
-				return
-			}
-		}
-	}()
+	done := make(chan error, 2)
+	// The manager sends a CPU profile at the end of its time only, so it is recorded as a series of short ones.
+	go func() { done <- p.series(ctx, running, "profile?seconds=3", "cpu", 0) }()
+	// A heap profile shows the state at the end of the last collection. It forces none: that would change what is measured.
+	go func() { done <- p.series(ctx, running, "heap", "heap", heapPause) }()
 	return func() error {
 		cancel()
-		return <-done
+		return errors.Join(<-done, <-done)
 	}
 }
 
-// snapshot saves what memory is used for.
+// series fetches one profile after the other while running, and finishes the last with ctx.
+func (p *profiler) series(ctx, running context.Context, what, name string, pause time.Duration) error {
+	for i := 0; running.Err() == nil; i++ {
+		if err := p.fetch(ctx, what, fmt.Sprintf("%s-%03d", name, i)); err != nil {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-running.Done():
+			timer.Stop()
+		}
+	}
+	return nil
+}
+
+// snapshot saves what memory is used for after the imports.
 func (p *profiler) snapshot(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	return errors.Join(p.fetch(ctx, "heap", "heap"), p.fetch(ctx, "goroutine", "goroutine"))
+	return errors.Join(p.fetch(ctx, "heap", "heap-after"), p.fetch(ctx, "goroutine", "goroutine"))
 }
 
 func (p *profiler) fetch(ctx context.Context, what, name string) error {

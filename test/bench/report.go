@@ -117,7 +117,7 @@ func (r *Run) table(out io.Writer) {
 	r.Workload.list(w, r.Clusters-r.BlackHoles)
 	row("downloads per import", "%.2f", r.Downloads.PerImport)
 	row("manager, CPU during imports", "%.2f s", r.Processes["archelon"].CPUSeconds)
-	row("manager, peak RSS", "%.0f MiB", r.PeakMiB)
+	row("manager, peak RSS", "%.0f MiB; allocated at most %.0f MiB, pages of files %.0f MiB", r.PeakMiB, r.PeakAnonMiB, r.PeakFileMiB)
 	for _, name := range slices.Sorted(maps.Keys(r.Processes)) {
 		if name != "archelon" {
 			row("  "+name, "%.2f s, %.0f MiB", r.Processes[name].CPUSeconds, r.Processes[name].PeakMiB)

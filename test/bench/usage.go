@@ -63,7 +63,7 @@ func measure() (sample, error) {
 			continue
 		}
 		child.PID, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		child.PeakMiB = peak(filepath.Dir(path))
+		child.PeakMiB = residentOf(child.PID).Peak
 		s.processes[name] = child
 	}
 	s.busy, s.total, err = machine()
@@ -103,21 +103,6 @@ func programOf(name string) string {
 		}
 	}
 	return ""
-}
-
-// peak returns the highest resident set size of a process in MiB, zero once it has ended.
-func peak(dir string) float64 {
-	raw, err := os.ReadFile(filepath.Join(dir, "status"))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(raw)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, _ := strconv.ParseFloat(strings.Fields(value)[0], 64)
-			return kib / 1024
-		}
-	}
-	return 0
 }
 
 // machine returns the CPU seconds of all CPUs together.
