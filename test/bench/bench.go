@@ -43,7 +43,7 @@ func bench(ctx context.Context, o *options, progress io.Writer) (*report, error)
 			variants = []map[int]bool{nil, dead}
 		}
 		for _, variant := range variants {
-			r := &run{options: o, binary: binary, progress: progress, members: crowdOf(o, variant), compared: crowdOf(o, dead)}
+			r := &run{options: o, binary: binary, progress: progress, members: append(crowdOf(o, variant), loners(o)...), compared: crowdOf(o, dead)}
 			measured, err := r.do(ctx)
 			if err != nil {
 				return result, err
@@ -79,7 +79,7 @@ type run struct {
 // do measures, and stops everything however it ends.
 func (r *run) do(ctx context.Context) (*Run, error) {
 	r.recorder = newRecorder(r.members)
-	r.result = &Run{Strategy: r.options.Strategy, Rancher: r.options.Rancher, Clusters: len(r.members), Load: loadAverage()}
+	r.result = &Run{Strategy: r.options.Strategy, Rancher: r.options.Rancher, Clusters: len(crowdIn(r.members)), Load: loadAverage()}
 	for _, m := range r.members {
 		if m.dead {
 			r.result.BlackHoles++
@@ -124,21 +124,42 @@ func (r *run) measure(ctx context.Context) error {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
-	unfollow, err := r.recorder.follow(ctx, r.stage)
+	unfollow, err := r.recorder.follow(ctx, r.stage, r.options.Strategy)
 	if err != nil {
 		return err
 	}
 	defer unfollow()
+	if err := r.wave(ctx); err != nil {
+		return err
+	}
+	var t times
+	t.over = time.Now()
+	if err := r.importAlone(ctx); err != nil {
+		return err
+	}
+	t.idle = time.Now()
+	if err := r.beIdle(ctx); err != nil {
+		return err
+	}
+	t.end = time.Now()
+	return r.evaluate(t)
+}
+
+// wave imports the crowd, and the newcomer if there is one.
+func (r *run) wave(ctx context.Context) error {
 	before, err := measure()
 	if err != nil {
 		return err
 	}
 	profiled := r.profiler.follow(ctx)
-	if err := choose(ctx, r.stage, r.members, r.recorder); err != nil {
+	if err := choose(ctx, r.stage, crowdIn(r.members), r.recorder); err != nil {
 		return err
 	}
 	r.say("labelled; importing")
-	if err := r.await(ctx); err != nil {
+	if err := r.join(ctx); err != nil {
+		return err
+	}
+	if err := r.await(ctx, r.recorder.finished); err != nil {
 		return err
 	}
 	after, err := measure()
@@ -152,24 +173,27 @@ func (r *run) measure(ctx context.Context) error {
 	if err := r.quiet(ctx); err != nil {
 		return err
 	}
-	if err := r.profiler.snapshot(ctx); err != nil {
-		return err
-	}
-	over := time.Now()
+	return r.profiler.snapshot(ctx)
+}
+
+func (r *run) beIdle(ctx context.Context) error {
 	r.say("imported; watching the idle manager for %s", r.options.Idle)
-	if err := r.pause(ctx, r.options.Idle); err != nil {
-		return err
-	}
-	idleEnd := time.Now()
-	end, err := measure()
+	before, err := measure()
 	if err != nil {
 		return err
 	}
-	idle, _ := end.since(after)
+	if err := r.pause(ctx, r.options.Idle); err != nil {
+		return err
+	}
+	after, err := measure()
+	if err != nil {
+		return err
+	}
+	idle, _ := after.since(before)
 	r.result.Idle.CPUSeconds = idle["archelon"].CPUSeconds
 	peaks := r.memory.soFar()
 	r.result.PeakMiB, r.result.PeakAnonMiB, r.result.PeakFileMiB = peaks.Peak, peaks.Anon, peaks.File
-	return r.evaluate(over, idleEnd)
+	return nil
 }
 
 // prepare brings up everything but the choice to import.
@@ -217,49 +241,6 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	// The lease is taken, and every cluster was looked at once, in the moment after.
 	return r.pause(ctx, r.options.Settle)
-}
-
-// pause waits, unless the context or the manager ends.
-func (r *run) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-r.manager.Done():
-		return errors.New("the manager has ended by itself")
-	}
-}
-
-// await waits until everything that can be imported is.
-func (r *run) await(ctx context.Context) error {
-	timed, cancel := context.WithTimeout(ctx, r.options.Timeout)
-	defer cancel()
-	for !r.recorder.finished() {
-		select {
-		case <-r.recorder.progress:
-		case <-timed.Done():
-			return fmt.Errorf("not imported within %s: %s: %w", r.options.Timeout, r.recorder.states(), context.Cause(timed))
-		case <-r.manager.Done():
-			return errors.New("the manager has ended by itself")
-		}
-	}
-	return nil
-}
-
-// quiet waits until nothing has happened for a while.
-func (r *run) quiet(ctx context.Context) error {
-	for {
-		left := r.options.Settle - time.Since(r.recorder.quietSince())
-		if left <= 0 {
-			return nil
-		}
-		if err := r.pause(ctx, left); err != nil {
-			return err
-		}
-	}
 }
 
 // loadAverage is that of the last minute, zero where the kernel does not tell.

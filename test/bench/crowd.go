@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type member struct {
 	name, namespace string
 	// dead says that its workload cluster never answers.
 	dead bool
+	// lone says that it is not one of the crowd.
+	lone bool
 }
 
 // crowdOf names the clusters. Neighbours share a namespace, so that each namespace has its share of black holes.
@@ -45,6 +48,11 @@ func crowdOf(o *options, dead map[int]bool) []member {
 		}
 	}
 	return members
+}
+
+// crowdIn leaves out the lone ones.
+func crowdIn(members []member) []member {
+	return slices.DeleteFunc(slices.Clone(members), func(m member) bool { return m.lone })
 }
 
 // namespacesOf returns the namespaces of the members in order.

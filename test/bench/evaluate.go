@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"time"
 
@@ -27,14 +28,20 @@ type Run struct {
 	Load           float64 `json:"loadAverageBefore"`
 	OthersCPUShare float64 `json:"othersCPUShare"`
 
-	// The times from the first label to the last of them, for clusters whose workload cluster answers; of records, for all.
+	// The times from the first label to the last of the crowd whose workload clusters answer; of records, to the last of all
+	// that were selected in the wave.
 	RecordsSeconds  float64 `json:"recordsSeconds"`
 	AppliedSeconds  float64 `json:"appliedSeconds"`
 	ImportedSeconds float64 `json:"importedSeconds"`
 	// Latencies are from the label of a namespace to the record, the agent's Deployment, and RancherImported=True.
+	Recorded Latency `json:"recordLatency"`
 	Applied  Latency `json:"appliedLatency"`
 	Imported Latency `json:"importedLatency"`
 
+	// Newcomer is there with --newcomer.
+	Newcomer *Newcomer `json:"newcomer,omitempty"`
+
+	// Records are those of everyone; requests and downloads are for the crowd and the newcomer.
 	Records    int    `json:"recordsCreated"`
 	Management Counts `json:"managementRequests"`
 	Workload   Counts `json:"workloadRequests"`
@@ -79,8 +86,19 @@ type Idle struct {
 	CPUSeconds        float64 `json:"managerCPUSeconds"`
 }
 
-// evaluate fills in what the recorder and the audit log know. The imports lasted until over, the idle time until end.
-func (r *run) evaluate(over, end time.Time) error {
+// imports is how many clusters were imported in the wave.
+func (r *Run) imports() int {
+	if r.Newcomer != nil {
+		return r.Clusters + 1
+	}
+	return r.Clusters
+}
+
+// times part a run: the wave was over, the idle time began and ended.
+type times struct{ over, idle, end time.Time }
+
+// evaluate fills in what the recorder and the audit log know.
+func (r *run) evaluate(t times) error {
 	events, err := r.stage.Management.AuditEvents()
 	if err != nil {
 		return err
@@ -90,56 +108,74 @@ func (r *run) evaluate(over, end time.Time) error {
 	}
 	events = slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.Username != managerUser || unrelated(e) })
 	begin, result := r.recorder.begin(), r.result
-	healthy := result.Clusters - result.BlackHoles
+	r.evaluateLatencies()
+	healthy := result.imports() - result.BlackHoles
+	result.Management = countAudit(events, begin, t.over, result.imports())
+	result.Workload = countWorkload(r.recorder.workloadRequests(begin, t.over), healthy)
+	for _, e := range events {
+		if e.Verb == "create" && e.ObjectRef.Resource == "clusters" && e.ObjectRef.APIGroup == recordKind(result.Strategy).Group &&
+			e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusCreated {
+			result.Records++
+			if within(e, begin, t.over) {
+				result.RecordsSeconds = max(result.RecordsSeconds, e.StageTimestamp.Sub(begin).Seconds())
+			}
+		}
+	}
 
+	r.evaluateIdle(events, t)
+	for _, at := range r.rancher.downloads() {
+		if at.Before(t.over) {
+			result.Downloads.Total++
+		} else if at.After(t.idle) {
+			result.Idle.Downloads++
+		}
+	}
+	result.Downloads.PerImport = float64(result.Downloads.Total) / float64(healthy)
+	if result.Records != len(r.members) {
+		return fmt.Errorf("%d records were created for %d clusters", result.Records, len(r.members))
+	}
+	return nil
+}
+
+// evaluateIdle takes the manager's events of the audit log.
+func (r *run) evaluateIdle(events []auditv1.Event, t times) {
+	idle := &r.result.Idle
+	idle.Seconds = t.end.Sub(t.idle).Seconds()
+	idle.Management = countAudit(events, t.idle, t.end, 0)
+	idle.Workload = countWorkload(r.recorder.workloadRequests(t.idle, t.end), 0)
+	for _, e := range events {
+		if within(e, t.idle, t.end) && e.Verb != "get" && e.Verb != "list" {
+			idle.Writes++
+		}
+	}
+	if minutes := idle.Seconds / 60; minutes > 0 {
+		idle.RequestsPerMinute = float64(idle.Management.Total) / minutes
+		idle.WritesPerMinute = float64(idle.Writes) / minutes
+	}
+}
+
+// evaluateLatencies compares the crowd with itself: latencies are of those that are healthy in every kind of run.
+func (r *run) evaluateLatencies() {
 	counted := map[string]bool{}
 	for _, m := range r.compared {
 		counted[m.name] = !m.dead
 	}
 	compared := func(m member) bool { return counted[m.name] }
-	everyone := func(member) bool { return true }
-	_, all := r.recorder.latencies(r.recorder.applied, everyone)
+	crowd := func(m member) bool { return !m.lone }
+	result := r.result
+	_, all := r.recorder.latencies(r.recorder.applied, crowd)
 	result.AppliedSeconds = all.Seconds()
-	_, all = r.recorder.latencies(r.recorder.connected, everyone)
+	_, all = r.recorder.latencies(r.recorder.connected, crowd)
 	result.ImportedSeconds = all.Seconds()
-	each, _ := r.recorder.latencies(r.recorder.applied, compared)
+	each, _ := r.recorder.latencies(r.recorder.recorded, compared)
+	result.Recorded = latencyOf(each)
+	each, _ = r.recorder.latencies(r.recorder.applied, compared)
 	result.Applied = latencyOf(each)
 	each, _ = r.recorder.latencies(r.recorder.connected, compared)
 	result.Imported = latencyOf(each)
-
-	result.Management = countAudit(events, begin, over, result.Clusters)
-	result.Workload = countWorkload(r.recorder.workloadRequests(begin, over), healthy)
-	for _, e := range events {
-		if recordKind(e) == result.Strategy && e.Verb == "create" && e.ResponseStatus != nil && e.ResponseStatus.Code == 201 {
-			result.Records++
-			result.RecordsSeconds = max(result.RecordsSeconds, e.StageTimestamp.Sub(begin).Seconds())
-		}
+	if r.options.Newcomer {
+		result.Newcomer = r.compareNewcomer()
 	}
-
-	result.Idle.Seconds = end.Sub(over).Seconds()
-	result.Idle.Management = countAudit(events, over, end, 0)
-	result.Idle.Workload = countWorkload(r.recorder.workloadRequests(over, end), 0)
-	for _, e := range events {
-		if within(e, over, end) && e.Verb != "get" && e.Verb != "list" {
-			result.Idle.Writes++
-		}
-	}
-	if minutes := result.Idle.Seconds / 60; minutes > 0 {
-		result.Idle.RequestsPerMinute = float64(result.Idle.Management.Total) / minutes
-		result.Idle.WritesPerMinute = float64(result.Idle.Writes) / minutes
-	}
-	for _, at := range r.rancher.downloads() {
-		if at.Before(over) {
-			result.Downloads.Total++
-		} else {
-			result.Idle.Downloads++
-		}
-	}
-	result.Downloads.PerImport = float64(result.Downloads.Total) / float64(healthy)
-	if result.Records != result.Clusters {
-		return fmt.Errorf("%d records were created for %d clusters", result.Records, result.Clusters)
-	}
-	return nil
 }
 
 // unrelated says whether a request is none that imports cause: watches, the lease, discovery and reviews of tokens.
@@ -150,20 +186,6 @@ func unrelated(e auditv1.Event) bool {
 func within(e auditv1.Event, from, to time.Time) bool {
 	at := e.RequestReceivedTimestamp.Time
 	return !at.Before(from) && at.Before(to)
-}
-
-// recordKind returns the strategy whose records the request is about, "" if none.
-func recordKind(e auditv1.Event) string {
-	switch {
-	case e.ObjectRef.Resource != "clusters":
-		return ""
-	case e.ObjectRef.APIGroup == "management.cattle.io":
-		return "v3"
-	case e.ObjectRef.APIGroup == "provisioning.cattle.io":
-		return "v1"
-	default:
-		return ""
-	}
 }
 
 func countAudit(events []auditv1.Event, from, to time.Time, imports int) Counts {

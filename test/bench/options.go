@@ -17,6 +17,7 @@ type options struct {
 	Rancher     string        `json:"rancher"`
 	BlackHoles  float64       `json:"blackHoles"`
 	Compare     bool          `json:"compare"`
+	Newcomer    bool          `json:"newcomer"`
 	Runs        int           `json:"runs"`
 	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
 	SyncPeriod  time.Duration `json:"syncPeriodNanoseconds"`
@@ -43,6 +44,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Rancher, "rancher", o.Rancher, "Who plays Rancher: light does the least that an import needs, standin all that Rancher does, which takes most of the machine.")
 	fs.Float64Var(&o.BlackHoles, "black-holes", o.BlackHoles, "Fraction of the workload clusters that accept connections and never answer, for example 0.1.")
 	fs.BoolVar(&o.Compare, "compare", o.Compare, "With --black-holes: also run without them, and compare the latencies of the healthy clusters.")
+	fs.BoolVar(&o.Newcomer, "newcomer", o.Newcomer, "Also select one cluster in another namespace while the others are being imported, and another one alone after them, and compare.")
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period.")

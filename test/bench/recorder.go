@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,13 +9,11 @@ import (
 	"sync"
 	"time"
 
-	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
-	"github.com/archelon-io/archelon/test/stage"
 )
 
 const (
@@ -35,6 +32,7 @@ type recorder struct {
 
 	mu         sync.Mutex
 	labelled   map[string]time.Time // by namespace
+	recorded   map[string]time.Time // by name: the record was seen
 	applied    map[string]time.Time // by name
 	connected  map[string]time.Time // by name: the condition became True
 	conditions map[string]string    // by name
@@ -45,7 +43,7 @@ type recorder struct {
 
 func newRecorder(members []member) *recorder {
 	r := &recorder{
-		members: map[string]member{}, labelled: map[string]time.Time{}, applied: map[string]time.Time{},
+		members: map[string]member{}, labelled: map[string]time.Time{}, recorded: map[string]time.Time{}, applied: map[string]time.Time{},
 		connected: map[string]time.Time{}, conditions: map[string]string{}, installed: func(string) {}, progress: make(chan struct{}, 1),
 	}
 	for _, m := range members {
@@ -96,6 +94,22 @@ func (r *recorder) cluster(object any) {
 	r.active(now)
 }
 
+// record takes the new record of a CAPI cluster.
+func (r *recorder) record(object any) {
+	record, ok := object.(client.Object)
+	if !ok {
+		return
+	}
+	owner, now := record.GetLabels()[archelonv1.OwnerNameLabel], time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.recorded[owner]; known || r.members[owner].name == "" {
+		return
+	}
+	r.recorded[owner] = now
+	r.active(now)
+}
+
 // active notes that something happened. The lock is held.
 func (r *recorder) active(at time.Time) {
 	r.activity = at
@@ -105,51 +119,15 @@ func (r *recorder) active(at time.Time) {
 	}
 }
 
-// follow watches CAPI clusters until the context ends. It returns when the watch is up.
-func (r *recorder) follow(ctx context.Context, s *stage.Stage) (stop func(), err error) {
-	clusters, err := cache.New(s.Management.Config, cache.Options{Scheme: s.Client.Scheme(), Mapper: s.Client.RESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("building a cache: %w", err)
-	}
-	informer, err := clusters.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watching CAPI clusters: %w", err)
-	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: r.cluster,
-		UpdateFunc: func(before, after any) {
-			a, ok := before.(client.Object)
-			b, ok2 := after.(client.Object)
-			if ok && ok2 && a.GetResourceVersion() != b.GetResourceVersion() {
-				r.cluster(after)
-			}
-		},
-	}); err != nil {
-		return nil, fmt.Errorf("watching CAPI clusters: %w", err)
-	}
-	running, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = clusters.Start(running) // it ends with the context, and fails in no other way
-	}()
-	stop = func() {
-		cancel()
-		<-done
-	}
-	if !clusters.WaitForCacheSync(running) {
-		stop()
-		return nil, fmt.Errorf("watching CAPI clusters: %w", context.Cause(ctx))
-	}
-	return stop, nil
-}
-
-// finished says whether every healthy cluster is imported, and every dead one got as far as it can.
+// finished says whether, of those that are selected, every healthy cluster is imported, and every dead one got as far as it can.
 func (r *recorder) finished() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, m := range r.members {
-		state := r.conditions[name]
+		state := cmp.Or(r.conditions[name], "none")
+		if r.labelled[m.namespace].IsZero() {
+			continue
+		}
 		if !m.dead && (state != imported || r.applied[name].IsZero()) || m.dead && state == "none" {
 			return false
 		}
@@ -164,6 +142,13 @@ func (r *recorder) quietSince() time.Time {
 	return r.activity
 }
 
+// chosenAt is when a namespace was labelled.
+func (r *recorder) chosenAt(namespace string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.labelled[namespace]
+}
+
 // begin is when the first namespace was labelled.
 func (r *recorder) begin() time.Time {
 	r.mu.Lock()
@@ -171,13 +156,15 @@ func (r *recorder) begin() time.Time {
 	return slices.MinFunc(slices.Collect(maps.Values(r.labelled)), time.Time.Compare)
 }
 
-// states counts the clusters by condition, for messages.
+// states counts the selected clusters by condition, for messages.
 func (r *recorder) states() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	counts := map[string]int{}
-	for name := range r.members {
-		counts[cmp.Or(r.conditions[name], "none")]++
+	for name, m := range r.members {
+		if !r.labelled[m.namespace].IsZero() {
+			counts[cmp.Or(r.conditions[name], "none")]++
+		}
 	}
 	var parts []string
 	for _, state := range slices.Sorted(maps.Keys(counts)) {
@@ -201,6 +188,27 @@ func (r *recorder) latencies(moments map[string]time.Time, compared func(member)
 		all = max(all, at.Sub(begin))
 	}
 	return each, all
+}
+
+// latency returns the time from the label of its namespace to the given moment of one cluster, and that moment.
+func (r *recorder) latency(moments map[string]time.Time, name string) (time.Duration, time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := moments[name]
+	return at.Sub(r.labelled[r.members[name].namespace]), at
+}
+
+// crowdBefore counts those of the crowd whose moment was before a time.
+func (r *recorder) crowdBefore(moments map[string]time.Time, before time.Time) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := 0
+	for name, at := range moments {
+		if !r.members[name].lone && at.Before(before) {
+			count++
+		}
+	}
+	return count
 }
 
 // workloadRequests returns the manager's requests to workload clusters within a time.

@@ -60,14 +60,16 @@ func ratioOf(with, without []*Run, of func(*Run) Latency) Latency {
 	calmest := func(runs []*Run) Latency {
 		return of(slices.MinFunc(runs, func(a, b *Run) int { return cmp.Compare(a.OthersCPUShare, b.OthersCPUShare) }))
 	}
-	by := func(a, b float64) float64 {
-		if b == 0 {
-			return 0
-		}
-		return a / b
-	}
 	a, b := calmest(with), calmest(without)
 	return Latency{P50: by(a.P50, b.P50), P95: by(a.P95, b.P95), P99: by(a.P99, b.P99), Max: by(a.Max, b.Max)}
+}
+
+// by divides; nothing measured gives no ratio.
+func by(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
 }
 
 func (r *report) writeJSON(path string) error {
@@ -109,12 +111,13 @@ func (r *Run) table(out io.Writer) {
 	row("all records created", "%.2f s", r.RecordsSeconds)
 	row("all agents applied", "%.2f s", r.AppliedSeconds)
 	row("all imported", "%.2f s", r.ImportedSeconds)
+	row("label to record", "%s", r.Recorded)
 	row("label to agent applied", "%s", r.Applied)
 	row("label to imported", "%s", r.Imported)
 	row("management requests per import", "%.2f", r.Management.PerImport)
-	r.Management.list(w, r.Clusters)
+	r.Management.list(w, r.imports())
 	row("workload requests per import", "%.2f", r.Workload.PerImport)
-	r.Workload.list(w, r.Clusters-r.BlackHoles)
+	r.Workload.list(w, r.imports()-r.BlackHoles)
 	row("downloads per import", "%.2f", r.Downloads.PerImport)
 	row("manager, CPU during imports", "%.2f s", r.Processes["archelon"].CPUSeconds)
 	row("manager, peak RSS", "%.0f MiB; allocated at most %.0f MiB, pages of files %.0f MiB", r.PeakMiB, r.PeakAnonMiB, r.PeakFileMiB)
@@ -129,6 +132,9 @@ func (r *Run) table(out io.Writer) {
 	row("idle, workload requests and downloads", "%d, %d", r.Idle.Workload.Total, r.Idle.Downloads)
 	row("idle, manager's CPU", "%.2f s", r.Idle.CPUSeconds)
 	_ = w.Flush()
+	if r.Newcomer != nil {
+		r.Newcomer.table(out)
+	}
 }
 
 // list writes the requests by name: for each import, or in total if imports is zero.

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// pause waits, unless the context or the manager ends.
+func (r *run) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.manager.Done():
+		return errors.New("the manager has ended by itself")
+	}
+}
+
+// await waits for what the recorder will know.
+func (r *run) await(ctx context.Context, known func() bool) error {
+	timed, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	for !known() {
+		select {
+		case <-r.recorder.progress:
+		case <-timed.Done():
+			return fmt.Errorf("not imported within %s: %s: %w", r.options.Timeout, r.recorder.states(), context.Cause(timed))
+		case <-r.manager.Done():
+			return errors.New("the manager has ended by itself")
+		}
+	}
+	return nil
+}
+
+// quiet waits until nothing has happened for a while.
+func (r *run) quiet(ctx context.Context) error {
+	for {
+		left := r.options.Settle - time.Since(r.recorder.quietSince())
+		if left <= 0 {
+			return nil
+		}
+		if err := r.pause(ctx, left); err != nil {
+			return err
+		}
+	}
+}
