@@ -85,8 +85,8 @@ test-unit: ## Tests beside the code: no network, no processes.
 
 # One package at a time: each starts API servers of its own.
 .PHONY: test-integration
-test-integration: controlplane ## Controllers, stand-ins and the test environment, against real API servers.
-	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/bench)
+test-integration: controlplane ## Stand-ins, the test environment, the agent and a small benchmark, against real API servers.
+	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v /test/e2e)
 
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.

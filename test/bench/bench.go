@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,8 +31,7 @@ func bench(ctx context.Context, o *options, progress io.Writer) (*report, error)
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	_, _ = fmt.Fprintln(progress, "building the manager")
-	binary, err := stage.BuildManager(ctx, dir, false)
+	binary, err := managerIn(ctx, dir, o.Manager, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +56,24 @@ func bench(ctx context.Context, o *options, progress io.Writer) (*report, error)
 		}
 	}
 	return result, nil
+}
+
+// managerIn returns the manager under the name by which its use of the machine is found.
+func managerIn(ctx context.Context, dir, built string, progress io.Writer) (string, error) {
+	if built == "" {
+		_, _ = fmt.Fprintln(progress, "building the manager")
+		return stage.BuildManager(ctx, dir, false)
+	}
+	built, err := filepath.Abs(built)
+	if err != nil {
+		return "", err
+	}
+	// A wrong path is better found before everything else is started.
+	if built, err = exec.LookPath(built); err != nil {
+		return "", fmt.Errorf("looking for the manager: %w", err)
+	}
+	link := filepath.Join(dir, "archelon")
+	return link, os.Symlink(built, link)
 }
 
 // run is one benchmark from an empty management cluster on.

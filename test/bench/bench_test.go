@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,11 +13,12 @@ import (
 )
 
 var _ = Describe("A small benchmark", func() {
-	DescribeTable("imports, counts and writes its results", func(arguments ...string) {
+	// It asserts what is counted and in which order things happen, but no duration: the machine may be busy.
+	DescribeTable("imports, counts and writes its results", func(newcomer bool, arguments ...string) {
 		var stdout, stderr bytes.Buffer
 		results := filepath.Join(GinkgoT().TempDir(), "results.json")
-		code := command(append(arguments, "--clusters=5", "--namespaces=2", "--black-holes=0.2", "--agent-delay=50ms",
-			"--idle=500ms", "--settle=500ms", "--timeout=1m", "--json="+results), &stdout, &stderr)
+		code := command(append(arguments, "--manager="+manager, "--clusters=5", "--namespaces=2", "--black-holes=0.2",
+			"--agent-delay=50ms", "--idle=200ms", "--settle=200ms", "--timeout=3m", "--json="+results), &stdout, &stderr)
 		Expect(code).To(BeZero(), "%s", &stderr)
 
 		raw, err := os.ReadFile(results)
@@ -27,21 +29,47 @@ var _ = Describe("A small benchmark", func() {
 		run := found.Runs[0]
 		Expect(run.Clusters).To(Equal(5))
 		Expect(run.BlackHoles).To(Equal(1))
-		Expect(run.Records).To(Equal(5))
-		Expect(run.AppliedSeconds).To(BeNumerically(">", 0))
-		Expect(run.Imported.P50).To(BeNumerically(">=", run.Applied.P50+(50*time.Millisecond).Seconds()))
+		wave, records := 5, 5
+		if newcomer {
+			wave, records = 6, 7
+		}
+		Expect(run.Records).To(Equal(records))
+		Expect(run.Recorded.P50).To(BeNumerically(">", 0))
+		Expect(run.Applied.P50).To(BeNumerically(">", 0))
 		Expect(run.Applied.Max).To(BeNumerically(">=", run.Applied.P50))
-		Expect(run.Management.ByResource).To(HaveKeyWithValue(HavePrefix("create clusters."), 5))
-		Expect(run.Workload.ByResource).To(HaveKeyWithValue("patch deployments", 4))
-		Expect(run.Downloads.Total).To(Equal(4))
-		Expect(run.Processes).To(HaveKey("archelon"))
-		Expect(run.Processes).To(HaveKey("kube-apiserver"))
-		Expect(run.PeakAnonMiB).To(BeNumerically(">", 0))
-		Expect(run.PeakMiB).To(BeNumerically(">", run.PeakAnonMiB))
+		Expect(run.Imported.P50).To(BeNumerically(">=", run.Applied.P50+(50*time.Millisecond).Seconds()))
+		Expect(run.AppliedSeconds).To(BeNumerically(">=", run.Applied.Max))
+		Expect(run.Management.ByResource).To(HaveKeyWithValue(HavePrefix("create clusters."), wave))
+		Expect(run.Workload.ByResource).To(HaveKeyWithValue("patch deployments", wave-run.BlackHoles))
+		Expect(run.Downloads.Total).To(Equal(wave - run.BlackHoles))
 		Expect(stdout.String()).To(ContainSubstring("label to agent applied"))
 		Expect(stdout.String()).To(MatchRegexp(`patch deployments\s+1\.00`))
+		Expect(run.Newcomer != nil).To(Equal(newcomer))
+		if newcomer {
+			expectNewcomer(run.Newcomer)
+			Expect(stdout.String()).To(ContainSubstring("newcomer/crowd p50"))
+		}
+		if runtime.GOOS == "linux" { // elsewhere the kernel is not asked
+			Expect(run.Processes).To(And(HaveKey("archelon"), HaveKey("kube-apiserver")))
+			Expect(run.PeakAnonMiB).To(BeNumerically(">", 0))
+			Expect(run.PeakMiB).To(BeNumerically(">", run.PeakAnonMiB))
+		}
 	},
-		Entry("as v1, with the light Rancher", "--strategy=v1"),
-		Entry("as v3, with the stand-in", "--rancher=standin"),
+		Entry("as v1 with a newcomer, with the light Rancher", true, "--strategy=v1", "--newcomer"),
+		Entry("as v3, with the stand-in", false, "--rancher=standin"),
 	)
 })
+
+func expectNewcomer(n *Newcomer) {
+	GinkgoHelper()
+	Expect(n.LabelledSeconds).To(BeNumerically(">", 0))
+	Expect(n.CrowdRecords).To(BeNumerically(">=", 1), "the wave has begun")
+	for _, turn := range []Turn{n.Recorded, n.Applied, n.Imported} {
+		Expect(turn.Newcomer).To(BeNumerically(">", 0))
+		Expect(turn.Alone).To(BeNumerically(">", 0))
+		Expect(turn.ByCrowd).To(BeNumerically("~", turn.Newcomer/turn.CrowdP50, 1e-9))
+		Expect(turn.ByAlone).To(BeNumerically("~", turn.Newcomer/turn.Alone, 1e-9))
+	}
+	Expect(n.Imported.Newcomer).To(BeNumerically(">", n.Applied.Newcomer))
+	Expect(n.Imported.Alone).To(BeNumerically(">", n.Applied.Alone))
+}

@@ -35,7 +35,14 @@ var (
 )
 
 func main() {
+	silence()
 	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// silence keeps libraries from logging. klog does not like it when something runs already.
+func silence() {
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
 }
 
 // command returns the exit code, so that nothing deferred is lost to os.Exit.
@@ -55,9 +62,6 @@ func command(args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "bench:", err)
 		return exitUsage
 	}
-	klog.SetLogger(logr.Discard())
-	ctrllog.SetLogger(logr.Discard())
-
 	// The signals stay caught to the end: a second Ctrl-C must not cut the clean-up short.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

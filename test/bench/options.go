@@ -23,6 +23,7 @@ type options struct {
 	SyncPeriod  time.Duration `json:"syncPeriodNanoseconds"`
 	Idle        time.Duration `json:"idleNanoseconds"`
 	Concurrency int           `json:"concurrency,omitempty"`
+	Manager     string        `json:"manager,omitempty"`
 	ManagerArgs []string      `json:"managerArgs,omitempty"`
 	Settle      time.Duration `json:"settleNanoseconds"`
 	Timeout     time.Duration `json:"timeoutNanoseconds"`
@@ -51,6 +52,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Idle, "idle", o.Idle, "How long to watch the manager when everything is imported. Longer than --sync-period shows what resyncs cost.")
 	fs.DurationVar(&o.Settle, "settle", o.Settle, "How long nothing may have happened for the imports to count as over.")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "The manager's --concurrency; 0 leaves its default.")
+	fs.StringVar(&o.Manager, "manager", o.Manager, "The manager as a program, for example one of another version; by default it is built.")
 	fs.StringArrayVar(&o.ManagerArgs, "manager-arg", nil, "Another argument for the manager; repeatable.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for the imports of one run.")
 	fs.StringVar(&o.JSON, "json", o.JSON, "File for the results as JSON.")
