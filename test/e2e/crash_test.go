@@ -10,7 +10,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/archelon-io/archelon/test/proxy"
 	"github.com/archelon-io/archelon/test/stage"
@@ -23,53 +26,87 @@ var _ = Describe("Faults", func() {
 	for _, strategy := range []string{"v3", "v1"} {
 		Describe("as "+strategy, Ordered, func() {
 			var (
-				f       *fixture
-				gateway *proxy.Proxy
-				args    []string
+				f               *fixture
+				gateway, inside *proxy.Proxy
+				kubeconfig      []byte
+				args            []string
 			)
 			BeforeAll(func(ctx context.Context) {
-				args = []string{"-v=1", fmt.Sprintf("--feature-gates=managementv3-cluster=%t", strategy == "v3")}
+				args = []string{"-v=1", gate(strategy)}
 				f = newFixture(ctx, stage.Options{Name: "faults-" + strategy, Rancher: func(o *rancher.Options) {
 					o.Timings = rancher.Timings{AgentRetry: 20 * time.Millisecond, NamespaceController: 50 * time.Millisecond, Poll: 20 * time.Millisecond, TokenGrace: time.Minute}
 					o.Logger = GinkgoLogr
 				}})
-				var err error
-				gateway, err = proxy.Start(f.Management.Config)
-				Expect(err).NotTo(HaveOccurred())
-				DeferCleanup(gateway.Stop)
+				gateway = startProxy(f.Management.Config)
 				f.Through = gateway.Through
+				inside = startProxy(f.workload.Config)
+				kubeconfig = f.kubeconfigThrough(ctx, inside)
 			})
-			DescribeTable("survives", func(ctx context.Context, verdict proxy.Verdict, crash bool) {
-				m := f.restartable(ctx, args)
-				for n := 1; ; n++ {
-					trap := &trap{at: n, verdict: verdict}
-					if crash {
-						trap.sprung = m.crash
-					}
-					gateway.Judge(trap.judge)
-					f.liveAndDie(ctx, fmt.Sprintf("c%d", n))
-					if !trap.closed() {
-						AddReportEntry("requests", n-1)
-						Expect(n).To(BeNumerically(">", 10), "the trap must have met every request of an import and a deletion")
-						return
+			survive := func(gateway func() *proxy.Proxy, matters func(*http.Request) bool, least int) func(context.Context, proxy.Verdict, bool) {
+				return func(ctx context.Context, verdict proxy.Verdict, crash bool) {
+					m := f.restartable(ctx, args)
+					for n := 1; ; n++ {
+						trap := &trap{at: n, verdict: verdict, matters: matters}
+						if crash {
+							trap.sprung = m.crash
+						}
+						gateway().Judge(trap.judge)
+						f.liveAndDie(ctx, fmt.Sprintf("c%d", n), kubeconfig)
+						if !trap.closed() {
+							AddReportEntry("requests", n-1)
+							Expect(n-1).To(BeNumerically(">=", least), "the trap must have met every request")
+							return
+						}
 					}
 				}
-			},
+			}
+			DescribeTable("survives", survive(func() *proxy.Proxy { return gateway }, managementRequest, 10),
 				Entry("requests that are refused", Label("long"), proxy.Refuse, false),
-				Entry("conflicts", Label("long"), proxy.Conflict, false),
-				Entry("answers that are lost", proxy.Lose, false),
+				Entry("conflicts", longUnless(strategy == "v3"), proxy.Conflict, false),
+				Entry("answers that are lost", longUnless(strategy == "v1"), proxy.Lose, false),
 				Entry("crashes right after a request took effect", proxy.Lose, true),
-				Entry("crashes right before a request", proxy.Refuse, true),
+				Entry("crashes right before a request", longUnless(strategy == "v1"), proxy.Refuse, true),
+			)
+			DescribeTable("survives, in the workload cluster,", longUnless(strategy == "v3"), survive(func() *proxy.Proxy { return inside }, anyRequest, 12),
+				Entry("requests that are refused", Label("long"), proxy.Refuse, false),
+				Entry("answers that are lost", Label("long"), proxy.Lose, false),
+				Entry("crashes right after a request took effect", proxy.Lose, true),
 			)
 		})
 	}
 })
 
+// startProxy starts a proxy for the time of the node.
+func startProxy(config *rest.Config) *proxy.Proxy {
+	GinkgoHelper()
+	p, err := proxy.Start(config)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(p.Stop)
+	return p
+}
+
+// kubeconfigThrough returns the kubeconfig of an administrator of the workload cluster that leads through a proxy.
+func (f *fixture) kubeconfigThrough(ctx context.Context, p *proxy.Proxy) []byte {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "capi"}}
+	Expect(f.workloadClient.Create(ctx, account)).To(Succeed())
+	Expect(f.workloadClient.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "capi"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+	})).To(Succeed())
+	config, err := f.workload.ServiceAccountConfig(ctx, account.Namespace, account.Name)
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig, err := f.workload.KubeconfigFor(p.Through(config))
+	Expect(err).NotTo(HaveOccurred())
+	return kubeconfig
+}
+
 // liveAndDie imports a cluster and deletes it. There must never be two records.
-func (f *fixture) liveAndDie(ctx context.Context, name string) {
+func (f *fixture) liveAndDie(ctx context.Context, name string, kubeconfig []byte) {
 	GinkgoHelper()
 	namespace := f.namespace(ctx, nil)
-	cluster := f.cluster(ctx, namespace, name, func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} })
+	cluster := f.clusterWith(ctx, namespace, name, kubeconfig, selected)
 	records := func() int { return len(f.v1Records(ctx, cluster)) + len(f.v3Records(ctx, cluster)) }
 	Eventually(func(g Gomega) {
 		g.Expect(records()).To(BeNumerically("<=", 1))
@@ -81,9 +118,19 @@ func (f *fixture) liveAndDie(ctx context.Context, name string) {
 	f.expectNothingLeft(ctx, cluster)
 }
 
-// trap makes one request of the manager go wrong: the nth that is neither a watch, nor a list, nor about Events or the Lease.
+// managementRequest picks what belongs to an import of all that the manager asks of the management cluster: no watch, no list, nothing about Events
+// or the Lease.
+func managementRequest(r *http.Request) bool {
+	return r.URL.Query().Get("watch") != "true" && !strings.Contains(r.URL.Path, "/leases") && !strings.HasSuffix(r.URL.Path, "/events") &&
+		(r.Method != http.MethodGet || strings.Contains(r.URL.Path, "/secrets/") || strings.Contains(r.URL.Path, "/clusters/"))
+}
+
+func anyRequest(*http.Request) bool { return true }
+
+// trap makes one request of the manager go wrong: the nth that matters.
 type trap struct {
 	at      int
+	matters func(*http.Request) bool
 	verdict proxy.Verdict
 	sprung  func()
 
@@ -92,8 +139,7 @@ type trap struct {
 }
 
 func (t *trap) judge(r *http.Request) proxy.Verdict {
-	if r.URL.Query().Get("watch") == "true" || strings.Contains(r.URL.Path, "/leases") || strings.HasSuffix(r.URL.Path, "/events") ||
-		r.Method == http.MethodGet && !strings.Contains(r.URL.Path, "/secrets/") && !strings.Contains(r.URL.Path, "/clusters/") {
+	if !t.matters(r) {
 		return proxy.Pass
 	}
 	t.mu.Lock()
