@@ -16,6 +16,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -45,6 +46,8 @@ type Reconciler struct {
 	Workloads *workload.Clients
 	// Metrics counts what the reconciler does.
 	Metrics *Metrics
+	// Scope limits the import to namespaces; the zero value is all.
+	Scope shard.Scope
 	// WatchFilter, if set, limits the import to CAPI Clusters whose label cluster.x-k8s.io/watch-filter
 	// has this value.
 	WatchFilter string
@@ -92,6 +95,10 @@ func (s *scope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.clu
 
 // Reconcile brings one CAPI cluster and its record in line.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !r.Scope.Owns(req.Namespace) {
+		// A label or a name led here. What the cache does not hold must not be taken for gone.
+		return ctrl.Result{}, nil
+	}
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		if !apierrors.IsNotFound(err) {

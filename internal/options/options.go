@@ -5,15 +5,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // adds --logging-format=json
 
 	"github.com/archelon-io/archelon/feature"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // maxVerbosity is the highest log level, the highest that this project uses. From level 8 on client-go logs the bodies of requests, which
@@ -40,6 +43,12 @@ type Options struct {
 	// ProfilerAddress serves net/http/pprof if set.
 	ProfilerAddress string
 
+	// Namespaces are those to work in; none stands for all.
+	Namespaces []string
+	// ExcludedNamespaces are those not to work in, even if they are among Namespaces.
+	ExcludedNamespaces []string
+	// Instance names this instance among those that share a management cluster; empty stands for a name that follows from the scope.
+	Instance string
 	// WatchFilter limits the import to CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value.
 	WatchFilter string
 	// AdoptTurtles takes over records that Rancher Turtles made.
@@ -112,6 +121,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Address that serves /healthz and /readyz. Ready means that caches are synced and Rancher's settings are readable. 0 switches it off.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
 		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
+	fs.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces,
+		"Namespace to work in; repeatable, or several separated by commas. Nothing is received from others. Default: all.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces,
+		"Namespace not to work in; repeatable, or several separated by commas. It wins over --namespace.")
+	fs.StringVar(&o.Instance, "instance", o.Instance,
+		"Name of this instance, different for each instance in the management cluster that works in other namespaces; its replicas share it. The Lease is called <name>-leader-election. Default: archelon, with a suffix that follows from --namespace and --excluded-namespace.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter,
 		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value. Default: all.")
 	fs.BoolVar(&o.AdoptTurtles, "adopt-turtles", o.AdoptTurtles,
@@ -142,6 +157,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	}
 }
 
+// Scope is what --namespace and --excluded-namespace say.
+func (o *Options) Scope() (shard.Scope, error) {
+	return shard.New(o.Namespaces, o.ExcludedNamespaces)
+}
+
 // Complete fills in what follows from other options and returns notes for the log on what it changed.
 func (o *Options) Complete() []string {
 	var notes []string
@@ -152,6 +172,11 @@ func (o *Options) Complete() []string {
 	if len(o.Logs.VModule) > 0 {
 		o.Logs.VModule = nil
 		notes = append(notes, "--vmodule is ignored: it could make client libraries log request bodies, which hold credentials")
+	}
+	for _, name := range o.Namespaces {
+		if slices.Contains(o.ExcludedNamespaces, name) {
+			notes = append(notes, fmt.Sprintf("Namespace %s is in --namespace and in --excluded-namespace: it is excluded", name))
+		}
 	}
 	return notes
 }
@@ -181,6 +206,12 @@ func (o *Options) Validate() error {
 	}
 	if strings.ContainsAny(o.WatchFilter, " ,=") {
 		problems = append(problems, fmt.Errorf("--watch-filter %q must be the value of a label", o.WatchFilter))
+	}
+	if _, err := o.Scope(); err != nil {
+		problems = append(problems, err)
+	}
+	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
+		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}
 	return errors.Join(problems...)
 }

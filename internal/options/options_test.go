@@ -70,6 +70,10 @@ func TestValidate(t *testing.T) {
 		"LeaseUnused":   {reason: "without election it does not matter", args: []string{"--leader-elect-lease-duration=5s"}},
 		"Unlimited":     {reason: "a negative QPS lifts the limit", args: []string{"--kube-api-qps=-1"}},
 		"Filter":        {reason: "it is compared with a label value", args: []string{"--watch-filter=a,b"}, want: "--watch-filter"},
+		"Namespace":     {reason: "it can never exist", args: []string{"--namespace=watch1,Watch_2"}, want: `--namespace: "Watch_2" cannot be the name of a namespace`},
+		"Excluded":      {reason: "it can never exist", args: []string{"--excluded-namespace=*"}, want: `--excluded-namespace: "*"`},
+		"NothingLeft":   {reason: "nothing would ever be done", args: []string{"--namespace=a,b", "--excluded-namespace=b", "--excluded-namespace=a"}, want: "nothing is left"},
+		"Instance":      {reason: "the name of a Lease and of a label", args: []string{"--instance=A B"}, want: "--instance"},
 		"SeveralAtOnce": {reason: "every problem is told, not the first", args: []string{"--concurrency=0", "--sync-period=0s"}, want: "--sync-period"},
 	}
 	for name, tc := range tests {
@@ -105,5 +109,30 @@ func TestLogFormats(t *testing.T) {
 		if err := logsapi.Validate(opts.Logs, nil, nil); len(err) > 0 {
 			t.Errorf("%s: %v", format, err)
 		}
+	}
+}
+
+func TestScope(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args  []string
+		want  string
+		notes int
+	}{
+		"None":        {want: "*"},
+		"Repeated":    {args: []string{"--namespace", "b", "--namespace", "a"}, want: "+a,b"},
+		"Separated":   {args: []string{"--namespace=b, a,b"}, want: "+a,b"},
+		"Excluded":    {args: []string{"--excluded-namespace=b", "--excluded-namespace=a"}, want: "-a,b"},
+		"ExcludedWin": {args: []string{"--namespace=a,b", "--excluded-namespace=b"}, want: "+a", notes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := parse(t, tc.args...)
+			if notes := opts.Complete(); len(notes) != tc.notes {
+				t.Errorf("got notes %q, want %d", notes, tc.notes)
+			}
+			scope, err := opts.Scope()
+			if err != nil || scope.Encode() != tc.want {
+				t.Errorf("got %s, %v, want %s", scope.Encode(), err, tc.want)
+			}
+		})
 	}
 }

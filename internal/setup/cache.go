@@ -17,22 +17,27 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// cacheOptions limits the cache to what an import reads; the API server does not even send the rest: Rancher clusters that
-// name a CAPI cluster, the registration tokens that Rancher makes, and Secrets of CAPI clusters, of which only
-// metadata is watched.
-func cacheOptions(syncPeriod time.Duration) cache.Options {
+// cacheOptions limits the cache to what an import reads; the API server does not even send the rest: in the namespaces of the scope CAPI
+// clusters, Rancher clusters that name one, and Secrets of CAPI clusters, of which only metadata is watched; of kinds without a namespace
+// what belongs to these namespaces by a label; and from all namespaces the registration tokens that Rancher makes.
+func cacheOptions(scope shard.Scope, syncPeriod time.Duration) cache.Options {
 	owned := having(archelonv1.OwnedLabel)
+	inScope, _ := scope.Labelled(archelonv1.OwnerNamespaceLabel).Requirements()
+	everywhere := map[string]cache.Config{} // not nil: the default namespaces do not apply
 	return cache.Options{
-		SyncPeriod:       &syncPeriod,
-		DefaultTransform: cache.TransformStripManagedFields(),
+		SyncPeriod:        &syncPeriod,
+		DefaultTransform:  cache.TransformStripManagedFields(),
+		DefaultNamespaces: scope.Namespaces(),
 		ByObject: map[client.Object]cache.ByObject{
-			&managementv3.Cluster{}:        {Label: owned},
+			&managementv3.Cluster{}:        {Label: owned.Add(inScope...)},
 			&provisioningv1.Cluster{}:      {Label: owned},
-			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName)},
+			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName), Namespaces: everywhere},
 			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel)},
-			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease)},
+			&corev1.Namespace{}:            {Label: scope.NamespaceObjects()},
+			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease), Namespaces: everywhere},
 		},
 	}
 }

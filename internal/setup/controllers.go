@@ -25,6 +25,7 @@ import (
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -36,6 +37,7 @@ const probeTimeout = 2 * time.Second
 type controllers struct {
 	mgr          ctrl.Manager
 	opts         *options.Options
+	scope        shard.Scope
 	settings     *rancher.Settings
 	tokenSecrets cache.Cache
 	synced       atomic.Bool
@@ -108,6 +110,7 @@ func (c *controllers) setupImport(ctx context.Context) error {
 		Downloader:  downloader,
 		Workloads:   workloads,
 		Metrics:     importMetrics,
+		Scope:       c.scope,
 		WatchFilter: c.opts.WatchFilter,
 		Jobs:        c.opts.WorkloadConcurrency,
 

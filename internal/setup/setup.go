@@ -3,6 +3,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,12 @@ import (
 	"github.com/archelon-io/archelon/internal/scheme"
 )
 
-// leaseName is the name of the Lease that instances take turns with.
-const leaseName = "archelon-leader-election"
+const (
+	// defaultInstance is the name of an instance that has no other.
+	defaultInstance = "archelon"
+	// leaseSuffix and the name of the instance make the name of the Lease that its replicas take turns with.
+	leaseSuffix = "-leader-election"
+)
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -36,6 +41,11 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	config.Burst = opts.KubeAPIBurst
 	rest.AddUserAgent(config, "archelon")
 
+	scope, err := opts.Scope()
+	if err != nil {
+		return err
+	}
+	instance := cmp.Or(opts.Instance, scope.LeaseName(defaultInstance))
 	s, err := scheme.New()
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
@@ -43,13 +53,13 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        s,
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
-		Cache:                         cacheOptions(opts.SyncPeriod),
+		Cache:                         cacheOptions(scope, opts.SyncPeriod),
 		Client:                        clientOptions(),
 		Metrics:                       metricsOptions(opts.MetricsBindAddress),
 		HealthProbeBindAddress:        opts.HealthProbeBindAddress,
 		PprofBindAddress:              opts.ProfilerAddress,
 		LeaderElection:                opts.LeaderElect,
-		LeaderElectionID:              leaseName,
+		LeaderElectionID:              instance + leaseSuffix,
 		LeaderElectionNamespace:       opts.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &opts.LeaderElectLeaseDuration,
@@ -70,7 +80,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return err
 	}
-	controllers := &controllers{mgr: mgr, opts: opts, settings: settings, tokenSecrets: secrets}
+	controllers := &controllers{mgr: mgr, opts: opts, scope: scope, settings: settings, tokenSecrets: secrets}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
 	}
