@@ -60,6 +60,20 @@ const (
 	// cluster is created: "v3/c-xxxxx" or "v1/<name>-capi".
 	RecordAnnotation = "archelon.io/rancher-cluster"
 
+	// InstanceAnnotation on a CAPI Cluster names the instance that works on it, "<namespace>/<instance>", written together
+	// with RecordAnnotation. Another instance leaves the cluster alone for as long as that one is alive.
+	InstanceAnnotation = "archelon.io/instance"
+
+	// InstanceLabel on a Lease is the name of the instance whose replicas take turns with it.
+	InstanceLabel = "archelon.io/instance"
+
+	// ScopeAnnotation on the Lease of an instance says in which namespaces it works: "*" for all, "+a,b" for some, "-a,b" for all
+	// but some.
+	ScopeAnnotation = "archelon.io/scope"
+
+	// WatchFilterAnnotation on the Lease of an instance is its --watch-filter, if it has one.
+	WatchFilterAnnotation = "archelon.io/watch-filter"
+
 	// AgentEnvAnnotation on a CAPI Cluster lists environment variables of Rancher's agent in the
 	// workload cluster, a proxy for example, as a YAML or JSON map of strings.
 	AgentEnvAnnotation = "archelon.io/agent-env"

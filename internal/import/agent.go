@@ -216,7 +216,7 @@ func versionOf(ctx context.Context, reader client.Reader, key client.ObjectKey) 
 }
 
 func waitingForRancher() outcome.Outcome {
-	return outcome.Wait(archelonv1.WaitingForRancherReason, "The Rancher cluster was made; Rancher has yet to prepare its registration")
+	return outcome.Wait(archelonv1.WaitingForRancherReason, "The Rancher cluster was made; Rancher has yet to prepare its registration: if that lasts, look at the logs of Rancher")
 }
 
 // installAgent is the slow part of an import. It runs as a job.

@@ -154,6 +154,7 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *scope) outcome.Outco
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
 		delete(cluster.Annotations, archelonv1.RecordAnnotation)
+		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster: %w", err))
@@ -193,6 +194,7 @@ func (r *Reconciler) stampImported(ctx context.Context, s *scope) error {
 	return r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		setAnnotation(cluster, archelonv1.ImportedAnnotation, "true")
 		delete(cluster.Annotations, archelonv1.RecordAnnotation)
+		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
 		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
 	})
 }

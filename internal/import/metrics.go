@@ -14,6 +14,7 @@ type Metrics struct {
 	stops   *prometheus.CounterVec
 	imports *prometheus.HistogramVec
 	steps   *prometheus.HistogramVec
+	left    *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics of the import:
@@ -21,6 +22,7 @@ type Metrics struct {
 //	archelon_import_stops_total{phase,outcome,reason}       reconciles that stopped before the end of their phases
 //	archelon_import_duration_seconds{strategy}              from the making of a record to its connection
 //	archelon_import_agent_step_duration_seconds{step}       steps of installing the agent, in seconds
+//	archelon_import_clusters_left_to_peer{peer}             clusters in scope that another instance works on
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	if registry == nil {
 		return nil, errors.New("metrics need a registry")
@@ -40,8 +42,12 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Help:    "Time that a step of installing Rancher's agent took, in seconds.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"step"}),
+		left: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "archelon_import_clusters_left_to_peer",
+			Help: "CAPI clusters that this instance claims and leaves to another one, which works on them. More than none is a mistake in the scopes of the two.",
+		}, []string{"peer"}),
 	}
-	for _, collector := range []prometheus.Collector{m.stops, m.imports, m.steps} {
+	for _, collector := range []prometheus.Collector{m.stops, m.imports, m.steps, m.left} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}
@@ -51,6 +57,10 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 
 func (m *Metrics) stopped(phase string, out outcome.Outcome) {
 	m.stops.WithLabelValues(phase, out.Kind.String(), out.Reason).Inc()
+}
+
+func (m *Metrics) leftTo(peer string, change float64) {
+	m.left.WithLabelValues(peer).Add(change)
 }
 
 func (m *Metrics) imported(strategy string, took time.Duration) {

@@ -45,17 +45,20 @@ func (r *Reconciler) plan(i intent) []phase {
 		return []phase{{"pause", r.pause}}
 	case intentDelete, intentUnimport:
 		return []phase{
+			{"take-over", r.takeOver},
 			{"delete-records", r.deleteRecords},
 			{"release-cluster", r.releaseCluster},
 		}
 	case intentHandOver:
 		return []phase{
+			{"take-over", r.takeOver},
 			{"hand-over", r.handOver},
 			{"release-cluster", r.releaseCluster},
 			{"handed-over", r.confirmHandOver},
 		}
 	case intentImport:
 		return []phase{
+			{"take-over", r.takeOver},
 			{"removal", r.observeRemoval},
 			{"selection", r.checkSelection},
 			{"permission", r.checkPermission},

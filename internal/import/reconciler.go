@@ -14,9 +14,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -46,11 +46,10 @@ type Reconciler struct {
 	Workloads *workload.Clients
 	// Metrics counts what the reconciler does.
 	Metrics *Metrics
-	// Scope limits the import to namespaces; the zero value is all.
-	Scope shard.Scope
-	// WatchFilter, if set, limits the import to CAPI Clusters whose label cluster.x-k8s.io/watch-filter
-	// has this value.
-	WatchFilter string
+	// Peers knows the other instances in the management cluster.
+	Peers *instance.Peers
+	// Claim limits the import to CAPI Clusters; the zero value is all.
+	Claim instance.Claim
 	// AdoptTurtles takes over records that Rancher Turtles made, unless the CAPI Cluster says otherwise.
 	AdoptTurtles bool
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
@@ -58,6 +57,7 @@ type Reconciler struct {
 	// Clock is the time; default the real one.
 	Clock clock.PassiveClock
 
+	aside        *aside
 	jobs         *jobs
 	writes       *ownWrites
 	creations    *creations
@@ -75,6 +75,9 @@ type scope struct {
 	records, derived []record
 	// problem is why the import label cannot be read.
 	problem error
+
+	// rivals are other instances that claim the cluster and leave it to this one.
+	rivals []instance.ID
 
 	// claimed is set by the claim phase when the record's name was written ahead in this run, which proves that
 	// the cached cluster was current.
@@ -95,7 +98,7 @@ func (s *scope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.clu
 
 // Reconcile brings one CAPI cluster and its record in line.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if !r.Scope.Owns(req.Namespace) {
+	if !r.Claim.Scope.Owns(req.Namespace) {
 		// A label or a name led here. What the cache does not hold must not be taken for gone.
 		return ctrl.Result{}, nil
 	}
@@ -105,6 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, fmt.Errorf("getting CAPI cluster: %w", err)
 		}
 		r.forget(req.NamespacedName)
+		r.aside.forget(req.NamespacedName)
 		return ctrl.Result{}, r.releaseOrphans(ctx, req.NamespacedName)
 	}
 	if r.writes.ahead(cluster) {
@@ -120,16 +124,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if aside, result, err := r.standAside(ctx, s); aside || err != nil {
+		return result, err
+	}
 	return r.finish(ctx, s, r.run(ctx, s))
 }
 
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:
 // every step of it is idempotent, and a label that was taken away must not leave a finalizer behind.
 func (r *Reconciler) responsible(cluster *clusterv1.Cluster) bool {
-	if r.WatchFilter == "" || cluster.Labels[clusterv1.WatchLabel] == r.WatchFilter {
-		return true
-	}
-	return !cluster.DeletionTimestamp.IsZero() && holds(cluster)
+	return r.Claim.Covers(cluster) || !cluster.DeletionTimestamp.IsZero() && holds(cluster)
 }
 
 func (r *Reconciler) newScope(ctx context.Context, cluster *clusterv1.Cluster) (*scope, error) {

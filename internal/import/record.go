@@ -44,6 +44,7 @@ func (r *Reconciler) writeAhead(ctx context.Context, s *scope, name string) outc
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
 		setAnnotation(cluster, archelonv1.RecordAnnotation, recordID(r.Active, name))
+		setAnnotation(cluster, archelonv1.InstanceAnnotation, r.Peers.Self().String())
 	})
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("writing the record's name ahead: %w", err))

@@ -47,7 +47,7 @@ type Options struct {
 // +kubebuilder:rbac:groups=management.cattle.io,resources=settings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=management.cattle.io,resources=fleetworkspaces,verbs=fleetaddcluster
 // +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-rancher-turtles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
@@ -75,6 +75,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 				return r.clusterOfBackingNamespace(ctx, secret)
 			}))).
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.Peers.Changed(), handler.EnqueueRequestsFromMapFunc(r.clustersInScope))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			NewQueue:                newQueue,
@@ -94,7 +95,7 @@ func (r *Reconciler) complete(options Options) error {
 	for name, missing := range map[string]bool{
 		"Client": r.Client == nil, "APIReader": r.APIReader == nil, "Recorder": r.Recorder == nil, "Active": r.Active == nil,
 		"Settings": r.Settings == nil, "Tokens": r.Tokens == nil, "Downloader": r.Downloader == nil, "Workloads": r.Workloads == nil,
-		"Metrics": r.Metrics == nil, "TokenSecrets": options.TokenSecrets == nil,
+		"Metrics": r.Metrics == nil, "Peers": r.Peers == nil, "TokenSecrets": options.TokenSecrets == nil,
 	} {
 		if missing {
 			return fmt.Errorf("the import controller needs %s", name)
@@ -110,6 +111,7 @@ func (r *Reconciler) complete(options Options) error {
 		r.Clock = clock.RealClock{}
 	}
 	r.tokenSecrets = options.TokenSecrets
+	r.aside = newAside(r.Metrics)
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.writes = newOwnWrites()
 	r.creations = newCreations()

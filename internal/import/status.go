@@ -36,12 +36,16 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) 
 	before := conditions.Get(s.cluster, archelonv1.RancherImportedCondition)
 	after := conditionFor(s, out, before)
 	if after != nil && !sameState(before, after) {
-		if err := r.applyCondition(ctx, s.cluster, before, after); err != nil {
+		r.stampTransition(before, after)
+		if err := r.applyConditions(ctx, s.cluster, fieldOwner, *after); err != nil {
 			return ctrl.Result{}, errors.Join(out.Err, fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err))
 		}
 		r.observeImport(s, before, after)
 	}
 	r.publishChange(s, out, before, after)
+	if err := r.publishOverlap(ctx, s); err != nil {
+		return ctrl.Result{}, errors.Join(out.Err, fmt.Errorf("publishing condition %s: %w", archelonv1.ScopeOverlapCondition, err))
+	}
 	return out.Result()
 }
 
@@ -81,32 +85,41 @@ func sameState(before, after *metav1.Condition) bool {
 	return before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message
 }
 
-// applyCondition writes our condition and nothing else, by server-side apply: the list belongs to CAPI. The UID keeps
-// the write from a successor of the same name.
-func (r *Reconciler) applyCondition(ctx context.Context, cluster *clusterv1.Cluster, before, after *metav1.Condition) error {
-	after.LastTransitionTime = metav1.NewTime(r.Clock.Now()).Rfc3339Copy()
-	if before != nil && before.Status == after.Status {
-		after.LastTransitionTime = before.LastTransitionTime
+// applyConditions writes conditions and nothing else, by server-side apply: the list belongs to CAPI. Conditions that the owner applied earlier
+// and does not now are removed. The UID keeps the write from a successor of the same name.
+func (r *Reconciler) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, owner string, after ...metav1.Condition) error {
+	list := make([]any, 0, len(after))
+	for _, condition := range after {
+		list = append(list, map[string]any{
+			"type":               condition.Type,
+			"status":             string(condition.Status),
+			"reason":             condition.Reason,
+			"message":            condition.Message,
+			"observedGeneration": condition.ObservedGeneration,
+			"lastTransitionTime": condition.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"),
+		})
 	}
-	apply := &unstructured.Unstructured{Object: map[string]any{
-		"status": map[string]any{"conditions": []any{map[string]any{
-			"type":               after.Type,
-			"status":             string(after.Status),
-			"reason":             after.Reason,
-			"message":            after.Message,
-			"observedGeneration": after.ObservedGeneration,
-			"lastTransitionTime": after.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"),
-		}}},
-	}}
+	apply := &unstructured.Unstructured{Object: map[string]any{}}
+	if len(list) > 0 {
+		apply.Object["status"] = map[string]any{"conditions": list}
+	}
 	apply.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	apply.SetNamespace(cluster.Namespace)
 	apply.SetName(cluster.Name)
 	apply.SetUID(cluster.UID)
-	if err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+	if err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(owner), client.ForceOwnership); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.writes.note(apply)
 	return nil
+}
+
+// stampTransition gives a condition the time of its last transition.
+func (r *Reconciler) stampTransition(before, after *metav1.Condition) {
+	after.LastTransitionTime = metav1.NewTime(r.Clock.Now()).Rfc3339Copy()
+	if before != nil && before.Status == after.Status {
+		after.LastTransitionTime = before.LastTransitionTime
+	}
 }
 
 // publishDeeds says what this run did, however it ended: the next run does not know of it.

@@ -42,9 +42,9 @@ func cacheOptions(scope shard.Scope, syncPeriod time.Duration) cache.Options {
 	}
 }
 
-// tokenSecretCacheOptions limits a cache to the Secrets of Rancher's registration tokens. A cache has one selector
-// for a kind, and the manager's selects kubeconfig Secrets.
-func tokenSecretCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.Options {
+// besideCacheOptions is for a second cache. A cache has one selector for a kind: the manager's selects kubeconfig Secrets and the Lease of
+// Turtles, this one the Secrets of Rancher's registration tokens and the Leases of instances.
+func besideCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.Options {
 	return cache.Options{
 		Scheme:           mgr.GetScheme(),
 		Mapper:           mgr.GetRESTMapper(),
@@ -52,7 +52,8 @@ func tokenSecretCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.O
 		SyncPeriod:       &syncPeriod,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: {Field: named(rancher.DefaultTokenSecretName)},
+			&corev1.Secret{}:        {Field: named(rancher.DefaultTokenSecretName)},
+			&coordinationv1.Lease{}: {Label: having(archelonv1.InstanceLabel)},
 		},
 	}
 }

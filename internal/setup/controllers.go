@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,9 +24,9 @@ import (
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -35,12 +36,13 @@ const probeTimeout = 2 * time.Second
 // controllers adds the controllers to the manager once their CRDs exist, and warms the caches in standby
 // replicas as well, so that a takeover is quick.
 type controllers struct {
-	mgr          ctrl.Manager
-	opts         *options.Options
-	scope        shard.Scope
-	settings     *rancher.Settings
-	tokenSecrets cache.Cache
-	synced       atomic.Bool
+	mgr      ctrl.Manager
+	opts     *options.Options
+	claim    instance.Claim
+	peers    *instance.Peers
+	settings *rancher.Settings
+	beside   cache.Cache
+	synced   atomic.Bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: a standby replica gets ready too.
@@ -62,15 +64,32 @@ func (c *controllers) Start(ctx context.Context) error {
 			return ignoreStop(ctx, fmt.Errorf("starting the watch on %T: %w", object, err))
 		}
 	}
-	if _, err := c.tokenSecrets.GetInformer(ctx, metadataOf("Secret")); err != nil {
+	if _, err := c.beside.GetInformer(ctx, metadataOf("Secret")); err != nil {
 		return ignoreStop(ctx, fmt.Errorf("starting the watch on token Secrets: %w", err))
 	}
-	if !c.mgr.GetCache().WaitForCacheSync(ctx) || !c.tokenSecrets.WaitForCacheSync(ctx) {
+	if err := c.watchInstances(ctx); err != nil {
+		return ignoreStop(ctx, fmt.Errorf("starting the watch on the Leases of instances: %w", err))
+	}
+	if !c.mgr.GetCache().WaitForCacheSync(ctx) || !c.beside.WaitForCacheSync(ctx) {
 		return nil
 	}
 	c.synced.Store(true)
 	c.mgr.GetLogger().Info("Caches are synced")
 	return nil
+}
+
+// watchInstances tells the peers of every change of a Lease.
+func (c *controllers) watchInstances(ctx context.Context) error {
+	leases, err := c.beside.GetInformer(ctx, &coordinationv1.Lease{})
+	if err != nil {
+		return err
+	}
+	_, err = leases.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { c.peers.Observe() },
+		UpdateFunc: func(any, any) { c.peers.Observe() },
+		DeleteFunc: func(any) { c.peers.Observe() },
+	})
+	return err
 }
 
 // setupImport adds the import controller with the strategy that the gate chooses.
@@ -100,23 +119,23 @@ func (c *controllers) setupImport(ctx context.Context) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	reconciler := &importer.Reconciler{
-		Client:      c.mgr.GetClient(),
-		APIReader:   c.mgr.GetAPIReader(),
-		Recorder:    c.mgr.GetEventRecorder(importer.ControllerName),
-		Active:      active,
-		Others:      []importer.Strategy{other},
-		Settings:    c.settings,
-		Tokens:      tokens,
-		Downloader:  downloader,
-		Workloads:   workloads,
-		Metrics:     importMetrics,
-		Scope:       c.scope,
-		WatchFilter: c.opts.WatchFilter,
-		Jobs:        c.opts.WorkloadConcurrency,
+		Client:     c.mgr.GetClient(),
+		APIReader:  c.mgr.GetAPIReader(),
+		Recorder:   c.mgr.GetEventRecorder(importer.ControllerName),
+		Active:     active,
+		Others:     []importer.Strategy{other},
+		Settings:   c.settings,
+		Tokens:     tokens,
+		Downloader: downloader,
+		Workloads:  workloads,
+		Metrics:    importMetrics,
+		Peers:      c.peers,
+		Claim:      c.claim,
+		Jobs:       c.opts.WorkloadConcurrency,
 
 		AdoptTurtles: c.opts.AdoptTurtles,
 	}
-	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.tokenSecrets})
+	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside})
 }
 
 // cachesSynced is a readiness check.

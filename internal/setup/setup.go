@@ -10,24 +10,24 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
 )
 
-const (
-	// defaultInstance is the name of an instance that has no other.
-	defaultInstance = "archelon"
-	// leaseSuffix and the name of the instance make the name of the Lease that its replicas take turns with.
-	leaseSuffix = "-leader-election"
-)
+// defaultInstance is the name of an instance that has no other.
+const defaultInstance = "archelon"
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -45,10 +45,14 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return err
 	}
-	instance := cmp.Or(opts.Instance, scope.LeaseName(defaultInstance))
 	s, err := scheme.New()
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
+	}
+	claim := instance.Claim{Scope: scope, WatchFilter: opts.WatchFilter}
+	self, lock, err := identify(config, s, opts, claim)
+	if err != nil {
+		return err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        s,
@@ -59,28 +63,25 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 		HealthProbeBindAddress:        opts.HealthProbeBindAddress,
 		PprofBindAddress:              opts.ProfilerAddress,
 		LeaderElection:                opts.LeaderElect,
-		LeaderElectionID:              instance + leaseSuffix,
-		LeaderElectionNamespace:       opts.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &opts.LeaderElectLeaseDuration,
-		RenewDeadline:                 &opts.LeaderElectRenewDeadline,
-		RetryPeriod:                   &opts.LeaderElectRetryPeriod,
+
+		LeaderElectionResourceLockInterface: lock,
+		LeaseDuration:                       &opts.LeaderElectLeaseDuration,
+		RenewDeadline:                       &opts.LeaderElectRenewDeadline,
+		RetryPeriod:                         &opts.LeaderElectRetryPeriod,
 	})
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	secrets, err := cache.New(config, tokenSecretCacheOptions(mgr, opts.SyncPeriod))
+	beside, peers, err := addBeside(mgr, config, opts, self)
 	if err != nil {
-		return fmt.Errorf("building the cache of token Secrets: %w", err)
-	}
-	if err := mgr.Add(standby{secrets}); err != nil {
-		return fmt.Errorf("adding the cache of token Secrets: %w", err)
+		return err
 	}
 	settings, err := rancher.NewSettings(mgr.GetClient())
 	if err != nil {
 		return err
 	}
-	controllers := &controllers{mgr: mgr, opts: opts, scope: scope, settings: settings, tokenSecrets: secrets}
+	controllers := &controllers{mgr: mgr, opts: opts, claim: claim, peers: peers, settings: settings, beside: beside}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
 	}
@@ -95,6 +96,41 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 		return fmt.Errorf("running the manager: %w", err)
 	}
 	return nil
+}
+
+// identify names this instance and returns the lock that its replicas take turns with, nil without leader election.
+func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, claim instance.Claim) (instance.ID, resourcelock.Interface, error) {
+	self := instance.ID{Name: cmp.Or(opts.Instance, claim.Scope.LeaseName(defaultInstance))}
+	if !opts.LeaderElect {
+		return self, nil, nil
+	}
+	if self.Namespace = opts.LeaderElectNamespace; self.Namespace == "" {
+		var err error
+		if self.Namespace, err = instance.Namespace(); err != nil {
+			return self, nil, err
+		}
+	}
+	lock, err := instance.NewLock(config, s, self, claim, opts.LeaderElectRenewDeadline)
+	return self, lock, err
+}
+
+// addBeside adds the second cache, and the watch over other instances that reads from it.
+func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, self instance.ID) (cache.Cache, *instance.Peers, error) {
+	beside, err := cache.New(config, besideCacheOptions(mgr, opts.SyncPeriod))
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the cache of token Secrets and Leases: %w", err)
+	}
+	if err := mgr.Add(standby{beside}); err != nil {
+		return nil, nil, fmt.Errorf("adding the cache of token Secrets and Leases: %w", err)
+	}
+	peers, err := instance.NewPeers(self, opts.LeaderElect, beside, clock.RealClock{})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := mgr.Add(peers); err != nil {
+		return nil, nil, fmt.Errorf("adding the watch over other instances: %w", err)
+	}
+	return beside, peers, nil
 }
 
 // standby starts a cache in replicas that do not lead as well, as the manager does with its own.

@@ -98,8 +98,7 @@ func (s Scope) Overlaps(other Scope) bool {
 	}
 }
 
-// String names the scope for people: "all namespaces", "namespaces a, b" or "all namespaces but a, b". It is the value of the
-// metrics label as well.
+// String names the scope for people: "all namespaces", "namespaces a, b" or "all namespaces but a, b".
 func (s Scope) String() string {
 	switch {
 	case len(s.included) > 0:
@@ -108,6 +107,21 @@ func (s Scope) String() string {
 		return "all namespaces but " + strings.Join(s.excluded, ", ")
 	default:
 		return "all namespaces"
+	}
+}
+
+// maxLabel is how long the value of a metrics label may be.
+const maxLabel = 128
+
+// MetricsLabel is String, or a shorter text for a scope of many names.
+func (s Scope) MetricsLabel() string {
+	switch text := s.String(); {
+	case len(text) <= maxLabel:
+		return text
+	case len(s.included) > 0:
+		return fmt.Sprintf("%d namespaces (%s)", len(s.included), s.digest())
+	default:
+		return fmt.Sprintf("all namespaces but %d (%s)", len(s.excluded), s.digest())
 	}
 }
 
@@ -144,8 +158,12 @@ func (s Scope) LeaseName(base string) string {
 	if s.All() {
 		return base
 	}
+	return base + "-" + s.digest()
+}
+
+func (s Scope) digest() string {
 	sum := sha256.Sum256([]byte(s.Encode()))
-	return base + "-" + hex.EncodeToString(sum[:4])
+	return hex.EncodeToString(sum[:4])
 }
 
 // Namespaces limits a cache of namespaced kinds; it is for cache.Options.DefaultNamespaces. The API server sends nothing else: named

@@ -407,5 +407,12 @@ func (w *badWorld) badTokens() {
 			step(func(ctx context.Context, token *corev1.Secret) {
 				w.patch(ctx, current(ctx, w.fixture, token), func(client.Object) { token.Data["token"] = kept })
 			})),
+		Entry("a namespace that is gone", badInput{"", "no-namespace", "WaitingForRancher", "if that lasts, look at the logs of Rancher", never},
+			step(func(ctx context.Context, token *corev1.Secret) {
+				w.Rancher.Down()
+				Expect(w.Client.Delete(ctx, namespaceOf(token.Namespace))).To(Succeed())
+				Eventually(w.gone(ctx, namespaceOf(token.Namespace))).WithTimeout(2 * patience).Should(BeTrue())
+			}),
+			step(func(ctx context.Context, _ *corev1.Secret) { Expect(w.Rancher.Up(ctx)).To(Succeed()) })),
 	)
 }

@@ -1,0 +1,68 @@
+// Package instance tells the instances apart that share a management cluster, and makes sure that each CAPI cluster is worked on by one
+// of them. An instance announces its scope on the Lease that its replicas take turns with, so a Lease that is renewed says who is alive and what it
+// claims; which instance works on a cluster stands on the cluster.
+package instance
+
+import (
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// leaseSuffix and the name of the instance make the name of its Lease.
+const leaseSuffix = "-leader-election"
+
+// ID names an instance in a management cluster.
+type ID struct {
+	// Namespace is that of its Lease; empty for an instance without leader election, which nobody can see.
+	Namespace string
+	// Name is shared by its replicas.
+	Name string
+}
+
+// String returns "<namespace>/<name>", which is also how a cluster names the instance that works on it.
+func (i ID) String() string {
+	if i.Namespace == "" {
+		return i.Name
+	}
+	return i.Namespace + "/" + i.Name
+}
+
+// LeaseName is the name of the Lease that its replicas take turns with.
+func (i ID) LeaseName() string { return i.Name + leaseSuffix }
+
+// Claim is what an instance works on.
+type Claim struct {
+	// Scope limits it to namespaces.
+	Scope shard.Scope
+	// WatchFilter, if set, limits it to clusters whose label cluster.x-k8s.io/watch-filter has the value.
+	WatchFilter string
+}
+
+// Covers reports whether the claim includes a CAPI cluster.
+func (c Claim) Covers(cluster client.Object) bool {
+	return c.Scope.Owns(cluster.GetNamespace()) && (c.WatchFilter == "" || cluster.GetLabels()[clusterv1.WatchLabel] == c.WatchFilter)
+}
+
+// annotations are how a claim stands on a Lease.
+func (c Claim) annotations() map[string]string {
+	annotations := map[string]string{archelonv1.ScopeAnnotation: c.Scope.Encode()}
+	if c.WatchFilter != "" {
+		annotations[archelonv1.WatchFilterAnnotation] = c.WatchFilter
+	}
+	return annotations
+}
+
+// claimOf reads the claim on a Lease.
+func claimOf(lease *coordinationv1.Lease) (Claim, error) {
+	scope, err := shard.Decode(lease.Annotations[archelonv1.ScopeAnnotation])
+	if err != nil {
+		return Claim{}, fmt.Errorf("annotation %s of Lease %s/%s: %w", archelonv1.ScopeAnnotation, lease.Namespace, lease.Name, err)
+	}
+	return Claim{Scope: scope, WatchFilter: lease.Annotations[archelonv1.WatchFilterAnnotation]}, nil
+}
