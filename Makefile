@@ -49,8 +49,9 @@ demo: controlplane ## Show imports against real API servers and a stand-in of Ra
 generate: generate-rbac ## Run all generators.
 
 .PHONY: generate-rbac
-generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers.
+generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers, and from it the roles in config/isolated.
 	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir=config/rbac
+	go run ./hack/rbac
 
 .PHONY: verify
 verify: verify-rbac verify-modules ## Check that what is generated is up to date.
@@ -59,7 +60,11 @@ verify: verify-rbac verify-modules ## Check that what is generated is up to date
 verify-rbac:
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir="$$tmp"; \
-	diff -u config/rbac/role.yaml "$$tmp/role.yaml" || { echo "config/rbac/role.yaml is stale: run make generate"; exit 1; }
+	diff -u config/rbac/role.yaml "$$tmp/role.yaml" || { echo "config/rbac/role.yaml is stale: run make generate"; exit 1; }; \
+	mkdir "$$tmp/isolated"; go run ./hack/rbac --from="$$tmp/role.yaml" --to="$$tmp/isolated"; \
+	for file in cluster_role.yaml namespace_role.yaml; do \
+		diff -u "config/isolated/$$file" "$$tmp/isolated/$$file" || { echo "config/isolated/$$file is stale: run make generate"; exit 1; }; \
+	done
 
 .PHONY: verify-modules
 verify-modules:

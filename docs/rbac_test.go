@@ -1,28 +1,36 @@
 package docs_test
 
 import (
+	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 func TestRBAC(t *testing.T) {
 	page := filepath.Join("operations", "rbac.md")
-	for file, heading := range map[string]string{
-		"role.yaml":                 "## ClusterRole archelon-manager",
-		"leader_election_role.yaml": "## Role archelon-leader-election",
-	} {
-		var role rbacv1.ClusterRole // a Role has the same rules
-		if err := yaml.Unmarshal([]byte(read(t, filepath.Join(root, "config", "rbac", file))), &role); err != nil {
-			t.Fatalf("reading %s: %v", file, err)
+	headings := map[string]string{
+		"rbac/ClusterRole archelon-manager":                "## ClusterRole archelon-manager",
+		"rbac/Role archelon-leader-election":               "## Role archelon-leader-election",
+		"isolated/ClusterRole archelon-isolated-namespace": "### In each of its namespaces: ClusterRole archelon-isolated-namespace",
+		"isolated/ClusterRole archelon-isolated":           "### In the whole cluster: ClusterRole archelon-isolated",
+		"isolated/Role archelon-leader-election":           "### In its own namespace: Role archelon-leader-election",
+	}
+	for role, rules := range roles(t) {
+		heading, ok := headings[role]
+		if !ok {
+			t.Errorf("config/%s has no section in %s", role, page)
+			continue
 		}
+		delete(headings, role)
 		code := map[string]string{}
-		for _, rule := range role.Rules {
-			rejectWildcards(t, file, rule)
+		for _, rule := range rules {
+			rejectWildcards(t, role, rule)
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					code[ruleKey(group, resource, rule.ResourceNames)] = verbs(rule.Verbs)
@@ -35,8 +43,36 @@ func TestRBAC(t *testing.T) {
 				documented[resource] = verbs(row.code(1))
 			}
 		}
-		compare(t, page, code, documented)
+		compare(t, page+" "+heading, code, documented)
 	}
+	for role := range headings {
+		t.Errorf("there is no config/%s", role)
+	}
+}
+
+// roles returns the rules of all roles in config, by directory, kind and name.
+func roles(t *testing.T) map[string][]rbacv1.PolicyRule {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "config", "*", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]rbacv1.PolicyRule{}
+	for _, file := range files {
+		decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(read(t, file)), 4096)
+		for {
+			var role rbacv1.ClusterRole // a Role has the same rules
+			if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("reading %s: %v", file, err)
+			}
+			if len(role.Rules) > 0 {
+				found[filepath.Base(filepath.Dir(file))+"/"+role.Kind+" "+role.Name] = role.Rules
+			}
+		}
+	}
+	return found
 }
 
 func rejectWildcards(t *testing.T, file string, rule rbacv1.PolicyRule) {

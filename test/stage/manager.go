@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // stopTimeout is how long a manager may take to stop after SIGTERM.
@@ -54,6 +56,10 @@ func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, 
 	if err != nil {
 		return nil, err
 	}
+	return s.startManager(config, binary, out, args...)
+}
+
+func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, args ...string) (*Manager, error) {
 	if s.Through != nil {
 		config = s.Through(config)
 	}

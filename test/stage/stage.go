@@ -133,6 +133,10 @@ func (s *Stage) ApplyDir(ctx context.Context, dir string) error {
 			objects = append(objects, object)
 		}
 	}
+	return s.apply(ctx, objects)
+}
+
+func (s *Stage) apply(ctx context.Context, objects []unstructured.Unstructured) error {
 	for i := range objects {
 		apply := client.ApplyConfigurationFromUnstructured(&objects[i])
 		if err := s.Client.Apply(ctx, apply, client.FieldOwner("stage"), client.ForceOwnership); err != nil {
