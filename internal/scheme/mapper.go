@@ -25,6 +25,8 @@ func Mapper() meta.RESTMapper {
 		provisioningv1.SchemeGroupVersion.WithKind("Cluster"):                meta.RESTScopeNamespace,
 	} {
 		mapper.Add(gvk, scope)
+		// A cache of several namespaces asks whether a list has a namespace, as of kinds.
+		mapper.Add(gvk.GroupVersion().WithKind(gvk.Kind+"List"), scope)
 	}
 	return mapper
 }

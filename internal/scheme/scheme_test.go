@@ -26,6 +26,11 @@ func TestMapperAgreesWithScheme(t *testing.T) {
 		mapping, err := Mapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil || mapping.Resource.Resource != want {
 			t.Errorf("%s: got %v, %v, want resource %s", gvk, mapping, err, want)
+			continue
+		}
+		list, err := Mapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: gvk.Kind + "List"}, gvk.Version)
+		if err != nil || list.Scope != mapping.Scope {
+			t.Errorf("lists of %s: got %v, %v, want the scope of the kind", gvk, list, err)
 		}
 	}
 }
