@@ -1,0 +1,320 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+const (
+	instanceKey      = "archelon.io/instance"
+	overlapCondition = "RancherImportScopeOverlap"
+	leaseDuration    = 6 * time.Second
+)
+
+// quickLease makes it known early that an instance is gone.
+var quickLease = []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"} //nolint:gochecknoglobals // constant
+
+// Two living instances never work on one cluster, however their scopes are configured.
+var _ = Describe("Overlapping instances", Ordered, func() {
+	o := &overlap{}
+	BeforeAll(func(ctx context.Context) {
+		o.fixture = newFixture(ctx, stage.Options{Name: "overlap", Audit: true, Rancher: func(r *rancher.Options) {
+			r.Logger = GinkgoLogr
+			r.Timings.Cleanup = 100 * time.Millisecond
+		}})
+		var err error
+		o.servers, err = workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(o.servers.Stop)
+		o.token = o.metricsReader(ctx)
+		for i := range o.instances {
+			o.instances[i] = stage.Instance{Name: fmt.Sprintf("archelon%d", i+1)}
+			Expect(o.Install(ctx, o.instances[i])).To(Succeed())
+		}
+	})
+	for _, strategy := range strategies() {
+		Describe("with "+strategy+" records", Ordered, longUnless(strategy == "v3"), func() {
+			BeforeEach(func(ctx context.Context) { o.begin(ctx, strategy) })
+			AfterEach(o.end)
+			It("leave a cluster to the first, which says so, until it stops", o.stop)
+			It("leave a cluster to the first until it is gone for longer than its Lease", o.crash)
+			It("agree when they begin at the same time", o.simultaneous)
+			It("hand a namespace over by a restart", o.handOver)
+			It("do not steal what the last resort does not know to be taken", o.lastResort)
+		})
+	}
+})
+
+// overlap is two instances, and a namespace with a cluster that both may claim.
+type overlap struct {
+	*fixture
+	servers   *workloadserver.Server
+	instances [2]stage.Instance
+	strategy  string
+	tenant    string
+	cluster   *clusterv1.Cluster
+	token     string // reads metrics
+}
+
+func (o *overlap) begin(ctx context.Context, strategy string) {
+	GinkgoHelper()
+	o.strategy = strategy
+	o.tenant = o.namespace(ctx, nil)
+	o.cluster = o.connectable(ctx, "shared")
+}
+
+// end deletes the clusters, with an instance that lets them go.
+func (o *overlap) end(ctx context.Context) {
+	GinkgoHelper()
+	m := o.launch(ctx, 0)
+	o.awaitReady(ctx, m)
+	list := &clusterv1.ClusterList{}
+	Expect(o.Client.List(ctx, list, client.InNamespace(o.tenant))).To(Succeed())
+	for i := range list.Items {
+		Expect(o.Client.Delete(ctx, &list.Items[i])).To(Succeed())
+	}
+	Eventually(o.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
+	Expect(m.Stop()).To(Succeed())
+}
+
+// connectable creates a CAPI cluster with a workload cluster of its own.
+func (o *overlap) connectable(ctx context.Context, name string) *clusterv1.Cluster {
+	GinkgoHelper()
+	id := o.tenant + "-" + name
+	kubeconfig, err := o.servers.Kubeconfig(id)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(o.Rancher.AddWorkload(id, o.servers.Config(id))).To(Succeed())
+	DeferCleanup(o.Rancher.RemoveWorkload, id)
+	return o.clusterWith(ctx, o.tenant, name, kubeconfig, selected)
+}
+
+// launch starts an instance.
+func (o *overlap) launch(ctx context.Context, i int, args ...string) *stage.Manager {
+	GinkgoHelper()
+	m, err := o.StartInstance(context.WithoutCancel(ctx), o.instances[i], manager, GinkgoWriter, slices.Concat([]string{"-v=1", gate(o.strategy)}, quickLease, args)...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		m.Kill()
+		Expect(m.Logs()).NotTo(ContainSubstring("DATA RACE"))
+	})
+	return m
+}
+
+func (o *overlap) awaitReady(ctx context.Context, m *stage.Manager) {
+	GinkgoHelper()
+	Eventually(m.Ready).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
+}
+
+func (o *overlap) metricsOf(ctx context.Context, m *stage.Manager) string {
+	_, body, err := scrape(ctx, m.Metrics, o.token)
+	if err != nil {
+		return err.Error() // It may not listen yet.
+	}
+	return body
+}
+
+func (o *overlap) name(i int) string { return o.instances[i].Namespace() + "/" + o.instances[i].Name }
+
+// worker returns who stands on the cluster.
+func (o *overlap) worker(ctx context.Context) func() string {
+	return func() string { return current(ctx, o.fixture, o.cluster).GetAnnotations()[instanceKey] }
+}
+
+// overlapNote returns status and message of the condition about the overlap, "" if there is none.
+func (o *overlap) overlapNote(ctx context.Context) func() string {
+	return func() string {
+		condition := conditions.Get(current(ctx, o.fixture, o.cluster), overlapCondition)
+		if condition == nil {
+			return ""
+		}
+		return string(condition.Status) + "/" + condition.Reason + " " + condition.Message
+	}
+}
+
+// writes returns the requests of an instance that change something about CAPI clusters or records since the spec began.
+func (o *overlap) writes(i int) []auditv1.Event {
+	return slices.DeleteFunc(o.requestsOf(o.instances[i].User()), func(e auditv1.Event) bool {
+		return e.Verb == "get" || e.Verb == "list" || e.Verb == "watch" || e.ObjectRef == nil || e.ObjectRef.Resource != "clusters"
+	})
+}
+
+// requestsOf returns the requests of a user since the spec began, to the clusters of its namespace and to records.
+func (o *overlap) requestsOf(user string) []auditv1.Event {
+	GinkgoHelper()
+	events, err := o.Management.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	created := o.cluster.CreationTimestamp.Time
+	return slices.DeleteFunc(events, func(e auditv1.Event) bool {
+		return e.User.Username != user || e.RequestReceivedTimestamp.Time.Before(created)
+	})
+}
+
+func (o *overlap) record(ctx context.Context) client.Object {
+	GinkgoHelper()
+	records := o.look(ctx).records(o.strategy, o.cluster)
+	Expect(records).To(HaveLen(1))
+	return records[0]
+}
+
+// expectSame asserts that the cluster has the record that it had.
+func (o *overlap) expectSame(ctx context.Context, record client.Object) {
+	GinkgoHelper()
+	now := o.record(ctx)
+	Expect(now.GetUID()).To(Equal(record.GetUID()))
+	Expect(now.GetDeletionTimestamp()).To(BeNil())
+}
+
+func (o *overlap) expectImported(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(o.reason(ctx, o.cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+}
+
+func (o *overlap) stop(ctx context.Context) {
+	first := o.launch(ctx, 0, "--namespace="+o.tenant)
+	o.awaitReady(ctx, first)
+	o.expectImported(ctx)
+	Expect(o.worker(ctx)()).To(Equal(o.name(0)))
+	record := o.record(ctx)
+
+	second := o.launch(ctx, 1)
+	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(And(HavePrefix("True/ScopesOverlap "), ContainSubstring(o.name(0)), ContainSubstring(o.name(1))))
+	Eventually(func() []string { return o.notes(ctx, o.cluster) }).Should(ContainElement(And(ContainSubstring(o.name(0)), ContainSubstring(o.name(1)))))
+	Eventually(func() string { return o.metricsOf(ctx, second) }).Should(
+		MatchRegexp(`archelon_import_clusters_left_to_peer{peer="` + o.name(0) + `"} 1\b`))
+
+	// New clusters and deletions belong to the first as well.
+	other := o.connectable(ctx, "later")
+	Eventually(o.reason(ctx, other)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+	Expect(o.Client.Delete(ctx, other)).To(Succeed())
+	Eventually(o.gone(ctx, other)).Should(BeTrue())
+	Expect(describe(o.writes(1))).To(BeEmpty(), "the second instance leaves clusters alone")
+
+	Expect(first.Stop()).To(Succeed())
+	Eventually(o.worker(ctx)).Should(Equal(o.name(1)))
+	Eventually(o.overlapNote(ctx)).Should(BeEmpty())
+	Expect(o.metricsOf(ctx, second)).To(MatchRegexp(`archelon_import_clusters_left_to_peer{peer="` + o.name(0) + `"} 0\b`))
+	o.expectSame(ctx, record)
+	Expect(o.reason(ctx, o.cluster)()).To(Equal("True/Imported"))
+	Expect(second.Stop()).To(Succeed())
+}
+
+func (o *overlap) crash(ctx context.Context) {
+	first := o.launch(ctx, 0)
+	o.awaitReady(ctx, first)
+	o.expectImported(ctx)
+	record := o.record(ctx)
+	second := o.launch(ctx, 1, "--namespace="+o.tenant)
+	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(HavePrefix("True"))
+	first.Kill()
+	killed := time.Now()
+	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(1)))
+	// The Lease was renewed at most a retry period before.
+	Expect(time.Since(killed)).To(BeNumerically(">", leaseDuration-2*time.Second))
+	o.expectSame(ctx, record)
+	// The first comes back and is the second now.
+	back := o.launch(ctx, 0)
+	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(HavePrefix("True"))
+	Consistently(o.worker(ctx)).Should(Equal(o.name(1)))
+	o.expectNoFight()
+	Expect(back.Stop()).To(Succeed())
+	Expect(second.Stop()).To(Succeed())
+}
+
+func (o *overlap) simultaneous(ctx context.Context) {
+	managers := []*stage.Manager{o.launch(ctx, 0), o.launch(ctx, 1)}
+	var more []*clusterv1.Cluster
+	for i := range 6 {
+		more = append(more, o.connectable(ctx, fmt.Sprintf("crowd-%d", i)))
+	}
+	for _, cluster := range append(more, o.cluster) {
+		Eventually(o.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+		Expect(o.look(ctx).records(o.strategy, cluster)).To(HaveLen(1))
+	}
+	o.expectNoFight()
+	for _, m := range managers {
+		Expect(m.Stop()).To(Succeed())
+	}
+}
+
+func (o *overlap) handOver(ctx context.Context) {
+	from := o.launch(ctx, 0, "--namespace="+o.tenant)
+	to := o.launch(ctx, 1, "--excluded-namespace="+o.tenant)
+	o.awaitReady(ctx, from)
+	o.awaitReady(ctx, to)
+	o.expectImported(ctx)
+	record := o.record(ctx)
+	Expect(o.worker(ctx)()).To(Equal(o.name(0)))
+	Expect(o.overlapNote(ctx)()).To(BeEmpty())
+	// The new owner is told first: for a while both claim the namespace.
+	Expect(to.Stop()).To(Succeed())
+	to = o.launch(ctx, 1)
+	o.awaitReady(ctx, to)
+	Consistently(o.worker(ctx)).Should(Equal(o.name(0)))
+	Expect(from.Stop()).To(Succeed())
+	from = o.launch(ctx, 0, "--excluded-namespace="+o.tenant)
+	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(1)))
+	o.awaitReady(ctx, from)
+	Consistently(o.worker(ctx)).Should(Equal(o.name(1)))
+	o.expectSame(ctx, record)
+	Expect(o.Client.Delete(ctx, o.cluster)).To(Succeed())
+	Eventually(o.gone(ctx, o.cluster)).Should(BeTrue())
+	Expect(from.Stop()).To(Succeed())
+	Expect(to.Stop()).To(Succeed())
+}
+
+func (o *overlap) lastResort(ctx context.Context) {
+	dedicated := o.launch(ctx, 0, "--namespace="+o.tenant)
+	o.awaitReady(ctx, dedicated)
+	o.expectImported(ctx)
+	record := o.record(ctx)
+	last := o.launch(ctx, 1, "--excluded-namespace=another")
+	o.awaitReady(ctx, last)
+	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(ContainSubstring(o.name(1)))
+	free := o.connectable(ctx, "new")
+	Eventually(o.reason(ctx, free)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+	Consistently(o.worker(ctx)).Should(Equal(o.name(0)))
+	Expect(describe(o.writes(1))).To(BeEmpty(), "the last resort leaves the clusters alone")
+	o.expectSame(ctx, record)
+	Expect(dedicated.Stop()).To(Succeed())
+	Expect(last.Stop()).To(Succeed())
+}
+
+// expectNoFight asserts that no cluster was written by two instances within the time that a Lease lasts, unless the first had gone.
+func (o *overlap) expectNoFight() {
+	GinkgoHelper()
+	type write struct {
+		instance int
+		at       time.Time
+	}
+	last := map[string]write{}
+	var writes []auditv1.Event
+	for i := range o.instances {
+		writes = append(writes, o.writes(i)...)
+	}
+	slices.SortFunc(writes, func(a, b auditv1.Event) int { return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time) })
+	for _, e := range writes {
+		key := e.ObjectRef.Namespace + "/" + e.ObjectRef.Name
+		now := write{at: e.RequestReceivedTimestamp.Time}
+		if strings.Contains(e.User.Username, o.instances[1].Namespace()) {
+			now.instance = 1
+		}
+		if before, ok := last[key]; ok && before.instance != now.instance {
+			Expect(now.at.Sub(before.at)).To(BeNumerically(">", leaseDuration-2*time.Second), "%s %s", e.Verb, e.RequestURI)
+		}
+		last[key] = now
+	}
+}
