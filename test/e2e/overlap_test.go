@@ -26,7 +26,7 @@ const (
 )
 
 // quickLease makes it known early that an instance is gone.
-var quickLease = []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"} //nolint:gochecknoglobals // constant
+var quickLease = []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
 
 // Two living instances never work on one cluster, however their scopes are configured.
 var _ = Describe("Overlapping instances", Ordered, func() {
@@ -305,7 +305,9 @@ func (o *overlap) expectNoFight() {
 	for i := range o.instances {
 		writes = append(writes, o.writes(i)...)
 	}
-	slices.SortFunc(writes, func(a, b auditv1.Event) int { return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time) })
+	slices.SortFunc(writes, func(a, b auditv1.Event) int {
+		return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time)
+	})
 	for _, e := range writes {
 		key := e.ObjectRef.Namespace + "/" + e.ObjectRef.Name
 		now := write{at: e.RequestReceivedTimestamp.Time}
