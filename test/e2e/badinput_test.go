@@ -407,12 +407,17 @@ func (w *badWorld) badTokens() {
 			step(func(ctx context.Context, token *corev1.Secret) {
 				w.patch(ctx, current(ctx, w.fixture, token), func(client.Object) { token.Data["token"] = kept })
 			})),
-		Entry("a namespace that is gone", badInput{"", "no-namespace", "WaitingForRancher", "if that lasts, look at the logs of Rancher", never},
-			step(func(ctx context.Context, token *corev1.Secret) {
-				w.Rancher.Down()
-				Expect(w.Client.Delete(ctx, namespaceOf(token.Namespace))).To(Succeed())
-				Eventually(w.gone(ctx, namespaceOf(token.Namespace))).WithTimeout(2 * patience).Should(BeTrue())
-			}),
-			step(func(ctx context.Context, _ *corev1.Secret) { Expect(w.Rancher.Up(ctx)).To(Succeed()) })),
 	)
+	It("waits for the namespace of a record, asks nothing meanwhile, and goes on when Rancher makes it", func(ctx context.Context) {
+		w.Rancher.Down()
+		cluster := w.bareCluster(ctx, "no-namespace", nil)
+		Expect(w.Client.Create(ctx, w.kubeconfig(cluster))).To(Succeed())
+		w.choose(ctx, current(ctx, w.fixture, cluster), "true")
+		Eventually(w.reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
+		found := w.examine(ctx, map[string]*clusterv1.Cluster{cluster.Name: cluster}, window/2)[cluster.Name]
+		Expect(found.message).To(ContainSubstring("if that lasts, look at the logs of Rancher"))
+		Expect(found.tries).To(BeEmpty())
+		Expect(w.Rancher.Up(ctx)).To(Succeed())
+		Eventually(w.reason(ctx, cluster)).Should(Equal("True/Imported"))
+	})
 }
