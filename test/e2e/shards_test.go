@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Scenario 12: document 000's test plan, and what follows from it.
+var _ = Describe("Shards", Ordered, func() {
+	s := &shards{}
+	BeforeAll(s.start)
+
+	It("are all namespaces without flags", func(ctx context.Context) {
+		one := s.central(ctx, "archelon1")
+		clusters := s.each(ctx, "all")
+		s.expectImported(ctx, clusters...)
+		s.remove(ctx, clusters...)
+		one.expectLawful()
+	})
+
+	It("are the namespaces that --namespace names, and nothing is asked about others", func(ctx context.Context) {
+		one := s.central(ctx, "archelon1", flags("namespace", watch1, watch2)...)
+		clusters := s.each(ctx, "included")
+		s.expectImported(ctx, clusters[:2]...)
+		s.expectUntouched(ctx, clusters[2])
+		Expect(s.reason(ctx, clusters[2])()).To(Equal("none"))
+		Expect(current(ctx, s.fixture, clusters[2]).Finalizers).To(BeEmpty())
+		s.remove(ctx, clusters...)
+		one.expectNothingAbout(watch3)
+		for _, e := range one.scoped() {
+			Expect(e.ObjectRef.Namespace).To(BeElementOf(watch1, watch2), e.RequestURI)
+		}
+		one.expectLawful()
+	})
+
+	It("are all namespaces but those that --excluded-namespace names, and the API server does not send them", func(ctx context.Context) {
+		two := s.central(ctx, "archelon2", "--excluded-namespace="+watch3)
+		clusters := s.each(ctx, "excluded")
+		s.expectImported(ctx, clusters[:2]...)
+		s.expectUntouched(ctx, clusters[2])
+		Expect(s.reason(ctx, clusters[2])()).To(Equal("none"))
+		s.remove(ctx, clusters...)
+		for _, e := range two.scoped() {
+			Expect(fieldSelector(e)).To(Equal("metadata.namespace!=watch3"), e.RequestURI)
+		}
+		two.expectLawful()
+	})
+
+	It("may leave out hundreds of namespaces with the longest names", func(ctx context.Context) {
+		excluded := []string{watch3}
+		for len(excluded) < 200 {
+			random := make([]byte, 28)
+			_, err := rand.Read(random)
+			Expect(err).NotTo(HaveOccurred())
+			excluded = append(excluded, "tenant-"+hex.EncodeToString(random))
+		}
+		Expect(excluded[1]).To(HaveLen(63))
+		one := s.central(ctx, "archelon1", "--excluded-namespace="+strings.Join(excluded, ","))
+		clusters := s.each(ctx, "many")
+		s.expectImported(ctx, clusters[:2]...)
+		s.expectUntouched(ctx, clusters[2])
+		s.remove(ctx, clusters...)
+		for _, e := range one.scoped() {
+			Expect(strings.Count(fieldSelector(e), "metadata.namespace!=")).To(Equal(200), e.RequestURI)
+		}
+		one.expectLawful()
+	})
+
+	It("may be narrowed by --watch-filter", func(ctx context.Context) {
+		one := s.central(ctx, "archelon1", "--namespace="+watch1, "--watch-filter=blue")
+		blue := func(c *clusterv1.Cluster) {
+			selected(c)
+			c.Labels["cluster.x-k8s.io/watch-filter"] = "blue"
+		}
+		wanted := s.light(ctx, watch1, "blue", blue)
+		var others []*clusterv1.Cluster
+		for i, cluster := range []struct {
+			namespace string
+			change    func(*clusterv1.Cluster)
+		}{{watch1, selected}, {watch2, blue}, {watch2, selected}} {
+			others = append(others, s.light(ctx, cluster.namespace, fmt.Sprint("other-", i), cluster.change))
+		}
+		s.expectImported(ctx, wanted)
+		for _, cluster := range others {
+			s.expectUntouched(ctx, cluster)
+			Expect(s.reason(ctx, cluster)()).To(Equal("none"))
+		}
+		s.remove(ctx, append(others, wanted)...)
+		one.expectLawful()
+	})
+
+	for _, strategy := range strategies() {
+		Describe("of an instance with rights in its namespaces only, with "+strategy+" records", longUnless(strategy == "v3"), Ordered, func() { s.isolation(strategy) })
+	}
+})
