@@ -42,7 +42,7 @@ func places() map[string]place {
 		"subjectaccessreviews.authorization.k8s.io":      clusterWide,
 		// This is in namespaces whose names Rancher makes up. All of a namespace are listed for a repair, so names cannot limit it.
 		"clusterregistrationtokens.management.cattle.io": clusterWide,
-		// That of Rancher Turtles, whose namespace an administrator chooses. The rule has its name.
+		// Those of Rancher Turtles and of other instances, whose namespaces an administrator chooses.
 		"leases.coordination.k8s.io": clusterWide,
 	}
 }

@@ -96,6 +96,8 @@ var _ = Describe("Shards", Ordered, func() {
 		one.expectLawful()
 	})
 
+	s.changes()
+
 	for _, strategy := range strategies() {
 		Describe("of an instance with rights in its namespaces only, with "+strategy+" records", longUnless(strategy == "v3"), Ordered, func() { s.isolation(strategy) })
 	}

@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// changes are what happens to namespaces and scopes over time.
+func (s *shards) changes() {
+	It("may name a namespace that does not exist yet, and one that comes again", func(ctx context.Context) {
+		const late = "late"
+		one := s.central(ctx, "archelon1", flags("namespace", watch1, late)...)
+		for range 2 {
+			namespace := namespaceOf(late)
+			namespace.Labels = map[string]string{importLabel: "true"}
+			Expect(s.Client.Create(ctx, namespace)).To(Succeed())
+			cluster := s.light(ctx, late, "prod")
+			s.expectImported(ctx, cluster)
+			Expect(s.Client.Delete(ctx, namespace)).To(Succeed())
+			Eventually(s.gone(ctx, namespace)).WithTimeout(2 * patience).Should(BeTrue())
+			Eventually(s.nothingOfRancher(ctx)).Should(BeEmpty())
+		}
+		one.expectLawful()
+	})
+
+	It("follow the import label of a namespace", func(ctx context.Context) {
+		one := s.central(ctx, "archelon1", flags("namespace", watch1, watch2)...)
+		cluster, stranger := s.light(ctx, watch1, "by-namespace"), s.light(ctx, watch3, "by-namespace")
+		for _, step := range []struct{ label, reason string }{{"true", "True/Imported"}, {"false", "False/NotSelected"}, {"true", "True/Imported"}} {
+			for _, namespace := range []string{watch1, watch3} {
+				s.choose(ctx, current(ctx, s.fixture, namespaceOf(namespace)), step.label)
+			}
+			Eventually(s.reason(ctx, cluster)).WithTimeout(2*patience).Should(Equal(step.reason), step.label)
+			Expect(s.reason(ctx, stranger)()).To(Equal("none"))
+		}
+		for _, namespace := range []string{watch1, watch3} {
+			s.patch(ctx, current(ctx, s.fixture, namespaceOf(namespace)), func(o client.Object) { delete(o.GetLabels(), importLabel) })
+		}
+		s.remove(ctx, cluster, stranger)
+		one.expectLawful()
+	})
+
+	for _, strategy := range strategies() {
+		It("leave what they lose as it is, for another instance to go on with, with "+strategy+" records", longUnless(strategy == "v3"), func(ctx context.Context) {
+			one := s.isolated(ctx, "archelon1", []string{watch1, watch2}, gate(strategy))
+			clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "moved", selected), s.light(ctx, watch2, "moved", selected)}
+			s.expectImported(ctx, clusters...)
+			record := s.recordUID(ctx, strategy, clusters[1])
+			Expect(one.Stop()).To(Succeed())
+
+			By("a restart of the one without the namespace")
+			one = s.isolated(ctx, "archelon1", []string{watch1}, gate(strategy))
+			s.choose(ctx, current(ctx, s.fixture, clusters[0]), "false")
+			Eventually(s.reason(ctx, clusters[0])).Should(Equal("False/NotSelected"))
+			s.expectUntouched(ctx, clusters[1])
+			one.expectNothingAbout(watch2)
+
+			By("a start of the other with it")
+			two := s.isolated(ctx, "archelon2", []string{watch2}, gate(strategy))
+			s.patch(ctx, current(ctx, s.fixture, clusters[1]), func(o client.Object) { o.GetLabels()["team"] = "blue" })
+			Eventually(func() map[string]string { return s.look(ctx).records(strategy, clusters[1])[0].GetLabels() }).Should(HaveKeyWithValue("team", "blue"))
+			Expect(s.recordUID(ctx, strategy, clusters[1])).To(Equal(record))
+			s.expectImported(ctx, clusters[1])
+			s.remove(ctx, clusters...)
+			one.expectLawful()
+			two.expectLawful()
+			one.expectNothingAbout(watch2)
+		})
+	}
+}
+
+// recordUID returns the UID of the one record of a CAPI cluster.
+func (s *shards) recordUID(ctx context.Context, strategy string, cluster *clusterv1.Cluster) types.UID {
+	GinkgoHelper()
+	records := s.look(ctx).records(strategy, cluster)
+	Expect(records).To(HaveLen(1))
+	return records[0].GetUID()
+}
