@@ -111,6 +111,7 @@ type aside struct {
 }
 
 func newAside(metrics *Metrics) *aside {
+	metrics.left.Reset()
 	return &aside{metrics: metrics, to: map[types.NamespacedName]instance.ID{}}
 }
 

@@ -18,7 +18,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/archelon-io/archelon/feature"
 	importer "github.com/archelon-io/archelon/internal/import"
@@ -42,6 +41,7 @@ type controllers struct {
 	peers    *instance.Peers
 	settings *rancher.Settings
 	beside   cache.Cache
+	metrics  *importer.Metrics
 	synced   atomic.Bool
 }
 
@@ -114,10 +114,6 @@ func (c *controllers) setupImport(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	importMetrics, err := importer.NewMetrics(metrics.Registry)
-	if err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
 	reconciler := &importer.Reconciler{
 		Client:     c.mgr.GetClient(),
 		APIReader:  c.mgr.GetAPIReader(),
@@ -128,7 +124,7 @@ func (c *controllers) setupImport(ctx context.Context) error {
 		Tokens:     tokens,
 		Downloader: downloader,
 		Workloads:  workloads,
-		Metrics:    importMetrics,
+		Metrics:    c.metrics,
 		Peers:      c.peers,
 		Claim:      c.claim,
 		Jobs:       c.opts.WorkloadConcurrency,

@@ -16,14 +16,18 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // defaultInstance is the name of an instance that has no other.
@@ -45,31 +49,45 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return err
 	}
+	importMetrics, err := importer.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	rights, err := newAccess(config, scope)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		granted, missing, err := rights.granted(ctx)
+		if err != nil {
+			return ignoreStop(ctx, err)
+		}
+		// The namespaces of a cache are fixed for its life, so one more means a new manager.
+		running, stop := context.WithCancel(ctx)
+		go func() {
+			defer stop()
+			rights.grow(running, missing)
+		}()
+		err = run(running, config, opts, instance.Claim{Scope: granted, WatchFilter: opts.WatchFilter}, importMetrics)
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a manager for the namespaces of a claim until the context ends.
+func run(ctx context.Context, config *rest.Config, opts *options.Options, claim instance.Claim, importMetrics *importer.Metrics) error {
 	s, err := scheme.New()
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
-	claim := instance.Claim{Scope: scope, WatchFilter: opts.WatchFilter}
 	self, lock, err := identify(config, s, opts, claim)
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        s,
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
-		Cache:                         cacheOptions(scope, opts.SyncPeriod),
-		Client:                        clientOptions(),
-		Metrics:                       metricsOptions(opts.MetricsBindAddress),
-		HealthProbeBindAddress:        opts.HealthProbeBindAddress,
-		PprofBindAddress:              opts.ProfilerAddress,
-		LeaderElection:                opts.LeaderElect,
-		LeaderElectionReleaseOnCancel: true,
-
-		LeaderElectionResourceLockInterface: lock,
-		LeaseDuration:                       &opts.LeaderElectLeaseDuration,
-		RenewDeadline:                       &opts.LeaderElectRenewDeadline,
-		RetryPeriod:                         &opts.LeaderElectRetryPeriod,
-	})
+	mgr, err := ctrl.NewManager(config, managerOptions(s, opts, claim.Scope, lock))
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
@@ -81,7 +99,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return err
 	}
-	controllers := &controllers{mgr: mgr, opts: opts, claim: claim, peers: peers, settings: settings, beside: beside}
+	controllers := &controllers{mgr: mgr, opts: opts, claim: claim, peers: peers, settings: settings, beside: beside, metrics: importMetrics}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
 	}
@@ -98,14 +116,39 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	return nil
 }
 
+func managerOptions(s *runtime.Scheme, opts *options.Options, scope shard.Scope, lock resourcelock.Interface) ctrl.Options {
+	return ctrl.Options{
+		Scheme:                        s,
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
+		Cache:                         cacheOptions(scope, opts.SyncPeriod),
+		Client:                        clientOptions(),
+		Metrics:                       metricsOptions(opts.MetricsBindAddress),
+		HealthProbeBindAddress:        opts.HealthProbeBindAddress,
+		PprofBindAddress:              opts.ProfilerAddress,
+		LeaderElection:                opts.LeaderElect,
+		LeaderElectionReleaseOnCancel: true,
+
+		LeaderElectionResourceLockInterface: lock,
+		LeaseDuration:                       &opts.LeaderElectLeaseDuration,
+		RenewDeadline:                       &opts.LeaderElectRenewDeadline,
+		RetryPeriod:                         &opts.LeaderElectRetryPeriod,
+
+		// A manager for more namespaces has the same controllers.
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+	}
+}
+
 // identify names this instance and returns the lock that its replicas take turns with, nil without leader election.
 func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, claim instance.Claim) (instance.ID, resourcelock.Interface, error) {
-	self := instance.ID{Name: cmp.Or(opts.Instance, claim.Scope.LeaseName(defaultInstance))}
+	whole, err := opts.Scope()
+	if err != nil {
+		return instance.ID{}, nil, err
+	}
+	self := instance.ID{Name: cmp.Or(opts.Instance, whole.LeaseName(defaultInstance))}
 	if !opts.LeaderElect {
 		return self, nil, nil
 	}
 	if self.Namespace = opts.LeaderElectNamespace; self.Namespace == "" {
-		var err error
 		if self.Namespace, err = instance.Namespace(); err != nil {
 			return self, nil, err
 		}

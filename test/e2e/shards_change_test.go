@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/stage"
 )
 
 // changes are what happens to namespaces and scopes over time.
@@ -25,6 +27,26 @@ func (s *shards) changes() {
 			Eventually(s.gone(ctx, namespace)).WithTimeout(2 * patience).Should(BeTrue())
 			Eventually(s.nothingOfRancher(ctx)).Should(BeEmpty())
 		}
+		one.expectLawful()
+	})
+
+	It("begin with the namespaces that they may work in, and go on with one more when it is granted", func(ctx context.Context) {
+		const late = "granted-late"
+		Expect(s.Client.Create(ctx, namespaceOf(late))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(late))).To(Succeed()) })
+		as := stage.Instance{Name: "archelon1", Isolated: true}
+		Expect(s.Install(ctx, as)).To(Succeed())
+		Expect(s.Grant(ctx, as, watch1)).To(Succeed())
+		one := s.launch(ctx, as, flags("namespace", watch1, late)...)
+		cluster, waiting := s.light(ctx, watch1, "granted", selected), s.light(ctx, late, "prod", selected)
+		s.expectImported(ctx, cluster)
+		Expect(s.reason(ctx, waiting)()).To(Equal("none"))
+		Expect(one.Logs()).To(ContainSubstring("may not work in some of its namespaces"))
+		one.expectNothingAbout(late)
+
+		Expect(s.Grant(ctx, as, late)).To(Succeed())
+		s.expectImported(ctx, waiting)
+		s.remove(ctx, cluster, waiting)
 		one.expectLawful()
 	})
 
