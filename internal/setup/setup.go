@@ -49,7 +49,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return err
 	}
-	importMetrics, err := importer.NewMetrics(metrics.Registry)
+	meters, err := newMeters()
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -68,7 +68,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 			defer stop()
 			rights.grow(running, missing)
 		}()
-		err = run(running, config, opts, instance.Claim{Scope: granted, WatchFilter: opts.WatchFilter}, importMetrics)
+		err = run(running, config, opts, instance.Claim{Scope: granted, WatchFilter: opts.WatchFilter}, meters)
 		stop()
 		if err != nil {
 			return err
@@ -77,8 +77,26 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	return nil
 }
 
+// meters are the metrics of this process. They outlive a manager.
+type meters struct {
+	imports *importer.Metrics
+	info    *instance.Info
+}
+
+func newMeters() (*meters, error) {
+	imports, err := importer.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	info, err := instance.NewInfo(metrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return &meters{imports: imports, info: info}, nil
+}
+
 // run runs a manager for the namespaces of a claim until the context ends.
-func run(ctx context.Context, config *rest.Config, opts *options.Options, claim instance.Claim, importMetrics *importer.Metrics) error {
+func run(ctx context.Context, config *rest.Config, opts *options.Options, claim instance.Claim, meters *meters) error {
 	s, err := scheme.New()
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
@@ -87,6 +105,7 @@ func run(ctx context.Context, config *rest.Config, opts *options.Options, claim 
 	if err != nil {
 		return err
 	}
+	meters.info.Set(self, claim)
 	mgr, err := ctrl.NewManager(config, managerOptions(s, opts, claim.Scope, lock))
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
@@ -99,7 +118,7 @@ func run(ctx context.Context, config *rest.Config, opts *options.Options, claim 
 	if err != nil {
 		return err
 	}
-	controllers := &controllers{mgr: mgr, opts: opts, claim: claim, peers: peers, settings: settings, beside: beside, metrics: importMetrics}
+	controllers := &controllers{mgr: mgr, opts: opts, claim: claim, peers: peers, settings: settings, beside: beside, metrics: meters.imports}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
 	}

@@ -32,7 +32,7 @@ type deletion struct {
 }
 
 // Whatever state an import is in and whoever deletes it, nothing is left on either side.
-var _ = Describe("Deletion", Label("long"), Ordered, func() {
+var _ = Describe("Deletion", Ordered, func() {
 	d := &deletion{}
 	BeforeAll(func(ctx context.Context) {
 		d.fixture = newFixture(ctx, stage.Options{Name: "deletion", Audit: true, Rancher: func(o *rancher.Options) {

@@ -196,6 +196,8 @@ func (o *overlap) stop(ctx context.Context) {
 	Eventually(func() string { return o.metricsOf(ctx, second) }).Should(
 		MatchRegexp(`archelon_import_clusters_left_to_peer{peer="` + o.name(0) + `"} 1\b`))
 
+	Expect(o.metricsOf(ctx, first)).To(ContainSubstring(fmt.Sprintf(`archelon_instance_info{instance=%q,scope="namespaces %s",watch_filter=""} 1`, o.name(0), o.tenant)))
+
 	// New clusters and deletions belong to the first as well.
 	other := o.connectable(ctx, "later")
 	Eventually(o.reason(ctx, other)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
