@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -136,31 +136,36 @@ func (o *overlap) worker(ctx context.Context) func() string {
 
 // overlapNote returns status and message of the condition about the overlap, "" if there is none.
 func (o *overlap) overlapNote(ctx context.Context) func() string {
-	return func() string {
-		condition := conditions.Get(current(ctx, o.fixture, o.cluster), overlapCondition)
-		if condition == nil {
-			return ""
-		}
-		return string(condition.Status) + "/" + condition.Reason + " " + condition.Message
+	return func() string { return overlapNoteOf(current(ctx, o.fixture, o.cluster)) }
+}
+
+func overlapNoteOf(cluster *clusterv1.Cluster) string {
+	condition := conditions.Get(cluster, overlapCondition)
+	if condition == nil {
+		return ""
 	}
+	return string(condition.Status) + "/" + condition.Reason + " " + condition.Message
 }
 
 // writes returns the requests of an instance that change something about CAPI clusters or records since the spec began.
 func (o *overlap) writes(i int) []auditv1.Event {
-	return slices.DeleteFunc(o.requestsOf(o.instances[i].User()), func(e auditv1.Event) bool {
-		return e.Verb == "get" || e.Verb == "list" || e.Verb == "watch" || e.ObjectRef == nil || e.ObjectRef.Resource != "clusters"
-	})
+	GinkgoHelper()
+	return writesTo(o.Management, o.cluster.CreationTimestamp.Time, o.instances[i].User())
 }
 
-// requestsOf returns the requests of a user since the spec began, to the clusters of its namespace and to records.
-func (o *overlap) requestsOf(user string) []auditv1.Event {
+// writesTo returns the requests of users since a time that change something about CAPI clusters or records, in their order.
+func writesTo(plane *env.ControlPlane, since time.Time, users ...string) []auditv1.Event {
 	GinkgoHelper()
-	events, err := o.Management.AuditEvents()
+	events, err := plane.AuditEvents()
 	Expect(err).NotTo(HaveOccurred())
-	created := o.cluster.CreationTimestamp.Time
-	return slices.DeleteFunc(events, func(e auditv1.Event) bool {
-		return e.User.Username != user || e.RequestReceivedTimestamp.Time.Before(created)
+	events = slices.DeleteFunc(events, func(e auditv1.Event) bool {
+		return !slices.Contains(users, e.User.Username) || e.RequestReceivedTimestamp.Time.Before(since) || e.ObjectRef == nil ||
+			e.ObjectRef.Resource != "clusters" || !slices.Contains([]string{"create", "patch", "update", "delete"}, e.Verb)
 	})
+	slices.SortFunc(events, func(a, b auditv1.Event) int {
+		return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time)
+	})
+	return events
 }
 
 func (o *overlap) record(ctx context.Context) client.Object {
@@ -295,30 +300,34 @@ func (o *overlap) lastResort(ctx context.Context) {
 	Expect(last.Stop()).To(Succeed())
 }
 
-// expectNoFight asserts that no cluster was written by two instances within the time that a Lease lasts, unless the first had gone.
 func (o *overlap) expectNoFight() {
 	GinkgoHelper()
-	type write struct {
-		instance int
-		at       time.Time
-	}
-	last := map[string]write{}
-	var writes []auditv1.Event
-	for i := range o.instances {
-		writes = append(writes, o.writes(i)...)
-	}
-	slices.SortFunc(writes, func(a, b auditv1.Event) int {
-		return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time)
-	})
-	for _, e := range writes {
-		key := e.ObjectRef.Namespace + "/" + e.ObjectRef.Name
-		now := write{at: e.RequestReceivedTimestamp.Time}
-		if strings.Contains(e.User.Username, o.instances[1].Namespace()) {
-			now.instance = 1
-		}
-		if before, ok := last[key]; ok && before.instance != now.instance {
-			Expect(now.at.Sub(before.at)).To(BeNumerically(">", leaseDuration-2*time.Second), "%s %s", e.Verb, e.RequestURI)
+	expectNoFight(o.Management, o.cluster.CreationTimestamp.Time, o.instances[0].User(), o.instances[1].User())
+}
+
+// expectNoFight asserts that no cluster was written by two users within the time that a Lease lasts.
+func expectNoFight(plane *env.ControlPlane, since time.Time, users ...string) {
+	GinkgoHelper()
+	last := map[string]auditv1.Event{}
+	for _, now := range writesTo(plane, since, users...) {
+		key := now.ObjectRef.APIGroup + "/" + now.ObjectRef.Namespace + "/" + now.ObjectRef.Name
+		if before, ok := last[key]; ok && before.User.Username != now.User.Username {
+			// A Lease was renewed at most a retry period before.
+			Expect(now.RequestReceivedTimestamp.Sub(before.RequestReceivedTimestamp.Time)).To(BeNumerically(">", leaseDuration-2*time.Second),
+				"%s %s by %s after %s", now.Verb, now.RequestURI, now.User.Username, before.User.Username)
 		}
 		last[key] = now
+	}
+}
+
+// expectLawfulUsers asserts that no instance was refused anything.
+func expectLawfulUsers(plane *env.ControlPlane, since time.Time, instances []stage.Instance) {
+	GinkgoHelper()
+	events, err := plane.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	for _, i := range instances {
+		Expect(describe(slices.DeleteFunc(slices.Clone(events), func(e auditv1.Event) bool {
+			return e.User.Username != i.User() || e.RequestReceivedTimestamp.Time.Before(since) || e.ResponseStatus == nil || e.ResponseStatus.Code != 403
+		}))).To(BeEmpty(), i.Name)
 	}
 }
