@@ -52,6 +52,9 @@ const (
 	// ImportFinalizer is held on a CAPI Cluster while it has a Rancher cluster, and on that
 	// Rancher cluster while its CAPI Cluster must learn of its deletion.
 	ImportFinalizer = "archelon.io/rancher-import"
+	// RoleFinalizer is held on the RoleBinding of an isolated instance, so that the rights outlive what they are needed for
+	// when the namespace is deleted.
+	RoleFinalizer = "archelon.io/role-in-use"
 
 	// OwnerUIDLabel on a Rancher cluster ties it to one incarnation of its CAPI Cluster.
 	OwnerUIDLabel = "archelon.io/capi-cluster-uid"

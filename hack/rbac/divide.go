@@ -74,7 +74,15 @@ func divide(rules []rbacv1.PolicyRule) (inNamespaces, clusterWide []rbacv1.Polic
 			return nil, nil, fmt.Errorf("hack/rbac has a place for %s, which no rule mentions: remove it", key)
 		}
 	}
-	return inNamespaces, clusterWide, nil
+	return append(inNamespaces, ownBinding()), clusterWide, nil
+}
+
+// ownBinding is the one right that only an isolated instance needs: to let its RoleBinding go when the namespace is deleted. What it could
+// hand on by it are the rights that it has in the namespace, and no others: Kubernetes lets nobody grant what they do not have.
+func ownBinding() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, ResourceNames: []string{"archelon-isolated"}, Verbs: []string{"get", "patch"},
+	}
 }
 
 // split makes a rule for each resource. What is no resource is handed on as one, so that nothing gets lost.

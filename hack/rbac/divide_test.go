@@ -51,7 +51,7 @@ func TestDivide(t *testing.T) {
 	slices.Sort(narrow)
 	want := []string{
 		"get clusters.cluster.x-k8s.io", "get clusters/status.cluster.x-k8s.io", "get events.events.k8s.io",
-		"get,list,watch secrets.", "patch clusters.provisioning.cattle.io",
+		"get,list,watch secrets.", "get,patch rolebindings.rbac.authorization.k8s.io[archelon-isolated]", "patch clusters.provisioning.cattle.io",
 	}
 	if diff := cmp.Diff(want, narrow); diff != "" {
 		t.Errorf("in namespaces (-want +got):\n%s", diff)

@@ -5,6 +5,7 @@ import (
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,6 +18,7 @@ func Mapper() meta.RESTMapper {
 	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{
 		corev1.SchemeGroupVersion.WithKind("Namespace"):                      meta.RESTScopeRoot,
 		corev1.SchemeGroupVersion.WithKind("Secret"):                         meta.RESTScopeNamespace,
+		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):                    meta.RESTScopeNamespace,
 		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                  meta.RESTScopeNamespace,
 		clusterv1.GroupVersion.WithKind("Cluster"):                           meta.RESTScopeNamespace,
 		managementv3.SchemeGroupVersion.WithKind("Cluster"):                  meta.RESTScopeRoot,

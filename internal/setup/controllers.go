@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +27,7 @@ import (
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/rolekeeper"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -53,7 +55,7 @@ func (c *controllers) Start(ctx context.Context) error {
 	if err := waitForCRDs(ctx, c.mgr.GetConfig(), c.mgr.GetHTTPClient()); err != nil || ctx.Err() != nil {
 		return err
 	}
-	if err := c.setupImport(ctx); err != nil {
+	if err := errors.Join(c.setupImport(ctx), c.setupRoleKeeper()); err != nil {
 		return err
 	}
 	for _, object := range []client.Object{
@@ -132,6 +134,19 @@ func (c *controllers) setupImport(ctx context.Context) error {
 		AdoptTurtles: c.opts.AdoptTurtles,
 	}
 	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside})
+}
+
+// setupRoleKeeper adds the controller that lets RoleBindings go, which an instance may have if it works in named namespaces.
+func (c *controllers) setupRoleKeeper() error {
+	if len(c.claim.Scope.Included()) == 0 {
+		return nil
+	}
+	reviews, err := authorizationclient.NewForConfigAndClient(c.mgr.GetConfig(), c.mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("building a client for access reviews: %w", err)
+	}
+	keeper := &rolekeeper.Reconciler{Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews()}
+	return keeper.SetupWithManager(c.mgr)
 }
 
 // cachesSynced is a readiness check.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -159,8 +160,11 @@ func (i *instance) expectConfined(ctx context.Context) {
 	binding.Namespace, binding.ResourceVersion = watch3, ""
 	_, err = c.RbacV1().RoleBindings(watch3).Create(ctx, binding, metav1.CreateOptions{})
 	refused("its own RoleBinding in watch3", err)
-	_, err = c.RbacV1().RoleBindings(watch1).Patch(ctx, binding.Name, "application/merge-patch+json", []byte(`{"subjects":null}`), metav1.PatchOptions{})
-	refused("a change of its own RoleBinding", err)
+	_, err = c.RbacV1().RoleBindings(watch3).Patch(ctx, binding.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	refused("the RoleBinding of another instance", err)
+	binding.Namespace, binding.Name = watch1, "another"
+	_, err = c.RbacV1().RoleBindings(watch1).Create(ctx, binding, metav1.CreateOptions{})
+	refused("another RoleBinding", err)
 }
 
 // kubernetes is an administrator's client of the management cluster.

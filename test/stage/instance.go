@@ -68,9 +68,15 @@ func (s *Stage) Uninstall(ctx context.Context, instance Instance) error {
 		return err
 	}
 	for i := range bindings.Items {
-		if subjects := bindings.Items[i].Subjects; len(subjects) == 1 && subjects[0].Namespace == instance.Namespace() {
-			errs = append(errs, client.IgnoreNotFound(s.Client.Delete(ctx, &bindings.Items[i])))
+		binding := &bindings.Items[i]
+		if len(binding.Subjects) != 1 || binding.Subjects[0].Namespace != instance.Namespace() {
+			continue
 		}
+		held := binding.DeepCopy()
+		binding.Finalizers = nil
+		errs = append(errs,
+			client.IgnoreNotFound(s.Client.Patch(ctx, binding, client.MergeFrom(held))),
+			client.IgnoreNotFound(s.Client.Delete(ctx, binding)))
 	}
 	return errors.Join(errs...)
 }

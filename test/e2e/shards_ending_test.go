@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// endings are about a namespace that is deleted together with the rights that an isolated instance has in it.
+func (s *shards) endings(strategy string) {
+	var (
+		one    *instance
+		doomed string
+	)
+	// begin has an isolated instance import clusters in a namespace of their own.
+	begin := func(ctx context.Context, clusters int) []*clusterv1.Cluster {
+		GinkgoHelper()
+		doomed = s.namespace(ctx, nil)
+		one = s.isolated(ctx, "archelon1", []string{watch1, doomed}, gate(strategy))
+		imported := []*clusterv1.Cluster{s.light(ctx, watch1, "stays", selected)}
+		for i := range clusters {
+			imported = append(imported, s.light(ctx, doomed, fmt.Sprint("goes-", i), selected))
+		}
+		s.expectImported(ctx, imported...)
+		return imported
+	}
+	expectOver := func(ctx context.Context, survivor *clusterv1.Cluster) {
+		GinkgoHelper()
+		Eventually(s.gone(ctx, namespaceOf(doomed))).WithTimeout(2 * patience).Should(BeTrue())
+		s.expectImported(ctx, survivor)
+		s.remove(ctx, survivor)
+	}
+
+	It("is stuck when the rights go first, which the finalizer of the RoleBinding prevents", Label("long"), func(ctx context.Context) {
+		clusters := begin(ctx, 1)
+		Expect(one.Stop()).To(Succeed())
+		binding := roleBindingIn(doomed)
+		s.patch(ctx, current(ctx, s.fixture, binding), func(o client.Object) { o.SetFinalizers(nil) })
+		Expect(s.Client.Delete(ctx, namespaceOf(doomed))).To(Succeed())
+		Eventually(s.gone(ctx, binding)).Should(BeTrue())
+		Eventually(s.mayRelease(ctx, one, doomed)).Should(BeFalse())
+		Expect(apierrors.IsForbidden(s.Grant(ctx, one.Instance, doomed))).To(BeTrue(), "nothing can be created in the namespace any more")
+		Eventually(func() *metav1.Time { return current(ctx, s.fixture, clusters[1]).DeletionTimestamp }).ShouldNot(BeNil())
+		Expect(clusters[1].Finalizers).To(ContainElement(finalizer))
+
+		By("an instance with rights everywhere, which is what is left to do")
+		s.central(ctx, "archelon2", append(flags("namespace", watch1, doomed), gate(strategy))...)
+		expectOver(ctx, clusters[0])
+	})
+
+	It("goes when the instance is back, if it was away", func(ctx context.Context) {
+		clusters := begin(ctx, 1)
+		Expect(one.Stop()).To(Succeed())
+		Expect(s.Client.Delete(ctx, namespaceOf(doomed))).To(Succeed())
+		Eventually(func() *metav1.Time { return current(ctx, s.fixture, roleBindingIn(doomed)).DeletionTimestamp }).ShouldNot(BeNil())
+		Expect(s.mayRelease(ctx, one, doomed)()).To(BeTrue(), "RBAC does not care whether a RoleBinding is being deleted")
+		Consistently(s.gone(ctx, clusters[1])).Should(BeFalse())
+		one = s.launch(ctx, one.Instance, append(flags("namespace", watch1, doomed), gate(strategy))...)
+		expectOver(ctx, clusters[0])
+		one.expectLawful()
+	})
+
+	It("goes at once with many clusters while the instance runs, and comes again", Label("long"), func(ctx context.Context) {
+		clusters := begin(ctx, 10)
+		namespace := namespaceOf(doomed)
+		Expect(s.Client.Delete(ctx, namespace)).To(Succeed())
+		Eventually(s.gone(ctx, namespace)).WithTimeout(2 * patience).Should(BeTrue())
+		one.expectLawful()
+
+		Expect(s.Client.Create(ctx, namespaceOf(doomed))).To(Succeed())
+		Expect(s.Grant(ctx, one.Instance, doomed)).To(Succeed())
+		again := s.light(ctx, doomed, "again", selected)
+		s.expectImported(ctx, again)
+		Expect(s.Client.Delete(ctx, again)).To(Succeed())
+		Eventually(s.gone(ctx, again)).Should(BeTrue())
+		Consistently(func() []string { return current(ctx, s.fixture, roleBindingIn(doomed)).Finalizers }).Should(HaveLen(1))
+		Expect(s.Client.Delete(ctx, namespaceOf(doomed))).To(Succeed())
+		expectOver(ctx, clusters[0])
+	})
+}
+
+func roleBindingIn(namespace string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "archelon-isolated"}}
+}
+
+// mayRelease reports whether the instance may take finalizers off CAPI clusters in a namespace.
+func (s *shards) mayRelease(ctx context.Context, i *instance, namespace string) func() bool {
+	return func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: i.User(),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: "patch", Group: "cluster.x-k8s.io", Resource: "clusters",
+			},
+		}}
+		review, err := s.kubernetes().AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		return review.Status.Allowed
+	}
+}
