@@ -34,7 +34,7 @@ func (r *Reconciler) standAside(ctx context.Context, s *scope) (bool, ctrl.Resul
 	switch {
 	case err != nil:
 		return false, ctrl.Result{}, err
-	case verdict.Retry > 0:
+	case verdict.By == instance.ID{} && !verdict.Mine:
 		return true, ctrl.Result{RequeueAfter: verdict.Retry}, nil
 	case verdict.Mine:
 		s.rivals = verdict.Rivals
@@ -47,17 +47,18 @@ func (r *Reconciler) standAside(ctx context.Context, s *scope) (bool, ctrl.Resul
 			"Instance %s works on this cluster; instance %s, which claims it as well, leaves it alone: %s", verdict.By, r.Peers.Self(), overlapRemedy)
 		ctrl.LoggerFrom(ctx).Info("Left the cluster to another instance, which claims it as well", "instance", r.Peers.Self().String(), "peer", verdict.By.String())
 	}
-	// When the other one goes, its Lease wakes this cluster.
-	return true, ctrl.Result{}, nil
+	// When the other one goes, its Lease wakes this cluster. That it does not take the cluster, no event tells.
+	return true, ctrl.Result{RequeueAfter: verdict.Retry}, nil
 }
 
 const overlapRemedy = "correct --namespace, --excluded-namespace or --watch-filter of one of them"
 
-// takeOver puts this instance on a cluster that another one worked on, before anything else is done to it. The optimistic lock decides between
-// instances that do so at the same time. A new import is marked when its record's name is written ahead.
+// takeOver puts this instance on a cluster that another one worked on, or may work on, before anything else is done to it. The optimistic lock decides
+// between instances that do so at the same time. Where nobody else is about, a new import is marked when its record's name is written ahead.
 func (r *Reconciler) takeOver(ctx context.Context, s *scope) outcome.Outcome {
-	named := s.cluster.Annotations[archelonv1.RecordAnnotation] != ""
-	if !named && !holds(s.cluster) || s.cluster.Annotations[archelonv1.InstanceAnnotation] == r.Peers.Self().String() {
+	begun := s.cluster.Annotations[archelonv1.RecordAnnotation] != "" || holds(s.cluster)
+	contested := len(s.rivals) > 0 && s.intent == intentImport
+	if !begun && !contested || s.cluster.Annotations[archelonv1.InstanceAnnotation] == r.Peers.Self().String() {
 		return outcome.Done()
 	}
 	previous := s.cluster.Annotations[archelonv1.InstanceAnnotation]

@@ -151,7 +151,8 @@ func (r *Reconciler) confirmClaim(ctx context.Context, s *scope) outcome.Outcome
 	}
 	_, blocked := current.Annotations[archelonv1.ImportedAnnotation]
 	if blocked || current.UID != s.cluster.UID || !current.DeletionTimestamp.IsZero() ||
-		current.Annotations[archelonv1.RecordAnnotation] != s.cluster.Annotations[archelonv1.RecordAnnotation] {
+		current.Annotations[archelonv1.RecordAnnotation] != s.cluster.Annotations[archelonv1.RecordAnnotation] ||
+		current.Annotations[archelonv1.InstanceAnnotation] != s.cluster.Annotations[archelonv1.InstanceAnnotation] {
 		return outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry)
 	}
 	return outcome.Done()

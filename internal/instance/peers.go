@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,11 @@ const settle = 3 * time.Second
 
 // glance is when to look again for what a watch is about to bring.
 const glance = 100 * time.Millisecond
+
+// grace is how long a cluster that nobody stands on is left to the one that was first. An instance that meets others puts itself on its clusters at
+// once, so one that has not done so by then is in trouble, or is none: whoever may write Leases can make up an instance, and must not
+// stop the imports of others by it.
+const grace = 20 * time.Second
 
 // Peer is another instance that is alive.
 type Peer struct {
@@ -47,6 +53,8 @@ type Peers struct {
 	mu    sync.Mutex
 	seen  map[ID]sighting
 	alive map[ID]string // what Start has told last
+	// unclaimed is since when clusters have been left to others that do not stand on them.
+	unclaimed map[types.UID]time.Time
 }
 
 // sighting is when a Lease was seen to change last. As in leader election, the clocks of others are not compared with ours.
@@ -64,7 +72,7 @@ func NewPeers(self ID, elected bool, leases client.Reader, c clock.WithTicker) (
 	return &Peers{
 		self: self, elected: elected, leases: leases, clock: c,
 		changed: make(chan event.GenericEvent, 1), kick: make(chan struct{}, 1),
-		seen: map[ID]sighting{}, alive: map[ID]string{},
+		seen: map[ID]sighting{}, alive: map[ID]string{}, unclaimed: map[types.UID]time.Time{},
 	}, nil
 }
 
@@ -82,13 +90,23 @@ type Verdict struct {
 	By ID
 	// Rivals claim the cluster as well and leave it to this instance.
 	Rivals []ID
-	// Retry is when to ask again, because it cannot be said yet; zero otherwise.
+	// Retry is when to ask again, because it cannot be said yet, or because nobody stands on the cluster; zero otherwise.
 	Retry time.Duration
 }
 
 // OwnerOf says who works on a CAPI cluster: the instance that stands on it, as long as that is alive and claims it; else the one of the
-// living that was first.
+// living that was first, if it does not take too long over it.
 func (p *Peers) OwnerOf(ctx context.Context, cluster client.Object) (Verdict, error) {
+	verdict, err := p.ownerOf(ctx, cluster)
+	if verdict.Mine || verdict.Retry == 0 {
+		p.mu.Lock()
+		delete(p.unclaimed, cluster.GetUID())
+		p.mu.Unlock()
+	}
+	return verdict, err
+}
+
+func (p *Peers) ownerOf(ctx context.Context, cluster client.Object) (Verdict, error) {
 	me, peers, err := p.living(ctx)
 	if err != nil {
 		return Verdict{}, err
@@ -116,9 +134,29 @@ func (p *Peers) OwnerOf(ctx context.Context, cluster client.Object) (Verdict, er
 		return Verdict{Retry: left}, nil
 	}
 	if first := peers[0]; senior(first, *me) < 0 {
-		return Verdict{By: first.ID}, nil
+		if left := p.graceLeft(cluster.GetUID()); left > 0 {
+			return Verdict{By: first.ID, Retry: left}, nil
+		}
 	}
 	return Verdict{Mine: true, Rivals: rivals}, nil
+}
+
+// graceLeft returns for how much longer a cluster is left to others although none stands on it.
+func (p *Peers) graceLeft(cluster types.UID) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	for uid, since := range p.unclaimed {
+		if now.Sub(since) > 10*grace { // It was deleted meanwhile.
+			delete(p.unclaimed, uid)
+		}
+	}
+	since, known := p.unclaimed[cluster]
+	if !known {
+		since = now
+		p.unclaimed[cluster] = now
+	}
+	return max(0, grace-now.Sub(since))
 }
 
 // senior orders peers by who was first.
@@ -137,12 +175,11 @@ func (p *Peers) living(ctx context.Context) (*Peer, []Peer, error) {
 		peers []Peer
 	)
 	for i := range list.Items {
-		peer, ok := p.look(&list.Items[i])
+		peer, alive := p.look(&list.Items[i])
 		switch {
-		case !ok:
 		case peer.ID == p.self:
-			me = &peer
-		default:
+			me = &peer // Whoever asks is alive.
+		case alive:
 			peers = append(peers, peer)
 		}
 	}
@@ -150,7 +187,7 @@ func (p *Peers) living(ctx context.Context) (*Peer, []Peer, error) {
 	return me, peers, nil
 }
 
-// look returns the instance that a Lease stands for, false if it is not alive.
+// look returns the instance that a Lease stands for, and whether it is alive.
 func (p *Peers) look(lease *coordinationv1.Lease) (Peer, bool) {
 	id := ID{Namespace: lease.Namespace, Name: lease.Labels[archelonv1.InstanceLabel]}
 	spec := &lease.Spec

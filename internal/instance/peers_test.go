@@ -83,7 +83,7 @@ func filtered(value string) func(*coordinationv1.Lease) {
 // ask returns the verdict on a cluster in namespace watch1.
 func (w *world) ask(stands string) Verdict {
 	w.t.Helper()
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "watch1", Name: "c", Labels: map[string]string{clusterv1.WatchLabel: "blue"}}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "watch1", Name: "c", UID: "uid-1", Labels: map[string]string{clusterv1.WatchLabel: "blue"}}}
 	if stands != "" {
 		cluster.Annotations = map[string]string{archelonv1.InstanceAnnotation: stands}
 	}
@@ -105,7 +105,7 @@ func (w *world) expect(reason string, got, want Verdict) {
 }
 
 func TestOwnerOf(t *testing.T) {
-	mine, theirs := Verdict{Mine: true}, Verdict{By: other}
+	mine, theirs, theirsForNow := Verdict{Mine: true}, Verdict{By: other}, Verdict{By: other, Retry: grace}
 	contested := Verdict{Mine: true, Rivals: []ID{other}}
 	for name, tc := range map[string]struct {
 		reason string
@@ -118,8 +118,8 @@ func TestOwnerOf(t *testing.T) {
 		"Apart":           {reason: "the other one works elsewhere", setUp: func(w *world) { w.lease(me, "+watch1", 0); w.lease(other, "-watch1", -time.Hour) }, want: mine},
 		"HandedOver":      {reason: "it stands on the cluster and has it in its scope no more", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "-watch1", -time.Hour) }, stands: "two/archelon", want: mine},
 		"Filtered":        {reason: "the other one's filter does not fit", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "*", -time.Hour, filtered("red")) }, want: mine},
-		"FilterFits":      {reason: "both claim the cluster", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "*", -time.Hour, filtered("blue")) }, want: theirs},
-		"SecondOnNew":     {reason: "the other one was first", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "+watch1", -time.Hour) }, want: theirs},
+		"FilterFits":      {reason: "both claim the cluster", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "*", -time.Hour, filtered("blue")) }, want: theirsForNow},
+		"SecondOnNew":     {reason: "the other one was first", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "+watch1", -time.Hour) }, want: theirsForNow},
 		"FirstOnNew":      {reason: "this one was first", setUp: func(w *world) { w.lease(me, "*", -time.Hour); w.lease(other, "+watch1", 0) }, want: contested},
 		"StandsForLater":  {reason: "what it works on stays with it", setUp: func(w *world) { w.lease(me, "*", -time.Hour); w.lease(other, "+watch1", 0) }, stands: "two/archelon", want: theirs},
 		"StandsForMe":     {reason: "what this one works on stays with it", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "+watch1", -time.Hour) }, stands: "one/archelon", want: contested},
@@ -171,6 +171,21 @@ func TestALeaseRunsOut(t *testing.T) {
 	w.clock.Step(15 * time.Second)
 	w.lease(me, "*", 0)
 	w.expect("gone for longer than its Lease", w.ask("two/archelon"), Verdict{Mine: true})
+}
+
+func TestAClusterThatNobodyStandsOnIsNotLeftForGood(t *testing.T) {
+	w := newWorld(t, true)
+	w.lease(me, "*", 0)
+	// Anybody can write such a Lease, and renew it.
+	w.lease(other, "*", -time.Hour, func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(3600)) })
+	w.clock.Step(settle)
+	w.expect("the other one was first", w.ask(""), Verdict{By: other, Retry: grace})
+	w.clock.Step(grace / 2)
+	w.expect("it may be busy", w.ask(""), Verdict{By: other, Retry: grace / 2})
+	w.clock.Step(grace / 2)
+	w.expect("it does not do anything", w.ask(""), Verdict{Mine: true, Rivals: []ID{other}})
+	w.expect("it stands on it after all", w.ask("two/archelon"), Verdict{By: other})
+	w.expect("and has let go", w.ask(""), Verdict{By: other, Retry: grace})
 }
 
 func TestChangesOfPeersAreTold(t *testing.T) {

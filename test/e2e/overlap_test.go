@@ -8,6 +8,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -54,6 +56,7 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 			It("leave a cluster to the first until it is gone for longer than its Lease", o.crash)
 			It("agree when they begin at the same time", o.simultaneous)
 			It("hand a namespace over by a restart", o.handOver)
+			It("are not held up by a Lease that somebody made up", Label("long"), o.madeUp)
 			It("do not steal what the last resort does not know to be taken", o.lastResort)
 		})
 	}
@@ -303,6 +306,27 @@ func (o *overlap) lastResort(ctx context.Context) {
 func (o *overlap) expectNoFight() {
 	GinkgoHelper()
 	expectNoFight(o.Management, o.cluster.CreationTimestamp.Time, o.instances[0].User(), o.instances[1].User())
+}
+
+// madeUp is about a tenant who writes a Lease like that of an instance that has been there for a year, and claims everything.
+func (o *overlap) madeUp(ctx context.Context) {
+	long := metav1.NewMicroTime(time.Now().AddDate(-1, 0, 0))
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.tenant, Name: "fake-leader-election",
+			Labels: map[string]string{instanceKey: "fake"}, Annotations: map[string]string{"archelon.io/scope": "*"},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("fake"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &long, RenewTime: &long},
+	}
+	Expect(o.Client.Create(ctx, lease)).To(Succeed())
+	m := o.launch(ctx, 0)
+	o.awaitReady(ctx, m)
+	o.expectImported(ctx)
+	Expect(o.worker(ctx)()).To(Equal(o.name(0)))
+	Eventually(o.overlapNote(ctx)).Should(ContainSubstring(o.tenant + "/fake"))
+	Expect(o.Client.Delete(ctx, lease)).To(Succeed())
+	Eventually(o.overlapNote(ctx)).Should(BeEmpty())
+	Expect(m.Stop()).To(Succeed())
 }
 
 // expectNoFight asserts that no cluster was written by two users within the time that a Lease lasts.
