@@ -1,5 +1,5 @@
 // Package proxy stands between a client and an API server and makes requests go wrong: refused, lost after they took
-// effect, or late. Watches can be delayed, which is how a stale cache is made.
+// effect, or late. Watches can be delayed, which is how a stale cache is made. It also shows what the API server answers.
 package proxy
 
 import (
@@ -38,9 +38,10 @@ const (
 type Proxy struct {
 	server *httptest.Server
 
-	mu    sync.Mutex
-	judge func(*http.Request) Verdict
-	delay time.Duration
+	mu      sync.Mutex
+	judge   func(*http.Request) Verdict
+	observe func(*http.Response)
+	delay   time.Duration
 }
 
 // Start starts a proxy on a loopback address in front of the API server that config reaches.
@@ -53,12 +54,12 @@ func Start(config *rest.Config) (*Proxy, error) {
 	if !pool.AppendCertsFromPEM(config.CAData) {
 		return nil, errors.New("the CA of the API server must be inline")
 	}
-	p := &Proxy{judge: func(*http.Request) Verdict { return Pass }}
+	p := &Proxy{judge: func(*http.Request) Verdict { return Pass }, observe: func(*http.Response) {}}
 	reverse := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:      &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}, // MinVersion is that of Go
 		FlushInterval:  -1,
-		ModifyResponse: p.late,
+		ModifyResponse: p.modify,
 		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(reverse, w, r) }))
@@ -86,6 +87,14 @@ func (p *Proxy) Judge(judge func(*http.Request) Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.judge = judge
+}
+
+// Observe shows responses from now on to a function, which may replace the body by one that passes on the same and looks at it. It is
+// called from several goroutines.
+func (p *Proxy) Observe(observe func(*http.Response)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.observe = observe
 }
 
 // DelayWatches has all events of watches that begin from now on arrive late.
@@ -120,11 +129,12 @@ func refuse(w http.ResponseWriter, code int32, reason metav1.StatusReason) {
 	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"refused by the test","reason":%q,"code":%d}`, reason, code)
 }
 
-// late delays the body of a watch.
-func (p *Proxy) late(response *http.Response) error {
+// modify shows the response, and delays the body of a watch.
+func (p *Proxy) modify(response *http.Response) error {
 	p.mu.Lock()
-	delay := p.delay
+	observe, delay := p.observe, p.delay
 	p.mu.Unlock()
+	observe(response)
 	if delay > 0 && response.Request.URL.Query().Get("watch") == "true" {
 		response.Body = delayed(response.Request.Context(), response.Body, delay)
 	}
