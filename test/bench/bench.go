@@ -18,8 +18,6 @@ import (
 const (
 	// poll is how often is looked for what has no event.
 	poll = 100 * time.Millisecond
-	// readyTimeout is for the start of the manager.
-	readyTimeout = 2 * time.Minute
 	// logTail is how much of the manager's log a failure shows, in bytes.
 	logTail = 4 << 10
 )
@@ -161,7 +159,10 @@ func (r *run) measure(ctx context.Context) error {
 		return err
 	}
 	t.end = time.Now()
-	return r.evaluate(t)
+	if err := r.evaluate(t); err != nil {
+		return err
+	}
+	return r.compareScopes(ctx)
 }
 
 // wave imports the crowd, and the newcomer if there is one.
@@ -231,35 +232,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.profiler, err = newProfiler(r.options.Profiles, r.options.Strategy); err != nil {
 		return err
 	}
-	args := append([]string{
-		"--leader-elect", "--leader-elect-namespace=" + stage.SystemNamespace,
-		"--sync-period=" + r.options.SyncPeriod.String(),
-		fmt.Sprintf("--feature-gates=managementv3-cluster=%t", r.options.Strategy == "v3"),
-	}, r.profiler.args()...)
-	if r.options.Concurrency > 0 {
-		args = append(args, fmt.Sprintf("--concurrency=%d", r.options.Concurrency))
-	}
-	if r.manager, err = r.stage.StartManager(ctx, r.binary, nil, append(args, r.options.ManagerArgs...)...); err != nil {
-		return err
-	}
-	started, err := measure()
-	if err != nil {
-		return err
-	}
-	r.memory = followMemory(started.processes["archelon"].PID)
-	timed, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	var last error
-	for {
-		if last = r.manager.Ready(timed); last == nil {
-			break
-		}
-		if err := r.pause(timed, poll); err != nil {
-			return errors.Join(fmt.Errorf("waiting for the manager: %w", err), last)
-		}
-	}
-	// The lease is taken, and every cluster was looked at once, in the moment after.
-	return r.pause(ctx, r.options.Settle)
+	return r.start(ctx)
 }
 
 // loadAverage is that of the last minute, zero where the kernel does not tell.

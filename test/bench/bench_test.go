@@ -49,6 +49,11 @@ var _ = Describe("A small benchmark", func() {
 			expectNewcomer(run.Newcomer)
 			Expect(stdout.String()).To(ContainSubstring("newcomer/crowd p50"))
 		}
+		Expect(run.Scopes != nil).To(Equal(!newcomer))
+		if run.Scopes != nil {
+			expectScopes(run.Scopes)
+			Expect(stdout.String()).To(ContainSubstring("LIMITED BY THE SCOPE"))
+		}
 		if runtime.GOOS == "linux" { // elsewhere the kernel is not asked
 			Expect(run.Processes).To(And(HaveKey("archelon"), HaveKey("kube-apiserver")))
 			Expect(run.PeakAnonMiB).To(BeNumerically(">", 0))
@@ -56,7 +61,7 @@ var _ = Describe("A small benchmark", func() {
 		}
 	},
 		Entry("as v1 with a newcomer, with the light Rancher", true, "--strategy=v1", "--newcomer"),
-		Entry("as v3, with the stand-in", false, "--rancher=standin"),
+		Entry("as v3 in scopes, with the stand-in", false, "--rancher=standin", "--scope=1"),
 	)
 })
 
@@ -72,4 +77,27 @@ func expectNewcomer(n *Newcomer) {
 	}
 	Expect(n.Imported.Newcomer).To(BeNumerically(">", n.Applied.Newcomer))
 	Expect(n.Imported.Alone).To(BeNumerically(">", n.Applied.Alone))
+}
+
+// expectScopes takes the five clusters of the benchmark, of which the first three are in the first namespace.
+func expectScopes(s *Scopes) {
+	GinkgoHelper()
+	Expect(s.Clusters).To(Equal(3))
+	Expect(s.AllClusters).To(Equal(5))
+	Expect(s.Instances).To(HaveLen(3))
+	for i, clusters := range []int{5, 3, 3} {
+		scoped := s.Instances[i]
+		for _, kind := range []string{"clusters.cluster.x-k8s.io", "clusters.management.cattle.io"} {
+			Expect(scoped.Start[kind].Objects).To(Equal(clusters), "%s: %s", scoped.Name, kind)
+			Expect(scoped.Start[kind].Bytes).To(BeNumerically(">", 0))
+			Expect(scoped.Changes[kind].Events).To(Equal(clusters), "%s: %s", scoped.Name, kind)
+		}
+		Expect(scoped.Start[kubeconfigSecrets].Objects).To(BeNumerically(">=", clusters), "%s, and what Rancher makes elsewhere", scoped.Name)
+		for _, kind := range []string{tokenSecrets, "clusterregistrationtokens.management.cattle.io"} {
+			Expect(scoped.Start[kind].Objects).To(Equal(5), "%s: %s", scoped.Name, kind)
+		}
+	}
+	Expect(s.Instances[1].Start[kubeconfigSecrets].Objects).To(Equal(3))
+	Expect(s.Instances[1].Start["namespaces"].Objects).To(Equal(1))
+	Expect(s.Instances[1].Ratios.Bytes).To(BeNumerically("<", 0.9))
 }

@@ -24,7 +24,7 @@ const (
 	importLabel = "cluster-api.cattle.io/rancher-auto-import"
 	// agentClient is the user agent of the stand-in's agents in workload clusters.
 	agentClient = "cattle-agent"
-	// creators is how many clusters are prepared at once.
+	// creators is how many clusters are prepared, or changed, at once.
 	creators = 8
 )
 
@@ -74,20 +74,29 @@ func settle(ctx context.Context, s *stage.Stage, servers *workloadserver.Server,
 			return fmt.Errorf("creating namespace %s: %w", name, err)
 		}
 	}
-	queue := make(chan member)
+	calls := make([]func() error, len(members))
+	for i, m := range members {
+		calls[i] = func() error { return settleOne(ctx, s, servers, rancher, m) }
+	}
+	return severally(calls)
+}
+
+// severally calls all functions, a few at a time, and fewer once one has failed.
+func severally(calls []func() error) error {
+	queue := make(chan func() error)
 	errs := make([]error, creators)
 	var workers sync.WaitGroup
 	for i := range creators {
 		workers.Go(func() {
-			for m := range queue {
+			for call := range queue {
 				if errs[i] == nil {
-					errs[i] = settleOne(ctx, s, servers, rancher, m)
+					errs[i] = call()
 				}
 			}
 		})
 	}
-	for _, m := range members {
-		queue <- m
+	for _, call := range calls {
+		queue <- call
 	}
 	close(queue)
 	workers.Wait()

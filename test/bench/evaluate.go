@@ -40,6 +40,8 @@ type Run struct {
 
 	// Newcomer is there with --newcomer.
 	Newcomer *Newcomer `json:"newcomer,omitempty"`
+	// Scopes are there with --scope: what an instance for all namespaces receives, and instances for a part.
+	Scopes *Scopes `json:"scopes,omitempty"`
 
 	// Records are those of everyone; requests and downloads are for the crowd and the newcomer.
 	Records    int    `json:"recordsCreated"`

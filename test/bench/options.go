@@ -18,6 +18,7 @@ type options struct {
 	BlackHoles  float64       `json:"blackHoles"`
 	Compare     bool          `json:"compare"`
 	Newcomer    bool          `json:"newcomer"`
+	Scope       int           `json:"scope,omitempty"`
 	Runs        int           `json:"runs"`
 	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
 	SyncPeriod  time.Duration `json:"syncPeriodNanoseconds"`
@@ -46,6 +47,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.BlackHoles, "black-holes", o.BlackHoles, "Fraction of the workload clusters that accept connections and never answer, for example 0.1.")
 	fs.BoolVar(&o.Compare, "compare", o.Compare, "With --black-holes: also run without them, and compare the latencies of the healthy clusters.")
 	fs.BoolVar(&o.Newcomer, "newcomer", o.Newcomer, "Also select one cluster in another namespace while the others are being imported, and another one alone after them, and compare.")
+	fs.IntVar(&o.Scope, "scope", o.Scope, "After the imports also start the manager anew for all namespaces, for this many of them by --namespace, and for the same by --excluded-namespace, and compare what the API server sends.")
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period.")
@@ -79,6 +81,9 @@ func (o *options) validate(rest []string) error {
 	}
 	if o.Compare && len(deadOnes(o.Clusters, o.BlackHoles)) == 0 {
 		problems = append(problems, errors.New("--compare needs --black-holes, enough for one cluster at least"))
+	}
+	if o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0 {
+		problems = append(problems, errors.New("--scope must be less than --namespaces"))
 	}
 	if o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod <= 0 || o.Timeout <= 0 {
 		problems = append(problems, errors.New("durations must not be negative, --sync-period and --timeout not zero"))

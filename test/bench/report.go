@@ -135,6 +135,9 @@ func (r *Run) table(out io.Writer) {
 	if r.Newcomer != nil {
 		r.Newcomer.table(out)
 	}
+	if r.Scopes != nil {
+		r.Scopes.table(out)
+	}
 }
 
 // list writes the requests by name: for each import, or in total if imports is zero.

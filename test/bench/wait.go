@@ -37,10 +37,16 @@ func (r *run) await(ctx context.Context, known func() bool) error {
 	return nil
 }
 
-// quiet waits until nothing has happened for a while.
-func (r *run) quiet(ctx context.Context) error {
+// quiet waits until nothing has happened for a while, to clusters or elsewhere.
+func (r *run) quiet(ctx context.Context, elsewhere ...func() time.Time) error {
 	for {
-		left := r.options.Settle - time.Since(r.recorder.quietSince())
+		last := r.recorder.quietSince()
+		for _, since := range elsewhere {
+			if at := since(); at.After(last) {
+				last = at
+			}
+		}
+		left := r.options.Settle - time.Since(last)
 		if left <= 0 {
 			return nil
 		}
