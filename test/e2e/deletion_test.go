@@ -29,6 +29,10 @@ type deletion struct {
 	*fixture
 	lanes   []lane
 	servers *workloadserver.Server
+	// limited has every spec start a manager of its own, which works in the namespace of the spec only.
+	limited bool
+	// scope is how managers that are started from now on are limited.
+	scope []string
 }
 
 // Whatever state an import is in and whoever deletes it, nothing is left on either side.
@@ -52,29 +56,70 @@ var _ = Describe("Deletion", Ordered, func() {
 		}
 	})
 
+	Describe("with a manager for all namespaces", Ordered, func() {
+		BeforeAll(func() { d.limited, d.scope = false, nil })
+		d.specs()
+	})
+	Describe("with a manager for one namespace", Label("long"), Ordered, func() {
+		BeforeAll(func() { d.limited = true })
+		d.specs()
+	})
+
+	AfterAll(func() { expectLawfulUnlessTerminating(d.fixture) })
+})
+
+// specs are the same whatever the managers are limited to.
+func (d *deletion) specs() {
 	for _, strategy := range strategies() {
 		Describe("of "+strategy+" records with a manager that stays up", Ordered, func() {
-			BeforeAll(func(ctx context.Context) { d.run(ctx, gate(strategy), quick) })
+			BeforeAll(func(ctx context.Context) {
+				if !d.limited {
+					d.launch(ctx, strategy)
+				}
+			})
 			matrix(func(ctx context.Context, cells []cell) {
-				trials := d.setUp(ctx, strategy, d.servers, cells)
+				trials := d.setUp(ctx, d.tenant(ctx, strategy), strategy, d.servers, cells)
 				d.endAll(ctx, trials)
 				d.expectFinished(ctx, trials)
 			})
-			d.heldUp(strategy)
+			Describe("held up", func() { d.heldUp(strategy) })
 		})
 		Describe("of "+strategy+" records with a manager that is killed", Ordered, func() {
 			matrix(func(ctx context.Context, cells []cell) {
-				d.run(ctx, gate(strategy), quick)
-				trials := d.setUp(ctx, strategy, d.servers, cells)
+				trials := d.launchAndSetUp(ctx, strategy, cells)
 				d.endWhileKilled(ctx, trials)
 				d.expectFinished(ctx, trials)
 			})
 			d.comingBack(strategy)
 		})
 	}
+}
 
-	AfterAll(func() { expectLawfulUnlessTerminating(d.fixture) })
-})
+// launch starts a manager that may be killed.
+func (d *deletion) launch(ctx context.Context, strategy string) {
+	GinkgoHelper()
+	d.run(ctx, append([]string{gate(strategy), quick}, d.scope...)...)
+}
+
+// tenant makes a namespace that a manager works in: the one that is up, or one for this namespace only.
+func (d *deletion) tenant(ctx context.Context, strategy string) string {
+	GinkgoHelper()
+	namespace := d.namespace(ctx, nil)
+	if d.limited {
+		d.scope = []string{"--namespace=" + namespace}
+		d.launch(ctx, strategy)
+	}
+	return namespace
+}
+
+// launchAndSetUp starts a manager that is to be killed and sets up trials for it.
+func (d *deletion) launchAndSetUp(ctx context.Context, strategy string, cells []cell) []*trial {
+	GinkgoHelper()
+	if !d.limited {
+		d.launch(ctx, strategy)
+	}
+	return d.setUp(ctx, d.tenant(ctx, strategy), strategy, d.servers, cells)
+}
 
 // matrix makes two specs of the cells, of which one takes its time.
 func matrix(spec func(context.Context, []cell)) {
@@ -94,16 +139,16 @@ func (f *fixture) endAll(ctx context.Context, trials []*trial) {
 
 // endWhileKilled kills the manager twice: when half of the deletions are asked for, and again when its successor is in the
 // middle of what it has found.
-func (f *fixture) endWhileKilled(ctx context.Context, trials []*trial) {
+func (d *deletion) endWhileKilled(ctx context.Context, trials []*trial) {
 	GinkgoHelper()
 	strategy := trials[0].strategy
 	half := len(trials) / 2
-	f.endAll(ctx, trials[:half])
-	f.manager.Kill()
-	f.endAll(ctx, trials[half:])
+	d.endAll(ctx, trials[:half])
+	d.manager.Kill()
+	d.endAll(ctx, trials[half:])
 	held := func() int {
 		count := 0
-		for _, cluster := range f.look(ctx).clusters {
+		for _, cluster := range d.look(ctx).clusters {
 			if controllerutil.ContainsFinalizer(&cluster, finalizer) {
 				count++
 			}
@@ -112,10 +157,10 @@ func (f *fixture) endWhileKilled(ctx context.Context, trials []*trial) {
 	}
 	before := held()
 	Expect(before).To(BeNumerically(">=", len(trials)-half), "a dead manager leaves its finalizers")
-	f.run(ctx, gate(strategy), quick)
+	d.launch(ctx, strategy)
 	Eventually(held).WithPolling(time.Millisecond).Should(BeNumerically("<", before))
-	f.manager.Kill()
-	f.run(ctx, gate(strategy), quick)
+	d.manager.Kill()
+	d.launch(ctx, strategy)
 }
 
 // expectFinished waits for the end of all trials, and for no more than the end.
@@ -133,27 +178,25 @@ func (d *deletion) comingBack(strategy string) {
 	long := longUnless(strategy == "v3")
 	for _, side := range []string{capiSide, rancherSide} {
 		It("ends when it was "+side+" and the gate is switched meanwhile", long, func(ctx context.Context) {
-			d.run(ctx, gate(strategy), quick)
-			trials := d.setUp(ctx, strategy, d.servers, []cell{
+			trials := d.launchAndSetUp(ctx, strategy, []cell{
 				{side, planeUp, labelKept, reachable}, {side, planeDown, labelKept, blackHoled},
 				{side, planeUp, labelRemoved, reachable}, {side, planeUp, labelFalse, kubeconfigGone},
 			})
 			d.manager.Kill()
 			d.endAll(ctx, trials)
-			d.run(ctx, gate(otherThan(strategy)), quick)
+			d.launch(ctx, otherThan(strategy))
 			d.expectFinished(ctx, trials)
 		})
 	}
 
 	It("releases a record that is deleted when its CAPI cluster is gone", long, func(ctx context.Context) {
-		d.run(ctx, gate(strategy), quick)
-		trials := d.setUp(ctx, strategy, d.servers, []cell{{capiSide, planeUp, labelKept, reachable}})
+		trials := d.launchAndSetUp(ctx, strategy, []cell{{capiSide, planeUp, labelKept, reachable}})
 		d.manager.Kill()
 		// Somebody in a hurry takes our finalizer off.
 		d.end(ctx, trials[0])
 		d.letGo(ctx, current(ctx, d.fixture, trials[0].cluster))
 		Expect(d.gone(ctx, trials[0].cluster)()).To(BeTrue())
-		d.run(ctx, gate(strategy), quick)
+		d.launch(ctx, strategy)
 		// A v1 record is deleted by Kubernetes as well, with its owner.
 		Expect(client.IgnoreNotFound(d.Client.Delete(ctx, trials[0].record))).To(Succeed())
 		d.expectFinished(ctx, trials)

@@ -24,7 +24,7 @@ func (d *deletion) heldUp(strategy string) {
 	)
 	BeforeEach(func(ctx context.Context) {
 		f = d.fixture
-		namespace = f.namespace(ctx, nil)
+		namespace = d.tenant(ctx, strategy)
 	})
 	blackHole := func() []byte {
 		GinkgoHelper()

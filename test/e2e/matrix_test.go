@@ -122,11 +122,10 @@ type trial struct {
 	internal string
 }
 
-// setUp makes a CAPI cluster for each cell and waits until they are imported as far as their cells let them. Every reachable
+// setUp makes a CAPI cluster in the namespace for each cell and waits until they are imported as far as their cells let them. Every reachable
 // one has a light workload cluster of its own.
-func (f *fixture) setUp(ctx context.Context, strategy string, servers *workloadserver.Server, cells []cell) []*trial {
+func (f *fixture) setUp(ctx context.Context, namespace, strategy string, servers *workloadserver.Server, cells []cell) []*trial {
 	GinkgoHelper()
-	namespace := f.namespace(ctx, nil)
 	trials := make([]*trial, len(cells))
 	for i, c := range cells {
 		trials[i] = &trial{cell: c, strategy: strategy, id: fmt.Sprintf("%s-%02d", namespace, i)}
