@@ -59,7 +59,8 @@ func lostCondition(before, after *clusterv1.Cluster) bool {
 		conditions.Get(before, archelonv1.RancherImportedCondition), conditions.Get(after, archelonv1.RancherImportedCondition))
 }
 
-// importLabelChanged admits namespaces whose import label appears, changes or goes.
+// importLabelChanged admits namespaces whose import label appears, changes or goes. A cache that selects the label shows it as the deletion of
+// the namespace when the label goes.
 func importLabelChanged() predicate.Predicate {
 	labelled := func(object client.Object) bool {
 		_, ok := object.GetLabels()[archelonv1.ImportLabel]
@@ -67,7 +68,7 @@ func importLabelChanged() predicate.Predicate {
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool { return labelled(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return labelled(e.ObjectOld) != labelled(e.ObjectNew) ||
 				e.ObjectOld.GetLabels()[archelonv1.ImportLabel] != e.ObjectNew.GetLabels()[archelonv1.ImportLabel]

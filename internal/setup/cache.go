@@ -36,10 +36,20 @@ func cacheOptions(scope shard.Scope, syncPeriod time.Duration) cache.Options {
 			&provisioningv1.Cluster{}:      {Label: owned},
 			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName), Namespaces: everywhere},
 			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel)},
-			&corev1.Namespace{}:            {Label: scope.NamespaceObjects()},
+			&corev1.Namespace{}:            {Label: namespaces(scope)},
 			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease), Namespaces: everywhere},
 		},
 	}
+}
+
+// namespaces selects the Namespaces of the scope. Unless they are named, those without the import label are left out: it is all that is read of
+// them, and Rancher has a Namespace for each of its clusters.
+func namespaces(scope shard.Scope) labels.Selector {
+	if len(scope.Included()) > 0 {
+		return scope.NamespaceObjects()
+	}
+	inScope, _ := scope.NamespaceObjects().Requirements()
+	return having(archelonv1.ImportLabel).Add(inScope...)
 }
 
 // besideCacheOptions is for a second cache. A cache has one selector for a kind: the manager's selects kubeconfig Secrets and the Lease of
