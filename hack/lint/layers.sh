@@ -31,6 +31,7 @@ forbidden=(
 	"internal/import/v1 internal/import/v3"
 	"internal/import/v3 internal/setup"
 	"internal/hostclaim internal/import"
+	"internal/rolekeeper internal/import"
 	"internal/options internal/setup"
 	"internal/setup test/env"
 	". internal/import"

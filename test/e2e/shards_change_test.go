@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,6 +95,37 @@ func (s *shards) changes() {
 			one.expectNothingAbout(watch2)
 		})
 	}
+
+	It("are moved to another instance in full run", Label("long"), func(ctx context.Context) {
+		one := s.isolated(ctx, "archelon1", []string{watch1, watch2}, gate("v3"))
+		clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "handed", selected), s.light(ctx, watch2, "handed", selected)}
+		s.expectImported(ctx, clusters...)
+		record := s.recordUID(ctx, "v3", clusters[1])
+
+		By("rights and scope for both, for a while")
+		other := stage.Instance{Name: "archelon2", Isolated: true}
+		Expect(s.Install(ctx, other)).To(Succeed())
+		binding := current(ctx, s.fixture, roleBindingIn(watch2))
+		binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: other.Namespace(), Name: stage.ServiceAccount})
+		Expect(s.Client.Update(ctx, binding)).To(Succeed())
+		two := s.launch(ctx, other, "--namespace="+watch2, gate("v3"))
+		Eventually(func() []string { return s.events(ctx, clusters[1]) }).Should(ContainElement("ScopesOverlap"))
+		Expect(two.written()).To(BeEmpty())
+
+		By("the first one gives it up")
+		Expect(one.Stop()).To(Succeed())
+		one.expectLawful()
+		again := s.launch(ctx, one.Instance, "--namespace="+watch1, gate("v3"))
+		Expect(s.Grant(ctx, other, watch2)).To(Succeed())
+		s.patch(ctx, current(ctx, s.fixture, clusters[1]), func(o client.Object) { o.GetLabels()["team"] = "blue" })
+		Eventually(func() map[string]string { return s.look(ctx).records("v3", clusters[1])[0].GetLabels() }).Should(HaveKeyWithValue("team", "blue"))
+		Expect(s.recordUID(ctx, "v3", clusters[1])).To(Equal(record))
+		Eventually(s.mayRelease(ctx, one, watch2)).Should(BeFalse())
+		s.remove(ctx, clusters...)
+		again.expectLawful()
+		again.expectNothingAbout(watch2)
+		two.expectLawful()
+	})
 }
 
 // recordUID returns the UID of the one record of a CAPI cluster.
