@@ -80,7 +80,7 @@ func (c *controllers) Start(ctx context.Context) error {
 	return nil
 }
 
-// watchInstances tells the peers of every change of a Lease.
+// watchInstances tells the peers of every change of a Lease, and starts them when the cache has the Leases: they read from it.
 func (c *controllers) watchInstances(ctx context.Context) error {
 	leases, err := c.beside.GetInformer(ctx, &coordinationv1.Lease{})
 	if err != nil {
@@ -91,7 +91,10 @@ func (c *controllers) watchInstances(ctx context.Context) error {
 		UpdateFunc: func(any, any) { c.peers.Observe() },
 		DeleteFunc: func(any) { c.peers.Observe() },
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return c.mgr.Add(c.peers)
 }
 
 // setupImport adds the import controller with the strategy that the gate chooses.

@@ -175,7 +175,7 @@ func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, cla
 	return self, lock, err
 }
 
-// addBeside adds the second cache, and the watch over other instances that reads from it.
+// addBeside adds the second cache, and makes the watch over other instances that reads from it.
 func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, self instance.ID) (cache.Cache, *instance.Peers, error) {
 	beside, err := cache.New(config, besideCacheOptions(mgr, opts.SyncPeriod))
 	if err != nil {
@@ -187,9 +187,6 @@ func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, sel
 	peers, err := instance.NewPeers(self, opts.LeaderElect, beside, clock.RealClock{})
 	if err != nil {
 		return nil, nil, err
-	}
-	if err := mgr.Add(peers); err != nil {
-		return nil, nil, fmt.Errorf("adding the watch over other instances: %w", err)
 	}
 	return beside, peers, nil
 }
