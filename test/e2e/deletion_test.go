@@ -84,13 +84,13 @@ func (d *deletion) specs() {
 			})
 			Describe("held up", func() { d.heldUp(strategy) })
 		})
-		Describe("of "+strategy+" records with a manager that is killed", Ordered, func() {
+		Describe("of "+strategy+" records with a manager that is killed", longUnless(strategy == "v3"), Ordered, func() {
 			matrix(func(ctx context.Context, cells []cell) {
 				trials := d.launchAndSetUp(ctx, strategy, cells)
 				d.endWhileKilled(ctx, trials)
 				d.expectFinished(ctx, trials)
 			})
-			d.comingBack(strategy)
+			Describe("coming back", Label("long"), func() { d.comingBack(strategy) })
 		})
 	}
 }

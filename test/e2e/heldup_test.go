@@ -61,7 +61,7 @@ func (d *deletion) heldUp(strategy string) {
 		d.expectFinished(ctx, trials)
 	})
 
-	It("ends at whatever moment of an import it begins", long, func(ctx context.Context) {
+	It("ends at whatever moment of an import it begins", Label("long"), func(ctx context.Context) {
 		const clusters = 12
 		var made []*clusterv1.Cluster
 		for i := range clusters {
@@ -92,7 +92,7 @@ func (d *deletion) heldUp(strategy string) {
 		Expect(f.gone(ctx, other)()).To(BeTrue())
 	})
 
-	It("lets the CAPI cluster go while Rancher is down, and the record when it is up again", long, func(ctx context.Context) {
+	It("lets the CAPI cluster go while Rancher is down, and the record when it is up again", Label("long"), func(ctx context.Context) {
 		cluster := connected(ctx, "alone")
 		kept := f.clusterWith(ctx, namespace, "kept", blackHole(), selected)
 		Eventually(func() []client.Object { return f.look(ctx).records(strategy, kept) }).Should(HaveLen(1))
@@ -127,7 +127,7 @@ func (d *deletion) heldUp(strategy string) {
 		f.letGo(ctx, record)
 	})
 
-	It("does not touch the finalizer of Turtles on the CAPI cluster", long, func(ctx context.Context) {
+	It("does not touch the finalizer of Turtles on the CAPI cluster", Label("long"), func(ctx context.Context) {
 		cluster := connected(ctx, "shared")
 		f.patch(ctx, cluster, func(o client.Object) { controllerutil.AddFinalizer(o, turtlesFinalizer) })
 		remove(ctx, cluster)
@@ -165,7 +165,7 @@ func (d *deletion) heldUp(strategy string) {
 		Eventually(f.gone(ctx, second)).Should(BeTrue())
 	})
 
-	It("leaves a paused cluster alone until it is resumed", long, func(ctx context.Context) {
+	It("leaves a paused cluster alone until it is resumed", Label("long"), func(ctx context.Context) {
 		cluster := connected(ctx, "paused")
 		pause := func(paused bool) {
 			f.patch(ctx, current(ctx, f, cluster), func(client.Object) { cluster.Spec.Paused = &paused })
@@ -181,7 +181,7 @@ func (d *deletion) heldUp(strategy string) {
 		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
 	})
 
-	It("ends when the workload cluster is lost after it was connected", long, func(ctx context.Context) {
+	It("ends when the workload cluster is lost after it was connected", Label("long"), func(ctx context.Context) {
 		cluster := connected(ctx, "lost")
 		kept := f.clusterIn(ctx, d.lanes[1], namespace, "lost-too", selected)
 		Eventually(f.reason(ctx, kept)).Should(Equal("True/Imported"))

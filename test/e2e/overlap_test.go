@@ -54,10 +54,10 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 			AfterEach(o.end)
 			It("leave a cluster to the first, which says so, until it stops", o.stop)
 			It("leave a cluster to the first until it is gone for longer than its Lease", o.crash)
-			It("agree when they begin at the same time", o.simultaneous)
-			It("hand a namespace over by a restart", o.handOver)
+			It("agree when they begin at the same time", Label("long"), o.simultaneous)
+			It("hand a namespace over by a restart", Label("long"), o.handOver)
 			It("are not held up by a Lease that somebody made up", Label("long"), o.madeUp)
-			It("do not steal what the last resort does not know to be taken", o.lastResort)
+			It("do not steal what the last resort does not know to be taken", Label("long"), o.lastResort)
 		})
 	}
 })

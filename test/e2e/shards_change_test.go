@@ -51,7 +51,7 @@ func (s *shards) changes() {
 		one.expectLawful()
 	})
 
-	It("follow the import label of a namespace", func(ctx context.Context) {
+	It("follow the import label of a namespace", Label("long"), func(ctx context.Context) {
 		one := s.central(ctx, "archelon1", flags("namespace", watch1, watch2)...)
 		cluster, stranger := s.light(ctx, watch1, "by-namespace"), s.light(ctx, watch3, "by-namespace")
 		for _, step := range []struct{ label, reason string }{{"true", "True/Imported"}, {"false", "False/NotSelected"}, {"true", "True/Imported"}} {
@@ -69,7 +69,7 @@ func (s *shards) changes() {
 	})
 
 	for _, strategy := range strategies() {
-		It("leave what they lose as it is, for another instance to go on with, with "+strategy+" records", longUnless(strategy == "v3"), func(ctx context.Context) {
+		It("leave what they lose as it is, for another instance to go on with, with "+strategy+" records", Label("long"), func(ctx context.Context) {
 			one := s.isolated(ctx, "archelon1", []string{watch1, watch2}, gate(strategy))
 			clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "moved", selected), s.light(ctx, watch2, "moved", selected)}
 			s.expectImported(ctx, clusters...)

@@ -57,7 +57,7 @@ var _ = Describe("Un-import", Ordered, func() {
 					Eventually(l.left).WithContext(ctx).Should(BeEmpty())
 				}
 			})
-			It("by a deletion in Rancher lasts, whichever label selects the cluster", longUnless(strategy == "v3"), u.lasts)
+			It("by a deletion in Rancher lasts, whichever label selects the cluster", Label("long"), u.lasts)
 			It("by a deletion in Rancher is over when the annotation is removed", longUnless(strategy == "v3"), u.isOver)
 			It("by label false lasts until the label is true", Label("long"), u.byLabel)
 			It("is over only when the namespaces are gone as well", Label("long"), u.waitsForNamespaces)
