@@ -3,20 +3,13 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
-	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -61,135 +54,6 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 		})
 	}
 })
-
-// overlap is two instances, and a namespace with a cluster that both may claim.
-type overlap struct {
-	*fixture
-	servers   *workloadserver.Server
-	instances [2]stage.Instance
-	strategy  string
-	tenant    string
-	cluster   *clusterv1.Cluster
-	token     string // reads metrics
-}
-
-func (o *overlap) begin(ctx context.Context, strategy string) {
-	GinkgoHelper()
-	o.strategy = strategy
-	o.tenant = o.namespace(ctx, nil)
-	o.cluster = o.connectable(ctx, "shared")
-}
-
-// end deletes the clusters, with an instance that lets them go.
-func (o *overlap) end(ctx context.Context) {
-	GinkgoHelper()
-	m := o.launch(ctx, 0)
-	o.awaitReady(ctx, m)
-	list := &clusterv1.ClusterList{}
-	Expect(o.Client.List(ctx, list, client.InNamespace(o.tenant))).To(Succeed())
-	for i := range list.Items {
-		Expect(o.Client.Delete(ctx, &list.Items[i])).To(Succeed())
-	}
-	Eventually(o.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
-	Expect(m.Stop()).To(Succeed())
-}
-
-// connectable creates a CAPI cluster with a workload cluster of its own.
-func (o *overlap) connectable(ctx context.Context, name string) *clusterv1.Cluster {
-	GinkgoHelper()
-	id := o.tenant + "-" + name
-	kubeconfig, err := o.servers.Kubeconfig(id)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(o.Rancher.AddWorkload(id, o.servers.Config(id))).To(Succeed())
-	DeferCleanup(o.Rancher.RemoveWorkload, id)
-	return o.clusterWith(ctx, o.tenant, name, kubeconfig, selected)
-}
-
-// launch starts an instance.
-func (o *overlap) launch(ctx context.Context, i int, args ...string) *stage.Manager {
-	GinkgoHelper()
-	m, err := o.StartInstance(context.WithoutCancel(ctx), o.instances[i], manager, GinkgoWriter, slices.Concat([]string{"-v=1", gate(o.strategy)}, quickLease, args)...)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() {
-		m.Kill()
-		Expect(m.Logs()).NotTo(ContainSubstring("DATA RACE"))
-	})
-	return m
-}
-
-func (o *overlap) awaitReady(ctx context.Context, m *stage.Manager) {
-	GinkgoHelper()
-	Eventually(m.Ready).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
-}
-
-func (o *overlap) metricsOf(ctx context.Context, m *stage.Manager) string {
-	_, body, err := scrape(ctx, m.Metrics, o.token)
-	if err != nil {
-		return err.Error() // It may not listen yet.
-	}
-	return body
-}
-
-func (o *overlap) name(i int) string { return o.instances[i].Namespace() + "/" + o.instances[i].Name }
-
-// worker returns who stands on the cluster.
-func (o *overlap) worker(ctx context.Context) func() string {
-	return func() string { return current(ctx, o.fixture, o.cluster).GetAnnotations()[instanceKey] }
-}
-
-// overlapNote returns status and message of the condition about the overlap, "" if there is none.
-func (o *overlap) overlapNote(ctx context.Context) func() string {
-	return func() string { return overlapNoteOf(current(ctx, o.fixture, o.cluster)) }
-}
-
-func overlapNoteOf(cluster *clusterv1.Cluster) string {
-	condition := conditions.Get(cluster, overlapCondition)
-	if condition == nil {
-		return ""
-	}
-	return string(condition.Status) + "/" + condition.Reason + " " + condition.Message
-}
-
-// writes returns the requests of an instance that change something about CAPI clusters or records since the spec began.
-func (o *overlap) writes(i int) []auditv1.Event {
-	GinkgoHelper()
-	return writesTo(o.Management, o.cluster.CreationTimestamp.Time, o.instances[i].User())
-}
-
-// writesTo returns the requests of users since a time that change something about CAPI clusters or records, in their order.
-func writesTo(plane *env.ControlPlane, since time.Time, users ...string) []auditv1.Event {
-	GinkgoHelper()
-	events, err := plane.AuditEvents()
-	Expect(err).NotTo(HaveOccurred())
-	events = slices.DeleteFunc(events, func(e auditv1.Event) bool {
-		return !slices.Contains(users, e.User.Username) || e.RequestReceivedTimestamp.Time.Before(since) || e.ObjectRef == nil ||
-			e.ObjectRef.Resource != "clusters" || !slices.Contains([]string{"create", "patch", "update", "delete"}, e.Verb)
-	})
-	slices.SortFunc(events, func(a, b auditv1.Event) int {
-		return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time)
-	})
-	return events
-}
-
-func (o *overlap) record(ctx context.Context) client.Object {
-	GinkgoHelper()
-	records := o.look(ctx).records(o.strategy, o.cluster)
-	Expect(records).To(HaveLen(1))
-	return records[0]
-}
-
-// expectSame asserts that the cluster has the record that it had.
-func (o *overlap) expectSame(ctx context.Context, record client.Object) {
-	GinkgoHelper()
-	now := o.record(ctx)
-	Expect(now.GetUID()).To(Equal(record.GetUID()))
-	Expect(now.GetDeletionTimestamp()).To(BeNil())
-}
-
-func (o *overlap) expectImported(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(o.reason(ctx, o.cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
-}
 
 func (o *overlap) stop(ctx context.Context) {
 	first := o.launch(ctx, 0, "--namespace="+o.tenant)
@@ -301,57 +165,4 @@ func (o *overlap) lastResort(ctx context.Context) {
 	o.expectSame(ctx, record)
 	Expect(dedicated.Stop()).To(Succeed())
 	Expect(last.Stop()).To(Succeed())
-}
-
-func (o *overlap) expectNoFight() {
-	GinkgoHelper()
-	expectNoFight(o.Management, o.cluster.CreationTimestamp.Time, o.instances[0].User(), o.instances[1].User())
-}
-
-// madeUp is about a tenant who writes a Lease like that of an instance that has been there for a year, and claims everything.
-func (o *overlap) madeUp(ctx context.Context) {
-	long := metav1.NewMicroTime(time.Now().AddDate(-1, 0, 0))
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.tenant, Name: "fake-leader-election",
-			Labels: map[string]string{instanceKey: "fake"}, Annotations: map[string]string{"archelon.io/scope": "*"},
-		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("fake"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &long, RenewTime: &long},
-	}
-	Expect(o.Client.Create(ctx, lease)).To(Succeed())
-	m := o.launch(ctx, 0)
-	o.awaitReady(ctx, m)
-	o.expectImported(ctx)
-	Expect(o.worker(ctx)()).To(Equal(o.name(0)))
-	Eventually(o.overlapNote(ctx)).Should(ContainSubstring(o.tenant + "/fake"))
-	Expect(o.Client.Delete(ctx, lease)).To(Succeed())
-	Eventually(o.overlapNote(ctx)).Should(BeEmpty())
-	Expect(m.Stop()).To(Succeed())
-}
-
-// expectNoFight asserts that no cluster was written by two users within the time that a Lease lasts.
-func expectNoFight(plane *env.ControlPlane, since time.Time, users ...string) {
-	GinkgoHelper()
-	last := map[string]auditv1.Event{}
-	for _, now := range writesTo(plane, since, users...) {
-		key := now.ObjectRef.APIGroup + "/" + now.ObjectRef.Namespace + "/" + now.ObjectRef.Name
-		if before, ok := last[key]; ok && before.User.Username != now.User.Username {
-			// A Lease was renewed at most a retry period before.
-			Expect(now.RequestReceivedTimestamp.Sub(before.RequestReceivedTimestamp.Time)).To(BeNumerically(">", leaseDuration-2*time.Second),
-				"%s %s by %s after %s", now.Verb, now.RequestURI, now.User.Username, before.User.Username)
-		}
-		last[key] = now
-	}
-}
-
-// expectLawfulUsers asserts that no instance was refused anything.
-func expectLawfulUsers(plane *env.ControlPlane, since time.Time, instances []stage.Instance) {
-	GinkgoHelper()
-	events, err := plane.AuditEvents()
-	Expect(err).NotTo(HaveOccurred())
-	for _, i := range instances {
-		Expect(describe(slices.DeleteFunc(slices.Clone(events), func(e auditv1.Event) bool {
-			return e.User.Username != i.User() || e.RequestReceivedTimestamp.Time.Before(since) || e.ResponseStatus == nil || e.ResponseStatus.Code != 403
-		}))).To(BeEmpty(), i.Name)
-	}
 }
