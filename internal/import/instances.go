@@ -28,6 +28,7 @@ const overlapOwner = fieldOwner + "-overlap"
 // condition that tells of the overlap.
 func (r *Reconciler) standAside(ctx context.Context, s *scope) (bool, ctrl.Result, error) {
 	if s.intent == intentIdle && !conditions.Has(s.cluster, archelonv1.RancherImportedCondition) {
+		r.aside.forget(s.key())
 		return false, ctrl.Result{}, nil // Nothing will be written.
 	}
 	verdict, err := r.Peers.OwnerOf(ctx, s.cluster)
@@ -66,7 +67,7 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope) outcome.Outcome {
 		setAnnotation(cluster, archelonv1.InstanceAnnotation, r.Peers.Self().String())
 	})
 	if err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("taking over the CAPI cluster: %w", client.IgnoreNotFound(err)))
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("taking over the CAPI cluster: %w", err))
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("Took over the cluster", "instance", r.Peers.Self().String(), "from", previous)
 	return outcome.Done()

@@ -118,6 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.holdings.note(cluster)
 	if !r.responsible(cluster) {
 		r.forget(req.NamespacedName)
+		r.aside.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	s, err := r.newScope(ctx, cluster)
