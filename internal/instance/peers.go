@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -167,7 +168,7 @@ func senior(a, b Peer) int {
 // living returns this instance, nil if it has no Lease in the cache, and its living peers, the first one first.
 func (p *Peers) living(ctx context.Context) (*Peer, []Peer, error) {
 	list := &coordinationv1.LeaseList{}
-	if err := p.leases.List(ctx, list, client.HasLabels{archelonv1.InstanceLabel}); err != nil {
+	if err := p.leases.List(ctx, list, client.HasLabels{archelonv1.InstanceLabel}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing the Leases of instances: %w", err)
 	}
 	var (
@@ -183,8 +184,23 @@ func (p *Peers) living(ctx context.Context) (*Peer, []Peer, error) {
 			peers = append(peers, peer)
 		}
 	}
+	p.forgetAllBut(list.Items)
 	slices.SortFunc(peers, senior)
 	return me, peers, nil
+}
+
+// forgetAllBut drops what is known of Leases that do not exist any more: whoever may write them must not fill our memory.
+func (p *Peers) forgetAllBut(leases []coordinationv1.Lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.seen) <= len(leases) {
+		return
+	}
+	maps.DeleteFunc(p.seen, func(id ID, _ sighting) bool {
+		return !slices.ContainsFunc(leases, func(lease coordinationv1.Lease) bool {
+			return lease.Namespace == id.Namespace && lease.Name == id.LeaseName()
+		})
+	})
 }
 
 // look returns the instance that a Lease stands for, and whether it is alive.

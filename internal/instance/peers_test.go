@@ -188,6 +188,20 @@ func TestAClusterThatNobodyStandsOnIsNotLeftForGood(t *testing.T) {
 	w.expect("and has let go", w.ask(""), Verdict{By: other, Retry: grace})
 }
 
+func TestLeasesThatAreGoneAreForgotten(t *testing.T) {
+	w := newWorld(t, true)
+	w.lease(me, "*", 0)
+	w.lease(other, "*", 0)
+	w.ask("")
+	if err := w.leases.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: other.Namespace, Name: other.LeaseName()}}); err != nil {
+		t.Fatal(err)
+	}
+	w.expect("it is gone", w.ask("two/archelon"), Verdict{Mine: true})
+	if len(w.peers.seen) != 1 {
+		t.Errorf("%d Leases are remembered, want one", len(w.peers.seen))
+	}
+}
+
 func TestChangesOfPeersAreTold(t *testing.T) {
 	w := newWorld(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
