@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/scheme"
-	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/stage"
 )
@@ -102,14 +101,7 @@ func (f *fixture) cluster(ctx context.Context, namespace, name string, change ..
 	GinkgoHelper()
 	kubeconfig, err := f.workload.Kubeconfig()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(f.Client.Create(ctx, builder.KubeconfigSecret(namespace, name, kubeconfig))).To(Succeed())
-	cluster := builder.Cluster(namespace, name)
-	for _, c := range change {
-		c(cluster)
-	}
-	Expect(f.Client.Create(ctx, cluster)).To(Succeed())
-	f.status(ctx, cluster, builder.ControlPlaneUp)
-	return cluster
+	return f.clusterWith(ctx, namespace, name, kubeconfig, change...)
 }
 
 // status changes the status of a CAPI cluster as CAPI would, whoever else changes the object meanwhile.
