@@ -49,7 +49,7 @@ demo: controlplane ## Show imports against real API servers and a stand-in of Ra
 generate: generate-rbac ## Run all generators.
 
 .PHONY: generate-rbac
-generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers, and from it the roles in config/isolated.
+generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers, and from it the roles in config/isolated and the chart.
 	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir=config/rbac
 	go run ./hack/rbac
 
@@ -61,7 +61,8 @@ verify-rbac:
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir="$$tmp"; \
 	diff -u config/rbac/role.yaml "$$tmp/role.yaml" || { echo "config/rbac/role.yaml is stale: run make generate"; exit 1; }; \
-	mkdir "$$tmp/isolated"; go run ./hack/rbac --from="$$tmp/role.yaml" --to="$$tmp/isolated"; \
+	mkdir "$$tmp/isolated"; go run ./hack/rbac --from="$$tmp/role.yaml" --to="$$tmp/isolated" --chart="$$tmp/rights.yaml"; \
+	diff -u charts/archelon/files/rights.yaml "$$tmp/rights.yaml" || { echo "charts/archelon/files/rights.yaml is stale: run make generate"; exit 1; }; \
 	for file in cluster_role.yaml namespace_role.yaml; do \
 		diff -u "config/isolated/$$file" "$$tmp/isolated/$$file" || { echo "config/isolated/$$file is stale: run make generate"; exit 1; }; \
 	done

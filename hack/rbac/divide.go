@@ -16,7 +16,23 @@ type place struct {
 	clusterWide bool
 	// names limits clusterWide to objects of these names.
 	names []string
+	// when is what has to be on for the right to be needed; empty is always.
+	when condition
+	// verbs has what has to be on for single verbs.
+	verbs map[string]condition
 }
+
+// condition is what the chart grants a right for.
+type condition string
+
+const (
+	// whenV1 and whenV3 are the strategies of the import. One is on at a time. The records of the other one are cleaned up, so what that
+	// needs is granted always.
+	whenV1 condition = "v1"
+	whenV3 condition = "v3"
+	// whenMetrics is that metrics are served, to clients that are asked who they are.
+	whenMetrics condition = "metrics"
+)
 
 // places has every resource that an instance uses. What is not in it is refused: nobody but a person can say where it belongs, and to grant
 // it everywhere would undo the isolation unseen.
@@ -25,7 +41,7 @@ func places() map[string]place {
 	return map[string]place{
 		"clusters.cluster.x-k8s.io":        inNamespaces,
 		"clusters/status.cluster.x-k8s.io": inNamespaces,
-		"clusters.provisioning.cattle.io":  inNamespaces,
+		"clusters.provisioning.cattle.io":  {namespaced: true, verbs: map[string]condition{"create": whenV1}},
 		"events.events.k8s.io":             inNamespaces,
 		// Kubeconfigs are in the namespaces. Registration tokens are in namespaces whose names Rancher makes up, in Secrets whose names
 		// are fixed: that of the token, which an agent is installed with, and that of the one which it gets afterwards. A list or watch
@@ -33,13 +49,14 @@ func places() map[string]place {
 		"secrets": {namespaced: true, clusterWide: true, names: []string{"crt-token-default-token", "crt-token-system"}},
 
 		// These have no namespace.
-		"clusters.management.cattle.io":                  clusterWide,
-		"settings.management.cattle.io":                  clusterWide,
-		"fleetworkspaces.management.cattle.io":           clusterWide,
+		"clusters.management.cattle.io": {clusterWide: true, verbs: map[string]condition{"create": whenV3}},
+		"settings.management.cattle.io": clusterWide,
+		// Rancher asks for it when a v3 record names a Fleet workspace. The v3 Cluster behind a v1 record is Rancher's own.
+		"fleetworkspaces.management.cattle.io":           {clusterWide: true, when: whenV3},
 		"namespaces":                                     clusterWide,
 		"customresourcedefinitions.apiextensions.k8s.io": clusterWide,
-		"tokenreviews.authentication.k8s.io":             clusterWide,
-		"subjectaccessreviews.authorization.k8s.io":      clusterWide,
+		"tokenreviews.authentication.k8s.io":             {clusterWide: true, when: whenMetrics},
+		"subjectaccessreviews.authorization.k8s.io":      {clusterWide: true, when: whenMetrics},
 		// This is in namespaces whose names Rancher makes up. All of a namespace are listed for a repair, so names cannot limit it.
 		"clusterregistrationtokens.management.cattle.io": clusterWide,
 		// Those of Rancher Turtles and of other instances, whose namespaces an administrator chooses.
@@ -52,7 +69,7 @@ func divide(rules []rbacv1.PolicyRule) (inNamespaces, clusterWide []rbacv1.Polic
 	known := places()
 	used := map[string]bool{}
 	for _, rule := range split(rules) {
-		key := strings.TrimSuffix(rule.Resources[0]+"."+rule.APIGroups[0], ".")
+		key := keyOf(rule)
 		p, ok := known[key]
 		switch {
 		case !ok:
@@ -74,15 +91,19 @@ func divide(rules []rbacv1.PolicyRule) (inNamespaces, clusterWide []rbacv1.Polic
 			return nil, nil, fmt.Errorf("hack/rbac has a place for %s, which no rule mentions: remove it", key)
 		}
 	}
-	return append(inNamespaces, ownBinding()), clusterWide, nil
+	return append(inNamespaces, ownBindings("get", "patch")), append(clusterWide, ownBindings("list", "watch")), nil
 }
 
-// ownBinding is the one right that only an isolated instance needs: to let its RoleBinding go when the namespace is deleted. What it could
-// hand on by it are the rights that it has in the namespace, and no others: Kubernetes lets nobody grant what they do not have.
-func ownBinding() rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{
-		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, ResourceNames: []string{"archelon-isolated"}, Verbs: []string{"get", "patch"},
-	}
+// ownBindings is what only an isolated instance needs: to see that a RoleBinding is deleted, also in a namespace that it no longer works in, and
+// to let it go. What it could hand on by it are the rights that it has in the namespace, and no others: Kubernetes lets nobody grant what they
+// do not have.
+func ownBindings(verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, ResourceNames: []string{"archelon-isolated"}, Verbs: verbs}
+}
+
+// keyOf names the resource of a rule that split has made.
+func keyOf(rule rbacv1.PolicyRule) string {
+	return strings.TrimSuffix(rule.Resources[0]+"."+rule.APIGroups[0], ".")
 }
 
 // split makes a rule for each resource. What is no resource is handed on as one, so that nothing gets lost.

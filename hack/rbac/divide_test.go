@@ -9,8 +9,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// rights writes rules as "verbs resource.group[names]".
-func rights(rules []rbacv1.PolicyRule) []string {
+// texts writes rules as "verbs resource.group[names]".
+func texts(rules []rbacv1.PolicyRule) []string {
 	var all []string
 	for _, rule := range rules {
 		text := strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",") + "." + strings.Join(rule.APIGroups, ",")
@@ -47,7 +47,7 @@ func TestDivide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	narrow := rights(inNamespaces)
+	narrow := texts(inNamespaces)
 	slices.Sort(narrow)
 	want := []string{
 		"get clusters.cluster.x-k8s.io", "get clusters/status.cluster.x-k8s.io", "get events.events.k8s.io",
@@ -56,7 +56,7 @@ func TestDivide(t *testing.T) {
 	if diff := cmp.Diff(want, narrow); diff != "" {
 		t.Errorf("in namespaces (-want +got):\n%s", diff)
 	}
-	wide := rights(clusterWide)
+	wide := texts(clusterWide)
 	for _, right := range []string{"get,list,watch secrets.[crt-token-default-token,crt-token-system]", "patch clusters.management.cattle.io", "get namespaces."} {
 		if !slices.Contains(wide, right) {
 			t.Errorf("%q is not granted in the whole cluster: %q", right, wide)
@@ -88,5 +88,25 @@ func TestDivideRefusesWhatItDoesNotKnow(t *testing.T) {
 				t.Errorf("got %v, want it to say %q", err, tc.says)
 			}
 		})
+	}
+}
+
+func TestConditional(t *testing.T) {
+	got := conditional([]rbacv1.PolicyRule{
+		{APIGroups: []string{"management.cattle.io", "provisioning.cattle.io"}, Resources: []string{"clusters"}, Verbs: []string{"create", "get", "patch"}},
+		rule("authentication.k8s.io", "tokenreviews", "create"),
+		ownBindings("get"),
+	})
+	texts := make([]string, 0, len(got))
+	for _, g := range got {
+		texts = append(texts, string(g.When)+": "+strings.Join(g.Rule.Verbs, ",")+" "+keyOf(g.Rule))
+	}
+	want := []string{
+		"v3: create clusters.management.cattle.io", ": get,patch clusters.management.cattle.io",
+		"v1: create clusters.provisioning.cattle.io", ": get,patch clusters.provisioning.cattle.io",
+		"metrics: create tokenreviews.authentication.k8s.io", ": get rolebindings.rbac.authorization.k8s.io",
+	}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,5 +1,6 @@
 // Command rbac divides the ClusterRole of an instance for all namespaces, which controller-gen makes of the markers in the code, into the two
-// of an isolated instance: what it may do in each of its namespaces, and what it needs of the whole management cluster.
+// of an isolated instance: what it may do in each of its namespaces, and what it needs of the whole management cluster. For the chart it also
+// says what each right is needed for.
 package main
 
 import (
@@ -23,14 +24,15 @@ const header = `# %s
 func main() {
 	from := flag.String("from", filepath.Join("config", "rbac", "role.yaml"), "ClusterRole to divide")
 	to := flag.String("to", filepath.Join("config", "isolated"), "directory of the result")
+	chart := flag.String("chart", filepath.Join("charts", "archelon", "files", "rights.yaml"), "file of the chart")
 	flag.Parse()
-	if err := run(*from, *to); err != nil {
+	if err := run(*from, *to, *chart); err != nil {
 		fmt.Fprintln(os.Stderr, "rbac:", err)
 		os.Exit(1)
 	}
 }
 
-func run(from, to string) error {
+func run(from, to, chart string) error {
 	raw, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -48,6 +50,9 @@ func run(from, to string) error {
 			"What an isolated instance may do in each of its namespaces. It is bound by a RoleBinding there, never by a ClusterRoleBinding."),
 		write(filepath.Join(to, "cluster_role.yaml"), "archelon-isolated", clusterWide,
 			"What an isolated instance needs of the whole management cluster."),
+		writeRights(chart, rights{
+			Central: conditional(role.Rules), IsolatedNamespace: conditional(inNamespaces), IsolatedCluster: conditional(clusterWide),
+		}),
 	)
 }
 
