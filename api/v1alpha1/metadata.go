@@ -56,6 +56,10 @@ const (
 	// when the namespace is deleted.
 	RoleFinalizer = "archelon.io/role-in-use"
 
+	// IsolatedRoleBinding is the name of the RoleBinding that gives a namespace to an isolated instance. It is the same for all instances, so
+	// that a namespace has one.
+	IsolatedRoleBinding = "archelon-isolated"
+
 	// OwnerUIDLabel on a Rancher cluster ties it to one incarnation of its CAPI Cluster.
 	OwnerUIDLabel = "archelon.io/capi-cluster-uid"
 

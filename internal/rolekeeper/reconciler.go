@@ -1,6 +1,7 @@
 // Package rolekeeper keeps the rights of an isolated instance in a namespace that is being deleted until nothing there needs them. Kubernetes
 // deletes what is in such a namespace in no order that helps: without its RoleBinding the instance may not take its finalizer off CAPI clusters, and the
 // namespace is stuck. A finalizer on the RoleBinding holds it, and with it the rights, for RBAC does not care whether a RoleBinding is being deleted.
+// A RoleBinding that somebody deletes in a namespace that stays is let go at once: the rights are withdrawn.
 package rolekeeper
 
 import (
@@ -19,18 +20,21 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // roleBinding is the name of the RoleBinding that gives a namespace to an isolated instance.
-const roleBinding = "archelon-isolated"
+const roleBinding = archelonv1.IsolatedRoleBinding
 
 // Reconciler lets RoleBindings go. All fields are required.
 type Reconciler struct {
@@ -40,19 +44,30 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Reviews tell whether the instance may do it: one that has its rights by a ClusterRoleBinding needs no RoleBinding.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
+	// Bindings is a cache of the metadata of the RoleBindings of this name in all namespaces: one may be withdrawn together with its
+	// namespace's place in the scope.
+	Bindings cache.Cache
+	// Scope is where the instance works.
+	Scope shard.Scope
 }
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if r.Client == nil || r.APIReader == nil || r.Reviews == nil {
-		return errors.New("the role keeper needs a client, a reader and access reviews")
+	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil {
+		return errors.New("the role keeper needs a client, a reader, access reviews and a cache of RoleBindings")
 	}
 	itsNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: object.GetNamespace()}}}
 	})
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("role-keeper").
-		For(metadata(corev1.SchemeGroupVersion.WithKind("Namespace")), builder.WithPredicates(predicate.NewPredicateFuncs(deleting))).
+		WatchesRawSource(source.Kind(r.Bindings, bindingMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
+			func(_ context.Context, binding *metav1.PartialObjectMetadata) []reconcile.Request {
+				if !deleting(binding) {
+					return nil
+				}
+				return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: binding.Namespace}}}
+			}))).
 		Watches(&clusterv1.Cluster{}, itsNamespace, builder.WithPredicates(gone())).
 		Watches(&provisioningv1.Cluster{}, itsNamespace, builder.WithPredicates(gone())).
 		Complete(r)
@@ -71,41 +86,52 @@ func gone() predicate.Predicate {
 	}
 }
 
-// Reconcile lets the RoleBinding of a namespace go that is being deleted and holds nothing that the instance has to let go before.
+// Reconcile lets the RoleBinding of a namespace go when it is deleted, unless the namespace is being deleted as well and holds something that
+// the instance has to let go before.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.Client.Get(ctx, req.NamespacedName, namespace); err != nil || !deleting(namespace) {
+	binding := bindingMetadata()
+	err := r.Bindings.Get(ctx, client.ObjectKey{Namespace: req.Name, Name: roleBinding}, binding)
+	if err != nil || !deleting(binding) || !controllerutil.ContainsFinalizer(binding, archelonv1.RoleFinalizer) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if may, err := r.may(ctx, req.Name); err != nil || !may {
 		return ctrl.Result{}, err
 	}
-	// The order matters: a RoleBinding that is read first is none of a later namespace of this name, which the lock below shows.
-	binding := metadata(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
-	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: req.Name, Name: roleBinding}, binding); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	before := binding.DeepCopy()
-	if !controllerutil.RemoveFinalizer(binding, archelonv1.RoleFinalizer) {
-		return ctrl.Result{}, nil
-	}
-	if err := r.APIReader.Get(ctx, req.NamespacedName, namespace); err != nil || !deleting(namespace) {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if needed, err := r.needed(ctx, req.Name); err != nil || needed {
+	if kept, err := r.kept(ctx, req.Name); err != nil || kept {
 		return ctrl.Result{}, err
 	}
-	err := r.Client.Patch(ctx, binding, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if client.IgnoreNotFound(err) != nil {
+	before := binding.DeepCopy()
+	controllerutil.RemoveFinalizer(binding, archelonv1.RoleFinalizer)
+	// The lock keeps it from being a RoleBinding that has been made anew since.
+	if err := r.Client.Patch(ctx, binding, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("letting RoleBinding %s go: %w", roleBinding, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Let go of the rights in a namespace that is being deleted", "namespace", req.Name)
+	ctrl.LoggerFrom(ctx).Info("Let go of the rights in a namespace", "namespace", req.Name)
 	return ctrl.Result{}, nil
+}
+
+// kept reports whether the rights are needed: in a namespace of this instance that is being deleted and not empty yet. Kubernetes deletes what is
+// in a namespace after it has noted the deletion of the namespace, so a namespace without that note stays.
+func (r *Reconciler) kept(ctx context.Context, name string) (bool, error) {
+	if !r.Scope.Owns(name) {
+		return false, nil
+	}
+	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil || !deleting(namespace) {
+		return false, client.IgnoreNotFound(err)
+	}
+	return r.needed(ctx, name)
 }
 
 // needed reports whether there is a CAPI cluster left, or a record of one: the namespace cannot go before them, and the instance may have to do
 // something about them. Nothing can be created in the namespace any more, so the end of the last one is final, and is an event.
 func (r *Reconciler) needed(ctx context.Context, namespace string) (bool, error) {
+	// The importer goes by the cache: as long as a cluster is in it, a request for it may follow.
+	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &provisioningv1.ClusterList{}} {
+		if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil || meta.LenList(list) > 0 {
+			return true, err
+		}
+	}
 	for _, kind := range []struct {
 		gvk     schema.GroupVersionKind
 		options []client.ListOption
@@ -126,15 +152,29 @@ func (r *Reconciler) needed(ctx context.Context, namespace string) (bool, error)
 }
 
 func (r *Reconciler) may(ctx context.Context, namespace string) (bool, error) {
-	review, err := r.Reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+	return allowed(ctx, r.Reviews, "patch", namespace)
+}
+
+// MayWatch reports whether this instance may watch the RoleBindings that give namespaces to isolated instances. One that has its rights by a
+// ClusterRoleBinding needs none and may not.
+func MayWatch(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface) (bool, error) {
+	return allowed(ctx, reviews, "watch", metav1.NamespaceAll)
+}
+
+func allowed(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface, verb, namespace string) (bool, error) {
+	review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: "patch", Group: rbacv1.GroupName, Resource: "rolebindings", Name: roleBinding,
+			Namespace: namespace, Verb: verb, Group: rbacv1.GroupName, Resource: "rolebindings", Name: roleBinding,
 		},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("asking for this instance's rights: %w", err)
 	}
 	return review.Status.Allowed, nil
+}
+
+func bindingMetadata() *metav1.PartialObjectMetadata {
+	return metadata(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
 }
 
 func deleting(object client.Object) bool { return !object.GetDeletionTimestamp().IsZero() }

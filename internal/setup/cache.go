@@ -7,6 +7,7 @@ import (
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -53,7 +54,7 @@ func namespaces(scope shard.Scope) labels.Selector {
 }
 
 // besideCacheOptions is for a second cache. A cache has one selector for a kind: the manager's selects kubeconfig Secrets and the Lease of
-// Turtles, this one the Secrets of Rancher's registration tokens and the Leases of instances.
+// Turtles, this one the Secrets of Rancher's registration tokens, the Leases of instances, and the RoleBindings of isolated instances, wherever they are.
 func besideCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.Options {
 	return cache.Options{
 		Scheme:           mgr.GetScheme(),
@@ -64,6 +65,7 @@ func besideCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.Option
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:        {Field: named(rancher.DefaultTokenSecretName)},
 			&coordinationv1.Lease{}: {Label: having(archelonv1.InstanceLabel)},
+			&rbacv1.RoleBinding{}:   {Field: named(archelonv1.IsolatedRoleBinding)},
 		},
 	}
 }

@@ -55,7 +55,7 @@ func (c *controllers) Start(ctx context.Context) error {
 	if err := waitForCRDs(ctx, c.mgr.GetConfig(), c.mgr.GetHTTPClient()); err != nil || ctx.Err() != nil {
 		return err
 	}
-	if err := errors.Join(c.setupImport(ctx), c.setupRoleKeeper()); err != nil {
+	if err := errors.Join(c.setupImport(ctx), c.setupRoleKeeper(ctx)); err != nil {
 		return err
 	}
 	for _, object := range []client.Object{
@@ -140,7 +140,7 @@ func (c *controllers) setupImport(ctx context.Context) error {
 }
 
 // setupRoleKeeper adds the controller that lets RoleBindings go, which an instance may have if it works in named namespaces.
-func (c *controllers) setupRoleKeeper() error {
+func (c *controllers) setupRoleKeeper(ctx context.Context) error {
 	if len(c.claim.Scope.Included()) == 0 {
 		return nil
 	}
@@ -148,7 +148,12 @@ func (c *controllers) setupRoleKeeper() error {
 	if err != nil {
 		return fmt.Errorf("building a client for access reviews: %w", err)
 	}
-	keeper := &rolekeeper.Reconciler{Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews()}
+	if may, err := rolekeeper.MayWatch(ctx, reviews.SelfSubjectAccessReviews()); err != nil || !may {
+		return ignoreStop(ctx, err)
+	}
+	keeper := &rolekeeper.Reconciler{
+		Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews(), Bindings: c.beside, Scope: c.claim.Scope,
+	}
 	return keeper.SetupWithManager(c.mgr)
 }
 

@@ -87,6 +87,32 @@ func (s *shards) endings(strategy string) {
 	})
 }
 
+// withdrawals are about rights that an administrator takes away in a namespace that stays.
+func (s *shards) withdrawals(strategy string) {
+	It("lets the RoleBinding go when it is deleted, while it works there and after that", func(ctx context.Context) {
+		first, second := s.namespace(ctx, nil), s.namespace(ctx, nil)
+		one := s.isolated(ctx, "archelon1", []string{watch1, first, second}, gate(strategy))
+		clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "stays", selected), s.light(ctx, first, "left", selected), s.light(ctx, second, "left", selected)}
+		s.expectImported(ctx, clusters...)
+		Expect(s.Client.Delete(ctx, roleBindingIn(first))).To(Succeed())
+		Eventually(s.gone(ctx, roleBindingIn(first))).Should(BeTrue())
+		Eventually(s.mayRelease(ctx, one, first)).Should(BeFalse())
+
+		By("a namespace that is no longer in the scope, as when a release of the chart has one less")
+		Expect(one.Stop()).To(Succeed())
+		Expect(s.Client.Delete(ctx, roleBindingIn(second))).To(Succeed())
+		Consistently(s.gone(ctx, roleBindingIn(second))).Should(BeFalse())
+		one = s.launch(ctx, one.Instance, append(flags("namespace", watch1), gate(strategy))...)
+		Eventually(s.gone(ctx, roleBindingIn(second))).Should(BeTrue())
+		one.expectLawful()
+
+		By("the clusters there, which are nobody's now and stay imported")
+		s.expectImported(ctx, clusters...)
+		s.central(ctx, "archelon2", append(flags("namespace", first, second), gate(strategy))...)
+		s.remove(ctx, clusters...)
+	})
+}
+
 func roleBindingIn(namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "archelon-isolated"}}
 }

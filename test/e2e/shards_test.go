@@ -99,6 +99,7 @@ var _ = Describe("Shards", Ordered, func() {
 	s.changes()
 
 	for _, strategy := range strategies() {
+		Describe("of rights that are withdrawn, with "+strategy+" records", longUnless(strategy == "v3"), Ordered, func() { s.withdrawals(strategy) })
 		Describe("of a namespace that is deleted, with "+strategy+" records", longUnless(strategy == "v3"), Ordered, func() { s.endings(strategy) })
 		Describe("of an instance with rights in its namespaces only, with "+strategy+" records", longUnless(strategy == "v3"), Ordered, func() { s.isolation(strategy) })
 	}
