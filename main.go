@@ -14,6 +14,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/setup"
+	"github.com/archelon-io/archelon/internal/uninstall"
 )
 
 // gcPercent makes the garbage collector run twice as often as Go's default. What an import allocates is gone in a moment, and memory is what
@@ -28,6 +29,9 @@ func main() {
 }
 
 func run(args []string) error {
+	if len(args) > 0 && args[0] == uninstall.Name {
+		return uninstall.Command(ctrl.SetupSignalHandler(), args[1:], os.Stdout)
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}

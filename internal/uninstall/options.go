@@ -1,0 +1,81 @@
+// Package uninstall lets go of everything that an instance holds, when the instance is uninstalled for good: it stops the manager, and takes the
+// finalizers of this project off CAPI clusters, Rancher clusters and RoleBindings. Rancher clusters and their agents stay, unless it is told to
+// delete them. It may be interrupted and run again at any time.
+//
+// The chart runs it as a pre-delete hook. It needs these rights, everywhere that the instance works:
+//
+//	get, list, patch of clusters.cluster.x-k8s.io, clusters.provisioning.cattle.io and clusters.management.cattle.io
+//	delete of the latter two, with --delete-records
+//
+// if it works in named namespaces,
+//
+//	get and patch of RoleBinding archelon-isolated there
+//	get of these namespaces
+//
+// and in its own namespace, by name, get of its Lease, and get and patch of deployments/scale.
+package uninstall
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// Options say what is uninstalled.
+type Options struct {
+	// Namespaces, ExcludedNamespaces, and WatchFilter are those of the instance.
+	Namespaces, ExcludedNamespaces []string
+	WatchFilter                    string
+	// Instance is the name of the instance.
+	Instance string
+	// InstanceNamespace is the namespace of the instance, of its Lease and of its Deployment.
+	InstanceNamespace string
+	// Deployment is that of the manager. It is scaled to zero; empty means that the manager does not run.
+	Deployment string
+	// DeleteRecords deletes the Rancher clusters that the instance made.
+	DeleteRecords bool
+	// Timeout bounds all of it.
+	Timeout time.Duration
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{Timeout: 5 * time.Minute}
+}
+
+// AddFlags binds the options to flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces, "As the manager has it: namespace that it works in; repeatable.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces, "As the manager has it: namespace that it does not work in; repeatable.")
+	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter, "As the manager has it: value of the label cluster.x-k8s.io/watch-filter.")
+	fs.StringVar(&o.Instance, "instance", o.Instance, "Name of the instance.")
+	fs.StringVar(&o.InstanceNamespace, "instance-namespace", o.InstanceNamespace, "Namespace of the instance, with its Lease and its Deployment.")
+	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, which is scaled to zero first. Default: none, the manager does not run any more.")
+	fs.BoolVar(&o.DeleteRecords, "delete-records", o.DeleteRecords, "Delete the Rancher clusters that this instance made. Their agents are removed by Rancher.")
+	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it. When it is over, what is left is printed; run it again.")
+}
+
+// Validate reports every option that cannot be used, in sentences.
+func (o *Options) Validate() error {
+	var problems []error
+	if o.Instance == "" {
+		problems = append(problems, errors.New("--instance must name the instance"))
+	}
+	if o.InstanceNamespace == "" {
+		problems = append(problems, errors.New("--instance-namespace must name the namespace of the instance"))
+	}
+	if o.Timeout <= 0 {
+		problems = append(problems, errors.New("--timeout must be greater than zero"))
+	}
+	if _, err := o.scope(); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+func (o *Options) scope() (shard.Scope, error) {
+	return shard.New(o.Namespaces, o.ExcludedNamespaces)
+}

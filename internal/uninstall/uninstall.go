@@ -1,0 +1,138 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// pause is the time between two looks. There are a few in the life of a process, so a watch would cost more.
+const pause = time.Second
+
+// grace is how long the manager, while it still runs, may take to finish deletions that have begun. Nobody finishes them after it.
+const grace = 30 * time.Second
+
+// Run uninstalls what the options say and prints what it does. The error says what is left.
+func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer) error {
+	u, err := newUninstaller(config, opts, out)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
+	defer cancel()
+	for _, phase := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"letting the manager finish deletions that have begun", u.finishDeletions},
+		{"stopping the manager", u.stopManager},
+		{"waiting for the manager to stop", u.awaitStop},
+		{"letting go of clusters", u.release},
+	} {
+		if err := phase.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", phase.name, err)
+		}
+	}
+	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings let go, %d Rancher clusters deleted",
+		u.count.clusters, u.count.records, u.count.bindings, u.count.deleted)
+	return nil
+}
+
+type uninstaller struct {
+	client client.Client
+	opts   *Options
+	scope  shard.Scope
+	self   instance.ID
+	out    io.Writer
+	count  struct{ clusters, records, bindings, deleted int }
+}
+
+func newUninstaller(config *rest.Config, opts *Options, out io.Writer) (*uninstaller, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	scope, err := opts.scope()
+	if err != nil {
+		return nil, err
+	}
+	known, err := scheme.New()
+	if err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	config = rest.AddUserAgent(rest.CopyConfig(config), "archelon-uninstall")
+	c, err := client.New(config, client.Options{Scheme: known, Mapper: scheme.Mapper()})
+	if err != nil {
+		return nil, fmt.Errorf("building a client: %w", err)
+	}
+	return &uninstaller{
+		client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: opts.InstanceNamespace, Name: opts.Instance},
+	}, nil
+}
+
+// finishDeletions waits for CAPI clusters that are being deleted and held by this instance: as long as the manager runs, it deletes their Rancher
+// clusters. It is no error if it does not: perhaps the manager has not run for long.
+func (u *uninstaller) finishDeletions(ctx context.Context) error {
+	if u.opts.Deployment == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(grace, u.opts.Timeout/4))
+	defer cancel()
+	_ = u.until(ctx, func(ctx context.Context) (bool, error) {
+		clusters, err := u.clusters(ctx)
+		if err != nil {
+			return false, err
+		}
+		for i := range clusters {
+			if deleting(&clusters[i]) && held(&clusters[i]) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	return nil
+}
+
+// release lets go of everything, in passes: one that finds nothing left is the last. What fails is tried again, for the reason may pass: a webhook
+// of Rancher that is not available, an object that somebody else changes.
+func (u *uninstaller) release(ctx context.Context) error {
+	var last error
+	err := u.until(ctx, func(ctx context.Context) (bool, error) {
+		var left int
+		left, last = u.pass(ctx)
+		return left == 0 && last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// until asks until the answer is yes. An error is an answer too: it is told when time is up.
+func (u *uninstaller) until(ctx context.Context, done func(context.Context) (bool, error)) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+		var ok bool
+		ok, last = done(ctx)
+		return ok && last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("not done in time: %w", err), last)
+	}
+	return nil
+}
+
+func (u *uninstaller) say(format string, args ...any) {
+	// Nobody reads it, at worst.
+	_, _ = fmt.Fprintln(u.out, strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
