@@ -1,0 +1,21 @@
+{{/*
+What cannot work is refused before anything is changed. A field of the schema cannot say it.
+*/}}
+{{- define "archelon.guards" -}}
+{{- if and .Values.namespaces (not (include "archelon.namespaces" . | fromJson).names) }}
+{{- fail "namespaces: every one of them is in excludedNamespaces too, so there is nothing to work in" }}
+{{- end }}
+{{- if not (include "archelon.isolated" .) }}
+{{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items }}
+{{- if eq (dig "labels" "archelon.io/scope" "" .metadata) "central" }}
+{{- $filter := dig "labels" "archelon.io/watch-filter" "" .metadata }}
+{{- $release := dig "annotations" "meta.helm.sh/release-name" "" .metadata }}
+{{- $namespace := dig "annotations" "meta.helm.sh/release-namespace" "" .metadata }}
+{{- $own := and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace) }}
+{{- if and (not $own) (or (eq $filter $.Values.watchFilter) (not $filter) (not $.Values.watchFilter)) }}
+{{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter on both, or uninstall it" $release $namespace (ternary (printf ", on Clusters with watch filter %s" $filter) "" (ne $filter ""))) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

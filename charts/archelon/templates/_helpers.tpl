@@ -1,0 +1,165 @@
+{{/* Names. */}}
+
+{{- define "archelon.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "archelon.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- $name := include "archelon.name" . }}
+{{- if contains $name .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What has no namespace is called after both, so that releases of one name in two namespaces do not collide. */}}
+{{- define "archelon.clusterName" -}}
+{{- $name := printf "%s-%s" .Release.Namespace (include "archelon.fullname" .) }}
+{{- if gt (len $name) 50 }}
+{{- printf "%s-%s" (trunc 41 $name | trimSuffix "-") (sha256sum $name | trunc 8) }}
+{{- else }}
+{{- $name }}
+{{- end }}
+{{- end }}
+
+{{- define "archelon.instance" -}}
+{{- default (include "archelon.fullname" .) .Values.instance }}
+{{- end }}
+
+{{- define "archelon.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "archelon.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name must name a ServiceAccount when serviceAccount.create is false" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "archelon.image" -}}
+{{- $registry := .Values.global.cattle.systemDefaultRegistry | default .Values.image.registry }}
+{{- with $registry }}{{ . | trimSuffix "/" }}/{{ end }}
+{{- .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}
+{{- else }}:{{ .Values.image.tag | default (printf "v%s" .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
+{{/* Labels. */}}
+
+{{- define "archelon.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "archelon.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "archelon.labels" -}}
+{{- $labels := dict "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/managed-by" .Release.Service "app.kubernetes.io/part-of" "archelon" }}
+{{- $labels = merge $labels (include "archelon.selectorLabels" . | fromYaml) .Values.commonLabels }}
+{{- toYaml $labels }}
+{{- end }}
+
+{{/* Whether this is an isolated instance: "true" or nothing. */}}
+{{- define "archelon.isolated" -}}
+{{- if .Values.namespaces }}true{{ end }}
+{{- end }}
+
+{{/* The namespaces of an isolated instance, as JSON in a field: those that are excluded are not among them. */}}
+{{- define "archelon.namespaces" -}}
+{{- $names := list }}
+{{- range .Values.namespaces }}
+{{- if not (has . $.Values.excludedNamespaces) }}{{ $names = append $names . }}{{ end }}
+{{- end }}
+{{- dict "names" ($names | uniq) | toJson }}
+{{- end }}
+
+{{/*
+The namespaces of an isolated instance that can be given rights in now. Helm stops at an object whose namespace does not exist; the manager takes
+a namespace up when it has the rights, with the next upgrade. Where there is no cluster to ask, as with "helm template", it is all of them.
+*/}}
+{{- define "archelon.grantedNamespaces" -}}
+{{- $names := list }}
+{{- $connected := lookup "v1" "Namespace" "" "kube-system" }}
+{{- range (include "archelon.namespaces" . | fromJson).names }}
+{{- $namespace := lookup "v1" "Namespace" "" . }}
+{{- if or (not $connected) (and $namespace (not $namespace.metadata.deletionTimestamp)) }}{{ $names = append $names . }}{{ end }}
+{{- end }}
+{{- dict "names" $names | toJson }}
+{{- end }}
+
+{{/* The flags that say what the instance works on. The manager and the uninstaller have them alike. */}}
+{{- define "archelon.scopeArgs" -}}
+{{- range .Values.namespaces }}
+- --namespace={{ . }}
+{{- end }}
+{{- range .Values.excludedNamespaces }}
+- --excluded-namespace={{ . }}
+{{- end }}
+{{- with .Values.watchFilter }}
+- --watch-filter={{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Rules of a role: what is always needed, and what is needed for what is on. Call it with "rights" and "root". */}}
+{{- define "archelon.rules" -}}
+{{- $on := list "" (ternary "v3" "v1" (index .root.Values.features "managementv3-cluster").enabled) }}
+{{- if .root.Values.metrics.enabled }}{{ $on = append $on "metrics" }}{{ end }}
+{{- range .rights }}
+{{- if has (.when | default "") $on }}
+- {{ toYaml .rule | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "archelon.securityContext" -}}
+allowPrivilegeEscalation: false
+capabilities:
+  drop:
+    - ALL
+readOnlyRootFilesystem: true
+{{- end }}
+
+{{/* Environment of both programs. */}}
+{{- define "archelon.env" -}}
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- $proxied := or .Values.proxy.http .Values.proxy.https }}
+{{- with .Values.proxy.https }}
+- name: HTTPS_PROXY
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.proxy.http }}
+- name: HTTP_PROXY
+  value: {{ . | quote }}
+{{- end }}
+{{- if $proxied }}
+- name: NO_PROXY
+  value: {{ list .Values.proxy.noProxy ".svc,.cluster.local,kubernetes.default,$(KUBERNETES_SERVICE_HOST)" | compact | join "," | quote }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Where Pods are scheduled, of both programs. */}}
+{{- define "archelon.scheduling" -}}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
