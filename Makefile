@@ -43,6 +43,10 @@ demo: controlplane ## Show imports against real API servers and a stand-in of Ra
 	@echo "Compiling the demo; the first time this takes some minutes."
 	@go run ./hack/demo $(ARGS)
 
+.PHONY: schemas
+schemas: ## Make JSON schemas of Kubernetes' kinds and others for kubeconform, and check that they are strict.
+	@hack/schemas/check.sh
+
 ##@ Generate
 
 .PHONY: generate
