@@ -19,6 +19,9 @@ func TestMetrics(t *testing.T) {
 			if name, labels, ok := metric(node); ok {
 				code[name] = labels
 			}
+			if name, labels, ok := description(node); ok {
+				code[name] = labels
+			}
 			return true
 		})
 	}
@@ -46,14 +49,34 @@ func metric(node ast.Node) (name, labels string, ok bool) {
 		}
 	}
 	if len(call.Args) > 1 {
-		if list, isList := call.Args[1].(*ast.CompositeLit); isList {
-			var names []string
-			for _, element := range list.Elts {
-				label, _ := text(element)
-				names = append(names, label)
-			}
-			labels = strings.Join(names, ",")
-		}
+		labels = texts(call.Args[1])
 	}
 	return name, labels, ok
+}
+
+// description recognises prometheus.NewDesc("...", help, []string{...}, nil).
+func description(node ast.Node) (name, labels string, ok bool) {
+	call, isCall := node.(*ast.CallExpr)
+	if !isCall || len(call.Args) != 4 {
+		return "", "", false
+	}
+	if function, isSelector := call.Fun.(*ast.SelectorExpr); !isSelector || function.Sel.Name != "NewDesc" {
+		return "", "", false
+	}
+	name, ok = text(call.Args[0])
+	return name, texts(call.Args[2]), ok
+}
+
+// texts joins the elements of a []string{...}.
+func texts(node ast.Node) string {
+	list, ok := node.(*ast.CompositeLit)
+	if !ok {
+		return ""
+	}
+	var values []string
+	for _, element := range list.Elts {
+		value, _ := text(element)
+		values = append(values, value)
+	}
+	return strings.Join(values, ",")
 }

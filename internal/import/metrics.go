@@ -15,6 +15,7 @@ type Metrics struct {
 	imports *prometheus.HistogramVec
 	steps   *prometheus.HistogramVec
 	left    *prometheus.GaugeVec
+	present *inventory
 }
 
 // NewMetrics registers the metrics of the import:
@@ -23,6 +24,7 @@ type Metrics struct {
 //	archelon_import_duration_seconds{strategy}              from the making of a record to its connection
 //	archelon_import_agent_step_duration_seconds{step}       steps of installing the agent, in seconds
 //	archelon_import_clusters_left_to_peer{peer}             clusters in scope that another instance works on
+//	archelon_import_clusters{status,reason}                 clusters by their condition, counted by the leader
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	if registry == nil {
 		return nil, errors.New("metrics need a registry")
@@ -46,8 +48,9 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "archelon_import_clusters_left_to_peer",
 			Help: "CAPI clusters that this instance claims and leaves to another one, which works on them. More than none is a mistake in the scopes of the two.",
 		}, []string{"peer"}),
+		present: newInventory(),
 	}
-	for _, collector := range []prometheus.Collector{m.stops, m.imports, m.steps, m.left} {
+	for _, collector := range []prometheus.Collector{m.stops, m.imports, m.steps, m.left, m.present} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}

@@ -63,6 +63,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := mgr.Add(r.jobs); err != nil {
 		return fmt.Errorf("adding the jobs: %w", err)
 	}
+	if err := mgr.Add(counting{inventory: r.Metrics.present, view: view{reader: r.Client, claim: r.Claim}}); err != nil {
+		return fmt.Errorf("adding the count of clusters: %w", err)
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(ControllerName).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).

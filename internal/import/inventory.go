@@ -1,0 +1,73 @@
+package importer
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/instance"
+)
+
+// inventory counts clusters by their condition whenever metrics are read. Counts that are kept on the side would drift; a list from the cache
+// costs no request.
+type inventory struct {
+	desc *prometheus.Desc
+	view atomic.Pointer[view]
+}
+
+// view is what the leader sees. Other replicas count nothing, so that a sum over all of them is right.
+type view struct {
+	reader client.Reader
+	claim  instance.Claim
+}
+
+func newInventory() *inventory {
+	return &inventory{desc: prometheus.NewDesc("archelon_import_clusters",
+		"CAPI clusters that are imported or to be imported, by status and reason of their condition RancherImported. Only the leader counts.",
+		[]string{"status", "reason"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (i *inventory) Describe(descs chan<- *prometheus.Desc) { descs <- i.desc }
+
+// Collect implements prometheus.Collector.
+func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
+	seen := i.view.Load()
+	if seen == nil {
+		return
+	}
+	list := &clusterv1.ClusterList{}
+	// Nothing of it is changed. The context never ends: a list from a cache does not wait.
+	if err := seen.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+		metrics <- prometheus.NewInvalidMetric(i.desc, err)
+		return
+	}
+	counts := map[[2]string]int{}
+	for n := range list.Items {
+		if condition := conditions.Get(&list.Items[n], archelonv1.RancherImportedCondition); condition != nil && seen.claim.Covers(&list.Items[n]) {
+			counts[[2]string{string(condition.Status), condition.Reason}]++
+		}
+	}
+	for key, count := range counts {
+		metrics <- prometheus.MustNewConstMetric(i.desc, prometheus.GaugeValue, float64(count), key[0], key[1])
+	}
+}
+
+// counting has the inventory count for as long as this replica leads. It is a manager.Runnable.
+type counting struct {
+	inventory *inventory
+	view      view
+}
+
+// Start implements manager.Runnable.
+func (c counting) Start(ctx context.Context) error {
+	c.inventory.view.Store(&c.view)
+	defer c.inventory.view.CompareAndSwap(&c.view, nil)
+	<-ctx.Done()
+	return nil
+}
