@@ -16,6 +16,8 @@ type place struct {
 	clusterWide bool
 	// names limits clusterWide to objects of these names.
 	names []string
+	// also are verbs that only an isolated instance needs, clusterWide.
+	also []string
 	// when is what has to be on for the right to be needed; empty is always.
 	when condition
 	// verbs has what has to be on for single verbs.
@@ -52,8 +54,9 @@ func places() map[string]place {
 		"clusters.management.cattle.io": {clusterWide: true, verbs: map[string]condition{"create": whenV3}},
 		"settings.management.cattle.io": clusterWide,
 		// Rancher asks for it when a v3 record names a Fleet workspace. The v3 Cluster behind a v1 record is Rancher's own.
-		"fleetworkspaces.management.cattle.io":           {clusterWide: true, when: whenV3},
-		"namespaces":                                     clusterWide,
+		"fleetworkspaces.management.cattle.io": {clusterWide: true, when: whenV3},
+		// It asks whether a namespace is being deleted before it lets its RoleBinding there go.
+		"namespaces": {clusterWide: true, also: []string{"get"}},
 		"customresourcedefinitions.apiextensions.k8s.io": clusterWide,
 		"tokenreviews.authentication.k8s.io":             {clusterWide: true, when: whenMetrics},
 		"subjectaccessreviews.authorization.k8s.io":      {clusterWide: true, when: whenMetrics},
@@ -83,6 +86,7 @@ func divide(rules []rbacv1.PolicyRule) (inNamespaces, clusterWide []rbacv1.Polic
 		}
 		if p.clusterWide {
 			rule.ResourceNames = slices.Concat(rule.ResourceNames, p.names)
+			rule.Verbs = slices.Concat(p.also, rule.Verbs)
 			clusterWide = append(clusterWide, rule)
 		}
 	}
@@ -91,7 +95,7 @@ func divide(rules []rbacv1.PolicyRule) (inNamespaces, clusterWide []rbacv1.Polic
 			return nil, nil, fmt.Errorf("hack/rbac has a place for %s, which no rule mentions: remove it", key)
 		}
 	}
-	return append(inNamespaces, ownBindings("get", "patch")), append(clusterWide, ownBindings("list", "watch")), nil
+	return append(inNamespaces, ownBindings("patch")), append(clusterWide, ownBindings("list", "watch")), nil
 }
 
 // ownBindings is what only an isolated instance needs: to see that a RoleBinding is deleted, also in a namespace that it no longer works in, and

@@ -51,13 +51,13 @@ func TestDivide(t *testing.T) {
 	slices.Sort(narrow)
 	want := []string{
 		"get clusters.cluster.x-k8s.io", "get clusters/status.cluster.x-k8s.io", "get events.events.k8s.io",
-		"get,list,watch secrets.", "get,patch rolebindings.rbac.authorization.k8s.io[archelon-isolated]", "patch clusters.provisioning.cattle.io",
+		"get,list,watch secrets.", "patch clusters.provisioning.cattle.io", "patch rolebindings.rbac.authorization.k8s.io[archelon-isolated]",
 	}
 	if diff := cmp.Diff(want, narrow); diff != "" {
 		t.Errorf("in namespaces (-want +got):\n%s", diff)
 	}
 	wide := texts(clusterWide)
-	for _, right := range []string{"get,list,watch secrets.[crt-token-default-token,crt-token-system]", "patch clusters.management.cattle.io", "get namespaces."} {
+	for _, right := range []string{"get,list,watch secrets.[crt-token-default-token,crt-token-system]", "patch clusters.management.cattle.io", "get,get namespaces."} {
 		if !slices.Contains(wide, right) {
 			t.Errorf("%q is not granted in the whole cluster: %q", right, wide)
 		}
