@@ -118,7 +118,7 @@ func (w *world) startRancher(ctx context.Context) error {
 }
 
 func (w *world) applyRBAC(ctx context.Context) error {
-	return w.stage.ApplyDir(ctx, filepath.Join("config", "rbac"))
+	return w.stage.Prepare(ctx)
 }
 
 func (w *world) watch(ctx context.Context) (err error) {

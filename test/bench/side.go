@@ -110,7 +110,7 @@ func startLight(ctx context.Context, s *stage.Stage) (*lightrancher.Rancher, err
 	if s.Client, err = client.New(config, client.Options{Scheme: known}); err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	if err := s.ApplyDir(ctx, filepath.Join("config", "rbac")); err != nil {
+	if err := s.Prepare(ctx); err != nil {
 		return nil, err
 	}
 	manifest, err := os.ReadFile(filepath.Join(stage.Root(), "test", "standin", "rancher", "manifest.yaml.tmpl"))

@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/util/retry"
@@ -48,6 +47,7 @@ type fixture struct {
 	workload       *env.ControlPlane
 	workloadClient client.Client
 	manager        *stage.Manager
+	tenants        tenants
 }
 
 func newFixture(ctx context.Context, opts stage.Options) *fixture {
@@ -86,14 +86,6 @@ func (f *fixture) startManager(ctx context.Context, args ...string) {
 		Expect(m.Logs()).NotTo(ContainSubstring("DATA RACE"))
 	})
 	Eventually(m.Ready).WithContext(ctx).Should(Succeed())
-}
-
-// namespace creates a namespace with a generated name. It is deleted at the end of the node.
-func (f *fixture) namespace(ctx context.Context, labels map[string]string) string {
-	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-", Labels: labels}}
-	Expect(f.Client.Create(ctx, namespace)).To(Succeed())
-	return namespace.Name
 }
 
 // cluster creates a CAPI cluster whose control plane is up and which reaches the fixture's workload cluster.

@@ -92,7 +92,7 @@ func newSilentFixture(ctx context.Context) *fixture {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(management.Stop)
 	s := &stage.Stage{Management: management, Client: adminClient(management)}
-	Expect(s.ApplyDir(ctx, "config/rbac")).To(Succeed())
+	Expect(s.Prepare(ctx)).To(Succeed())
 	for name, value := range map[string]string{"server-url": "https://127.0.0.1:1", "cacerts": "", "agent-tls-mode": "system-store"} {
 		Expect(s.Client.Create(ctx, &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})).To(Succeed())
 	}

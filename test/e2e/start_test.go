@@ -27,7 +27,7 @@ var _ = Describe("Start", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(management.Stop)
 		s = &stage.Stage{Management: management, Client: adminClient(management)}
-		Expect(s.ApplyDir(ctx, "config/rbac")).To(Succeed())
+		Expect(s.Prepare(ctx)).To(Succeed())
 		first = startReplica(ctx, s)
 	})
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -50,13 +51,33 @@ func BuildManager(ctx context.Context, dir string, race bool) (string, error) {
 	return path, nil
 }
 
-// StartManager starts the manager as the ServiceAccount of config/rbac. Its log also goes to out, if that is not nil.
-func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, args ...string) (*Manager, error) {
+// StartManager starts the manager as the chart does, as a central instance unless --namespace is among the flags: with the arguments and under
+// the rights that the chart has for them. What no value of the chart stands for comes last. It takes no Lease unless --leader-elect is among the
+// flags. Its log also goes to out, if that is not nil.
+func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, flags ...string) (*Manager, error) {
+	flags = append([]string{"--logging-format=text"}, flags...) // for people
+	if !slices.Contains(flags, "--leader-elect") {
+		flags = append(flags, "--leader-elect=false")
+	}
+	release, err := s.installChart(ctx, flags)
+	if err != nil {
+		return nil, err
+	}
 	config, err := s.Management.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
-	return s.startManager(config, binary, out, args...)
+	return s.startManager(config, binary, out, release.args...)
+}
+
+// installChart grants what the chart grants to a manager with the given flags.
+func (s *Stage) installChart(ctx context.Context, flags []string) (*release, error) {
+	release, err := render(ctx, ServiceAccount, SystemNamespace, valuesFor(flags))
+	if err != nil {
+		return nil, err
+	}
+	release.label(SystemNamespace)
+	return release, s.grant(ctx, ServiceAccount, SystemNamespace, release)
 }
 
 func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, args ...string) (*Manager, error) {
@@ -83,9 +104,9 @@ func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, 
 		Health: "http://" + ports[0], Metrics: "https://" + ports[1] + "/metrics",
 		dir: dir, logs: &buffer{also: out}, done: make(chan struct{}),
 	}
-	m.cmd = exec.Command(binary, append([]string{ //nolint:noctx // it outlives the call; Stop and Kill end it
-		"--kubeconfig=" + path, "--health-probe-bind-address=" + ports[0], "--metrics-bind-address=" + ports[1],
-	}, args...)...)
+	// The last of a flag counts.
+	m.cmd = exec.Command(binary, append(slices.Clone(args), //nolint:noctx // it outlives the call; Stop and Kill end it
+		"--kubeconfig="+path, "--health-probe-bind-address="+ports[0], "--metrics-bind-address="+ports[1])...)
 	m.cmd.Stdout, m.cmd.Stderr = m.logs, m.logs
 	// A Ctrl-C in the terminal is for whoever started the stage, who then stops the manager.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -1,6 +1,6 @@
 // Package stage sets up what an import needs around it, for e2e tests and the demo: a management cluster with the CRDs
-// of CAPI and Rancher, the Rancher stand-in, workload clusters, and the manager as a program of its own under the
-// roles of config/rbac. Every control plane is a real one.
+// of CAPI and Rancher, the Rancher stand-in, workload clusters, and the manager as a program of its own, with the arguments and
+// the rights that the chart gives it. Every control plane is a real one.
 package stage
 
 import (
@@ -51,7 +51,7 @@ type Stage struct {
 	Through func(*rest.Config) *rest.Config
 }
 
-// Start starts a management cluster and the stand-in, and creates the objects of config/rbac.
+// Start starts a management cluster and the stand-in, and gives a central instance the rights of the chart.
 func Start(ctx context.Context, opts Options) (*Stage, error) {
 	standin := rancher.DefaultOptions(nil)
 	if opts.Rancher != nil {
@@ -95,7 +95,18 @@ func (s *Stage) start(ctx context.Context, standin rancher.Options) error {
 	if err := s.Rancher.Start(ctx); err != nil {
 		return err
 	}
-	return s.ApplyDir(ctx, filepath.Join("config", "rbac"))
+	return s.Prepare(ctx)
+}
+
+// Prepare makes the namespace of a central instance and gives it the rights of the chart. Start has done it.
+func (s *Stage) Prepare(ctx context.Context) error {
+	for _, file := range []string{"namespace.yaml", "role.yaml"} { // The role is for a central instance beside others: see Install.
+		if err := s.applyFile(ctx, filepath.Join("config", "rbac", file)); err != nil {
+			return err
+		}
+	}
+	_, err := s.installChart(ctx, nil)
+	return err
 }
 
 // Stop ends everything that Start started.
@@ -106,32 +117,15 @@ func (s *Stage) Stop() error {
 	return s.Management.Stop()
 }
 
-// ApplyDir creates or updates the objects of all YAML files in a directory of the repository.
-func (s *Stage) ApplyDir(ctx context.Context, dir string) error {
-	files, err := filepath.Glob(filepath.Join(Root(), dir, "*.yaml"))
+// applyFile creates or updates the objects of a YAML file of the repository.
+func (s *Stage) applyFile(ctx context.Context, path string) error {
+	content, err := os.ReadFile(filepath.Join(Root(), path))
 	if err != nil {
 		return err
 	}
-	if len(files) == 0 {
-		return fmt.Errorf("no YAML files in %s", dir)
-	}
-	var objects []unstructured.Unstructured
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		found, err := parse(content)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", file, err)
-		}
-		for _, object := range found {
-			if object.GetKind() == "Namespace" {
-				objects = append([]unstructured.Unstructured{object}, objects...)
-				continue
-			}
-			objects = append(objects, object)
-		}
+	objects, err := parse(content)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	return s.apply(ctx, objects)
 }

@@ -1,0 +1,194 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// release is what the chart gives an instance: its rights, and the command line of its manager.
+type release struct {
+	rights []unstructured.Unstructured
+	args   []string
+}
+
+// kubeVersion is what the chart is rendered for. Helm does not ask the cluster when it only renders.
+const kubeVersion = "v1.36.3"
+
+// helm is the path of the Helm CLI, which is built when it is needed first.
+var helm = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // built once for all stages of a process
+	cmd := exec.Command("go", "tool", "-modfile="+filepath.Join("hack", "chart", "go.mod"), "-n", "helm") //nolint:noctx // its result is shared
+	cmd.Dir = Root()
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("building Helm: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+// render has Helm render the chart for an instance.
+func render(ctx context.Context, name, namespace string, values map[string]any) (*release, error) {
+	path, err := helm()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := yaml.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, "template", name, filepath.Join(Root(), "charts", "archelon"),
+		"--namespace="+namespace, "--kube-version="+kubeVersion, "--no-hooks", "--values=-")
+	var stderr bytes.Buffer
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(raw), &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("rendering the chart: %w: %s", err, stderr.String())
+	}
+	objects, err := parse(out)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the chart renders: %w", err)
+	}
+	r := &release{}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			r.rights = append(r.rights, object)
+		case "Deployment":
+			containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+			if err != nil || len(containers) != 1 {
+				return nil, fmt.Errorf("the chart has a Deployment with %d containers, want 1: %w", len(containers), err)
+			}
+			args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args") //nolint:forcetypeassert // of a Deployment
+			if err != nil {
+				return nil, fmt.Errorf("reading the manager's arguments: %w", err)
+			}
+			for _, arg := range args {
+				r.args = append(r.args, strings.ReplaceAll(arg, "$(POD_NAMESPACE)", namespace))
+			}
+		}
+	}
+	if len(r.args) == 0 {
+		return nil, errors.New("the chart has no manager")
+	}
+	return r, nil
+}
+
+// valuesFor returns the values of the chart that have the manager run with the given flags. Flags that no value stands for are handed on as they are.
+func valuesFor(flags []string) map[string]any {
+	values := map[string]any{"podDisruptionBudget": map[string]any{"enabled": false}}
+	var namespaces, excluded, extra []string
+	for _, flag := range flags {
+		name, value, _ := strings.Cut(flag, "=")
+		switch name {
+		case "--namespace":
+			namespaces = append(namespaces, strings.Split(value, ",")...)
+		case "--excluded-namespace":
+			excluded = append(excluded, strings.Split(value, ",")...)
+		case "--watch-filter":
+			values["watchFilter"] = value
+		case "--instance":
+			values["instance"] = value
+		case "--adopt-turtles":
+			values["turtles"] = map[string]any{"adopt": value != "false"}
+		case "--feature-gates":
+			values["features"] = gates(value)
+		default:
+			extra = append(extra, flag)
+		}
+	}
+	values["namespaces"], values["excludedNamespaces"], values["extraArgs"] = namespaces, excluded, extra
+	maps.DeleteFunc(values, func(_ string, value any) bool { list, ok := value.([]string); return ok && len(list) == 0 })
+	return values
+}
+
+// gates returns the values for --feature-gates.
+func gates(flag string) map[string]any {
+	features := map[string]any{}
+	for gate := range strings.SplitSeq(flag, ",") {
+		name, value, _ := strings.Cut(gate, "=")
+		features[name] = map[string]any{"enabled": value == "true"}
+	}
+	return features
+}
+
+// grant gives an instance the rights of its release, and takes away what an earlier one had and this one has not.
+func (s *Stage) grant(ctx context.Context, name, namespace string, r *release) error {
+	wanted := map[string]bool{}
+	for i := range r.rights {
+		object := &r.rights[i]
+		if object.GetNamespace() != "" {
+			err := s.Client.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, namespaceObject())
+			if apierrors.IsNotFound(err) {
+				continue // as the chart does when Helm is connected
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := s.apply(ctx, []unstructured.Unstructured{*object}); err != nil {
+			return err
+		}
+		wanted[identify(object)] = true
+	}
+	return s.prune(ctx, name, namespace, wanted)
+}
+
+// prune deletes the roles and bindings of a release that are not wanted.
+func (s *Stage) prune(ctx context.Context, name, namespace string, wanted map[string]bool) error {
+	var errs []error
+	for _, kind := range []string{"RoleBinding", "ClusterRoleBinding", "Role", "ClusterRole"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind + "List"))
+		if err := s.Client.List(ctx, list, client.MatchingLabels{"app.kubernetes.io/instance": name, releaseLabel: namespace}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if object := &list.Items[i]; !wanted[identify(object)] {
+				errs = append(errs, client.IgnoreNotFound(s.Client.Delete(ctx, object)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// releaseLabel says of which namespace a release is. Helm has it in an annotation, which cannot be selected by.
+const releaseLabel = "stage.archelon.io/release-namespace"
+
+func identify(object *unstructured.Unstructured) string {
+	return strings.Join([]string{object.GetKind(), object.GetNamespace(), object.GetName()}, "/")
+}
+
+func namespaceObject() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion("v1")
+	object.SetKind("Namespace")
+	return object
+}
+
+// label marks what belongs to a release.
+func (r *release) label(namespace string) {
+	for i := range r.rights {
+		labels := r.rights[i].GetLabels()
+		labels[releaseLabel] = namespace
+		r.rights[i].SetLabels(labels)
+	}
+	// Whoever a binding is for has to exist first.
+	slices.SortStableFunc(r.rights, func(a, b unstructured.Unstructured) int { return rank(a.GetKind()) - rank(b.GetKind()) })
+}
+
+func rank(kind string) int {
+	return slices.Index([]string{"ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"}, kind)
+}
