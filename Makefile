@@ -11,6 +11,12 @@ TOOL           := go tool -modfile=hack/tools/go.mod
 GOLANGCI_LINT  := $(TOOL) golangci-lint
 CONTROLLER_GEN := $(TOOL) controller-gen
 
+# What --version says. A checkout without tags has its commit for a version,
+# and sources without a checkout have none.
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS   = -X github.com/archelon-io/archelon/internal/version.version=$(VERSION) -X github.com/archelon-io/archelon/internal/version.revision=$(REVISION)
+
 # For a part of the tests: make test-unit TESTFLAGS='-run TestSelection -v'
 TESTFLAGS ?=
 # For the demo: make demo ARGS=--help
@@ -32,7 +38,7 @@ build: manager ## Compile everything.
 
 .PHONY: manager
 manager: ## Build bin/archelon.
-	CGO_ENABLED=0 go build -trimpath -o bin/archelon .
+	CGO_ENABLED=0 go build -trimpath -ldflags='$(LDFLAGS)' -o bin/archelon .
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl, unless they are there.

@@ -15,6 +15,7 @@ import (
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/uninstall"
+	"github.com/archelon-io/archelon/internal/version"
 )
 
 // gcPercent makes the garbage collector run twice as often as Go's default. What an import allocates is gone in a moment, and memory is what
@@ -48,6 +49,11 @@ func run(args []string) error {
 	if rest := flags.Args(); len(rest) > 0 {
 		return fmt.Errorf("unexpected argument %q: all settings are flags, see --help", rest[0])
 	}
+	build := version.Get()
+	if opts.Version {
+		_, err := fmt.Fprintln(os.Stdout, build)
+		return err
+	}
 	notes := opts.Complete()
 	if err := opts.Validate(); err != nil {
 		return err
@@ -57,6 +63,7 @@ func run(args []string) error {
 	}
 	logger := klog.Background()
 	ctrl.SetLogger(logger)
+	logger.Info("Starting", "version", build.Version, "revision", build.Revision, "go", build.GoVersion, "platform", build.Platform)
 	for _, note := range notes {
 		logger.Info(note)
 	}

@@ -17,11 +17,13 @@ allowed=(
 	"internal/setup internal/options"
 	"internal/setup internal/import/v3"
 	". internal/setup"
+	". internal/version"
 	"test/env internal/import"
 )
 forbidden=(
 	"api/v1alpha1 internal/outcome"
 	"internal/outcome feature"
+	"internal/version internal/outcome"
 	"internal/scheme internal/rancher"
 	"internal/rancher internal/workload"
 	"internal/rancher feature"

@@ -25,6 +25,9 @@ const maxVerbosity = 4
 
 // Options are the settings of the manager. New returns the defaults, which suit a single instance in its own cluster.
 type Options struct {
+	// Version asks for the version, and for nothing else.
+	Version bool
+
 	// LeaderElect makes instances of the same name take turns.
 	LeaderElect bool
 	// LeaderElectNamespace is where the Lease lives; by default the namespace that the manager runs in.
@@ -105,6 +108,8 @@ func New() (*Options, error) {
 
 // AddFlags binds the options to flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Version, "version", o.Version,
+		"Print the version and exit.")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
 		"Work only while holding a Lease, so that several replicas can run.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,

@@ -28,6 +28,7 @@ import (
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/rolekeeper"
+	"github.com/archelon-io/archelon/internal/version"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -115,7 +116,7 @@ func (c *controllers) setupImport(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	workloads, err := workload.NewClients(c.mgr.GetAPIReader(), workload.Options{Timeout: c.opts.WorkloadTimeout})
+	workloads, err := workload.NewClients(c.mgr.GetAPIReader(), workload.Options{Timeout: c.opts.WorkloadTimeout, UserAgent: version.Get().UserAgent()})
 	if err != nil {
 		return err
 	}

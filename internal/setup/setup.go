@@ -28,6 +28,7 @@ import (
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
+	"github.com/archelon-io/archelon/internal/version"
 )
 
 // defaultInstance is the name of an instance that has no other.
@@ -42,7 +43,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	config = rest.CopyConfig(config)
 	config.QPS = opts.KubeAPIQPS
 	config.Burst = opts.KubeAPIBurst
-	rest.AddUserAgent(config, "archelon")
+	config.UserAgent = version.Get().UserAgent()
 
 	scope, err := opts.Scope()
 	if err != nil {
@@ -89,6 +90,9 @@ func newMeters() (*meters, error) {
 	}
 	info, err := instance.NewInfo(metrics.Registry)
 	if err != nil {
+		return nil, err
+	}
+	if err := registerBuild(metrics.Registry, version.Get()); err != nil {
 		return nil, err
 	}
 	return &meters{imports: imports, info: info}, nil
