@@ -1,0 +1,84 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// bundleVariable tells the inner process of TestRoots which bundle it should find; empty stands for the one that is compiled in.
+const bundleVariable = "ARCHELON_TEST_BUNDLE"
+
+// TestRoots runs itself again, because a process reads its bundle once.
+func TestRoots(t *testing.T) {
+	if bundle, inner := os.LookupEnv(bundleVariable); inner {
+		checkRoots(t, bundle)
+		return
+	}
+	if runtime.GOOS != "linux" {
+		return // others ask the operating system, not files; the image is for Linux
+	}
+	dir := t.TempDir()
+	bundle := filepath.Join(dir, "bundle.pem")
+	if err := os.WriteFile(bundle, authority(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"no bundle": "", "a bundle": bundle} {
+		t.Run(name, func(t *testing.T) {
+			file := path
+			if file == "" {
+				file = filepath.Join(dir, "nothing")
+			}
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRoots$")
+			cmd.Env = append(os.Environ(), bundleVariable+"="+path, "SSL_CERT_FILE="+file, "SSL_CERT_DIR="+filepath.Join(dir, "nowhere"))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func checkRoots(t *testing.T, bundle string) {
+	t.Helper()
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bundle == "" {
+		if pool.Equal(x509.NewCertPool()) {
+			t.Error("nothing is trusted without a bundle of the system")
+		}
+		return
+	}
+	raw, err := os.ReadFile(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := x509.NewCertPool()
+	want.AppendCertsFromPEM(raw)
+	if !pool.Equal(want) {
+		t.Error("what is trusted is not what the bundle of the system has")
+	}
+}
+
+// authority is a CA certificate.
+func authority(t *testing.T) []byte {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
+}
