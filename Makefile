@@ -49,6 +49,22 @@ demo: controlplane ## Show imports against real API servers and a stand-in of Ra
 	@echo "Compiling the demo; the first time this takes some minutes."
 	@go run ./hack/demo $(ARGS)
 
+# scratch, or an image in a registry with all the platforms, for example gcr.io/distroless/static:nonroot.
+IMAGE_BASE      ?= scratch
+IMAGE_PLATFORMS ?= linux/amd64,linux/arm64
+# The time of the commit, so that whoever builds it again gets the same image.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+.PHONY: image
+image: ## Build the image for IMAGE_PLATFORMS as OCI layout bin/image, with bills of materials, and print its digest.
+	@go -C hack/image run . build --layout='$(CURDIR)/bin/image' --base='$(IMAGE_BASE)' --platforms='$(IMAGE_PLATFORMS)' \
+		--version='$(VERSION)' --revision='$(REVISION)' --epoch='$(SOURCE_DATE_EPOCH)' --ldflags='$(LDFLAGS)'
+
+.PHONY: image-push
+image-push: ## Build and push that image (IMAGE_REPO=registry/name, IMAGE_TAG=VERSION), with the credentials that docker login left.
+	@[[ -n '$(IMAGE_REPO)' ]] || { echo "say where: make image-push IMAGE_REPO=registry/name"; exit 1; }
+	@$(MAKE) --no-print-directory image
+	@go -C hack/image run . push --layout='$(CURDIR)/bin/image' '$(IMAGE_REPO):$(or $(IMAGE_TAG),$(VERSION))'
+
 .PHONY: schemas
 schemas: ## Make JSON schemas of Kubernetes' kinds and others for kubeconform, and check that they are strict.
 	@hack/schemas/check.sh
@@ -98,6 +114,10 @@ test: lint verify test-unit test-integration test-e2e ## Everything that has to 
 .PHONY: test-unit
 test-unit: ## Tests beside the code: no network, no processes.
 	go test -race -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/)
+
+.PHONY: test-image
+test-image: ## Build the image and look at what is in it.
+	go -C hack/image test -count=1 -timeout=20m $(TESTFLAGS) ./...
 
 # One package at a time: each starts API servers of its own.
 .PHONY: test-integration

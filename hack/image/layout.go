@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// bomDir is where the bills of materials are, below the directory of the layout.
+const bomDir = "sbom"
+
+// write replaces the layout in dir.
+func (b *result) write(dir, tag string) error {
+	if err := clearLayout(dir); err != nil {
+		return err
+	}
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	if err := path.AppendIndex(b.index, layout.WithAnnotations(map[string]string{labelRefName: tag})); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, bomDir), 0o755); err != nil {
+		return err
+	}
+	for file, content := range b.boms {
+		if err := os.WriteFile(filepath.Join(dir, bomDir, file), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearLayout removes dir, if it is a layout.
+func clearLayout(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "oci-layout")); err != nil {
+		return fmt.Errorf("it is not empty, and not an image either: %w", err)
+	}
+	return os.RemoveAll(dir)
+}
+
+// push copies the image of a layout to a registry, byte for byte, and returns its name there with its digest.
+func push(ctx context.Context, dir, to string) (string, error) {
+	tag, err := name.NewTag(to, name.StrictValidation)
+	if err != nil {
+		return "", err
+	}
+	root, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", dir, err)
+	}
+	manifest, err := root.IndexManifest()
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", dir, err)
+	}
+	if len(manifest.Manifests) != 1 {
+		return "", fmt.Errorf("%s has %d images, want 1", dir, len(manifest.Manifests))
+	}
+	digest := manifest.Manifests[0].Digest
+	index, err := root.ImageIndex(digest)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", dir, err)
+	}
+	if err := remote.WriteIndex(tag, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return "", fmt.Errorf("pushing %s: %w", tag, err)
+	}
+	return tag.Context().Digest(digest.String()).String(), nil
+}
