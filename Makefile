@@ -108,6 +108,16 @@ lint: ## Lint, the layers included.
 lint-fix: ## Lint and fix what can be fixed by itself.
 	$(GOLANGCI_LINT) run --fix ./...
 
+# Not part of make test: it needs the network, and says something else each day.
+VULNDB ?= https://vuln.go.dev
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL for a mirror, file:// too).
+	@code=0; $(TOOL) govulncheck -db='$(VULNDB)' . || code=$$?; \
+	if ((code != 0 && code != 3)); then \
+		echo "vuln: nothing was checked: the database $(VULNDB) cannot be reached, or the code does not compile (see above)" >&2; \
+	fi; \
+	exit $$code
+
 .PHONY: test
 test: lint verify test-unit test-integration test-e2e ## Everything that has to pass before a commit.
 
