@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/archelon-io/archelon/test/process"
 )
 
 const (
@@ -53,8 +55,8 @@ type ControlPlane struct {
 	opts        Options
 	dir         string
 	environment *envtest.Environment
-	manager     *process
-	watchdog    *watchdog
+	manager     *process.Process
+	watchdog    *process.Watchdog
 
 	stop    sync.Once
 	stopErr error
@@ -87,7 +89,7 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 
 func (c *ControlPlane) start(ctx context.Context, programs string) error {
 	var err error
-	if c.watchdog, err = startWatchdog(c.dir); err != nil {
+	if c.watchdog, err = process.Watch(c.dir); err != nil {
 		return err
 	}
 	if err := c.configure(programs); err != nil {
@@ -115,7 +117,7 @@ func (c *ControlPlane) configure(programs string) error {
 	paths := map[string]string{}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		var err error
-		if paths[name], err = wrap(programs, c.dir, name); err != nil {
+		if paths[name], err = c.wrap(programs, name); err != nil {
 			return err
 		}
 	}
@@ -168,7 +170,7 @@ func (c *ControlPlane) stopAll() error {
 		}
 	}
 	if c.manager != nil {
-		errs = append(errs, c.manager.stop())
+		errs = append(errs, c.manager.Stop(stopTimeout))
 	}
 	if c.environment != nil {
 		errs = append(errs, c.environment.Stop())
@@ -176,7 +178,7 @@ func (c *ControlPlane) stopAll() error {
 	// Errors so far mean that something may still run: then the watchdog is left
 	// to do what it does for a dead parent.
 	if c.watchdog != nil {
-		errs = append(errs, c.watchdog.end(errors.Join(errs...) == nil))
+		errs = append(errs, c.watchdog.End(errors.Join(errs...) == nil))
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
 		errs = append(errs, fmt.Errorf("removing the files: %w", err))

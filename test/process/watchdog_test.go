@@ -1,4 +1,4 @@
-package env
+package process
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func TestWatchdogAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	ours := startSleeper(t, must(wrap(filepath.Dir(sleeper), dir, "sleep"))(t))
+	ours := startSleeper(t, must(Wrap(sleeper, dir, "sleep"))(t))
 	waitFor(t, filepath.Join(dir, "sleep.pid"))
 	stranger := startSleeper(t, sleeper)
 	pid := fmt.Appendln(nil, stranger.cmd.Process.Pid)
@@ -34,7 +34,7 @@ func TestWatchdogAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := must(startWatchdog(dir))(t).end(false); err != nil {
+	if err := must(Watch(dir))(t).End(false); err != nil {
 		t.Fatal(err)
 	}
 	<-ours.done
@@ -50,7 +50,7 @@ func TestWatchdogAfterCrash(t *testing.T) {
 
 func TestWatchdogAfterStop(t *testing.T) {
 	dir := t.TempDir()
-	if err := must(startWatchdog(dir))(t).end(true); err != nil {
+	if err := must(Watch(dir))(t).End(true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); err != nil {
@@ -58,9 +58,9 @@ func TestWatchdogAfterStop(t *testing.T) {
 	}
 }
 
-func startSleeper(t *testing.T, program string) *process {
+func startSleeper(t *testing.T, program string) *Process {
 	t.Helper()
-	p := must(startProcess(exec.CommandContext(t.Context(), program, "600")))(t)
+	p := must(Start(exec.CommandContext(t.Context(), program, "600")))(t)
 	t.Cleanup(func() { <-p.done }) // the test's context, which ends first, kills it
 	return p
 }
