@@ -2,7 +2,8 @@
 // kube-apiserver and, on request, kube-controller-manager, on loopback and with
 // RBAC on. It is controller-runtime's envtest plus what an importer's tests need
 // on top: several control planes side by side, ServiceAccounts with real tokens,
-// garbage collection, an audit log, and an API server that can be frozen.
+// garbage collection, Deployments and Jobs, an audit log, and an API server that
+// can be frozen.
 //
 // The binaries come from `make controlplane`, which builds them from pinned Go
 // modules, or from KUBEBUILDER_ASSETS.

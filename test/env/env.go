@@ -33,10 +33,16 @@ type Options struct {
 	// CRDs are installed before Start returns.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 
-	// ControllerManager starts kube-controller-manager with nothing but namespace
-	// deletion and garbage collection. The garbage collector learns of CRDs that
+	// ControllerManager starts kube-controller-manager, by itself with nothing but
+	// namespace deletion and garbage collection. The garbage collector learns of CRDs that
 	// are created after Start within half a minute only, so pass them in CRDs.
 	ControllerManager bool
+
+	// Workloads makes Pods come and go as they do in a cluster: it implies
+	// ControllerManager, adds the controllers of Deployments, ReplicaSets, Jobs and
+	// ServiceAccounts, and turns the admission of ServiceAccounts on, so that Pods
+	// get tokens. Something has to run the Pods: test/node does.
+	Workloads bool
 
 	// Audit makes AuditEvents available.
 	Audit bool
@@ -105,7 +111,7 @@ func (c *ControlPlane) start(ctx context.Context, programs string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if c.opts.ControllerManager {
+	if c.opts.ControllerManager || c.opts.Workloads {
 		return c.startControllerManager(programs)
 	}
 	return nil
@@ -148,6 +154,10 @@ func (c *ControlPlane) configure(programs string) error {
 		Err:     c.opts.Out,
 	}
 	c.environment.ControlPlane.KubectlPath = filepath.Join(programs, "kubectl")
+	if c.opts.Workloads {
+		// It is all that envtest switches off.
+		server.Configure().Disable("disable-admission-plugins")
+	}
 	if c.opts.Audit {
 		return c.configureAudit()
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -57,6 +58,18 @@ func (c *ControlPlane) signalAPIServer(signal syscall.Signal) error {
 	return nil
 }
 
+// controllers returns those that kube-controller-manager is to run.
+func (c *ControlPlane) controllers() []string {
+	names := []string{"garbage-collector-controller", "namespace-controller"}
+	if c.opts.Workloads {
+		names = append(names,
+			"deployment-controller", "replicaset-controller", "job-controller",
+			// A Pod cannot be created without its ServiceAccount, nor started without the CA that each is given.
+			"serviceaccount-controller", "root-ca-certificate-publisher-controller")
+	}
+	return names
+}
+
 // startControllerManager does not wait: the controllers have no result but what
 // they do to objects, and that is what tests wait for.
 func (c *ControlPlane) startControllerManager(programs string) error {
@@ -75,7 +88,7 @@ func (c *ControlPlane) startControllerManager(programs string) error {
 	//nolint:noctx // it lives until Stop, not until the start's context ends
 	cmd := exec.Command(program,
 		"--kubeconfig="+path,
-		"--controllers=garbage-collector-controller,namespace-controller",
+		"--controllers="+strings.Join(c.controllers(), ","),
 		"--leader-elect=false",
 		"--secure-port=0")
 	cmd.Stdout, cmd.Stderr = c.opts.Out, c.opts.Out
