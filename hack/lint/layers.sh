@@ -18,7 +18,7 @@ allowed=(
 	"internal/setup internal/import/v3"
 	". internal/setup"
 	". internal/version"
-	"test/env internal/import"
+	"test/stage internal/import"
 )
 forbidden=(
 	"api/v1alpha1 internal/outcome"
@@ -36,6 +36,8 @@ forbidden=(
 	"internal/rolekeeper internal/import"
 	"internal/options internal/setup"
 	"internal/setup test/env"
+	"internal/setup test/node"
+	"test/node internal/import"
 	". internal/import"
 )
 
