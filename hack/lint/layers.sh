@@ -19,6 +19,7 @@ allowed=(
 	". internal/setup"
 	". internal/version"
 	"test/stage internal/import"
+	"test/helm test/node"
 )
 forbidden=(
 	"api/v1alpha1 internal/outcome"
@@ -38,6 +39,7 @@ forbidden=(
 	"internal/setup test/env"
 	"internal/setup test/node"
 	"test/node internal/import"
+	"test/helm internal/import"
 	". internal/import"
 )
 

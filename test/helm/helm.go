@@ -1,0 +1,93 @@
+// Package helm runs the Helm CLI for tests, so that a chart is installed as its users install it. The version is that of hack/chart/go.mod.
+// Helm sees nothing of the user's: its cache, its configuration and its home are directories of its own.
+package helm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Helm runs the CLI against one cluster. Its methods may be called from several goroutines.
+type Helm struct {
+	program string
+	dir     string
+}
+
+// New prepares Helm for the cluster of a kubeconfig; without one only Template and Lint work. The first call on a machine builds the CLI,
+// which takes a minute or more. The caller has to run inside this module and to call Close.
+func New(ctx context.Context, kubeconfig []byte) (*Helm, error) {
+	program, err := build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "archelon-helm-")
+	if err != nil {
+		return nil, fmt.Errorf("creating a directory for helm: %w", err)
+	}
+	h := &Helm{program: program, dir: dir}
+	for _, sub := range []string{"home", "tmp"} {
+		if err := os.Mkdir(h.path(sub), 0o700); err != nil {
+			return nil, errors.Join(err, h.Close())
+		}
+	}
+	if err := os.WriteFile(h.path("kubeconfig"), kubeconfig, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing the kubeconfig for helm: %w", err), h.Close())
+	}
+	return h, nil
+}
+
+// Close removes Helm's files. Releases stay.
+func (h *Helm) Close() error { return os.RemoveAll(h.dir) }
+
+// build returns the path of the CLI. Go keeps it in its build cache.
+func build(ctx context.Context) (string, error) {
+	module, err := output(exec.CommandContext(ctx, "go", "env", "GOMOD"))
+	if err != nil {
+		return "", fmt.Errorf("finding the root of the module: %w", err)
+	}
+	root := filepath.Dir(strings.TrimSpace(module))
+	program, err := output(exec.CommandContext(ctx, "go", "-C", root, "tool", "-modfile=hack/chart/go.mod", "-n", "helm"))
+	if err != nil {
+		return "", fmt.Errorf("building helm: %w", err)
+	}
+	return strings.TrimSpace(program), nil
+}
+
+// run runs the CLI and returns its standard output.
+func (h *Helm) run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, h.program, args...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + h.path("home"),
+		"TMPDIR=" + h.path("tmp"),
+		"HELM_CACHE_HOME=" + h.path("home", "cache"),
+		"HELM_CONFIG_HOME=" + h.path("home", "config"),
+		"HELM_DATA_HOME=" + h.path("home", "data"),
+		"KUBECONFIG=" + h.path("kubeconfig"),
+	}
+	out, err := output(cmd)
+	if err != nil {
+		return "", fmt.Errorf("running helm %s: %w", args[0], err)
+	}
+	return out, nil
+}
+
+func (h *Helm) path(elem ...string) string {
+	return filepath.Join(append([]string{h.dir}, elem...)...)
+}
+
+// output runs a command; the error has all that it wrote.
+func output(cmd *exec.Cmd) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, strings.TrimSpace(stderr.String()+stdout.String()))
+	}
+	return stdout.String(), nil
+}
