@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -128,6 +129,7 @@ func (l *fullLife) crashes(ctx context.Context) []*clusterv1.Cluster {
 			setAnnotation(c, recordKey, kind+"/"+name)
 		})
 		Expect(l.Client.Delete(ctx, cluster)).To(Succeed())
+		Expect(l.Client.Delete(ctx, builder.KubeconfigSecret(watch1, cluster.Name, nil))).To(Succeed())
 		crashed = append(crashed, cluster)
 	}
 	return crashed

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // Helm runs the CLI against one cluster. Its methods may be called from several goroutines.
@@ -21,8 +22,8 @@ type Helm struct {
 
 // New prepares Helm for the cluster of a kubeconfig; without one only Template and Lint work. The first call on a machine builds the CLI,
 // which takes a minute or more. The caller has to run inside this module and to call Close.
-func New(ctx context.Context, kubeconfig []byte) (*Helm, error) {
-	program, err := build(ctx)
+func New(kubeconfig []byte) (*Helm, error) {
+	program, err := build()
 	if err != nil {
 		return nil, err
 	}
@@ -45,19 +46,19 @@ func New(ctx context.Context, kubeconfig []byte) (*Helm, error) {
 // Close removes Helm's files. Releases stay.
 func (h *Helm) Close() error { return os.RemoveAll(h.dir) }
 
-// build returns the path of the CLI. Go keeps it in its build cache.
-func build(ctx context.Context) (string, error) {
-	module, err := output(exec.CommandContext(ctx, "go", "env", "GOMOD"))
+// build returns the path of the CLI. Go keeps it in its build cache, and this process its path.
+var build = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // the same for all
+	module, err := output(exec.Command("go", "env", "GOMOD")) //nolint:noctx // whoever asks next wants it too
 	if err != nil {
 		return "", fmt.Errorf("finding the root of the module: %w", err)
 	}
 	root := filepath.Dir(strings.TrimSpace(module))
-	program, err := output(exec.CommandContext(ctx, "go", "-C", root, "tool", "-modfile=hack/chart/go.mod", "-n", "helm"))
+	program, err := output(exec.Command("go", "-C", root, "tool", "-modfile=hack/chart/go.mod", "-n", "helm")) //nolint:noctx // as above
 	if err != nil {
 		return "", fmt.Errorf("building helm: %w", err)
 	}
 	return strings.TrimSpace(program), nil
-}
+})
 
 // run runs the CLI and returns its standard output.
 func (h *Helm) run(ctx context.Context, args ...string) (string, error) {

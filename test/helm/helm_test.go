@@ -195,7 +195,7 @@ var _ = Describe("a release", Ordered, func() {
 // start prepares Helm and shows at the end that it has left the user's directories alone.
 func start(ctx context.Context, kubeconfig []byte) *helm.Helm {
 	GinkgoHelper()
-	cli, err := helm.New(ctx, kubeconfig)
+	cli, err := helm.New(kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	home := GinkgoT().TempDir() // only now: Go finds its caches by these
 	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {

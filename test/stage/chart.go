@@ -1,22 +1,20 @@
 package stage
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
+
+	"github.com/archelon-io/archelon/test/helm"
 )
 
 // release is what the chart gives an instance: its rights, and the command line of its manager.
@@ -28,38 +26,19 @@ type release struct {
 // kubeVersion is what the chart is rendered for. Helm does not ask the cluster when it only renders.
 const kubeVersion = "v1.36.3"
 
-// helm is the path of the Helm CLI, which is built when it is needed first.
-var helm = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // built once for all stages of a process
-	cmd := exec.Command("go", "tool", "-modfile="+filepath.Join("hack", "chart", "go.mod"), "-n", "helm") //nolint:noctx // its result is shared
-	cmd.Dir = Root()
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("building Helm: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
-})
-
 // render has Helm render the chart for an instance.
 func render(ctx context.Context, name, namespace string, values map[string]any) (*release, error) {
-	path, err := helm()
+	h, err := helm.New(nil)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := yaml.Marshal(values)
+	defer func() { _ = h.Close() }()
+	objects, err := h.Template(ctx, helm.Release{
+		Name: name, Namespace: namespace, Chart: filepath.Join(Root(), "charts", "archelon"), Values: values,
+		Args: []string{"--kube-version=" + kubeVersion, "--no-hooks"},
+	})
 	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, path, "template", name, filepath.Join(Root(), "charts", "archelon"),
-		"--namespace="+namespace, "--kube-version="+kubeVersion, "--no-hooks", "--values=-")
-	var stderr bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(raw), &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("rendering the chart: %w: %s", err, stderr.String())
-	}
-	objects, err := parse(out)
-	if err != nil {
-		return nil, fmt.Errorf("reading what the chart renders: %w", err)
+		return nil, fmt.Errorf("rendering the chart: %w", err)
 	}
 	r := &release{}
 	for _, object := range objects {
@@ -156,9 +135,16 @@ func (s *Stage) prune(ctx context.Context, name, namespace string, wanted map[st
 			return err
 		}
 		for i := range list.Items {
-			if object := &list.Items[i]; !wanted[identify(object)] {
-				errs = append(errs, client.IgnoreNotFound(s.Client.Delete(ctx, object)))
+			object := &list.Items[i]
+			if wanted[identify(object)] {
+				continue
 			}
+			if len(object.GetFinalizers()) > 0 { // as the uninstaller does
+				before := object.DeepCopy()
+				object.SetFinalizers(nil)
+				errs = append(errs, client.IgnoreNotFound(s.Client.Patch(ctx, object, client.MergeFrom(before))))
+			}
+			errs = append(errs, client.IgnoreNotFound(s.Client.Delete(ctx, object)))
 		}
 	}
 	return errors.Join(errs...)

@@ -35,6 +35,9 @@ type Options struct {
 	Name string
 	// Rancher changes the options of the stand-in; nil leaves the defaults.
 	Rancher func(*rancher.Options)
+	// Workloads has Deployments, Jobs and Pods work as in a cluster, if a test/node runs them. Nothing is prepared for a manager then: the test
+	// installs the chart.
+	Workloads bool
 	// Audit records every request to the management cluster.
 	Audit bool
 	// Out receives the logs of the control plane; nil discards them.
@@ -51,7 +54,7 @@ type Stage struct {
 	Through func(*rest.Config) *rest.Config
 }
 
-// Start starts a management cluster and the stand-in, and gives a central instance the rights of the chart.
+// Start starts a management cluster and the stand-in, and gives a central instance the rights of the chart (see Prepare).
 func Start(ctx context.Context, opts Options) (*Stage, error) {
 	standin := rancher.DefaultOptions(nil)
 	if opts.Rancher != nil {
@@ -66,13 +69,19 @@ func Start(ctx context.Context, opts Options) (*Stage, error) {
 		return nil, err
 	}
 	management, err := env.Start(ctx, env.Options{
-		Name: opts.Name, CRDs: append(crds, ranchers...), ControllerManager: true, Audit: opts.Audit, Out: opts.Out,
+		Name: opts.Name, CRDs: append(crds, ranchers...), ControllerManager: true, Workloads: opts.Workloads, Audit: opts.Audit, Out: opts.Out,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := &Stage{Management: management}
 	if err := s.start(ctx, standin); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	if opts.Workloads {
+		return s, nil
+	}
+	if err := s.Prepare(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -92,10 +101,7 @@ func (s *Stage) start(ctx context.Context, standin rancher.Options) error {
 	if s.Rancher, err = rancher.New(standin); err != nil {
 		return err
 	}
-	if err := s.Rancher.Start(ctx); err != nil {
-		return err
-	}
-	return s.Prepare(ctx)
+	return s.Rancher.Start(ctx)
 }
 
 // Prepare makes the namespace of a central instance and gives it the rights of the chart. Start has done it.

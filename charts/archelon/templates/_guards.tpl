@@ -6,6 +6,11 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- fail "namespaces: every one of them is in excludedNamespaces too, so there is nothing to work in" }}
 {{- end }}
 {{- if not (include "archelon.isolated" .) }}
+{{- /* The RoleBindings of an isolated instance are held by a finalizer, which nobody would take off after the upgrade. */}}
+{{- $binding := lookup "rbac.authorization.k8s.io/v1" "ClusterRoleBinding" "" (printf "%s-isolated" (include "archelon.clusterName" .)) }}
+{{- if and $binding (eq (dig "annotations" "meta.helm.sh/release-name" "" $binding.metadata) .Release.Name) }}
+{{- fail "this release works in named namespaces and cannot be upgraded to one that works in all: uninstall it and install it again. Clusters stay imported and connected" }}
+{{- end }}
 {{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items }}
 {{- if eq (dig "labels" "archelon.io/scope" "" .metadata) "central" }}
 {{- $filter := dig "labels" "archelon.io/watch-filter" "" .metadata }}

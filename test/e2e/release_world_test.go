@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/node"
+	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+)
+
+// image is the one that the chart names by itself.
+const image = "ghcr.io/archelon-io/archelon:v0.1.0"
+
+// releases is a management cluster into which the chart is installed by Helm, and which runs its Pods.
+type releases struct {
+	*shards
+	helm *helm.Helm
+	node *node.Node
+}
+
+func (r *releases) start(ctx context.Context) {
+	GinkgoHelper()
+	world, err := stage.Start(ctx, stage.Options{Name: "release", Audit: true, Workloads: true, Rancher: func(o *rancher.Options) {
+		o.Logger = GinkgoLogr
+		o.Timings.Cleanup = 100 * time.Millisecond
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(world.Stop()).To(Succeed()) })
+	r.shards = &shards{fixture: &fixture{Stage: world}}
+	r.servers, err = workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(r.servers.Stop)
+	r.node, err = node.Start(ctx, node.Options{Cluster: world.Management, Images: map[string]string{image: manager}, Out: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(r.node.Stop()).To(Succeed()) })
+	kubeconfig, err := world.Management.Kubeconfig()
+	Expect(err).NotTo(HaveOccurred())
+	r.helm, err = helm.New(kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(r.helm.Close)
+	for _, name := range []string{watch1, watch2, watch3} {
+		Expect(r.Client.Create(ctx, namespaceOf(name))).To(Succeed())
+	}
+}
+
+// release is one of the chart. Its namespace accepts what the Pod Security Standard "restricted" allows.
+func (r *releases) release(ctx context.Context, name string, values map[string]any) helm.Release {
+	GinkgoHelper()
+	namespace := namespaceOf(name + "-system")
+	namespace.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	Expect(client.IgnoreAlreadyExists(r.Client.Create(ctx, namespace))).To(Succeed())
+	return helm.Release{
+		Name: name, Namespace: namespace.Name, Chart: filepath.Join(stage.Root(), "charts", "archelon"), Wait: true, Timeout: 4 * patience, Values: values,
+	}
+}
+
+// with returns values with more of them.
+func with(values map[string]any, more map[string]any) map[string]any {
+	values = maps.Clone(values)
+	maps.Copy(values, more)
+	return values
+}
+
+// install installs a release for the time of the node.
+func (r *releases) install(ctx context.Context, release helm.Release) {
+	GinkgoHelper()
+	Expect(r.helm.Install(ctx, release)).To(Succeed())
+}
+
+// held returns what our finalizers are on.
+func (r *releases) held(ctx context.Context) []string {
+	GinkgoHelper()
+	var held []string
+	for _, kind := range []schema.GroupVersionKind{
+		{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "ClusterList"},
+		{Group: "management.cattle.io", Version: "v3", Kind: "ClusterList"},
+		{Group: "provisioning.cattle.io", Version: "v1", Kind: "ClusterList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBindingList"},
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		Expect(r.Client.List(ctx, list)).To(Succeed())
+		for i := range list.Items {
+			if slices.ContainsFunc(list.Items[i].GetFinalizers(), func(f string) bool { return strings.HasPrefix(f, "archelon.io/") }) {
+				held = append(held, kind.Kind+" "+kind.Group+" "+client.ObjectKeyFromObject(&list.Items[i]).String())
+			}
+		}
+	}
+	return held
+}
+
+// records returns the Rancher clusters of all CAPI clusters: kind, name and UID by the name of the CAPI cluster.
+func (r *releases) records(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	w := r.look(ctx)
+	records := map[string]string{}
+	for i := range w.clusters {
+		for _, strategy := range strategies() {
+			for _, record := range w.records(strategy, &w.clusters[i]) {
+				records[client.ObjectKeyFromObject(&w.clusters[i]).String()] += fmt.Sprintf("%s %s %s;", strategy, record.GetName(), record.GetUID())
+			}
+		}
+	}
+	return records
+}
+
+// watchConnections notes every time that an agent is not connected, until the returned function is called, which returns what was noted.
+func (r *releases) watchConnections(ctx context.Context, clusters []*clusterv1.Cluster) func() []string {
+	GinkgoHelper()
+	ids := map[string]string{}
+	w := r.look(ctx)
+	for _, cluster := range clusters {
+		for _, strategy := range strategies() {
+			for _, record := range w.records(strategy, cluster) {
+				ids[cluster.Name] = internalName(record)
+			}
+		}
+	}
+	Expect(ids).To(HaveLen(len(clusters)))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	lost := make(chan []string, 1)
+	go func() {
+		var found []string
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			for name, id := range ids {
+				if workload, _ := r.Rancher.Connected(id); workload == "" && !slices.Contains(found, name) {
+					found = append(found, name)
+				}
+			}
+			select {
+			case <-ctx.Done():
+				lost <- found
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return func() []string {
+		stop()
+		return <-lost
+	}
+}
+
+// expectLawful asserts on the audit log that nobody in the namespace of the release was refused anything.
+func (r *releases) expectLawful(release helm.Release) {
+	GinkgoHelper()
+	events, err := r.Management.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	seen := 0
+	for _, e := range events {
+		if !strings.HasPrefix(e.User.Username, "system:serviceaccount:"+release.Namespace+":") {
+			continue
+		}
+		seen++
+		Expect(e.ResponseStatus.Code).NotTo(BeEquivalentTo(403), "%s: %s %s", e.User.Username, e.Verb, e.RequestURI)
+	}
+	Expect(seen).NotTo(BeZero())
+}
+
+// left returns what Helm has left of a release.
+func (r *releases) left(ctx context.Context, release helm.Release) []string {
+	GinkgoHelper()
+	var left []string
+	for _, kind := range []schema.GroupVersionKind{
+		{Group: "apps", Version: "v1", Kind: "DeploymentList"},
+		{Group: "batch", Version: "v1", Kind: "JobList"},
+		{Version: "v1", Kind: "ServiceAccountList"},
+		{Version: "v1", Kind: "ServiceList"},
+		{Version: "v1", Kind: "SecretList"},
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudgetList"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfigurationList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBindingList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBindingList"},
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		Expect(r.Client.List(ctx, list, client.MatchingLabels{"app.kubernetes.io/instance": release.Name})).To(Succeed())
+		for i := range list.Items {
+			left = append(left, kind.Kind+" "+client.ObjectKeyFromObject(&list.Items[i]).String())
+		}
+	}
+	return left
+}
+
+// uninstallPod returns the Pod of the release's uninstaller that runs, or nil.
+func (r *releases) uninstallPod(ctx context.Context, release helm.Release) *corev1.Pod {
+	pods := &corev1.PodList{}
+	if err := r.Client.List(ctx, pods, client.InNamespace(release.Namespace), client.MatchingLabels{"batch.kubernetes.io/job-name": release.Name + "-uninstall"}); err != nil {
+		return nil
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Status.Phase == corev1.PodRunning {
+			return &pods.Items[i]
+		}
+	}
+	return nil
+}
+
+func objectMeta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
