@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,7 +73,7 @@ func newUninstaller(config *rest.Config, opts *Options, out io.Writer) (*uninsta
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 	config = rest.AddUserAgent(rest.CopyConfig(config), "archelon-uninstall")
-	c, err := client.New(config, client.Options{Scheme: known, Mapper: scheme.Mapper()})
+	c, err := client.New(config, client.Options{Scheme: known, Mapper: mapper()})
 	if err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
@@ -88,6 +90,7 @@ func (u *uninstaller) finishDeletions(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(grace, u.opts.Timeout/4))
 	defer cancel()
+	// Time is up, at worst.
 	_ = u.until(ctx, func(ctx context.Context) (bool, error) {
 		clusters, err := u.clusters(ctx)
 		if err != nil {
@@ -106,30 +109,39 @@ func (u *uninstaller) finishDeletions(ctx context.Context) error {
 // release lets go of everything, in passes: one that finds nothing left is the last. What fails is tried again, for the reason may pass: a webhook
 // of Rancher that is not available, an object that somebody else changes.
 func (u *uninstaller) release(ctx context.Context) error {
-	var last error
-	err := u.until(ctx, func(ctx context.Context) (bool, error) {
-		var left int
-		left, last = u.pass(ctx)
-		return left == 0 && last == nil, nil
+	return u.until(ctx, func(ctx context.Context) (bool, error) {
+		left, err := u.pass(ctx)
+		return left == 0, err
 	})
-	if err != nil {
-		return errors.Join(err, last)
-	}
-	return nil
 }
 
 // until asks until the answer is yes. An error is an answer too: it is told when time is up.
 func (u *uninstaller) until(ctx context.Context, done func(context.Context) (bool, error)) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
-		var ok bool
-		ok, last = done(ctx)
-		return ok && last == nil, nil
+		ok, err := done(ctx)
+		switch {
+		case err == nil && ok:
+			return true, nil
+		case err != nil && ctx.Err() == nil: // What fails because time is up says nothing about why it took so long.
+			if last == nil || last.Error() != err.Error() {
+				u.say("Trying again: %v", err)
+			}
+			last = err
+		}
+		return false, nil
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("not done in time: %w", err), last)
 	}
 	return nil
+}
+
+// mapper knows the Deployment of the manager besides the kinds that the manager works with.
+func mapper() meta.RESTMapper {
+	deployments := meta.NewDefaultRESTMapper(nil)
+	deployments.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	return meta.MultiRESTMapper{scheme.Mapper(), deployments}
 }
 
 func (u *uninstaller) say(format string, args ...any) {

@@ -22,6 +22,7 @@ var _ = Describe("A release", Ordered, func() {
 		clusters []*clusterv1.Cluster
 		before   map[string]string
 	)
+	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
 	BeforeAll(func(ctx context.Context) {
 		r.start(ctx)
 		release = r.release(ctx, "archelon", nil)
@@ -55,11 +56,11 @@ var _ = Describe("A release", Ordered, func() {
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, changed) })
 		late := r.light(ctx, watch1, "late", selected)
 		r.expectImported(ctx, late)
-		r.remove(ctx, late)
+		r.drop(ctx, late)
 		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
 		late = r.light(ctx, watch3, "late", selected)
 		r.expectImported(ctx, late)
-		r.remove(ctx, late)
+		r.drop(ctx, late)
 		r.expectLawful(release)
 	})
 
@@ -81,7 +82,7 @@ var _ = Describe("A release", Ordered, func() {
 		r.expectLawful(release)
 	})
 
-	It("is not uninstalled as long as its finalizers cannot be removed, and works on after an upgrade", func(ctx context.Context) {
+	It("is not uninstalled as long as its finalizers cannot be removed, and works on after a rollback", func(ctx context.Context) {
 		Expect(r.Client.Create(ctx, obstacle())).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(r.Client.Delete(ctx, obstacle()))).To(Succeed())
@@ -93,10 +94,10 @@ var _ = Describe("A release", Ordered, func() {
 		Expect(r.helm.Uninstall(ctx, quick)).To(MatchError(ContainSubstring("pre-delete hooks failed")))
 		Expect(lost()).To(BeEmpty())
 		Expect(r.Client.Delete(ctx, obstacle())).To(Succeed())
-		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, release) })
+		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
 		late := r.light(ctx, watch1, "late", selected)
 		r.expectImported(ctx, late)
-		r.remove(ctx, late)
+		r.drop(ctx, late)
 	})
 
 	It("holds nothing any more when it is uninstalled, though the uninstaller is killed, and leaves Rancher clusters and agents alone", func(ctx context.Context) {
@@ -138,7 +139,7 @@ var _ = Describe("A release", Ordered, func() {
 		r.expectImported(ctx, late)
 
 		By("a namespace that is left out")
-		r.remove(ctx, late)
+		r.drop(ctx, late)
 		release.Values = map[string]any{"namespaces": []any{watch1, watch2}}
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, release) })
 		Eventually(r.gone(ctx, roleBindingIn("comes-later"))).Should(BeTrue())
@@ -171,6 +172,7 @@ var _ = Describe("Releases side by side", Ordered, func() {
 		r             = &releases{}
 		one, two, all helm.Release
 	)
+	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
 	BeforeAll(func(ctx context.Context) {
 		r.start(ctx)
 		one = r.release(ctx, "archelon1", map[string]any{"namespaces": []any{watch1}, "replicas": 1})

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/helm"
 	"github.com/archelon-io/archelon/test/node"
 	"github.com/archelon-io/archelon/test/stage"
@@ -82,6 +83,27 @@ func with(values map[string]any, more map[string]any) map[string]any {
 func (r *releases) install(ctx context.Context, release helm.Release) {
 	GinkgoHelper()
 	Expect(r.helm.Install(ctx, release)).To(Succeed())
+}
+
+// describePods adds the state of all Pods to the report of a spec that failed.
+func (r *releases) describePods(ctx context.Context) {
+	if !CurrentSpecReport().Failed() || r.shards == nil {
+		return
+	}
+	pods := &corev1.PodList{}
+	Expect(r.Client.List(ctx, pods)).To(Succeed())
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		AddReportEntry("pod "+client.ObjectKeyFromObject(pod).String(), fmt.Sprintf("%s %+v\n%s", pod.Status.Phase, pod.Status.ContainerStatuses, r.node.Logs(client.ObjectKeyFromObject(pod))))
+	}
+}
+
+// drop deletes a cluster of several.
+func (r *releases) drop(ctx context.Context, cluster *clusterv1.Cluster) {
+	GinkgoHelper()
+	Expect(r.Client.Delete(ctx, cluster)).To(Succeed())
+	Eventually(r.gone(ctx, cluster)).Should(BeTrue())
+	Expect(r.Client.Delete(ctx, builder.KubeconfigSecret(cluster.Namespace, cluster.Name, nil))).To(Succeed())
 }
 
 // held returns what our finalizers are on.
