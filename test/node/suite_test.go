@@ -194,17 +194,30 @@ func eventuallyGone(ctx context.Context, object client.Object) {
 // call sends a request to the server in a Pod and returns its answer.
 func call(ctx context.Context, object *corev1.Pod, method, path string) string {
 	GinkgoHelper()
+	body, err := try(ctx, object, method, path)
+	Expect(err).NotTo(HaveOccurred())
+	return body
+}
+
+func try(ctx context.Context, object *corev1.Pod, method, path string) (string, error) {
 	address, err := machine.Address(client.ObjectKeyFromObject(object), "http")
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return "", err
+	}
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, nil)
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return "", err
+	}
 	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return "", err
+	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(response.StatusCode).To(Equal(http.StatusOK), fmt.Sprintf("%s %s: %s", method, path, body))
-	return string(body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, response.Status, body)
+	}
+	return string(body), err
 }
 
 // running returns the command lines of processes that mention marker.

@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,7 +28,8 @@ var _ = Describe("a workload", func() {
 		Expect(err).NotTo(HaveOccurred())
 		defer watch.Stop()
 		seen := map[string]*corev1.Pod{}
-		object.Spec.Template.Spec.Containers[0].Image = newerImage
+		main := &object.Spec.Template.Spec.Containers[0]
+		main.Image, main.Args = newerImage, append(main.Args, "--warm-up=1500ms")
 		Expect(admin.Update(ctx, object)).To(Succeed())
 		Eventually(func(g Gomega) {
 			event := <-watch.ResultChan()
@@ -37,7 +39,7 @@ var _ = Describe("a workload", func() {
 			if event.Type == "DELETED" {
 				delete(seen, each.Name)
 			}
-			Expect(serving(seen)).To(BeNumerically(">=", 1), "after %s of %s", event.Type, each.Name)
+			Expect(serving(ctx, seen)).To(BeNumerically(">=", 1), "after %s of %s", event.Type, each.Name)
 			g.Expect(seen).To(HaveLen(1))
 			for _, last := range seen {
 				g.Expect(last.Spec.Containers[0].Image).To(Equal(newerImage))
@@ -107,11 +109,11 @@ func available(object *appsv1.Deployment) bool {
 	return false
 }
 
-// serving counts the Pods that are ready and not about to end.
-func serving(pods map[string]*corev1.Pod) int {
+// serving counts the Pods whose program says that it is ready, whatever their status says.
+func serving(ctx context.Context, pods map[string]*corev1.Pod) int {
 	count := 0
 	for _, each := range pods {
-		if isReady(each) && each.DeletionTimestamp == nil {
+		if _, err := try(ctx, each, http.MethodGet, "/readyz"); err == nil {
 			count++
 		}
 	}

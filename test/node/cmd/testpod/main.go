@@ -19,6 +19,7 @@ func main() {
 	code := flag.Int("exit", 0, "end with this code")
 	stubborn := flag.Bool("stubborn", false, "ignore SIGTERM")
 	linger := flag.Duration("linger", 0, "how long to go on after SIGTERM")
+	warmUp := flag.Duration("warm-up", 0, "how long not to be ready at first")
 	read := flag.String("read", "", "the file that /file returns")
 	flag.Parse()
 	fmt.Println("started with", os.Args[1:])
@@ -38,14 +39,16 @@ func main() {
 			}
 		}
 	}()
-	if err := serve(*address, *read); err != nil {
+	if err := serve(*address, *read, *warmUp); err != nil {
 		fmt.Fprintln(os.Stderr, "testpod:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(address, file string) error {
+func serve(address, file string, warmUp time.Duration) error {
 	var unready, unhealthy atomic.Bool
+	unready.Store(warmUp > 0)
+	time.AfterFunc(warmUp, func() { unready.Store(false) })
 	probe := func(broken *atomic.Bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			if broken.Load() {
