@@ -5,6 +5,12 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if and .Values.namespaces (not (include "archelon.namespaces" . | fromJson).names) }}
 {{- fail "namespaces: every one of them is in excludedNamespaces too, so there is nothing to work in" }}
 {{- end }}
+{{- $ports := list 9440 }}
+{{- if .Values.metrics.enabled }}{{ $ports = append $ports (int .Values.metrics.port) }}{{ end }}
+{{- if .Values.webhook.enabled }}{{ $ports = append $ports (int .Values.webhook.port) }}{{ end }}
+{{- if ne (len $ports) (len (uniq $ports)) }}
+{{- fail "metrics.port and webhook.port must differ from each other and from 9440, the port of the probes" }}
+{{- end }}
 {{- if not (include "archelon.isolated" .) }}
 {{- /* The RoleBindings of an isolated instance are held by a finalizer, which nobody would take off after the upgrade. */}}
 {{- $binding := lookup "rbac.authorization.k8s.io/v1" "ClusterRoleBinding" "" (printf "%s-isolated" (include "archelon.clusterName" .)) }}

@@ -1,29 +1,34 @@
 {{/* Names. */}}
 
 {{- define "archelon.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- default .Chart.Name .Values.nameOverride }}
 {{- end }}
 
 {{- define "archelon.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
-{{- else }}
 {{- $name := include "archelon.name" . }}
-{{- if contains $name .Release.Name }}
-{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride }}
+{{- else if contains $name .Release.Name }}
+{{- include "archelon.shortened" (dict "name" (.Release.Name | replace "." "-") "max" 40) }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
-{{- end }}
+{{- include "archelon.shortened" (dict "name" (printf "%s-%s" .Release.Name $name | replace "." "-") "max" 40) }}
 {{- end }}
 {{- end }}
 
-{{/* What has no namespace is called after both, so that releases of one name in two namespaces do not collide. */}}
+{{/*
+What has no namespace is called after both, so that releases of one name in two namespaces do not collide. There is no dot in the name of a
+namespace, so the first one tells where it ends.
+*/}}
 {{- define "archelon.clusterName" -}}
-{{- $name := printf "%s-%s" .Release.Namespace (include "archelon.fullname" .) }}
-{{- if gt (len $name) 50 }}
-{{- printf "%s-%s" (trunc 41 $name | trimSuffix "-") (sha256sum $name | trunc 8) }}
+{{- include "archelon.shortened" (dict "name" (printf "%s.%s" .Release.Namespace (include "archelon.fullname" .)) "max" 50) }}
+{{- end }}
+
+{{/* A name that is too long for its suffixes ends in a digest instead of losing what tells it from others. */}}
+{{- define "archelon.shortened" -}}
+{{- if gt (len .name) .max }}
+{{- printf "%s-%s" (trunc (sub .max 9 | int) .name | trimSuffix "." | trimSuffix "-") (sha256sum .name | trunc 8) }}
 {{- else }}
-{{- $name }}
+{{- .name }}
 {{- end }}
 {{- end }}
 
