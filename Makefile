@@ -10,6 +10,7 @@ SHELL := /usr/bin/env bash -euo pipefail
 TOOL           := go tool -modfile=hack/tools/go.mod
 GOLANGCI_LINT  := $(TOOL) golangci-lint
 CONTROLLER_GEN := $(TOOL) controller-gen
+HELM_DOCS      := go tool -modfile=hack/chart/go.mod helm-docs --chart-search-root=charts --sort-values-order=file --log-level=warning
 
 # What --version says. A checkout without tags has its commit for a version,
 # and sources without a checkout have none.
@@ -72,15 +73,19 @@ schemas: ## Make JSON schemas of Kubernetes' kinds and others for kubeconform, a
 ##@ Generate
 
 .PHONY: generate
-generate: generate-rbac ## Run all generators.
+generate: generate-rbac generate-chart ## Run all generators.
 
 .PHONY: generate-rbac
 generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers, and from it the roles in config/isolated and the chart.
 	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir=config/rbac
 	go run ./hack/rbac
 
+.PHONY: generate-chart
+generate-chart: ## The README of the chart from the comments in its values.yaml.
+	$(HELM_DOCS)
+
 .PHONY: verify
-verify: verify-rbac verify-modules ## Check that what is generated is up to date.
+verify: verify-rbac verify-chart verify-modules ## Check that what is generated is up to date.
 
 .PHONY: verify-rbac
 verify-rbac:
@@ -92,6 +97,10 @@ verify-rbac:
 	for file in cluster_role.yaml namespace_role.yaml; do \
 		diff -u "config/isolated/$$file" "$$tmp/isolated/$$file" || { echo "config/isolated/$$file is stale: run make generate"; exit 1; }; \
 	done
+
+.PHONY: verify-chart
+verify-chart:
+	@$(HELM_DOCS) --dry-run | diff -u charts/archelon/README.md - || { echo "charts/archelon/README.md is stale: run make generate"; exit 1; }
 
 .PHONY: verify-modules
 verify-modules:
@@ -119,7 +128,11 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	exit $$code
 
 .PHONY: test
-test: lint verify test-unit test-integration test-e2e ## Everything that has to pass before a commit.
+test: lint verify test-chart test-unit test-integration test-e2e ## Everything that has to pass before a commit.
+
+.PHONY: test-chart
+test-chart: ## The Helm chart: its values, what it renders, its alerts; no network, no cluster.
+	go test -count=1 -timeout=15m $(TESTFLAGS) ./test/chart
 
 .PHONY: test-unit
 test-unit: ## Tests beside the code: no network, no processes.
@@ -132,7 +145,7 @@ test-image: ## Build the image and look at what is in it.
 # One package at a time: each starts API servers of its own.
 .PHONY: test-integration
 test-integration: controlplane ## Stand-ins, the test environment, the agent and a small benchmark, against real API servers.
-	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v /test/e2e)
+	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart)
 
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.
