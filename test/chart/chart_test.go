@@ -1,0 +1,124 @@
+// Package chart_test checks the Helm chart: what its schema lets pass, what it renders for every combination of its features, and that its alerts
+// fire. It needs Go and no cluster; helm and the other tools are those that hack/chart and hack/prometheus pin.
+package chart_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// kubeVersion is that of the cluster which helm has to believe in.
+const kubeVersion = "1.36.3"
+
+// root is the root of the repository, seen from this package, and chart is the chart.
+var (
+	root  = filepath.Join("..", "..")
+	chart = filepath.Join(root, "charts", "archelon")
+)
+
+// programs are the paths of the tools, by name.
+var programs = map[string]string{}
+
+func TestMain(m *testing.M) {
+	for name, module := range map[string]string{"helm": "chart", "helm-unittest": "chart", "kubeconform": "chart", "promtool": "prometheus"} {
+		// It is built unless that was done before. "go tool" itself would take longer than helm, a thousand times.
+		path, err := run(context.Background(), root, nil, "go", "tool", "-modfile="+filepath.Join("hack", module, "go.mod"), "-n", name)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "finding %s: %v\n", name, err)
+			os.Exit(1)
+		}
+		programs[name] = strings.TrimSpace(string(path))
+	}
+	os.Exit(m.Run())
+}
+
+// run returns what a program prints. If it fails, the error has what it complains about.
+func run(ctx context.Context, dir string, input []byte, program string, args ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, program, args...)
+	var out, complaints bytes.Buffer
+	command.Dir, command.Stdin, command.Stdout, command.Stderr = dir, bytes.NewReader(input), &out, &complaints
+	if err := command.Run(); err != nil {
+		return out.Bytes(), fmt.Errorf("%s: %w\n%s%s", filepath.Base(program), err, complaints.Bytes(), out.Bytes())
+	}
+	return out.Bytes(), nil
+}
+
+// release is what a chart is rendered for.
+type release struct{ name, namespace string }
+
+// values are what is set.
+type values map[string]any
+
+// merged returns both, down to the leaves. The other one wins.
+func (v values) merged(other values) values {
+	result := values{}
+	for key, value := range v {
+		result[key] = value
+	}
+	for key, value := range other {
+		if below, ok := value.(values); ok {
+			if own, ok := result[key].(values); ok {
+				value = own.merged(below)
+			}
+		}
+		result[key] = value
+	}
+	return result
+}
+
+// template renders the chart as "helm template" does.
+func template(ctx context.Context, r release, v values) ([]byte, error) {
+	set, err := yaml.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return run(ctx, ".", set, programs["helm"], "template", r.name, chart, "--namespace="+r.namespace, "--kube-version="+kubeVersion, "--values=-")
+}
+
+// objects are what is rendered.
+func objects(t *testing.T, r release, v values) []*unstructured.Unstructured {
+	t.Helper()
+	raw, err := template(t.Context(), r, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		switch {
+		case err != nil && errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		case len(object.Object) > 0:
+			all = append(all, object)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	if out, err := run(t.Context(), ".", nil, programs["helm"], "lint", "--strict", "--kube-version="+kubeVersion, chart); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The suites are in the tests folder of the chart.
+func TestSuites(t *testing.T) {
+	if out, err := run(t.Context(), ".", nil, programs["helm-unittest"], "--strict", chart); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

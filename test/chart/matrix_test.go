@@ -1,0 +1,216 @@
+package chart_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// choice is one of the ways to set something.
+type choice struct {
+	name string
+	set  values
+}
+
+// features are what the matrix combines: every choice of each with every choice of all others.
+func features() [][]choice {
+	return [][]choice{
+		{{"v1", values{}}, {"v3", values{"features": values{"managementv3-cluster": values{"enabled": true}}}}},
+		{{"", values{}}, {"adopt", values{"turtles": values{"adopt": true}}}},
+		{{"", values{"metrics": values{"enabled": false}}}, {"metrics", values{"metrics": values{
+			"readers":        []any{values{"namespace": "monitoring", "name": "prometheus"}},
+			"serviceMonitor": values{"enabled": true}, "prometheusRule": values{"enabled": true}, "dashboard": values{"enabled": true},
+		}}}},
+		{
+			{"", values{}},
+			{"webhook", values{"webhook": values{"enabled": true}}},
+			{"cert-manager", values{"webhook": values{"enabled": true, "certificates": values{"mode": "cert-manager"}}}},
+		},
+		{{"", values{}}, {"networkpolicy", values{"networkPolicy": values{"enabled": true}}}},
+		{{"pdb", values{}}, {"", values{"podDisruptionBudget": values{"enabled": false}}}},
+		{
+			{"central", values{}},
+			{"excluding", values{"excludedNamespaces": []string{"watch3"}}},
+			{"isolated", values{"namespaces": []string{"watch1", "watch2"}}},
+		},
+		{{"", values{}}, {"filter", values{"watchFilter": "blue"}}},
+	}
+}
+
+// combinations returns all of them, by a name made of those of the choices.
+func combinations(features [][]choice) map[string]values {
+	all := map[string]values{"": {}}
+	for _, choices := range features {
+		next := map[string]values{}
+		for name, set := range all {
+			for _, choice := range choices {
+				next[strings.Trim(name+"-"+choice.name, "-")] = set.merged(choice.set)
+			}
+		}
+		all = next
+	}
+	return all
+}
+
+// everything sets what the matrix leaves alone.
+func everything() values {
+	selector := values{"namespaceSelector": values{"matchLabels": values{"kubernetes.io/metadata.name": "monitoring"}}}
+	return values{
+		"global":            values{"cattle": values{"systemDefaultRegistry": "registry.example.com", "clusterId": "local"}, "anything": true},
+		"image":             values{"digest": "sha256:" + strings.Repeat("0", 64), "pullPolicy": "Always"},
+		"imagePullSecrets":  []any{values{"name": "pull"}},
+		"instance":          "archelon1",
+		"proxy":             values{"https": "http://proxy:3128", "http": "http://proxy:3128"},
+		"extraEnv":          []any{values{"name": "GOGC", "value": "80"}, values{"name": "A", "valueFrom": values{"secretKeyRef": values{"name": "a", "key": "b"}}}},
+		"extraArgs":         []any{"--profiler-address=localhost:6060"},
+		"extraVolumes":      []any{values{"name": "ca", "configMap": values{"name": "ca", "items": []any{values{"key": "a", "path": "b"}}}}},
+		"extraVolumeMounts": []any{values{"name": "ca", "mountPath": "/etc/ssl/certs", "readOnly": true}},
+		"resources":         values{"limits": values{"cpu": 1.5, "memory": "1Gi", "example.com/device": 1}},
+		"affinity": values{"podAntiAffinity": values{"requiredDuringSchedulingIgnoredDuringExecution": []any{
+			values{"topologyKey": "kubernetes.io/hostname", "labelSelector": values{"matchExpressions": []any{values{"key": "a", "operator": "Exists"}}}},
+		}}},
+		"tolerations":               []any{values{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}},
+		"topologySpreadConstraints": []any{values{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}},
+		"priorityClassName":         "system-cluster-critical",
+		"commonLabels":              values{"team": "a"},
+		"podLabels":                 values{"example.com/sidecar": "no"},
+		"podAnnotations":            values{"a": "b"},
+		"deploymentAnnotations":     values{"a": "b"},
+		"podSecurityContext":        values{"fsGroup": 65532, "supplementalGroups": []int{1}},
+		"serviceAccount":            values{"name": "other", "annotations": values{"a": "b"}},
+		"podDisruptionBudget":       values{"maxUnavailable": "50%"},
+		"metrics": values{
+			"readers":        []any{values{"namespace": "monitoring", "name": "prometheus"}},
+			"serviceMonitor": values{"enabled": true, "interval": "1m30s", "labels": values{"release": "prometheus"}},
+			"prometheusRule": values{"enabled": true, "labels": values{"release": "prometheus"}, "alertLabels": values{"team": "a"}},
+			"dashboard":      values{"enabled": true, "namespace": "cattle-dashboards"},
+		},
+		"webhook": values{"enabled": true, "failurePolicy": "Fail", "certificates": values{"mode": "cert-manager", "certManager": values{
+			"issuerRef": values{"name": "ca", "kind": "ClusterIssuer", "group": "cert-manager.io"},
+		}}},
+		"networkPolicy": values{
+			"enabled": true, "metricsFrom": []any{selector}, "webhookFrom": []any{values{"ipBlock": values{"cidr": "10.0.0.0/24", "except": []string{"10.0.0.1/32"}}}},
+			"egress": []any{values{"to": []any{selector}, "ports": []any{values{"port": 443, "protocol": "TCP", "endPort": 444}, values{"port": "dns"}}}},
+		},
+		"uninstall": values{"deleteRecords": true},
+	}
+}
+
+func TestMatrix(t *testing.T) {
+	rights := readRights(t)
+	matrix := combinations(features())
+	matrix["everything"] = everything()
+	seen := &manifests{unique: map[string]bool{}}
+	t.Run("all", func(t *testing.T) {
+		for name, set := range matrix {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				rendered := objects(t, release{"archelon", "archelon-system"}, set)
+				checkNames(t, rendered)
+				checkPods(t, rendered)
+				checkWildcards(t, rendered)
+				if name != "everything" {
+					checkRights(t, rendered, rights, strings.Split(name, "-"))
+				}
+				seen.add(t, rendered)
+			})
+		}
+	})
+	t.Logf("%d combinations, %d different objects", len(matrix), len(seen.unique))
+	seen.check(t)
+}
+
+// manifests are all different objects that were rendered.
+type manifests struct {
+	mutex  sync.Mutex
+	unique map[string]bool
+}
+
+func (m *manifests) add(t *testing.T, rendered []*unstructured.Unstructured) {
+	t.Helper()
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for _, object := range rendered {
+		raw, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.unique[string(raw)] = true
+	}
+}
+
+// check holds them against the schemas of Kubernetes, the Prometheus operator and cert-manager.
+func (m *manifests) check(t *testing.T) {
+	t.Helper()
+	schemas, err := run(t.Context(), root, nil, "go", "run", "./hack/schemas")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all bytes.Buffer
+	for manifest := range m.unique {
+		fmt.Fprintf(&all, "---\n%s", manifest)
+	}
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	if err := os.WriteFile(file, all.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	location := filepath.Join(strings.TrimSpace(string(schemas)), "{{.Group}}", "{{.ResourceKind}}_{{.ResourceAPIVersion}}.json")
+	if _, err := run(t.Context(), ".", nil, programs["kubeconform"], "-strict", "-schema-location", location, file); err != nil {
+		t.Error(err)
+	}
+}
+
+// id tells objects apart in a cluster.
+func id(object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
+}
+
+// checkNames wants each object once, and in the namespace of the release unless it says where.
+func checkNames(t *testing.T, rendered []*unstructured.Unstructured) {
+	t.Helper()
+	found := map[string]bool{}
+	for _, object := range rendered {
+		if found[id(object)] {
+			t.Errorf("%s is there twice", id(object))
+		}
+		found[id(object)] = true
+		if object.GetLabels()["app.kubernetes.io/instance"] == "" {
+			t.Errorf("%s has no labels of the chart", id(object))
+		}
+	}
+}
+
+// Releases that are not the same have no object in common. Names that are put together or cut off must not hide that.
+func TestReleasesDoNotCollide(t *testing.T) {
+	long := "a-release-with-a-name-as-long-as-helm-takes-it-abcde"
+	all := everything().merged(values{"instance": "", "serviceAccount": values{"name": ""}, "webhook": values{"certificates": values{"mode": "self-managed"}}})
+	for name, pair := range map[string][2]release{
+		"SameNameOtherNamespace": {{"archelon", "a"}, {"archelon", "b"}},
+		"OtherNameSameNamespace": {{"one", "a"}, {"two", "a"}},
+		"NamesRunTogether":       {{"a-archelon", "team"}, {"archelon", "team-a"}},
+		"LongNames":              {{long + "f", "a"}, {long + "g", "a"}},
+		"LongNamespaces":         {{"archelon", strings.Repeat("n", 62) + "a"}, {"archelon", strings.Repeat("n", 62) + "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := map[string]bool{}
+			for _, object := range objects(t, pair[0], all.merged(values{"namespaces": []string{"watch1"}})) {
+				first[id(object)] = true
+			}
+			for _, object := range objects(t, pair[1], all.merged(values{"namespaces": []string{"watch2"}})) {
+				if first[id(object)] {
+					t.Errorf("both have %s", id(object))
+				}
+				if object.GetNamespace() != "" && len(object.GetName()) > 63 {
+					t.Errorf("the name of %s is too long", id(object))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package chart_test
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// checkPods wants all Pods to be accepted in namespaces that enforce the Pod Security Standard "restricted", and their images to be those of the chart.
+func checkPods(t *testing.T, rendered []*unstructured.Unstructured) {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	pods := 0
+	for _, object := range rendered {
+		if kind := object.GetKind(); kind != "Deployment" && kind != "Job" {
+			continue
+		}
+		pods++
+		// Where the template of the Pods is in a Job, it is in a Deployment.
+		workload := &batchv1.Job{}
+		template, _, _ := unstructured.NestedMap(object.Object, "spec", "template")
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &workload.Spec.Template); err != nil {
+			t.Fatal(err)
+		}
+		pod := &workload.Spec.Template
+		if result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+			t.Errorf("%s is not restricted: %s", id(object), result.ForbiddenDetail())
+		}
+		for _, container := range pod.Spec.Containers {
+			if security := container.SecurityContext; security == nil || security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem {
+				t.Errorf("%s: container %s may write to its image", id(object), container.Name)
+			}
+			if container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
+				t.Errorf("%s: container %s has no memory set", id(object), container.Name)
+			}
+		}
+	}
+	if pods != 2 {
+		t.Errorf("there are %d workloads, want the manager and the uninstaller", pods)
+	}
+}

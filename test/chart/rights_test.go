@@ -1,0 +1,238 @@
+package chart_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// rights are what files/rights.yaml grants, and for what.
+type rights struct {
+	Central, IsolatedNamespace, IsolatedCluster []struct {
+		When string            `json:"when"`
+		Rule rbacv1.PolicyRule `json:"rule"`
+	}
+}
+
+func readRights(t *testing.T) rights {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(chart, "files", "rights.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found rights
+	if err := yaml.UnmarshalStrict(raw, &found); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// roleOf reads what Role and ClusterRole have in common.
+func roleOf(t *testing.T, object *unstructured.Unstructured) *rbacv1.ClusterRole {
+	t.Helper()
+	role := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+		t.Fatal(err)
+	}
+	return role
+}
+
+func checkWildcards(t *testing.T, rendered []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range rendered {
+		if !strings.HasSuffix(object.GetKind(), "Role") {
+			continue
+		}
+		role := roleOf(t, object)
+		if len(role.Rules) == 0 || role.AggregationRule != nil {
+			t.Errorf("%s has no rules, or gets them from elsewhere", id(object))
+		}
+		for _, rule := range role.Rules {
+			for _, words := range [][]string{rule.APIGroups, rule.Resources, rule.ResourceNames, rule.Verbs, rule.NonResourceURLs} {
+				if strings.Contains(strings.Join(words, " "), "*") {
+					t.Errorf("%s has a wildcard: %v", id(object), rule)
+				}
+			}
+			if len(rule.Verbs) == 0 || len(rule.Resources)+len(rule.NonResourceURLs) == 0 {
+				t.Errorf("%s has a rule without effect: %v", id(object), rule)
+			}
+		}
+	}
+}
+
+// texts returns rules as "verb resource.group[name]", one for each of them, without duplicates.
+func texts(rules []rbacv1.PolicyRule) []string {
+	var all []string
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, verb := range rule.Verbs {
+			for _, url := range rule.NonResourceURLs {
+				all = append(all, verb+" "+url)
+			}
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, name := range names {
+						all = append(all, strings.TrimSuffix(fmt.Sprintf("%s %s.%s[%s]", verb, resource, group, name), "[]"))
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// granted returns what the bindings give to a ServiceAccount, by namespace; in the whole cluster by the empty one.
+func granted(t *testing.T, rendered []*unstructured.Unstructured, account string) map[string][]string {
+	t.Helper()
+	roles := map[string]*rbacv1.ClusterRole{}
+	for _, object := range rendered {
+		if strings.HasSuffix(object.GetKind(), "Role") {
+			roles[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = roleOf(t, object)
+		}
+	}
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, object := range rendered {
+		if !strings.HasSuffix(object.GetKind(), "RoleBinding") {
+			continue
+		}
+		binding := &rbacv1.RoleBinding{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding); err != nil {
+			t.Fatal(err)
+		}
+		key := binding.RoleRef.Kind + " /" + binding.RoleRef.Name
+		if binding.RoleRef.Kind == "Role" {
+			key = "Role " + binding.Namespace + "/" + binding.RoleRef.Name
+		}
+		role, ok := roles[key]
+		if !ok {
+			t.Errorf("%s refers to %s, which does not exist", id(object), key)
+			continue
+		}
+		for _, subject := range binding.Subjects {
+			if subject.Kind == "ServiceAccount" && subject.Namespace == "archelon-system" && subject.Name == account {
+				rules[binding.Namespace] = append(rules[binding.Namespace], role.Rules...)
+			}
+		}
+	}
+	found := map[string][]string{}
+	for namespace, rules := range rules {
+		found[namespace] = texts(rules)
+	}
+	return found
+}
+
+// checkRights compares what the manager may do with what is needed for what is on.
+func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, on []string) {
+	t.Helper()
+	needed := func(list []struct {
+		When string            `json:"when"`
+		Rule rbacv1.PolicyRule `json:"rule"`
+	}, more ...rbacv1.PolicyRule,
+	) []string {
+		rules := more
+		for _, right := range list {
+			if right.When == "" || slices.Contains(on, right.When) {
+				rules = append(rules, right.Rule)
+			}
+		}
+		return texts(rules)
+	}
+	rule := func(group, resource, name string, verbs ...string) rbacv1.PolicyRule {
+		rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+		if name != "" {
+			rule.ResourceNames = []string{name}
+		}
+		return rule
+	}
+	own := []rbacv1.PolicyRule{
+		rule("coordination.k8s.io", "leases", "", "create"), rule("coordination.k8s.io", "leases", "archelon-leader-election", "get", "update"),
+		rule("", "events", "", "create", "patch"),
+	}
+	var wide []rbacv1.PolicyRule
+	if slices.Contains(on, "webhook") {
+		own = append(own, rule("", "secrets", "archelon-webhook", "get", "list", "watch", "patch"))
+		wide = append(wide, rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", "archelon-system.archelon", "get", "list", "watch", "patch"))
+	}
+	want := map[string][]string{"archelon-system": texts(own)}
+	if slices.Contains(on, "isolated") {
+		want[""] = needed(r.IsolatedCluster, wide...)
+		want["watch1"], want["watch2"] = needed(r.IsolatedNamespace), needed(r.IsolatedNamespace)
+	} else {
+		want[""] = needed(r.Central, wide...)
+	}
+	got := granted(t, rendered, "archelon")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights of the manager (-want +got):\n%s", diff)
+	}
+	checkConditional(t, got, on)
+}
+
+// checkConditional names what matters most, whatever files/rights.yaml says.
+func checkConditional(t *testing.T, got map[string][]string, on []string) {
+	t.Helper()
+	anywhere := slices.Concat(got[""], got["watch1"])
+	for right, feature := range map[string]string{
+		"create clusters.provisioning.cattle.io":               "v1",
+		"create clusters.management.cattle.io":                 "v3",
+		"fleetaddcluster fleetworkspaces.management.cattle.io": "v3",
+		"create tokenreviews.authentication.k8s.io":            "metrics",
+		"create subjectaccessreviews.authorization.k8s.io":     "metrics",
+		"patch secrets.":  "nothing",
+		"create secrets.": "nothing",
+		"patch validatingwebhookconfigurations.admissionregistration.k8s.io": "nothing",
+	} {
+		if has := slices.Contains(anywhere, right); has != slices.Contains(on, feature) {
+			t.Errorf("%q is granted: %t", right, has)
+		}
+	}
+	if !slices.Contains(on, "isolated") {
+		return
+	}
+	for _, right := range got[""] {
+		for _, resource := range []string{" secrets.", " clusters.cluster.x-k8s.io", " clusters/status.cluster.x-k8s.io", " clusters.provisioning.cattle.io", " events."} {
+			if strings.Contains(right, resource) && !strings.Contains(right, "[crt-token-") {
+				t.Errorf("an isolated instance may %q in the whole cluster", right)
+			}
+		}
+	}
+}
+
+// The uninstaller deletes records when it is told to, and never more than the manager could.
+func TestRightsOfTheUninstaller(t *testing.T) {
+	for name, set := range map[string]values{
+		"Central":  {},
+		"Isolated": {"namespaces": []string{"watch1", "watch2"}},
+	} {
+		for _, deletes := range []bool{false, true} {
+			rendered := objects(t, release{"archelon", "archelon-system"}, set.merged(values{"uninstall": values{"deleteRecords": deletes}}))
+			uninstaller, manager := granted(t, rendered, "archelon-uninstall"), granted(t, rendered, "archelon")
+			for namespace, rights := range uninstaller {
+				for _, right := range rights {
+					plain, _, _ := strings.Cut(right, "[")
+					if namespace != "archelon-system" && !slices.Contains(manager[namespace], right) && !slices.Contains(manager[namespace], plain) {
+						t.Errorf("%s: the uninstaller may %q in %q, and the manager may not", name, right, namespace)
+					}
+					if strings.HasPrefix(right, "delete ") != (deletes && strings.HasPrefix(right, "delete clusters.") && strings.HasSuffix(right, ".cattle.io")) {
+						t.Errorf("%s: with deleteRecords %t the uninstaller may %q in %q", name, deletes, right, namespace)
+					}
+				}
+			}
+			if len(uninstaller[""]) == 0 || len(uninstaller["archelon-system"]) == 0 {
+				t.Errorf("%s: the uninstaller has too few rights: %v", name, uninstaller)
+			}
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// schema is a part of values.schema.json, as far as these tests look at it.
+type schema struct {
+	Ref                  string             `json:"$ref"`
+	Description          string             `json:"description"`
+	Type                 any                `json:"type"`
+	Properties           map[string]*schema `json:"properties"`
+	AdditionalProperties json.RawMessage    `json:"additionalProperties"`
+	Items                *schema            `json:"items"`
+	Definitions          map[string]*schema `json:"definitions"`
+}
+
+func readSchema(t *testing.T) *schema {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := &schema{}
+	if err := json.Unmarshal(raw, found); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func readValues(t *testing.T) *yaml.Node {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := &yaml.Node{}
+	if err := yaml.Unmarshal(raw, document); err != nil {
+		t.Fatal(err)
+	}
+	return document.Content[0]
+}
+
+func TestSchemaIsThatOfTheValues(t *testing.T) {
+	compareKeys(t, "", readValues(t), readSchema(t))
+}
+
+// compareKeys compares a map of values.yaml with its schema, in both directions. What is defined elsewhere, by $ref, is not made of keys of this chart.
+func compareKeys(t *testing.T, path string, node *yaml.Node, s *schema) {
+	t.Helper()
+	var keys []string
+	for i := 0; i < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		keys = append(keys, key.Value)
+		below := s.Properties[key.Value]
+		if below == nil {
+			t.Errorf("values.yaml has %s%s, which values.schema.json does not know", path, key.Value)
+			continue
+		}
+		group := below.Ref == "" && value.Kind == yaml.MappingNode
+		comment, documented := strings.CutPrefix(key.HeadComment, "# -- ")
+		switch {
+		case documented && comment != below.Description:
+			t.Errorf("%s%s is %q in values.yaml and %q in values.schema.json", path, key.Value, comment, below.Description)
+		case !documented && !group:
+			t.Errorf("%s%s has no comment in values.yaml", path, key.Value)
+		}
+		if group {
+			compareKeys(t, path+key.Value+".", value, below)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Properties)) {
+		if !slices.Contains(keys, key) {
+			t.Errorf("values.schema.json has %s%s, which values.yaml does not have", path, key)
+		}
+	}
+}
+
+func TestSchemaIsClosed(t *testing.T) {
+	s := readSchema(t)
+	checkClosed(t, "", s)
+	for name, definition := range s.Definitions {
+		if definition.Description == "" {
+			t.Errorf("definition %s has no description", name)
+		}
+		checkClosed(t, "definitions."+name, definition)
+	}
+}
+
+// checkClosed wants every map to name its keys or to say what its values are, but for what Rancher adds to, and every key to have a description.
+func checkClosed(t *testing.T, path string, s *schema) {
+	t.Helper()
+	open := string(s.AdditionalProperties) == "true"
+	switch global := path == ".global" || path == ".global.cattle"; {
+	case s.Type != "object":
+	case global && !open:
+		t.Errorf("%s takes no keys that Rancher adds", path)
+	case !global && (open || s.AdditionalProperties == nil):
+		t.Errorf("%s takes keys of any name with anything in them", path)
+	}
+	if s.Items != nil {
+		checkClosed(t, path+"[]", s.Items)
+	}
+	for key, below := range s.Properties {
+		if below.Description == "" {
+			t.Errorf("%s.%s has no description", path, key)
+		}
+		checkClosed(t, path+"."+key, below)
+	}
+}
+
+func TestBadValues(t *testing.T) {
+	for set, key := range badValues() {
+		t.Run(set, func(t *testing.T) {
+			t.Parallel()
+			v := values{}
+			if err := sigsyaml.Unmarshal([]byte(set), &v); err != nil {
+				t.Fatal(err)
+			}
+			switch _, err := template(t.Context(), release{"archelon", "archelon-system"}, v); {
+			case err == nil:
+				t.Error("it was accepted")
+			case !strings.Contains(err.Error(), "don't meet the specifications of the schema"):
+				t.Errorf("it was not refused by the schema: %v", err)
+			case !strings.Contains(err.Error(), key):
+				t.Errorf("the message does not name %s: %v", key, err)
+			}
+		})
+	}
+}
+
+// badValues has values that are refused, and how the message names them.
+func badValues() map[string]string {
+	digest := strings.Repeat("0", 63)
+	return map[string]string{
+		// Keys.
+		"{replica: 2}": "'replica'",
+		"{features: {managementv3: {enabled: true}}}":                                                          "'managementv3'",
+		"{features: {managementv3-cluster: true}}":                                                             "/features/managementv3-cluster",
+		"{features: {managementv3-cluster: {enable: true}}}":                                                   "'enable'",
+		"{webhook: {certificates: {certManager: {issuer: {}}}}}":                                               "'issuer'",
+		"{webhook: {certificates: {certManager: {issuerRef: {names: x}}}}}":                                    "'names'",
+		"{metrics: {serviceMonitor: {scrapeInterval: 1m}}}":                                                    "'scrapeInterval'",
+		"{uninstall: {deleteRecord: true}}":                                                                    "'deleteRecord'",
+		"{resources: {request: {cpu: 1}}}":                                                                     "'request'",
+		"{affinity: {podAffinty: {}}}":                                                                         "'podAffinty'",
+		"{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerm: []}}}}": "'nodeSelectorTerm'",
+		"{tolerations: [{key: a, operators: Exists}]}":                                                         "'operators'",
+		"{extraEnv: [{name: A, valueFrom: {secretKeyRef: {name: a, keys: b}}}]}":                               "'keys'",
+		"{extraVolumes: [{name: a, secret: {name: b}}]}":                                                       "/extraVolumes/0/secret",
+		"{extraVolumeMounts: [{name: a, mountPath: /a, readonly: true}]}":                                      "'readonly'",
+		"{podSecurityContext: {privileged: true}}":                                                             "'privileged'",
+		"{networkPolicy: {metricsFrom: [{namespaceSelecter: {}}]}}":                                            "'namespaceSelecter'",
+		"{networkPolicy: {egress: [{from: []}]}}":                                                              "'from'",
+		"{global: {cattle: {systemDefaultRegistry: 1}}}":                                                       "/global/cattle/systemDefaultRegistry",
+		// Types.
+		`{replicas: "2"}`:                       "/replicas",
+		"{replicas: 1.5}":                       "/replicas",
+		"{namespaces: watch1}":                  "/namespaces",
+		`{metrics: {enabled: "false"}}`:         "/metrics/enabled",
+		`{metrics: {port: "8443"}}`:             "/metrics/port",
+		"{extraArgs: --v=1}":                    "/extraArgs",
+		"{extraEnv: [{name: GOGC, value: 80}]}": "/extraEnv/0/value",
+		"{podLabels: {a: true}}":                "/podLabels/a",
+		"{nodeSelector: {a: 1}}":                "/nodeSelector/a",
+		"{import: {workloadTimeout: 10}}":       "/import/workloadTimeout",
+		"{turtles: {adopt: 1}}":                 "/turtles/adopt",
+		// Ranges and formats.
+		"{replicas: -1}":                                                        "/replicas",
+		"{namespaces: [Watch1]}":                                                "/namespaces/0",
+		"{namespaces: [a.b]}":                                                   "/namespaces/0",
+		"{namespaces: [a, a]}":                                                  "/namespaces",
+		"{namespaces: [" + strings.Repeat("a", 64) + "]}":                       "/namespaces/0",
+		"{excludedNamespaces: [-a]}":                                            "/excludedNamespaces/0",
+		"{excludedNamespaces: [a, b, a]}":                                       "/excludedNamespaces",
+		"{watchFilter: a b}":                                                    "/watchFilter",
+		"{watchFilter: a-}":                                                     "/watchFilter",
+		"{instance: archelon.1}":                                                "/instance",
+		"{instance: Archelon}":                                                  "/instance",
+		"{nameOverride: 1a}":                                                    "/nameOverride",
+		"{fullnameOverride: " + strings.Repeat("a", 41) + "}":                   "/fullnameOverride",
+		"{import: {syncPeriod: 10 minutes}}":                                    "/import/syncPeriod",
+		"{import: {syncPeriod: 1d}}":                                            "/import/syncPeriod",
+		"{import: {manifestTimeout: 0s}}":                                       "/import/manifestTimeout",
+		"{import: {manifestTimeout: -5s}}":                                      "/import/manifestTimeout",
+		"{import: {concurrency: 0}}":                                            "/import/concurrency",
+		"{import: {manifestMaxBytes: 0}}":                                       "/import/manifestMaxBytes",
+		"{kubeAPI: {qps: 0}}":                                                   "/kubeAPI/qps",
+		"{leaderElection: {leaseDuration: 15}}":                                 "/leaderElection/leaseDuration",
+		"{metrics: {port: 0}}":                                                  "/metrics/port",
+		"{webhook: {port: 65536}}":                                              "/webhook/port",
+		"{webhook: {failurePolicy: ignore}}":                                    "/webhook/failurePolicy",
+		"{webhook: {timeoutSeconds: 31}}":                                       "/webhook/timeoutSeconds",
+		"{webhook: {certificates: {mode: certmanager}}}":                        "/webhook/certificates/mode",
+		"{webhook: {certificates: {certManager: {renewBefore: 30d}}}}":          "/webhook/certificates/certManager/renewBefore",
+		"{webhook: {certificates: {certManager: {issuerRef: {kind: Issuer}}}}}": "/webhook/certificates/certManager/issuerRef",
+		"{image: {digest: 'sha256:" + digest + "'}}":                            "/image/digest",
+		"{image: {digest: " + digest + "0}}":                                    "/image/digest",
+		"{image: {tag: 'a:b'}}":                                                 "/image/tag",
+		"{image: {repository: Archelon}}":                                       "/image/repository",
+		"{image: {registry: 'https://registry'}}":                               "/image/registry",
+		"{image: {pullPolicy: Sometimes}}":                                      "/image/pullPolicy",
+		"{imagePullSecrets: [pull]}":                                            "/imagePullSecrets/0",
+		"{imagePullSecrets: [{}]}":                                              "/imagePullSecrets/0",
+		"{resources: {limits: {memory: 512 MB}}}":                               "/resources/limits/memory",
+		"{resources: {limits: {memory: -1}}}":                                   "/resources/limits/memory",
+		"{log: {format: yaml}}":                                                 "/log/format",
+		"{log: {level: -1}}":                                                    "/log/level",
+		"{proxy: {https: 'proxy:3128'}}":                                        "/proxy/https",
+		"{proxy: {noProxy: 'a, b'}}":                                            "/proxy/noProxy",
+		"{tolerations: [{operator: exists}]}":                                   "/tolerations/0/operator",
+		"{topologySpreadConstraints: [{maxSkew: 1, topologyKey: a}]}":           "'whenUnsatisfiable'",
+		"{extraVolumeMounts: [{name: a, mountPath: a}]}":                        "/extraVolumeMounts/0/mountPath",
+		"{extraArgs: [profiler-address=x]}":                                     "/extraArgs/0",
+		"{commonLabels: {app.kubernetes.io/name: other}}":                       "app.kubernetes.io/name",
+		"{podLabels: {archelon.io/scope: central}}":                             "archelon.io/scope",
+		"{podLabels: {a: b c}}":                                                 "/podLabels/a",
+		"{podDisruptionBudget: {maxUnavailable: half}}":                         "/podDisruptionBudget/maxUnavailable",
+		"{metrics: {readers: [{name: prometheus}]}}":                            "'namespace'",
+		"{metrics: {serviceMonitor: {interval: 1 minute}}}":                     "/metrics/serviceMonitor/interval",
+		"{metrics: {prometheusRule: {alertLabels: {severity: page}}}}":          "severity",
+		"{metrics: {dashboard: {namespace: A}}}":                                "/metrics/dashboard/namespace",
+		"{uninstall: {timeoutSeconds: 0}}":                                      "/uninstall/timeoutSeconds",
+	}
+}
