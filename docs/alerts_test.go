@@ -100,21 +100,8 @@ var comingMetrics = []string{
 
 // A rule with a metric or a reason that does not exist never fires, and nothing says so.
 func TestAlertsAndDashboardNameWhatExists(t *testing.T) {
-	metrics := slices.Clone(foreignMetrics)
-	for _, row := range tables(t, filepath.Join("operations", "metrics.md"), "## Metrics") {
-		name := row.code(0)[0]
-		metrics = append(metrics, name)
-		if slices.Contains(comingMetrics, name) {
-			t.Errorf("comingMetrics lists %s, which is there: take it out", name)
-		}
-	}
-	metrics = append(metrics, comingMetrics...)
-	var reasons []string
-	for _, row := range tables(t, conditionsPage, "## Reasons") {
-		reasons = append(reasons, row.code(0)...)
-	}
+	metrics, reasons := knownMetrics(t), knownReasons(t)
 	selector := regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
-	reason := regexp.MustCompile(`reason!?[=~]+"([^"]*)"`)
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
 	for where, expression := range expressions(t) {
 		found := selector.FindAllStringSubmatch(expression, -1)
@@ -125,15 +112,44 @@ func TestAlertsAndDashboardNameWhatExists(t *testing.T) {
 			if !slices.Contains(metrics, match[1]) && !slices.Contains(metrics, suffix.ReplaceAllString(match[1], "")) {
 				t.Errorf("%s names the metric %s, which nobody publishes", where, match[1])
 			}
-			if named := reason.FindStringSubmatch(match[2]); named != nil {
-				for name := range strings.SplitSeq(named[1], "|") {
-					if !slices.Contains(reasons, name) {
-						t.Errorf("%s names the reason %s, which does not exist", where, name)
-					}
+			for _, name := range namedReasons(match[2]) {
+				if !slices.Contains(reasons, name) {
+					t.Errorf("%s names the reason %s, which does not exist", where, name)
 				}
 			}
 		}
 	}
+}
+
+func knownMetrics(t *testing.T) []string {
+	t.Helper()
+	names := slices.Concat(foreignMetrics, comingMetrics)
+	for _, row := range tables(t, filepath.Join("operations", "metrics.md"), "## Metrics") {
+		name := row.code(0)[0]
+		names = append(names, name)
+		if slices.Contains(comingMetrics, name) {
+			t.Errorf("comingMetrics lists %s, which is there: take it out", name)
+		}
+	}
+	return names
+}
+
+func knownReasons(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, row := range tables(t, conditionsPage, "## Reasons") {
+		names = append(names, row.code(0)...)
+	}
+	return names
+}
+
+// namedReasons returns the reasons in the matchers of a selector.
+func namedReasons(matchers string) []string {
+	match := regexp.MustCompile(`reason!?[=~]+"([^"]*)"`).FindStringSubmatch(matchers)
+	if match == nil {
+		return nil
+	}
+	return strings.Split(match[1], "|")
 }
 
 // expressions returns the queries of alerts and dashboard, by where they are.

@@ -20,27 +20,14 @@ func TestAlerts(t *testing.T) {
 	write(t, scenarios, raw)
 	files := []string{filepath.Join(chart, "files", "alerts.yaml")}
 	for file, r := range map[string]release{"blue.yaml": {"archelon", "blue"}, "green.yaml": {"archelon", "green"}, "second.yaml": {"second", "blue"}} {
-		found := false
-		for _, object := range objects(t, r, values{"metrics": values{"prometheusRule": values{"enabled": true}}}) {
-			if object.GetKind() != "PrometheusRule" {
-				continue
-			}
-			found = true
-			rules, err := yaml.Marshal(object.Object["spec"])
-			if err != nil {
-				t.Fatal(err)
-			}
-			write(t, filepath.Join(dir, file), rules)
-			files = append(files, filepath.Join(dir, file))
-			for alert := range strings.Lines(string(rules)) {
-				if name, ok := strings.CutPrefix(strings.TrimSpace(alert), "- alert: "); ok && !strings.Contains(string(raw), "- alertname: "+name+"\n") {
-					t.Errorf("there is no scenario in which %s fires", name)
-				}
+		rules := rulesOf(t, r)
+		for line := range strings.Lines(string(rules)) {
+			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "- alert: "); ok && !strings.Contains(string(raw), "- alertname: "+name+"\n") {
+				t.Errorf("there is no scenario in which %s fires", name)
 			}
 		}
-		if !found {
-			t.Fatalf("release %s has no PrometheusRule", r.name)
-		}
+		write(t, filepath.Join(dir, file), rules)
+		files = append(files, filepath.Join(dir, file))
 	}
 	if _, err := run(t.Context(), ".", nil, programs["promtool"], append([]string{"check", "rules", "--lint-fatal"}, files...)...); err != nil {
 		t.Error(err)
@@ -48,6 +35,22 @@ func TestAlerts(t *testing.T) {
 	if _, err := run(t.Context(), ".", nil, programs["promtool"], "test", "rules", scenarios); err != nil {
 		t.Error(err)
 	}
+}
+
+// rulesOf returns what is in the PrometheusRule of a release, as Prometheus reads it.
+func rulesOf(t *testing.T, r release) []byte {
+	t.Helper()
+	for _, object := range objects(t, r, values{"metrics": values{"prometheusRule": values{"enabled": true}}}) {
+		if object.GetKind() == "PrometheusRule" {
+			rules, err := yaml.Marshal(object.Object["spec"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rules
+		}
+	}
+	t.Fatalf("release %s has no PrometheusRule", r.name)
+	return nil
 }
 
 func write(t *testing.T, file string, content []byte) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,9 +65,7 @@ type values map[string]any
 // merged returns both, down to the leaves. The other one wins.
 func (v values) merged(other values) values {
 	result := values{}
-	for key, value := range v {
-		result[key] = value
-	}
+	maps.Copy(result, v)
 	for key, value := range other {
 		if below, ok := value.(values); ok {
 			if own, ok := result[key].(values); ok {

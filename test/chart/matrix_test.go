@@ -114,6 +114,7 @@ func TestMatrix(t *testing.T) {
 				rendered := objects(t, release{"archelon", "archelon-system"}, set)
 				checkNames(t, rendered)
 				checkPods(t, rendered)
+				checkFlags(t, rendered)
 				checkWildcards(t, rendered)
 				if name != "everything" {
 					checkRights(t, rendered, rights, strings.Split(name, "-"))
