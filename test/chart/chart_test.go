@@ -49,6 +49,8 @@ func TestMain(m *testing.M) {
 func run(ctx context.Context, dir string, input []byte, program string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, program, args...)
 	var out, complaints bytes.Buffer
+	// They are over before garbage matters; helm takes a quarter less time without collecting it.
+	command.Env = append(os.Environ(), "GOGC=off")
 	command.Dir, command.Stdin, command.Stdout, command.Stderr = dir, bytes.NewReader(input), &out, &complaints
 	if err := command.Run(); err != nil {
 		return out.Bytes(), fmt.Errorf("%s: %w\n%s%s", filepath.Base(program), err, complaints.Bytes(), out.Bytes())
