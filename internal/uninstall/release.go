@@ -31,7 +31,7 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 	}
 	found, errs := u.releaseRecords(ctx, clusters)
 	if len(errs) > 0 {
-		return found, errors.Join(errs...)
+		return found, few(errs)
 	}
 	for i := range clusters {
 		cluster := &clusters[i]
@@ -44,7 +44,7 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 		}
 	}
 	if len(errs) > 0 {
-		return found, errors.Join(errs...)
+		return found, few(errs)
 	}
 	bindings, err := u.releaseBindings(ctx)
 	return found + bindings, err
@@ -216,7 +216,16 @@ func (u *uninstaller) releaseBindings(ctx context.Context) (int, error) {
 		}
 		u.count.bindings++
 	}
-	return found, errors.Join(errs...)
+	return found, few(errs)
+}
+
+// few returns the first errors of many: they mostly have one cause.
+func few(errs []error) error {
+	const most = 3
+	if len(errs) > most {
+		errs = append(errs[:most:most], fmt.Errorf("and %d more", len(errs)-most))
+	}
+	return errors.Join(errs...)
 }
 
 // patch changes metadata of an object under its lock.
