@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -31,10 +32,19 @@ func chosen(cluster, namespace map[string]string) (choice, error) {
 	if !ok {
 		return leave, nil
 	}
+	want, err := parseChoice(value)
+	if err != nil {
+		return leave, fmt.Errorf("label %s on %s is %q; %w", archelonv1.ImportLabel, where, value, err)
+	}
+	return want, nil
+}
+
+// parseChoice reads the value of an import label. Booleans are read as Go reads them, as in Rancher Turtles.
+func parseChoice(value string) (choice, error) {
 	selected, err := strconv.ParseBool(value)
 	switch {
 	case err != nil:
-		return leave, fmt.Errorf("label %s on %s is %q; set it to \"true\" to import or \"false\" to un-import", archelonv1.ImportLabel, where, value)
+		return leave, errors.New(`set it to "true" to import or "false" to un-import`)
 	case selected:
 		return include, nil
 	default:

@@ -37,11 +37,9 @@ func (r *Reconciler) adoptWanted(cluster *clusterv1.Cluster) bool {
 // checkTurtles refuses a new import while Turtles is at work. Imports that exist go on: Turtles does not touch a cluster
 // whose record it finds by its labels, other than to follow it.
 func (r *Reconciler) checkTurtles(ctx context.Context, s *scope) outcome.Outcome {
-	switch value := s.cluster.Annotations[archelonv1.ManagedByAnnotation]; value {
-	case "", archelonv1.ManagedByArchelon:
-	default:
-		return outcome.FromError(invalidSetting(archelonv1.ManagedByAnnotation, fmt.Sprintf("it must be %q or %q",
-			archelonv1.ManagedByArchelon, archelonv1.ManagedByTurtles)), archelonv1.InternalErrorReason)
+	who, err := managedBy(s.cluster.Annotations)
+	if err != nil {
+		return outcome.FromError(invalidSetting(archelonv1.ManagedByAnnotation, err), archelonv1.InternalErrorReason)
 	}
 	if s.hasRecord() {
 		return outcome.Done()
@@ -51,7 +49,7 @@ func (r *Reconciler) checkTurtles(ctx context.Context, s *scope) outcome.Outcome
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
 	// Somebody who names this importer on the cluster has divided the work; a record that Turtles follows is another matter.
-	divided := s.cluster.Annotations[archelonv1.ManagedByAnnotation] == archelonv1.ManagedByArchelon && !s.tracesOfTurtles()
+	divided := who == archelonv1.ManagedByArchelon && !s.tracesOfTurtles()
 	if left > 0 && !divided {
 		// The Lease ends by not being renewed, which no event tells.
 		return outcome.Poll(archelonv1.TurtlesActiveReason,

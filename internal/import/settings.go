@@ -1,0 +1,98 @@
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// What users write on a CAPI cluster is read by the functions below and nowhere else, so that the importer and the admission webhook
+// understand the same. Their errors say what a value must be. They go into a condition and into a refusal, so they quote nothing.
+
+// agentEnv reads the environment of Rancher's agent.
+func agentEnv(annotations map[string]string) ([]corev1.EnvVar, error) {
+	raw, ok := annotations[archelonv1.AgentEnvAnnotation]
+	if !ok {
+		return nil, nil
+	}
+	values := map[string]string{}
+	if err := yaml.UnmarshalStrict([]byte(raw), &values); err != nil {
+		// The cause quotes the value, which may hold the password of a proxy.
+		return nil, errors.New(`it must be a map of strings in YAML or JSON, for example {"HTTPS_PROXY": "http://proxy:3128"}`)
+	}
+	var env []corev1.EnvVar
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if problems := validation.IsEnvVarName(name); len(problems) > 0 {
+			return nil, errors.New("its keys must be names of environment variables")
+		}
+		env = append(env, corev1.EnvVar{Name: name, Value: values[name]})
+	}
+	return env, nil
+}
+
+// fleetWorkspace reads the Fleet workspace, empty for Rancher's choice.
+func fleetWorkspace(annotations map[string]string) (string, error) {
+	workspace := annotations[archelonv1.FleetWorkspaceAnnotation]
+	if problems := validation.IsDNS1123Label(workspace); workspace != "" && len(problems) > 0 {
+		return "", errors.New("it must be the name of a Fleet workspace")
+	}
+	return workspace, nil
+}
+
+// externalFleet reads whether another controller registers the cluster with Fleet. Booleans are read as in the import label.
+func externalFleet(annotations map[string]string) (bool, error) {
+	value := annotations[archelonv1.ExternalFleetAnnotation]
+	if value == "" {
+		return false, nil
+	}
+	external, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, errors.New(`it must be "true" or "false"`)
+	}
+	return external, nil
+}
+
+// managedBy reads who is to import the cluster, empty for what the options say.
+func managedBy(annotations map[string]string) (string, error) {
+	switch who := annotations[archelonv1.ManagedByAnnotation]; who {
+	case "", archelonv1.ManagedByArchelon, archelonv1.ManagedByTurtles:
+		return who, nil
+	default:
+		return "", fmt.Errorf("it must be %q or %q", archelonv1.ManagedByArchelon, archelonv1.ManagedByTurtles)
+	}
+}
+
+// fits tells whether the owner labels of a record hold a name or a namespace.
+func fits(what, value string) error {
+	if len(value) <= validation.LabelValueMaxLength {
+		return nil
+	}
+	return fmt.Errorf("the %s of the CAPI cluster has %d characters; Rancher's owner labels hold at most %d, so it cannot be imported under this %s",
+		what, len(value), validation.LabelValueMaxLength, what)
+}
+
+// checkNames stalls where the owner labels of a record would not hold what they have to.
+func checkNames(cluster *clusterv1.Cluster) error {
+	if err := errors.Join(fits("name", cluster.Name), fits("namespace", cluster.Namespace)); err != nil {
+		return &outcome.Problem{Kind: outcome.KindStall, Reason: archelonv1.NameTooLongReason, Message: err.Error()}
+	}
+	return nil
+}
+
+// invalidSetting stalls because of an annotation; the cause says what it must be.
+func invalidSetting(annotation string, cause error) error {
+	return &outcome.Problem{
+		Kind: outcome.KindStall, Reason: archelonv1.InvalidSettingReason,
+		Message: fmt.Sprintf("annotation %s cannot be used: %s", annotation, cause),
+	}
+}
