@@ -46,6 +46,9 @@ type Options struct {
 	// ProfilerAddress serves net/http/pprof if set.
 	ProfilerAddress string
 
+	// Webhook says whether and how admission webhooks are served.
+	Webhook Webhook
+
 	// Namespaces are those to work in; none stands for all.
 	Namespaces []string
 	// ExcludedNamespaces are those not to work in, even if they are among Namespaces.
@@ -93,6 +96,7 @@ func New() (*Options, error) {
 		LeaderElectRetryPeriod:   2 * time.Second,
 		MetricsBindAddress:       ":8443",
 		HealthProbeBindAddress:   ":9440",
+		Webhook:                  Webhook{BindAddress: off},
 		SyncPeriod:               10 * time.Minute,
 		Concurrency:              10,
 		WorkloadConcurrency:      100,
@@ -123,9 +127,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
 		"Address that serves metrics over HTTPS, to clients that may GET the non-resource URL /metrics. 0 switches it off.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
-		"Address that serves /healthz and /readyz. Ready means that caches are synced and Rancher's settings are readable. 0 switches it off.")
+		"Address that serves /healthz and /readyz. Ready means that caches are synced, Rancher's settings are readable and the webhook, if it is on, has a certificate. 0 switches it off.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
 		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
+	o.Webhook.addFlags(fs)
 	fs.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces,
 		"Namespace to work in; repeatable, or several separated by commas. Nothing is received from others. Default: all.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces,
@@ -212,6 +217,7 @@ func (o *Options) Validate() error {
 	if strings.ContainsAny(o.WatchFilter, " ,=") {
 		problems = append(problems, fmt.Errorf("--watch-filter %q must be the value of a label", o.WatchFilter))
 	}
+	problems = append(problems, o.Webhook.validate()...)
 	if _, err := o.Scope(); err != nil {
 		problems = append(problems, err)
 	}

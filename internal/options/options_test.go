@@ -74,6 +74,15 @@ func TestValidate(t *testing.T) {
 		"Excluded":      {reason: "it can never exist", args: []string{"--excluded-namespace=*"}, want: `--excluded-namespace: "*"`},
 		"NothingLeft":   {reason: "nothing would ever be done", args: []string{"--namespace=a,b", "--excluded-namespace=b", "--excluded-namespace=a"}, want: "nothing is left"},
 		"Instance":      {reason: "the name of a Lease and of a label", args: []string{"--instance=A B"}, want: "--instance"},
+		"Webhook":       {reason: "certificates of cert-manager", args: []string{"--webhook-bind-address=:9443", "--webhook-cert-dir=certs"}},
+		"WebhookOwn":    {reason: "certificates of its own", args: []string{"--webhook-bind-address=127.0.0.1:9443", "--webhook-secret=a", "--webhook-service=b", "--webhook-configuration=c"}},
+		"WebhookOff":    {reason: "what is off needs nothing", args: []string{"--webhook-secret=a"}},
+		"WebhookNone":   {reason: "TLS needs a certificate", args: []string{"--webhook-bind-address=:9443"}, want: "exactly one of --webhook-cert-dir and --webhook-secret"},
+		"WebhookBoth":   {reason: "which one is to be served?", args: []string{"--webhook-bind-address=:9443", "--webhook-cert-dir=x", "--webhook-secret=a", "--webhook-service=b", "--webhook-configuration=c"}, want: "exactly one of"},
+		"WebhookHalf":   {reason: "nobody would trust it", args: []string{"--webhook-bind-address=:9443", "--webhook-secret=a", "--webhook-service=b"}, want: "--webhook-secret needs --webhook-service and --webhook-configuration"},
+		"WebhookPort":   {reason: "there is nothing to listen on", args: []string{"--webhook-bind-address=9443", "--webhook-cert-dir=x"}, want: `--webhook-bind-address "9443"`},
+		"WebhookPort0":  {reason: "nobody would know the port", args: []string{"--webhook-bind-address=:0", "--webhook-cert-dir=x"}, want: `--webhook-bind-address ":0"`},
+		"WebhookName":   {reason: "it can never exist", args: []string{"--webhook-bind-address=:9443", "--webhook-secret=A_B", "--webhook-service=b", "--webhook-configuration=c"}, want: `--webhook-secret "A_B"`},
 		"SeveralAtOnce": {reason: "every problem is told, not the first", args: []string{"--concurrency=0", "--sync-period=0s"}, want: "--sync-period"},
 	}
 	for name, tc := range tests {

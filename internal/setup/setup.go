@@ -57,6 +57,16 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return err
 	}
+	hook, err := newWebhook(config, opts)
+	if err != nil {
+		return err
+	}
+	// The webhook needs no rights in namespaces, and lives on when one manager follows another.
+	return hook.serveDuring(ctx, func(ctx context.Context) error { return runManagers(ctx, config, opts, rights, hook, meters) })
+}
+
+// runManagers runs one manager after the other, each for the namespaces in which the instance has rights then.
+func runManagers(ctx context.Context, config *rest.Config, opts *options.Options, rights *access, hook *webhookServer, meters *meters) error {
 	for ctx.Err() == nil {
 		granted, missing, err := rights.granted(ctx)
 		if err != nil {
@@ -68,7 +78,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 			defer stop()
 			rights.grow(running, missing)
 		}()
-		err = run(running, config, opts, instance.Claim{Scope: granted, WatchFilter: opts.WatchFilter}, meters)
+		err = run(running, config, opts, instance.Claim{Scope: granted, WatchFilter: opts.WatchFilter}, hook, meters)
 		stop()
 		if err != nil {
 			return err
@@ -99,7 +109,7 @@ func newMeters() (*meters, error) {
 }
 
 // run runs a manager for the namespaces of a claim until the context ends.
-func run(ctx context.Context, config *rest.Config, opts *options.Options, claim instance.Claim, meters *meters) error {
+func run(ctx context.Context, config *rest.Config, opts *options.Options, claim instance.Claim, hook *webhookServer, meters *meters) error {
 	s, err := scheme.New()
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
@@ -129,8 +139,9 @@ func run(ctx context.Context, config *rest.Config, opts *options.Options, claim 
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("caches", controllers.cachesSynced),
 		mgr.AddReadyzCheck("rancher-settings", controllers.settingsReadable),
+		hook.addTo(mgr),
 	); err != nil {
-		return fmt.Errorf("adding probes: %w", err)
+		return fmt.Errorf("adding probes and the webhook: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
@@ -170,13 +181,19 @@ func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, cla
 	if !opts.LeaderElect {
 		return self, nil, nil
 	}
-	if self.Namespace = opts.LeaderElectNamespace; self.Namespace == "" {
-		if self.Namespace, err = instance.Namespace(); err != nil {
-			return self, nil, err
-		}
+	if self.Namespace, err = ownNamespace(opts); err != nil {
+		return self, nil, err
 	}
 	lock, err := instance.NewLock(config, s, self, claim, opts.LeaderElectRenewDeadline)
 	return self, lock, err
+}
+
+// ownNamespace returns the namespace of the instance's Lease and of its Secret.
+func ownNamespace(opts *options.Options) (string, error) {
+	if opts.LeaderElectNamespace != "" {
+		return opts.LeaderElectNamespace, nil
+	}
+	return instance.Namespace()
 }
 
 // addBeside adds the second cache, and makes the watch over other instances that reads from it.
