@@ -163,7 +163,7 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 	}
 	var wide []rbacv1.PolicyRule
 	if slices.Contains(on, "webhook") {
-		own = append(own, rule("", "secrets", "archelon-webhook", "get", "list", "watch", "patch"))
+		own = append(own, rule("", "secrets", "archelon-webhook", "create", "get", "list", "watch", "patch"))
 		wide = append(wide, rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", "archelon-system.archelon", "get", "list", "watch", "patch"))
 	}
 	want := map[string][]string{"archelon-system": texts(own)}

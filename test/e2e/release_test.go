@@ -51,9 +51,10 @@ var _ = Describe("A release", Ordered, func() {
 		changed := release
 		changed.Values = map[string]any{
 			"turtles": map[string]any{"adopt": true}, "metrics": map[string]any{"enabled": false}, "excludedNamespaces": []any{watch3},
-			"import": map[string]any{"concurrency": 3}, "replicas": 1,
+			"import": map[string]any{"concurrency": 3}, "replicas": 1, "webhook": map[string]any{"enabled": true},
 		}
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, changed) })
+		r.expectCertificates(ctx, release)
 		late := r.light(ctx, watch1, "late", selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
@@ -148,7 +149,7 @@ var _ = Describe("A release", Ordered, func() {
 
 	It("refuses to become a central instance, which nobody would release its RoleBindings for", func(ctx context.Context) {
 		central := release
-		central.Values = nil
+		central.Values = map[string]any{"replicas": 2} // Without values Helm takes those of the release.
 		Expect(r.helm.Upgrade(ctx, central)).To(MatchError(ContainSubstring("uninstall it and install it again")))
 	})
 

@@ -93,7 +93,7 @@ func newWorld(ctx context.Context) *world {
 	w.admin, err = client.New(config, client.Options{Scheme: known})
 	Expect(err).NotTo(HaveOccurred())
 	w.stage = &stage.Stage{Management: plane, Client: w.admin}
-	Expect(w.stage.ApplyDir(ctx, "config/rbac")).To(Succeed())
+	Expect(w.stage.Prepare(ctx)).To(Succeed())
 	Expect(w.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})).To(Succeed())
 	return w
 }
@@ -126,7 +126,7 @@ func (w *world) grant(ctx context.Context) {
 		},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "webhook"}, RoleRef: ref("Role", "webhook"), Subjects: subjects},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}, RoleRef: ref("ClusterRole", "webhook"), Subjects: subjects},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "lease"}, RoleRef: ref("Role", "archelon-leader-election"), Subjects: subjects},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "lease"}, RoleRef: ref("Role", "archelon"), Subjects: subjects},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "manager"}, RoleRef: ref("ClusterRole", "archelon-manager"), Subjects: subjects},
 	} {
 		Expect(w.admin.Create(ctx, object)).To(Succeed())
@@ -171,7 +171,7 @@ func (w *world) configuration() *admissionregistrationv1.ValidatingWebhookConfig
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds:          new(int32(5)),
 			AdmissionReviewVersions: []string{"v1"},
-			MatchConditions:         documentedConditions(),
+			MatchConditions:         conditionsOfChart(),
 			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new("https://" + net.JoinHostPort(serviceName, port) + path)},
 		})
 	}
