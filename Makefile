@@ -155,6 +155,10 @@ test-e2e: controlplane ## The whole manager against real API servers, end to end
 test-e2e-long: controlplane ## All end-to-end specs.
 	go test -race -count=1 -p=1 -timeout=90m ./test/e2e/... $(TESTFLAGS)
 
+.PHONY: test-e2e-isolated
+test-e2e-isolated: controlplane ## As test-e2e, with the chart installed for named namespaces.
+	go test -race -count=1 -p=1 -timeout=60m ./test/e2e/... -ginkgo.label-filter='!long' -archelon.isolated $(TESTFLAGS)
+
 # One target after the other: each uses all processors. What they find is kept in testdata/fuzz and tried by `go test` from then on.
 FUZZTIME ?= 60s
 .PHONY: fuzz

@@ -4,8 +4,8 @@
 //
 // The chart runs it as a pre-delete hook. It needs these rights, everywhere that the instance works:
 //
-//	get, list, patch of clusters.cluster.x-k8s.io, clusters.provisioning.cattle.io and clusters.management.cattle.io
-//	delete of the latter two, with --delete-records
+//	list, patch of clusters.cluster.x-k8s.io, clusters.provisioning.cattle.io and clusters.management.cattle.io
+//	get of them, and delete of the latter two, with --delete-records
 //
 // if it works in named namespaces,
 //

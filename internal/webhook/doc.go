@@ -3,7 +3,7 @@
 //
 // There are two ways to a certificate. Either somebody else writes it into a directory, cert-manager through a volume for example. Or this
 // package makes it: one Secret holds a CA and the certificate that the CA has signed, each replica serves what a watch on the Secret
-// brings, and the leader (Keeper) renews both and publishes the CA as caBundle of one ValidatingWebhookConfiguration. docs/adr/0012 says why it is
+// brings, and a controller in each (Keeper) renews both and publishes the CA as caBundle of one ValidatingWebhookConfiguration. docs/adr/0012 says why it is
 // made here.
 //
 // For the second way the ServiceAccount needs, on these two names and nothing more:

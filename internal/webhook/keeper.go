@@ -19,7 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -27,8 +27,9 @@ import (
 // fieldOwner names the writer in the managed fields of what it writes.
 const fieldOwner = client.FieldOwner("archelon-webhook")
 
-// Keeper is the controller that makes and renews the certificates and publishes their CA. One replica runs it, the leader. Two at a time do no harm:
-// each write is bound to the version that it was planned on. All fields are required.
+// Keeper is the controller that makes and renews the certificates and publishes their CA. All replicas run it, whoever leads: when the webhook is
+// switched on by a rolling update, the leader is a replica without it until one with a certificate is ready. Several at a time do no harm: each write is
+// bound to the version that it was planned on. All fields are required.
 type Keeper struct {
 	// Client reads from the API server, not from a cache: a plan needs both objects as they are.
 	Client client.Client
@@ -61,19 +62,29 @@ func (k *Keeper) SetupWithManager(mgr ctrl.Manager) error {
 		Named("webhook-certificates").
 		WatchesRawSource(k.changesOf(&corev1.Secret{})).
 		WatchesRawSource(k.changesOf(&admissionregistrationv1.ValidatingWebhookConfiguration{})).
+		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
 		Complete(k)
 	if err != nil {
 		return fmt.Errorf("building controller webhook-certificates: %w", err)
 	}
-	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		<-ctx.Done()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		for _, end := range k.unwatch {
-			end()
-		}
-		return nil
-	}))
+	return mgr.Add(unwatcher{k})
+}
+
+// unwatcher ends the watches of a keeper together with its manager. It is a manager.Runnable.
+type unwatcher struct{ *Keeper }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (unwatcher) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (u unwatcher) Start(ctx context.Context) error {
+	<-ctx.Done()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, end := range u.unwatch {
+		end()
+	}
+	return nil
 }
 
 // changesOf asks for a reconcile at the start and after each change of an object. Other than source.Kind it does not wait until the object can be watched,

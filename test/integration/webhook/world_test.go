@@ -273,14 +273,6 @@ func (w *world) leader() *replica {
 	return last
 }
 
-// looked reports whether a replica has read both objects, as a leader does.
-func (w *world) looked(r *replica) bool {
-	GinkgoHelper()
-	return slices.ContainsFunc(w.audit(), func(event auditv1.Event) bool {
-		return event.User.Username == r.user() && event.Verb == "get" && event.ObjectRef != nil && event.ObjectRef.Resource == "validatingwebhookconfigurations"
-	})
-}
-
 func (w *world) audit() []auditv1.Event {
 	GinkgoHelper()
 	events, err := w.stage.Management.AuditEvents()
