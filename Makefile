@@ -73,7 +73,7 @@ schemas: ## Make JSON schemas of Kubernetes' kinds and others for kubeconform, a
 ##@ Generate
 
 .PHONY: generate
-generate: generate-rbac generate-chart ## Run all generators.
+generate: generate-rbac generate-flags generate-chart ## Run all generators.
 
 .PHONY: generate-rbac
 generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers, and from it the roles in config/isolated and the chart.
@@ -84,8 +84,12 @@ generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers, and f
 generate-chart: ## The README of the chart from the comments in its values.yaml.
 	$(HELM_DOCS)
 
+.PHONY: generate-flags
+generate-flags: ## The tables in docs/operations/flags.md from the definitions of the flags.
+	go run ./hack/flags
+
 .PHONY: verify
-verify: verify-rbac verify-chart verify-modules ## Check that what is generated is up to date.
+verify: verify-rbac verify-flags verify-chart verify-modules ## Check that what is generated is up to date.
 
 .PHONY: verify-rbac
 verify-rbac:
@@ -101,6 +105,12 @@ verify-rbac:
 .PHONY: verify-chart
 verify-chart:
 	@$(HELM_DOCS) --dry-run | diff -u charts/archelon/README.md - || { echo "charts/archelon/README.md is stale: run make generate"; exit 1; }
+
+.PHONY: verify-flags
+verify-flags:
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	cp docs/operations/flags.md "$$tmp"; go run ./hack/flags --page="$$tmp/flags.md"; \
+	diff -u docs/operations/flags.md "$$tmp/flags.md" || { echo "docs/operations/flags.md is stale: run make generate"; exit 1; }
 
 .PHONY: verify-modules
 verify-modules:

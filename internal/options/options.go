@@ -113,15 +113,15 @@ func New() (*Options, error) {
 // AddFlags binds the options to flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Version, "version", o.Version,
-		"Print the version and exit.")
+		"Print the version, the commit, the version of Go and the platform, and exit.")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"Work only while holding a Lease, so that several replicas can run.")
+		"Work only while holding the Lease of the instance, <instance>-leader-election, so that several replicas can run.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
-		"Namespace of the Lease. Default: the namespace that the manager runs in.")
+		"Namespace of the Lease. Default: the namespace that the manager runs in; outside a cluster it must be set.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
-		"How long others wait before they take over a Lease that is not renewed.")
+		"How long others wait before they take over a Lease that is not renewed. It must be longer than --leader-elect-renew-deadline.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", o.LeaderElectRenewDeadline,
-		"How long the leader tries to renew its Lease before it gives up.")
+		"How long the leader tries to renew its Lease before it gives up. It must be longer than --leader-elect-retry-period.")
 	fs.DurationVar(&o.LeaderElectRetryPeriod, "leader-elect-retry-period", o.LeaderElectRetryPeriod,
 		"Pause between tries to get or renew the Lease.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
@@ -132,11 +132,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
 	o.Webhook.addFlags(fs)
 	fs.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces,
-		"Namespace to work in; repeatable, or several separated by commas. Nothing is received from others. Default: all.")
+		"Namespace to work in; repeatable, or several separated by commas; at most 1,000. Nothing is received from others. Default: all.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces,
-		"Namespace not to work in; repeatable, or several separated by commas. It wins over --namespace.")
+		"Namespace not to work in; repeatable, or several separated by commas; at most 1,000. It wins over --namespace.")
 	fs.StringVar(&o.Instance, "instance", o.Instance,
-		"Name of this instance, different for each instance in the management cluster that works in other namespaces; its replicas share it. The Lease is called <name>-leader-election. Default: archelon, with a suffix that follows from --namespace and --excluded-namespace.")
+		"Name of this instance, different for each instance in the management cluster that works in other namespaces; its replicas share it. The Lease is called <name>-leader-election, and the Role for it names it. Default: archelon, with a suffix that follows from --namespace and --excluded-namespace.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter,
 		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value. Default: all.")
 	fs.BoolVar(&o.AdoptTurtles, "adopt-turtles", o.AdoptTurtles,
@@ -148,7 +148,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WorkloadConcurrency, "workload-concurrency", o.WorkloadConcurrency,
 		"How many workload clusters are worked on at the same time. An unreachable one takes a place until its timeout.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
-		"Requests per second to the management cluster. A negative value lifts the limit.")
+		"Requests per second to the management cluster. A negative value lifts the limit; zero is refused.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst,
 		"Requests to the management cluster that may exceed --kube-api-qps for a moment.")
 	fs.DurationVar(&o.ManifestTimeout, "manifest-timeout", o.ManifestTimeout,
@@ -165,6 +165,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	if kubeconfig := flag.CommandLine.Lookup("kubeconfig"); kubeconfig != nil {
 		fs.AddGoFlag(kubeconfig)
 	}
+	o.describe(fs)
 }
 
 // Scope is what --namespace and --excluded-namespace say.
