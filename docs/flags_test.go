@@ -2,9 +2,13 @@ package docs_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/uninstall"
 )
 
 func TestFeatureGates(t *testing.T) {
@@ -27,6 +31,19 @@ func TestFeatureGates(t *testing.T) {
 			state = "on"
 		}
 		code[string(name)] = string(spec.PreRelease) + " " + state
+	}
+	compare(t, page, code, documented)
+}
+
+func TestUninstallFlags(t *testing.T) {
+	page := filepath.Join("operations", "uninstall.md")
+	flags := pflag.NewFlagSet(uninstall.Name, pflag.ContinueOnError)
+	uninstall.NewOptions().AddFlags(flags)
+	code := map[string]string{"--kubeconfig": ""} // controller-runtime registers it
+	flags.VisitAll(func(flag *pflag.Flag) { code["--"+flag.Name] = flag.DefValue })
+	documented := map[string]string{}
+	for _, row := range tables(t, page, "### Flags") {
+		documented[row.code(0)[0]] = strings.Join(row.code(1), "")
 	}
 	compare(t, page, code, documented)
 }
