@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,11 +44,7 @@ func (f *fixture) namespace(ctx context.Context, labels map[string]string) strin
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.tenants.all[f.tenants.used]}}
 	f.tenants.used++
 	if len(labels) > 0 {
-		f.patch(ctx, current(ctx, f, namespace), func(o client.Object) {
-			for key, value := range labels {
-				o.GetLabels()[key] = value
-			}
-		})
+		f.patch(ctx, current(ctx, f, namespace), func(o client.Object) { maps.Copy(o.GetLabels(), labels) })
 	}
 	return namespace.Name
 }

@@ -47,13 +47,13 @@ func New(kubeconfig []byte) (*Helm, error) {
 func (h *Helm) Close() error { return os.RemoveAll(h.dir) }
 
 // build returns the path of the CLI. Go keeps it in its build cache, and this process its path.
-var build = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // the same for all
-	module, err := output(exec.Command("go", "env", "GOMOD")) //nolint:noctx // whoever asks next wants it too
+var build = sync.OnceValues(func() (string, error) {
+	module, err := output(exec.Command("go", "env", "GOMOD"))
 	if err != nil {
 		return "", fmt.Errorf("finding the root of the module: %w", err)
 	}
 	root := filepath.Dir(strings.TrimSpace(module))
-	program, err := output(exec.Command("go", "-C", root, "tool", "-modfile=hack/chart/go.mod", "-n", "helm")) //nolint:noctx // as above
+	program, err := output(exec.Command("go", "-C", root, "tool", "-modfile=hack/chart/go.mod", "-n", "helm"))
 	if err != nil {
 		return "", fmt.Errorf("building helm: %w", err)
 	}

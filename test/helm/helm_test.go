@@ -25,7 +25,7 @@ const chart = "testdata/chart"
 var _ = Describe("Helm without a cluster", Ordered, func() {
 	var cli *helm.Helm
 
-	BeforeAll(func(ctx SpecContext) { cli = start(ctx, nil) })
+	BeforeAll(func() { cli = start(nil) })
 
 	It("renders a chart with values, the later ones over the earlier ones", func(ctx SpecContext) {
 		objects, err := cli.Template(ctx, helm.Release{
@@ -96,7 +96,7 @@ var _ = Describe("a release", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		kubeconfig, err := cluster.Kubeconfig()
 		Expect(err).NotTo(HaveOccurred())
-		cli = start(ctx, kubeconfig)
+		cli = start(kubeconfig)
 	})
 
 	get := func(ctx context.Context, object client.Object) error {
@@ -193,7 +193,7 @@ var _ = Describe("a release", Ordered, func() {
 })
 
 // start prepares Helm and shows at the end that it has left the user's directories alone.
-func start(ctx context.Context, kubeconfig []byte) *helm.Helm {
+func start(kubeconfig []byte) *helm.Helm {
 	GinkgoHelper()
 	cli, err := helm.New(kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
