@@ -191,5 +191,5 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) outcome.Outcome {
 // confirmHandOver reports that the cluster is left to Turtles.
 func (r *Reconciler) confirmHandOver(context.Context, *scope) outcome.Outcome {
 	return outcome.Stall(archelonv1.HandedToTurtlesReason, fmt.Sprintf(
-		"Annotation %s leaves this cluster to Rancher Turtles; remove it, or set it to %q, to import the cluster here", archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
+		"Annotation %s leaves this cluster to Rancher Turtles; set it to %q to import the cluster here", archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 }
