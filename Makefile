@@ -121,6 +121,7 @@ verify-modules:
 .PHONY: lint
 lint: ## Lint, the layers included.
 	$(GOLANGCI_LINT) run ./...
+	cd hack/image && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	@hack/lint/layers.sh $$($(TOOL) -n golangci-lint)
 
 .PHONY: lint-fix
@@ -138,7 +139,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	exit $$code
 
 .PHONY: test
-test: lint verify test-chart test-unit test-integration test-e2e ## Everything that has to pass before a commit.
+test: lint verify test-unit test-chart test-image test-integration test-e2e ## Everything that has to pass before a commit.
 
 .PHONY: test-chart
 test-chart: ## The Helm chart: its values, what it renders, its alerts; no network, no cluster.
@@ -157,17 +158,20 @@ test-image: ## Build the image and look at what is in it.
 test-integration: controlplane ## Stand-ins, the test environment, the agent and a small benchmark, against real API servers.
 	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart)
 
+# Scenarios wait most of the time, so two at once are no hindrance to each other. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
+GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=2 --race --timeout=90m --no-color --output-interceptor-mode=none
+
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.
-	go test -race -count=1 -p=1 -timeout=60m ./test/e2e/... -ginkgo.label-filter='!long' $(TESTFLAGS)
+	$(GINKGO) --label-filter='!long' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-e2e-long
 test-e2e-long: controlplane ## All end-to-end specs.
-	go test -race -count=1 -p=1 -timeout=90m ./test/e2e/... $(TESTFLAGS)
+	$(GINKGO) $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-e2e-isolated
 test-e2e-isolated: controlplane ## As test-e2e, with the chart installed for named namespaces.
-	go test -race -count=1 -p=1 -timeout=60m ./test/e2e/... -ginkgo.label-filter='!long' -archelon.isolated $(TESTFLAGS)
+	$(GINKGO) --label-filter='!long' $(TESTFLAGS) ./test/e2e -- -archelon.isolated
 
 # One target after the other: each uses all processors. What they find is kept in testdata/fuzz and tried by `go test` from then on.
 FUZZTIME ?= 60s

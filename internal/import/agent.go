@@ -62,7 +62,12 @@ func (r *Reconciler) findManagement(ctx context.Context, s *scope) outcome.Outco
 		return waitingForRancher()
 	}
 	cluster := &managementv3.Cluster{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster)
+	if apierrors.IsNotFound(err) && len(r.Claim.Scope.Included()) > 0 {
+		// The cache of named namespaces has what names one of them. A v3 Cluster from before its v1 record was adopted names none yet.
+		err = r.APIReader.Get(ctx, client.ObjectKey{Name: name}, cluster)
+	}
+	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return waitingForRancher()
 		}

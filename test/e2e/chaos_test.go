@@ -47,7 +47,7 @@ var _ = Describe("Chaos", Ordered, func() {
 	})
 
 	It("never makes a second record, nor one without its labels, and connects every cluster", func(ctx context.Context) {
-		f := &fixture{Stage: s}
+		f := &fixture{Stage: s, tenants: tenants{most: 1}}
 		servers, err := workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(servers.Stop)

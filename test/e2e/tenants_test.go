@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -21,14 +22,15 @@ import (
 // isolated has the manager of every scenario work, and have rights, in the namespaces of the scenario only.
 var isolated = flag.Bool("archelon.isolated", false, "install the chart for named namespaces instead of for all")
 
-// tenantsPerFixture is more than any scenario uses.
-const tenantsPerFixture = 40
+// tenantsPerFixture is more than any scenario uses. Each costs the manager a few watches.
+const tenantsPerFixture = 60
 
 // tenants are the namespaces of an isolated manager. They exist before it starts: one that comes later is taken up after a while, which is a
 // scenario of its own.
 type tenants struct {
 	all  []string
 	used int
+	most int // tenantsPerFixture if it is zero
 }
 
 // namespace returns a new namespace.
@@ -52,7 +54,7 @@ func (f *fixture) namespace(ctx context.Context, labels map[string]string) strin
 // prepareTenants makes the namespaces of an isolated manager, once.
 func (f *fixture) prepareTenants(ctx context.Context) {
 	GinkgoHelper()
-	for i := range tenantsPerFixture - len(f.tenants.all) {
+	for i := range cmp.Or(f.tenants.most, tenantsPerFixture) - len(f.tenants.all) {
 		name := fmt.Sprintf("tenant-%02d", i)
 		Expect(f.Client.Create(ctx, namespaceOf(name))).To(Succeed())
 		f.tenants.all = append(f.tenants.all, name)
