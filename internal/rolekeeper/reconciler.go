@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -167,6 +168,9 @@ func allowed(ctx context.Context, reviews authorizationclient.SelfSubjectAccessR
 			Namespace: namespace, Verb: verb, Group: rbacv1.GroupName, Resource: "rolebindings", Name: roleBinding,
 		},
 	}}, metav1.CreateOptions{})
+	if apierrors.IsForbidden(err) {
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("asking for this instance's rights: %w", err)
 	}

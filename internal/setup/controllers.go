@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -149,8 +150,17 @@ func (c *controllers) setupRoleKeeper(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("building a client for access reviews: %w", err)
 	}
-	if may, err := rolekeeper.MayWatch(ctx, reviews.SelfSubjectAccessReviews()); err != nil || !may {
-		return ignoreStop(ctx, err)
+	var may bool
+	// It ends with the answer or the context: a moment's failure costs no restart.
+	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if may, err = rolekeeper.MayWatch(ctx, reviews.SelfSubjectAccessReviews()); err != nil && ctx.Err() == nil {
+			c.mgr.GetLogger().Error(err, "Asking whether RoleBindings may be watched failed; trying again")
+		}
+		return err == nil, nil
+	})
+	if !may {
+		return nil
 	}
 	keeper := &rolekeeper.Reconciler{
 		Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews(), Bindings: c.beside, Scope: c.claim.Scope,
