@@ -27,6 +27,7 @@ var _ = Describe("Rights", Ordered, ContinueOnFailure, func() {
 	var reader string
 	BeforeAll(func(ctx context.Context) {
 		s.start(ctx)
+		s.tenants.none = true
 		reader = s.metricsReader(ctx)
 	})
 	for _, strategy := range strategies() {

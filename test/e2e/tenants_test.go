@@ -30,7 +30,8 @@ const tenantsPerFixture = 60
 type tenants struct {
 	all  []string
 	used int
-	most int // tenantsPerFixture if it is zero
+	most int  // tenantsPerFixture if it is zero
+	none bool // the scenario has namespaces of its own
 }
 
 // namespace returns a new namespace.
@@ -66,7 +67,7 @@ func (f *fixture) StartManager(ctx context.Context, binary string, out io.Writer
 	scoped := slices.ContainsFunc(flags, func(flag string) bool {
 		return strings.HasPrefix(flag, "--namespace=") || strings.HasPrefix(flag, "--excluded-namespace=")
 	})
-	if *isolated && !scoped {
+	if *isolated && !scoped && !f.tenants.none {
 		f.prepareTenants(ctx)
 		flags = append(flags, "--namespace="+strings.Join(f.tenants.all, ","))
 	}
