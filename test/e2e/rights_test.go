@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +71,8 @@ func (l *fullLife) lead(ctx context.Context) {
 	l.expectImported(ctx, moved)
 
 	cluster := l.settings(ctx)
-	l.repair(ctx, cluster)
+	By("repairs")
+	l.expectRepaired(ctx, l.strategy, cluster)
 	l.deletions(ctx, moved, cluster)
 	code, _ := l.scrape(ctx, l.reader)
 	Expect(code).To(Equal(200))
@@ -144,25 +144,6 @@ func inNoLife(right string) bool {
 		// client-go changes an Event that is published again for the same version of an object, after a write that failed for example.
 		"patch events.events.k8s.io",
 	}, right)
-}
-
-// repair has an agent that was removed installed again, and one that cannot connect looked at with all tokens that Rancher accepts.
-func (l *fullLife) repair(ctx context.Context, cluster *clusterv1.Cluster) {
-	GinkgoHelper()
-	By("repairs, after Rancher has applied its agent itself, with a token of its own")
-	internal := internalName(l.look(ctx).records(l.strategy, cluster)[0])
-	Eventually(func() int { return l.Rancher.Reapplies(internal) }).ShouldNot(BeZero())
-	agents := l.inside(cluster).AppsV1().Deployments(agentNamespace)
-	Expect(agents.Delete(ctx, agentDeployment, metav1.DeleteOptions{})).To(Succeed())
-	Eventually(func() (*appsv1.Deployment, error) { return agents.Get(ctx, agentDeployment, metav1.GetOptions{}) }).WithTimeout(2 * patience).ShouldNot(BeNil())
-	l.expectImported(ctx, cluster)
-	id := workloadOf(cluster.Namespace, cluster.Name)
-	l.Rancher.HoldConnect(true)
-	l.Rancher.RemoveWorkload(id)
-	Expect(l.Rancher.AddWorkload(id, l.servers.Config(id))).To(Succeed())
-	Eventually(l.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
-	l.Rancher.HoldConnect(false)
-	l.expectImported(ctx, cluster)
 }
 
 // granted returns the rules of all roles that the manager is bound to, by role.

@@ -60,20 +60,7 @@ func (s *shards) isolation(strategy string) {
 	It("cannot read a Secret elsewhere", func(ctx context.Context) { one.expectConfined(ctx) })
 
 	It("repairs an agent, for which it reads the tokens", func(ctx context.Context) {
-		cluster, inside := clusters[0], s.inside(clusters[0])
-		agents := inside.AppsV1().Deployments(agentNamespace)
-		Expect(agents.Delete(ctx, agentDeployment, metav1.DeleteOptions{})).To(Succeed())
-		Eventually(func() (*appsv1.Deployment, error) { return agents.Get(ctx, agentDeployment, metav1.GetOptions{}) }).WithTimeout(2 * patience).ShouldNot(BeNil())
-		s.expectImported(ctx, cluster)
-
-		// An agent that is there and does not connect is compared with the tokens that Rancher accepts.
-		id := workloadOf(cluster.Namespace, cluster.Name)
-		s.Rancher.HoldConnect(true)
-		s.Rancher.RemoveWorkload(id)
-		Expect(s.Rancher.AddWorkload(id, s.servers.Config(id))).To(Succeed())
-		Eventually(s.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
-		s.Rancher.HoldConnect(false)
-		s.expectImported(ctx, cluster)
+		s.expectRepaired(ctx, strategy, clusters[0])
 		for _, name := range []string{"crt-token-default-token", "crt-token-system"} {
 			Expect(slices.ContainsFunc(one.audited(), func(e auditv1.Event) bool {
 				return e.Verb == "get" && e.ObjectRef != nil && e.ObjectRef.Resource == "secrets" && e.ObjectRef.Name == name
@@ -110,6 +97,26 @@ func (s *shards) isolation(strategy string) {
 		rest.expectLawful()
 		one.expectNothingAbout(watch3)
 	})
+}
+
+// expectRepaired has an agent that was removed installed again, and one that is there and does not connect compared with all tokens that Rancher
+// accepts: the one that it was installed with, and Rancher's own, with which Rancher has applied its agent again.
+func (s *shards) expectRepaired(ctx context.Context, strategy string, cluster *clusterv1.Cluster) {
+	GinkgoHelper()
+	internal := internalName(s.look(ctx).records(strategy, cluster)[0])
+	Eventually(func() int { return s.Rancher.Reapplies(internal) }).ShouldNot(BeZero())
+	agents := s.inside(cluster).AppsV1().Deployments(agentNamespace)
+	Expect(agents.Delete(ctx, agentDeployment, metav1.DeleteOptions{})).To(Succeed())
+	Eventually(func() (*appsv1.Deployment, error) { return agents.Get(ctx, agentDeployment, metav1.GetOptions{}) }).WithTimeout(2 * patience).ShouldNot(BeNil())
+	s.expectImported(ctx, cluster)
+
+	id := workloadOf(cluster.Namespace, cluster.Name)
+	s.Rancher.HoldConnect(true)
+	s.Rancher.RemoveWorkload(id)
+	Expect(s.Rancher.AddWorkload(id, s.servers.Config(id))).To(Succeed())
+	Eventually(s.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
+	s.Rancher.HoldConnect(false)
+	s.expectImported(ctx, cluster)
 }
 
 // inside is a client of a light workload cluster.
