@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/archelon-io/archelon/test/process"
 )
 
 // heapPause is between two heap profiles during the imports.
@@ -28,12 +29,11 @@ func newProfiler(dir, strategy string) (*profiler, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+	addresses, err := process.FreeAddresses(1)
 	if err != nil {
 		return nil, err
 	}
-	address := listener.Addr().String()
-	return &profiler{dir: dir, prefix: strategy + "-" + time.Now().Format("150405"), address: address}, listener.Close()
+	return &profiler{dir: dir, prefix: strategy + "-" + time.Now().Format("150405"), address: addresses[0]}, nil
 }
 
 func (p *profiler) args() []string {

@@ -172,12 +172,23 @@ type restartable struct {
 
 func (f *fixture) restartable(ctx context.Context, args []string) *restartable {
 	GinkgoHelper()
-	r := &restartable{start: func() *stage.Manager {
+	r := &restartable{}
+	r.start = func() *stage.Manager {
 		m, err := f.StartManager(context.WithoutCancel(ctx), manager, GinkgoWriter, args...)
 		Expect(err).NotTo(HaveOccurred())
+		go func() {
+			defer GinkgoRecover()
+			<-m.Done()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			// crash and the end of the node replace or stop it under the lock.
+			Expect(r.m == m && !r.done).To(BeFalse(), "the manager ended by itself:\n%s", m.Logs())
+		}()
 		return m
-	}}
+	}
+	r.mu.Lock()
 	r.m = r.start()
+	r.mu.Unlock()
 	DeferCleanup(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

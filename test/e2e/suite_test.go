@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -36,3 +37,25 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	manager, err = stage.BuildManager(ctx, dir, true)
 	Expect(err).NotTo(HaveOccurred())
 })
+
+// Of a long log often only the end is kept: the reasons of all failures belong there.
+var _ = ReportAfterSuite("why specs failed", func(report Report) {
+	for _, spec := range report.SpecReports {
+		if !spec.Failed() {
+			continue
+		}
+		_, _ = fmt.Fprintf(os.Stdout, "\nFAILED %s\n%s\n%s\n", spec.FullText(), spec.Failure.FailureNodeLocation, ends(spec.Failure.Message, 1000))
+		for _, more := range spec.AdditionalFailures {
+			_, _ = fmt.Fprintf(os.Stdout, "and: %s\n", ends(more.Failure.Message, 500))
+		}
+		_, _ = fmt.Fprintf(os.Stdout, "last logged: %s\n", ends(spec.CapturedGinkgoWriterOutput, 800))
+	}
+})
+
+// ends returns the first and the last n bytes of a text.
+func ends(text string, n int) string {
+	if len(text) <= 2*n {
+		return text
+	}
+	return text[:n] + "\n…\n" + text[len(text)-n:]
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/archelon-io/archelon/test/process"
 )
 
 // stopTimeout is how long a manager may take to stop after SIGTERM.
@@ -96,7 +97,7 @@ func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, 
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	ports, err := freePorts(2)
+	ports, err := process.FreeAddresses(2)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -194,18 +195,4 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.data.String()
-}
-
-// freePorts returns loopback addresses that nothing listened on a moment ago.
-func freePorts(n int) ([]string, error) {
-	var addresses []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = listener.Close() }()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
 }
