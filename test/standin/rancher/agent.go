@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/standin/agent"
 )
 
 // facts are what an agent tells of its cluster.
@@ -26,6 +28,9 @@ func workloadOwner(name string) string { return "workload/" + name }
 
 // reconcile plays the agent and the clean-up Job of one workload cluster.
 func (f *fleet) reconcile(ctx context.Context, w *workload) (time.Duration, error) {
+	if w.real {
+		return 0, nil
+	}
 	if !w.synced() {
 		return f.standin.opts.Timings.Poll, nil
 	}
@@ -110,7 +115,7 @@ func (s *Standin) admitAgent(ctx context.Context, deployment *appsv1.Deployment,
 	if err != nil {
 		return "", "", err
 	}
-	if sum := envValue(deployment, "CATTLE_CA_CHECKSUM"); sum != "" && sum != caChecksum(cacerts) {
+	if sum := envValue(deployment, "CATTLE_CA_CHECKSUM"); sum != "" && sum != agent.Checksum(cacerts) {
 		return "", "it was installed with another CA", nil
 	}
 	cluster, ok := s.tokens.cluster(token, s.opts.StrictImport)

@@ -17,7 +17,7 @@ import (
 // credentialName returns the Secret that the agent's Deployment names, and whether the
 // Deployment has the features of one that Rancher applied.
 func credentialName(ctx context.Context) (name string, features bool, err error) {
-	deployment := agent()
+	deployment := clusterAgent()
 	if err := workload.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
 		return "", false, err
 	}
@@ -106,7 +106,7 @@ var _ = Describe("The agent", func() {
 
 			Expect(change(ctx, cluster, annotation("io.cattle.agent.force.deploy", "true"), spec("desiredAgentImage", "other/agent:2"))).To(Succeed())
 			Eventually(func() int { return s.Reapplies("c-steps") }).Should(Equal(2))
-			deployment := agent()
+			deployment := clusterAgent()
 			Expect(workload.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 			Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("other/agent:2"))
 		})
@@ -127,7 +127,7 @@ var _ = Describe("The agent", func() {
 		s := startGeneration(ctx, generations()[0])
 		join(ctx, s, "c-zero1")
 		Eventually(func(ctx context.Context) error {
-			deployment := agent()
+			deployment := clusterAgent()
 			if err := workload.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
 				return err
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,26 +12,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/archelon-io/archelon/test/standin/agent"
 )
-
-// cleanup is one clean-up Job in a workload cluster and what was created for it.
-type cleanup struct {
-	job, role, binding, account string
-}
-
-// cleanedNamespaces are what the Job deletes.
-func cleanedNamespaces() []string {
-	return []string{
-		agentNamespace, "cattle-fleet-system", "cattle-turtles-system",
-		"cattle-impersonation-system", "cattle-logging", "cattle-prometheus",
-	}
-}
 
 // cleanupTimeout bounds one attempt to reach a workload cluster for its clean-up.
 const cleanupTimeout = 5 * time.Second
 
 // createCleanupJob creates the Job in the workload cluster whose agent is connected for the
-// v3 Cluster, through which Rancher reaches it.
+// v3 Cluster, through which Rancher reaches it. A real agent's program does the rest in a Pod of the Job.
 func (f *fleet) createCleanupJob(ctx context.Context, cluster string) error {
 	session, ok := f.standin.sessions.ofCluster(cluster)
 	if !ok {
@@ -42,15 +30,13 @@ func (f *fleet) createCleanupJob(ctx context.Context, cluster string) error {
 	if !ok {
 		return errors.New("the workload cluster is unreachable")
 	}
-	w.mu.Lock()
-	exists := w.cleanup != nil
-	w.mu.Unlock()
-	if exists {
-		return nil // an earlier attempt lost the race for the cluster's finalizer
-	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	created, err := w.createCleanup(ctx, cluster)
+	exists, err := w.hasCleanup(ctx)
+	if err != nil || exists {
+		return err // it exists if an earlier attempt lost the race for the cluster's finalizer
+	}
+	created, err := f.createCleanup(ctx, w, cluster)
 	if err != nil {
 		return err
 	}
@@ -62,55 +48,77 @@ func (f *fleet) createCleanupJob(ctx context.Context, cluster string) error {
 	return nil
 }
 
+// hasCleanup says whether a Job is on its way. One that is not played here may have ended since.
+func (w *workload) hasCleanup(ctx context.Context) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cleanup == nil || !w.real {
+		return w.cleanup != nil, nil
+	}
+	_, err := w.client.BatchV1().Jobs(metav1.NamespaceDefault).Get(ctx, w.cleanup.Job, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		w.cleanup = nil
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the clean-up Job: %w", err)
+	}
+	return true, nil
+}
+
 // createCleanup creates the Job and its rights, all with generated names.
-func (w *workload) createCleanup(ctx context.Context, cluster string) (*cleanup, error) {
-	meta := metav1.ObjectMeta{GenerateName: cleanupHead, Namespace: metav1.NamespaceDefault}
-	out := &cleanup{}
+func (f *fleet) createCleanup(ctx context.Context, w *workload, cluster string) (*agent.Cleanup, error) {
+	out := &agent.Cleanup{}
 	role, err := w.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: cleanupHead},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: agent.CleanupHead},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating the clean-up's ClusterRole: %w", err)
 	}
+	// Rancher makes the Job the owner of the others instead, which the garbage collector does not accept for ClusterRoles.
+	meta := metav1.ObjectMeta{GenerateName: agent.CleanupHead, Namespace: metav1.NamespaceDefault, OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,
+	}}}
 	account, err := w.client.CoreV1().ServiceAccounts(meta.Namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating the clean-up's ServiceAccount: %w", err)
 	}
 	binding, err := w.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: cleanupHead},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: agent.CleanupHead, OwnerReferences: meta.OwnerReferences},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating the clean-up's ClusterRoleBinding: %w", err)
 	}
-	out.role, out.account, out.binding = role.Name, account.Name, binding.Name
-	job, err := w.client.BatchV1().Jobs(meta.Namespace).Create(ctx, cleanupJob(meta, cluster, out), metav1.CreateOptions{})
+	out.Role, out.Account, out.Binding = role.Name, account.Name, binding.Name
+	job, err := w.client.BatchV1().Jobs(meta.Namespace).Create(ctx, f.standin.cleanupJob(meta, cluster, out), metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating the clean-up Job: %w", err)
 	}
-	out.job = job.Name
+	out.Job = job.Name
 	return out, nil
 }
 
-func cleanupJob(meta metav1.ObjectMeta, cluster string, c *cleanup) *batchv1.Job {
-	meta.Labels = map[string]string{labelCreator: creatorNorman}
-	meta.Annotations = map[string]string{"cattle.io/cleanup-role": c.role, "cattle.io/cleanup-binding": c.binding}
+func (s *Standin) cleanupJob(meta metav1.ObjectMeta, cluster string, c *agent.Cleanup) *batchv1.Job {
+	meta.Labels = map[string]string{agent.CreatorLabel: agent.CreatorNorman}
+	meta.Annotations = c.Annotations()
 	return &batchv1.Job{
 		ObjectMeta: meta,
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To[int32](10),
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 				RestartPolicy:      corev1.RestartPolicyNever,
-				ServiceAccountName: c.account,
+				ServiceAccountName: c.Account,
 				Containers: []corev1.Container{{
 					Name:  "cleanup-agent",
-					Image: defaultAgentImage,
+					Image: s.opts.AgentImage,
 					Env: []corev1.EnvVar{
 						{Name: "CLUSTER_CLEANUP", Value: "true"},
 						{Name: "SLEEP_FIRST", Value: "true"},
 						{Name: "CATTLE_CLUSTER_NAME", Value: cluster},
+						{Name: agent.SleepVariable, Value: s.opts.Timings.Cleanup.String()},
 					},
 				}},
 			}},
@@ -142,129 +150,47 @@ func (f *fleet) runCleanup(ctx context.Context, w *workload) (time.Duration, err
 	return f.finishDoomed(ctx, w)
 }
 
-// adoptCleanup looks, once, for a Job of an earlier stand-in. API servers without Jobs have none.
+// adoptCleanup looks, once, for a Job of an earlier stand-in.
 func (w *workload) adoptCleanup(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.adopted {
 		return nil
 	}
-	jobs, err := w.client.BatchV1().Jobs(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
-		LabelSelector: labelCreator + "=" + creatorNorman,
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("looking for clean-up Jobs: %w", err)
+	found, err := agent.FindCleanups(ctx, w.client)
+	if err != nil {
+		return err
 	}
 	w.adopted = true
-	if err != nil || w.cleanup != nil {
-		return nil
-	}
-	for i := range jobs.Items {
-		job := &jobs.Items[i]
-		if !strings.HasPrefix(job.GenerateName, cleanupHead) || !job.DeletionTimestamp.IsZero() {
-			continue
-		}
-		w.cleanup = &cleanup{
-			job:     job.Name,
-			account: job.Spec.Template.Spec.ServiceAccountName,
-			role:    job.Annotations["cattle.io/cleanup-role"],
-			binding: job.Annotations["cattle.io/cleanup-binding"],
-		}
+	if len(found) > 0 && w.cleanup == nil {
+		w.cleanup = &found[len(found)-1]
 	}
 	return nil
 }
 
 // clean removes Rancher from the workload cluster, and the Job last. On a cluster that runs
 // Rancher itself it removes nothing.
-func (f *fleet) clean(ctx context.Context, w *workload, c *cleanup) error {
-	_, err := w.client.CoreV1().Services(agentNamespace).Get(ctx, "rancher", metav1.GetOptions{})
-	if err == nil {
+func (f *fleet) clean(ctx context.Context, w *workload, c *agent.Cleanup) error {
+	itself, err := agent.HasRancher(ctx, w.client)
+	if err != nil {
+		return fmt.Errorf("cleaning workload cluster %s up: %w", w.name, err)
+	}
+	if itself {
 		f.standin.opts.Logger.Info("clean-up found Rancher itself and removed nothing", "workload", w.name)
 		return nil
 	}
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("looking for Rancher in workload cluster %s: %w", w.name, err)
+	deleted, err := agent.Clean(ctx, w.client)
+	w.mu.Lock()
+	w.doomed = append(w.doomed, deleted...)
+	w.mu.Unlock()
+	if err == nil {
+		err = c.Remove(ctx, w.client)
 	}
-	if err := w.deleteNamespaces(ctx); err != nil {
-		return err
-	}
-	if err := w.deleteRBAC(ctx, c); err != nil {
-		return err
-	}
-	background := metav1.DeletePropagationBackground
-	err = w.client.BatchV1().Jobs(metav1.NamespaceDefault).Delete(ctx, c.job, metav1.DeleteOptions{PropagationPolicy: &background})
-	if ignoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the clean-up Job: %w", err)
+	if err != nil {
+		return fmt.Errorf("cleaning workload cluster %s up: %w", w.name, err)
 	}
 	f.standin.opts.Logger.Info("workload cluster was cleaned up", "workload", w.name)
 	return nil
-}
-
-func (w *workload) deleteNamespaces(ctx context.Context) error {
-	namespaces := w.client.CoreV1().Namespaces()
-	for _, name := range cleanedNamespaces() {
-		ns, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("reading namespace %s: %w", name, err)
-		}
-		if len(ns.Finalizers) > 0 {
-			ns.Finalizers = nil
-			if _, err := namespaces.Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
-				return fmt.Errorf("removing the finalizers of namespace %s: %w", name, err)
-			}
-		}
-		if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting namespace %s: %w", name, err)
-		}
-		w.mu.Lock()
-		w.doomed = append(w.doomed, name)
-		w.mu.Unlock()
-	}
-	return nil
-}
-
-// deleteRBAC deletes what carries Norman's label, and what the Job ran with.
-func (w *workload) deleteRBAC(ctx context.Context, c *cleanup) error {
-	mine := metav1.ListOptions{LabelSelector: labelCreator + "=" + creatorNorman}
-	none := metav1.DeleteOptions{}
-	rbac := w.client.RbacV1()
-	for what, run := range map[string]func() error{
-		"labelled ClusterRoles":        func() error { return rbac.ClusterRoles().DeleteCollection(ctx, none, mine) },
-		"labelled ClusterRoleBindings": func() error { return rbac.ClusterRoleBindings().DeleteCollection(ctx, none, mine) },
-		"the Job's ClusterRole": func() error {
-			return deleteNamed(c.role, func() error { return rbac.ClusterRoles().Delete(ctx, c.role, none) })
-		},
-		"the Job's ClusterRoleBinding": func() error {
-			return deleteNamed(c.binding, func() error { return rbac.ClusterRoleBindings().Delete(ctx, c.binding, none) })
-		},
-		"the Job's ServiceAccount": func() error {
-			return deleteNamed(c.account, func() error {
-				return w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(ctx, c.account, none)
-			})
-		},
-	} {
-		if err := run(); ignoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %s: %w", what, err)
-		}
-	}
-	return nil
-}
-
-func deleteNamed(name string, run func() error) error {
-	if name == "" {
-		return nil
-	}
-	return run()
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // finishDoomed sees to it that deleted namespaces end, also without a namespace controller.

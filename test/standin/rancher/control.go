@@ -15,13 +15,26 @@ import (
 )
 
 // AddWorkload registers a workload cluster under a name of the caller's choice and plays the
-// agent there from now on. A cluster of the same name is replaced. The API server need not answer yet.
-func (s *Standin) AddWorkload(name string, config *rest.Config) error {
-	return s.fleet.add(name, config)
+// agent there from now on, unless it is told that there is a real one. A cluster of the same name is replaced. The API server
+// need not answer yet.
+func (s *Standin) AddWorkload(name string, config *rest.Config, how ...Workload) error {
+	for _, h := range how {
+		if h != RealAgent {
+			return fmt.Errorf("unknown kind of workload cluster %q", h)
+		}
+	}
+	real := len(how) > 0
+	if err := s.fleet.add(name, config, real); err != nil {
+		return err
+	}
+	return s.keepWorkload(name, config, how)
 }
 
-// RemoveWorkload stops playing the agent in a workload cluster: to Rancher it is unreachable.
-func (s *Standin) RemoveWorkload(name string) { s.fleet.remove(name) }
+// RemoveWorkload ends the session of the agent in a workload cluster and lets no other come up: to Rancher it is unreachable.
+func (s *Standin) RemoveWorkload(name string) {
+	s.fleet.remove(name)
+	s.dropWorkload(name)
+}
 
 // HoldTokens makes Rancher leave new ClusterRegistrationTokens empty until it is called with false.
 func (s *Standin) HoldTokens(ctx context.Context, hold bool) error {
@@ -98,7 +111,7 @@ func (s *Standin) SetAgentTLSMode(ctx context.Context, mode string) error {
 // RotateCA replaces Rancher's CA and certificate, and setting cacerts. Connected agents stay
 // connected; one that was installed with the old CA cannot connect anew.
 func (s *Standin) RotateCA(ctx context.Context) error {
-	if err := s.server.rotate(); err != nil {
+	if err := s.server.rotate(ctx); err != nil {
 		return err
 	}
 	return s.setSetting(ctx, settingCACerts, string(s.server.caCert()))

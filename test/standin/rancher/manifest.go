@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/standin/agent"
 )
 
 //go:embed manifest.yaml.tmpl
@@ -88,7 +90,7 @@ func (d manifestData) SecretName() string {
 }
 
 // Checksum is CATTLE_CA_CHECKSUM.
-func (d manifestData) Checksum() string { return caChecksum(d.CACerts) }
+func (d manifestData) Checksum() string { return agent.Checksum(d.CACerts) }
 
 // render returns the manifest.
 func (d manifestData) render() (string, error) {

@@ -28,9 +28,6 @@ const (
 	annotationSetName  = "objectset.rio.cattle.io/owner-name"
 	annotationSetSpace = "objectset.rio.cattle.io/owner-namespace"
 
-	labelCreator  = "cattle.io/creator"
-	creatorNorman = "norman"
-
 	finalizerPrefix    = "controller.cattle.io/"
 	finalizerAgent     = finalizerPrefix + "cluster-agent-controller-cleanup"
 	finalizerScopedGC  = finalizerPrefix + "cluster-scoped-gc"
@@ -49,7 +46,6 @@ const (
 	globalDataNamespace = "cattle-global-data"
 	agentNamespace      = "cattle-system"
 	agentName           = "cattle-cluster-agent"
-	cleanupHead         = "cattle-cleanup-"
 	driverImported      = "imported"
 	kubectlManager      = "kubectl-client-side-apply"
 

@@ -3,9 +3,12 @@ package rancher
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -20,6 +23,9 @@ const (
 	// complete URL: everything older.
 	TokenPlain TokenMode = "plain"
 )
+
+// loopback is a free port that only this machine reaches.
+const loopback = "127.0.0.1:0"
 
 // Values of the setting agent-tls-mode.
 const (
@@ -123,8 +129,26 @@ type Options struct {
 	// AgentTLSMode is the value of setting agent-tls-mode, "strict" or "system-store"; it goes into
 	// the setting's default, as in Rancher.
 	AgentTLSMode string
-	// Listen is the address of the HTTPS server; a loopback address.
+	// Listen is the address of the HTTPS server.
 	Listen string
+	// ServerURL is what agents and importers are told, the first value of setting server-url; empty means https:// and the address that
+	// is listened on.
+	ServerURL string
+	// Hosts are names and IPs in the certificate, beside those of ServerURL, Listen and loopback.
+	Hosts []string
+	// WebhookListen is the address of the admission webhook; empty means a free port of loopback.
+	WebhookListen string
+	// WebhookService, if set, is how the API server finds the webhook: on WebhookPort, 443 if zero, of a Service of that name. Else it is
+	// told the address that is listened on.
+	WebhookService *types.NamespacedName
+	// WebhookPort is the port of WebhookService.
+	WebhookPort int32
+	// StateNamespace, if set, is where the stand-in keeps its CA and its workload clusters in Secrets, as Rancher keeps its CA in
+	// tls-rancher-internal-ca in cattle-system. Another stand-in then goes on where this one stopped: agents that were installed before trust
+	// it, and a value of setting server-url that was set meanwhile stays. Empty keeps nothing: each start has a CA of its own.
+	StateNamespace string
+	// AgentImage is the default of setting agent-image.
+	AgentImage string
 	// Timings are the delays.
 	Timings Timings
 	// Workers is the number of clusters, tokens and workload clusters handled at once.
@@ -142,7 +166,10 @@ func DefaultOptions(config *rest.Config) Options {
 		StatusSubresource: true,
 		StrictImport:      true,
 		AgentTLSMode:      tlsStrict,
-		Listen:            "127.0.0.1:0",
+		Listen:            loopback,
+		WebhookListen:     loopback,
+		WebhookPort:       443,
+		AgentImage:        defaultAgentImage,
 		Timings:           DefaultTimings(),
 		Workers:           16,
 		Logger:            logr.Discard(),
@@ -166,8 +193,26 @@ func (o *Options) complete() error {
 	if o.AgentTLSMode != tlsStrict && o.AgentTLSMode != tlsSystemStore {
 		return fmt.Errorf("unknown agent TLS mode %q", o.AgentTLSMode)
 	}
+	o.fill()
+	if _, err := serverHost(o.ServerURL); err != nil {
+		return err
+	}
+	return nil
+}
+
+// fill gives what was left empty a value that works.
+func (o *Options) fill() {
 	if o.Listen == "" {
-		o.Listen = "127.0.0.1:0"
+		o.Listen = loopback
+	}
+	if o.WebhookListen == "" {
+		o.WebhookListen = loopback
+	}
+	if o.WebhookPort == 0 {
+		o.WebhookPort = 443
+	}
+	if o.AgentImage == "" {
+		o.AgentImage = defaultAgentImage
 	}
 	if o.Workers <= 0 {
 		o.Workers = 16
@@ -175,5 +220,28 @@ func (o *Options) complete() error {
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()
 	}
-	return nil
+}
+
+// serverHost returns the host of a server URL without its port, and "" for none.
+func serverHost(server string) (string, error) {
+	if server == "" {
+		return "", nil
+	}
+	parsed, err := url.Parse(server)
+	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" {
+		return "", fmt.Errorf("server URL %q is not https://HOST", server)
+	}
+	return parsed.Hostname(), nil
+}
+
+// certificateHosts are the names and IPs under which Rancher's server is found.
+func (o *Options) certificateHosts() []string {
+	out := append([]string{}, o.Hosts...)
+	if host, err := serverHost(o.ServerURL); err == nil && host != "" {
+		out = append(out, host)
+	}
+	if host, _, err := net.SplitHostPort(o.Listen); err == nil && host != "" {
+		out = append(out, host)
+	}
+	return out
 }

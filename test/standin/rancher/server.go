@@ -18,6 +18,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/standin/agent"
 )
 
 // Request is one download of an import manifest. It holds no token.
@@ -60,15 +62,35 @@ type importServer struct {
 	done    chan struct{}
 }
 
-func newImportServer(s *Standin) (*importServer, error) {
+// newImportServer takes the CA of an earlier stand-in if it was kept.
+func newImportServer(ctx context.Context, s *Standin) (*importServer, error) {
 	out := &importServer{standin: s, address: s.opts.Listen}
-	return out, out.rotate()
+	kept, err := s.keptCA(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if kept == nil {
+		return out, out.rotate(ctx)
+	}
+	return out, out.serveWith(kept)
 }
 
-func (i *importServer) rotate() error {
-	authority, err := newAuthority("dynamiclistener-ca")
+// rotate makes a new CA, and keeps it if that is asked for.
+func (i *importServer) rotate(ctx context.Context) error {
+	ca, err := newCA("dynamiclistener-ca")
 	if err != nil {
 		return fmt.Errorf("making Rancher's CA: %w", err)
+	}
+	if err := i.standin.keepCA(ctx, ca); err != nil {
+		return err
+	}
+	return i.serveWith(ca)
+}
+
+func (i *importServer) serveWith(ca *certificateAuthority) error {
+	authority, err := ca.serve(i.standin.opts.certificateHosts())
+	if err != nil {
+		return fmt.Errorf("making Rancher's certificate: %w", err)
 	}
 	i.authority.Store(authority)
 	return nil
@@ -77,6 +99,9 @@ func (i *importServer) rotate() error {
 func (i *importServer) caCert() []byte { return i.authority.Load().pem }
 
 func (i *importServer) url() string {
+	if server := i.standin.opts.ServerURL; server != "" {
+		return server
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return "https://" + i.address
@@ -94,6 +119,7 @@ func (i *importServer) up(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v3/import/", i.serveImport)
 	mux.HandleFunc("GET /v3/settings/{name}", i.serveSetting)
+	mux.HandleFunc("GET "+agent.ConnectPath, i.serveConnect)
 	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "pong") })
 	i.server = &http.Server{
 		Handler:           mux,

@@ -14,7 +14,15 @@ type session struct {
 	caCert     string // base64 PEM of that API server's CA
 	version    map[string]any
 	nodes      int64
-	token      string // what the agent authenticated with
+	token      string  // what the agent authenticated with
+	tunnel     *tunnel // nil if the agent is played
+}
+
+// tunnel is what a session of a real agent rests on: the connections of its Pods. During a rolling update there are two, and the session
+// stays.
+type tunnel struct {
+	connections int
+	ended       chan struct{} // closed when the session is over, whoever ended it
 }
 
 // sessions are the tunnels that are up. One agent has at most one, and so has one cluster.
@@ -29,10 +37,14 @@ func newSessions() *sessions {
 	return &sessions{byCluster: map[string]*session{}, byWorkload: map[string]*session{}}
 }
 
-// open records a new session and returns the workloads that lose theirs to it.
+// open records a new session. Others of its agent or of its cluster end.
 func (s *sessions) open(in session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.replace(in)
+}
+
+func (s *sessions) replace(in session) {
 	if old, ok := s.byWorkload[in.workload]; ok {
 		s.remove(old)
 	}
@@ -55,7 +67,41 @@ func (s *sessions) renew(workload, credential, token string) {
 	}
 }
 
+// join adds a connection of a real agent to its session, or opens one, which ends that of another cluster or agent. The caller has to
+// leave once.
+func (s *sessions) join(in session) *tunnel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	current, ok := s.byWorkload[in.workload]
+	if ok && current.cluster == in.cluster && current.tunnel != nil {
+		updated := *current
+		updated.credential, updated.token = in.credential, in.token
+		updated.tunnel.connections++
+		s.byWorkload[in.workload], s.byCluster[in.cluster] = &updated, &updated
+		return updated.tunnel
+	}
+	in.tunnel = &tunnel{connections: 1, ended: make(chan struct{})}
+	s.replace(in)
+	return in.tunnel
+}
+
+// leave takes a connection away and says whether the session ended with it.
+func (s *sessions) leave(workload string, t *tunnel) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.connections--
+	current, ok := s.byWorkload[workload]
+	if !ok || current.tunnel != t || t.connections > 0 {
+		return false
+	}
+	s.remove(current)
+	return true
+}
+
 func (s *sessions) remove(in *session) {
+	if in.tunnel != nil {
+		close(in.tunnel.ended)
+	}
 	delete(s.byCluster, in.cluster)
 	delete(s.byWorkload, in.workload)
 }
@@ -103,6 +149,7 @@ func (s *sessions) dropWorkload(workload string) (session, bool) {
 func (s *sessions) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.byCluster)
-	clear(s.byWorkload)
+	for _, in := range s.byCluster {
+		s.remove(in)
+	}
 }

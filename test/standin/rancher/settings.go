@@ -42,7 +42,7 @@ func (s *Standin) installSettings(ctx context.Context) error {
 		{settingCACerts, string(s.server.caCert()), ""},
 		{settingTLSMode, "", s.opts.AgentTLSMode},
 		{settingWorkspace, "", defaultWorkspace},
-		{settingAgentImage, "", defaultAgentImage},
+		{settingAgentImage, "", s.opts.AgentImage},
 		{settingVersion, "", defaultServerVersion},
 		{settingInstallUUID, "00000000-0000-4000-8000-000000000001", ""},
 		{"imported-cluster-version-management", "", "true"},
@@ -68,11 +68,11 @@ func (s *Standin) installSettings(ctx context.Context) error {
 }
 
 // refreshSetting brings a setting of an earlier stand-in up to date: its addresses and CA are
-// gone, and defaults belong to Rancher.
+// gone, unless they were kept, and defaults belong to Rancher.
 func (s *Standin) refreshSetting(ctx context.Context, name, value, byDefault string) error {
 	return s.changeSetting(ctx, name, func(u *unstructured.Unstructured) {
 		u.Object["default"] = byDefault
-		if value != "" {
+		if value != "" && (s.opts.StateNamespace == "" || text(u, "value") == "" || name == settingCACerts) {
 			u.Object["value"] = value
 		}
 	})

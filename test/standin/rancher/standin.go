@@ -107,7 +107,10 @@ func (s *Standin) Start(ctx context.Context) error {
 		return errors.New("the Rancher stand-in was started before")
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	server, err := newImportServer(s)
+	if err := s.recall(ctx); err != nil {
+		return err
+	}
+	server, err := newImportServer(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -147,6 +150,7 @@ func (s *Standin) Stop() {
 		s.hook.stop()
 		s.hook = nil
 	}
+	s.sessions.clear()
 	if s.server != nil {
 		s.server.down()
 	}

@@ -16,8 +16,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,11 +39,11 @@ type reviewer func(context.Context, *admissionv1.AdmissionRequest) (patch []byte
 const webhookName = "rancher.cattle.io"
 
 func startWebhook(ctx context.Context, s *Standin) (*webhook, error) {
-	authority, err := newAuthority("rancher-webhook-ca")
+	authority, err := webhookAuthority(s.opts.WebhookService)
 	if err != nil {
 		return nil, fmt.Errorf("making the webhook's CA: %w", err)
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.opts.WebhookListen)
 	if err != nil {
 		return nil, fmt.Errorf("listening as Rancher's webhook: %w", err)
 	}
@@ -61,20 +64,41 @@ func startWebhook(ctx context.Context, s *Standin) (*webhook, error) {
 			s.opts.Logger.Error(err, "Rancher's webhook ended")
 		}
 	}()
-	if err := w.install(ctx, "https://"+listener.Addr().String(), authority.pem); err != nil {
+	if err := w.install(ctx, w.target(listener.Addr().String(), authority.pem)); err != nil {
 		w.stop()
 		return nil, err
 	}
 	return w, nil
 }
 
+// webhookAuthority makes CA and certificate of the webhook, which change with each start.
+func webhookAuthority(service *types.NamespacedName) (*authority, error) {
+	ca, err := newCA("rancher-webhook-ca")
+	if err != nil {
+		return nil, err
+	}
+	if service == nil {
+		return ca.serve(nil)
+	}
+	return ca.serve([]string{service.Name + "." + service.Namespace + ".svc"})
+}
+
+// target returns how the API server finds the webhook at the given path.
+func (w *webhook) target(address string, ca []byte) func(path string) admissionregistrationv1.WebhookClientConfig {
+	opts := w.standin.opts
+	return func(path string) admissionregistrationv1.WebhookClientConfig {
+		if opts.WebhookService == nil {
+			return admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + path), CABundle: ca}
+		}
+		return admissionregistrationv1.WebhookClientConfig{CABundle: ca, Service: &admissionregistrationv1.ServiceReference{
+			Namespace: opts.WebhookService.Namespace, Name: opts.WebhookService.Name, Path: &path, Port: &opts.WebhookPort,
+		}}
+	}
+}
+
 // install registers the webhook with the management API server, in place of one that an
 // earlier stand-in may have left.
-func (w *webhook) install(ctx context.Context, url string, ca []byte) error {
-	config := func(path string) admissionregistrationv1.WebhookClientConfig {
-		target := url + path
-		return admissionregistrationv1.WebhookClientConfig{URL: &target, CABundle: ca}
-	}
+func (w *webhook) install(ctx context.Context, config func(path string) admissionregistrationv1.WebhookClientConfig) error {
 	rule := func(group, version string, operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
 		return []admissionregistrationv1.RuleWithOperations{{
 			Operations: operations,
@@ -115,22 +139,37 @@ func (w *webhook) install(ctx context.Context, url string, ca []byte) error {
 		}}},
 	}
 	for _, obj := range w.installed {
-		if err := w.standin.api.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing an earlier %T: %w", obj, err)
-		}
-		if err := w.standin.api.Create(ctx, obj); err != nil {
+		if err := w.put(ctx, obj); err != nil {
 			return fmt.Errorf("installing %T: %w", obj, err)
 		}
 	}
 	return nil
 }
 
-// stop unregisters the webhook and ends its server.
+// put writes a webhook configuration without a moment in which there is none.
+func (w *webhook) put(ctx context.Context, obj client.Object) error {
+	err := w.standin.api.Create(ctx, obj)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		live, _ := obj.DeepCopyObject().(client.Object)
+		if err := w.standin.api.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
+			return err
+		}
+		obj.SetResourceVersion(live.GetResourceVersion())
+		return w.standin.api.Update(ctx, obj)
+	})
+}
+
+// stop unregisters the webhook, unless another stand-in has taken it over, and ends its server.
 func (w *webhook) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for _, obj := range w.installed {
-		if err := w.standin.api.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
+		same := client.Preconditions{UID: new(obj.GetUID()), ResourceVersion: new(obj.GetResourceVersion())}
+		err := w.standin.api.Delete(ctx, obj, same)
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			w.standin.opts.Logger.Error(err, "Rancher's webhook configuration stays behind")
 		}
 	}

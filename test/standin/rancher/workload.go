@@ -14,11 +14,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/archelon-io/archelon/test/standin/agent"
 )
 
 // workload is one registered workload cluster.
 type workload struct {
 	name        string
+	real        bool // its agent is a program of its own
 	config      *rest.Config
 	client      kubernetes.Interface
 	emptier     *emptier
@@ -27,11 +30,12 @@ type workload struct {
 	cancel      context.CancelFunc
 
 	mu       sync.Mutex
-	cleanup  *cleanup // of the Job that is known, if any
-	adopted  bool     // Jobs of an earlier stand-in were looked for
-	doomed   []string // namespaces that were deleted and must end
+	cleanup  *agent.Cleanup // of the Job that is known, if any
+	adopted  bool           // Jobs of an earlier stand-in were looked for
+	doomed   []string       // namespaces that were deleted and must end
 	facts    *facts
 	lastSeen string // why the agent did not connect, to log it once
+	identity string // UID of namespace kube-system, of a real agent's cluster, once it is known
 }
 
 // fleet is every registered workload cluster, and the queue of those whose agent has something
@@ -85,7 +89,7 @@ func (w *workload) stop() {
 	}
 }
 
-func (f *fleet) add(name string, config *rest.Config) error {
+func (f *fleet) add(name string, config *rest.Config, real bool) error {
 	config = unlimited(config)
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -95,7 +99,7 @@ func (f *fleet) add(name string, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("creating a dynamic client for workload cluster %s: %w", name, err)
 	}
-	w := &workload{name: name, config: config, client: clientset, emptier: newEmptier(dyn, false)}
+	w := &workload{name: name, real: real, config: config, client: clientset, emptier: newEmptier(dyn, false)}
 	f.remove(name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,8 +123,11 @@ func (f *fleet) remove(name string) {
 	f.standin.delays.forget(workloadOwner(name), "")
 }
 
-// watch starts the informers of a workload cluster. It does not wait for them.
+// watch starts the informers of a workload cluster. It does not wait for them. A real agent needs none: it comes by itself.
 func (f *fleet) watch(w *workload) {
+	if w.real {
+		return
+	}
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(f.ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithNamespace(agentNamespace))

@@ -24,15 +24,15 @@ func secretToken(ctx context.Context, g Gomega, namespace, name string) string {
 	return string(secret.Data["token"])
 }
 
-// agent is the agent's Deployment.
-func agent() *appsv1.Deployment {
+// clusterAgent is the agent's Deployment.
+func clusterAgent() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-system", Name: "cattle-cluster-agent"}}
 }
 
 // removeAgent takes the agent and its credentials out of the workload cluster, but leaves the namespace.
 func removeAgent(ctx context.Context) {
 	GinkgoHelper()
-	Expect(client.IgnoreNotFound(workload.Delete(ctx, agent()))).To(Succeed())
+	Expect(client.IgnoreNotFound(workload.Delete(ctx, clusterAgent()))).To(Succeed())
 	Expect(workload.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace("cattle-system"))).To(Succeed())
 }
 

@@ -1,6 +1,11 @@
 // Command rancher-standin plays Rancher against real API servers, for the demo and for trying
 // an importer by hand. It writes what happens, in plain words, to standard error and its URL to
 // standard output, and runs until it is interrupted.
+//
+// In a Pod of the management cluster it runs with --in-cluster, its ports set by --listen, --webhook-listen and --control-listen, and
+// --server-url and --webhook-service saying how others find them; remote.Remote is the way in from outside. A restart is harmless: the CA and
+// the registered workload clusters are kept in --state-namespace, all else is in Rancher's own objects. Faults, holds and the list of requests
+// are forgotten, and Rancher is up.
 package main
 
 import (
@@ -21,22 +26,11 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/archelon-io/archelon/test/standin/rancher"
+	"github.com/archelon-io/archelon/test/standin/rancher/remote"
 )
 
 // startTimeout bounds the installation of CRDs and the start of the stand-in.
 const startTimeout = time.Minute
-
-type flags struct {
-	kubeconfig        string
-	workloads         []string
-	tokenMode         string
-	statusSubresource bool
-	strictImport      bool
-	tlsMode           string
-	installCRDs       bool
-	listen            string
-	realTimings       bool
-}
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,66 +42,56 @@ func main() {
 	}
 }
 
-func parse(args []string) (flags, error) {
-	var f flags
-	set := pflag.NewFlagSet("rancher-standin", pflag.ContinueOnError)
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster, as an administrator")
-	set.StringArrayVar(&f.workloads, "workload", nil, "name=path of the kubeconfig of a workload cluster in which to play the agent; repeatable")
-	set.StringVar(&f.tokenMode, "token-mode", string(rancher.TokenPlaceholder), "where tokens are kept: placeholder (Rancher 2.15) or plain (older)")
-	set.BoolVar(&f.statusSubresource, "status-subresource", true, "whether v3 Clusters have a status subresource (Rancher 2.15)")
-	set.BoolVar(&f.strictImport, "strict-import", true, "whether the import endpoint checks tokens")
-	set.StringVar(&f.tlsMode, "agent-tls-mode", "strict", "default of setting agent-tls-mode: strict or system-store")
-	set.BoolVar(&f.installCRDs, "install-crds", true, "install or update Rancher's CRDs first")
-	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address of Rancher's HTTPS server")
-	set.BoolVar(&f.realTimings, "real-timings", false, "react as slowly as a real Rancher")
-	if err := set.Parse(args); err != nil {
-		return f, err
-	}
-	if f.kubeconfig == "" {
-		return f, errors.New("--kubeconfig is required")
-	}
-	return f, nil
-}
-
 func run(ctx context.Context, args []string) error {
 	f, err := parse(args)
 	if err != nil {
 		return err
 	}
-	ctrllog.SetLogger(plainLog(os.Stderr))
-	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	log := plainLog(os.Stderr)
+	ctrllog.SetLogger(log)
+	config, err := f.management()
 	if err != nil {
-		return fmt.Errorf("reading the management kubeconfig: %w", err)
-	}
-	if err := installCRDs(config, f); err != nil {
 		return err
 	}
-	opts := rancher.DefaultOptions(config)
-	opts.TokenMode = rancher.TokenMode(f.tokenMode)
-	opts.StatusSubresource = f.statusSubresource
-	opts.StrictImport = f.strictImport
-	opts.AgentTLSMode = f.tlsMode
-	opts.Listen = f.listen
-	opts.Logger = plainLog(os.Stderr)
-	if f.realTimings {
-		opts.Timings = rancher.RancherTimings()
+	opts, err := f.options(config)
+	if err != nil {
+		return err
 	}
+	opts.Logger = log
 	standin, err := rancher.New(opts)
 	if err != nil {
 		return err
 	}
 	defer standin.Stop()
-	if err := addWorkloads(standin, f.workloads); err != nil {
+	ready := func() {}
+	if f.controlListen != "" {
+		control, err := startControl(ctx, f.controlListen, log)
+		if err != nil {
+			return err
+		}
+		defer control.stop()
+		ready = func() { control.serve(remote.Handler(standin)) }
+	}
+	if err := start(ctx, standin, config, f); err != nil {
 		return err
 	}
-	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := standin.Start(startCtx); err != nil {
-		return err
-	}
+	ready()
 	fmt.Println(standin.URL())
 	<-ctx.Done()
 	return nil
+}
+
+// start does what has to be done before the stand-in is ready.
+func start(ctx context.Context, standin *rancher.Standin, config *rest.Config, f flags) error {
+	if err := installCRDs(config, f); err != nil {
+		return err
+	}
+	if err := addWorkloads(standin, f.workloads); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return standin.Start(ctx)
 }
 
 // installCRDs brings Rancher's CRDs into the management cluster and waits until they are served.

@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 			args:   []string{"--kubeconfig=m"},
 			want: flags{
 				kubeconfig: "m", tokenMode: "placeholder", statusSubresource: true, strictImport: true,
-				tlsMode: "strict", installCRDs: true, listen: "127.0.0.1:0",
+				tlsMode: "strict", installCRDs: true, listen: "127.0.0.1:0", webhookListen: "127.0.0.1:0",
 			},
 		},
 		"old": {
@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 			args:   []string{"--kubeconfig=m", "--token-mode=plain", "--status-subresource=false", "--workload=a=1", "--workload=b=2"},
 			want: flags{
 				kubeconfig: "m", tokenMode: "plain", strictImport: true, workloads: []string{"a=1", "b=2"},
-				tlsMode: "strict", installCRDs: true, listen: "127.0.0.1:0",
+				tlsMode: "strict", installCRDs: true, listen: "127.0.0.1:0", webhookListen: "127.0.0.1:0",
 			},
 		},
 		"no management cluster": {
