@@ -97,16 +97,14 @@ func Run(ctx context.Context, opts Options) error {
 	wait := opts.FirstRetry
 	for {
 		held, err := attempt(ctx, opts)
-		if ctx.Err() != nil {
-			opts.Logger.Info("agent ends")
-			return nil
-		}
 		// Only a session that lasted is a reason to come back at once: two agents with the same credentials would chase each other.
 		if held > opts.LastRetry {
 			wait = opts.FirstRetry
 		}
-		opts.Logger.Warn("not connected, trying again", "cause", err, "after", wait)
-		if pause(ctx, wait) != nil {
+		if ctx.Err() == nil {
+			opts.Logger.Warn("not connected, trying again", "cause", err, "after", wait)
+		}
+		if !pause(ctx, wait) {
 			opts.Logger.Info("agent ends")
 			return nil
 		}
@@ -153,14 +151,14 @@ func readCredentials(directory string) (credentials, error) {
 	return out, nil
 }
 
-// pause returns after a while, or with the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
+// pause returns true after a while, and false as soon as ctx ends.
+func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return false
 	case <-timer.C:
-		return nil
+		return true
 	}
 }

@@ -38,11 +38,11 @@ func (c Cleanup) Annotations() map[string]string {
 // FindCleanups returns the clean-up Jobs of a cluster. API servers without Jobs have none.
 func FindCleanups(ctx context.Context, client kubernetes.Interface) ([]Cleanup, error) {
 	jobs, err := client.BatchV1().Jobs(metav1.NamespaceDefault).List(ctx, mine())
-	if ignoreNotFound(err) != nil {
-		return nil, fmt.Errorf("looking for clean-up Jobs: %w", err)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
 	if err != nil {
-		return nil, nil
+		return nil, fmt.Errorf("looking for clean-up Jobs: %w", err)
 	}
 	var out []Cleanup
 	for i := range jobs.Items {

@@ -10,7 +10,7 @@ import (
 // runJob is the clean-up Job. A failed Pod is replaced by the Job controller, so there is no retry here.
 func runJob(ctx context.Context, opts Options) error {
 	opts.Logger.Info("clean-up sleeps, so that Rancher can let go of the cluster", "for", opts.Sleep)
-	if pause(ctx, opts.Sleep) != nil {
+	if !pause(ctx, opts.Sleep) {
 		opts.Logger.Info("clean-up ends before it began")
 		return nil
 	}

@@ -102,7 +102,7 @@ func holdSession(ctx context.Context, given credentials, known Params, trust *x5
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
 		reason, _ := io.ReadAll(io.LimitReader(response.Body, 1024)) // as much as came is better than none
-		return 0, fmt.Errorf("Rancher refuses with status %d: %s", response.StatusCode, strings.TrimSpace(string(reason)))
+		return 0, fmt.Errorf("refused by Rancher with status %d: %s", response.StatusCode, strings.TrimSpace(string(reason)))
 	}
 	began := time.Now()
 	opts.Logger.Info("connected", "server", given.url)
@@ -118,7 +118,7 @@ func listen(cancel context.CancelFunc, body io.Reader, silence time.Duration) er
 	for {
 		if _, err := reader.Discard(1); err != nil {
 			if !watchdog.Stop() {
-				return errors.New("Rancher has fallen silent")
+				return errors.New("nothing was heard of Rancher for too long")
 			}
 			return err
 		}

@@ -1,7 +1,10 @@
 package rancher
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -23,9 +26,19 @@ type Access struct {
 
 // NewAccess returns what a configuration says, with the content of the files that it names.
 func NewAccess(config *rest.Config, how ...Workload) (Access, error) {
+	if config == nil || config.ExecProvider != nil || config.AuthProvider != nil || config.Username != "" {
+		return Access{}, errors.New("the access to a workload cluster has to be a certificate or a token")
+	}
 	filled := rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(filled); err != nil {
 		return Access{}, fmt.Errorf("reading the access to a workload cluster: %w", err)
+	}
+	if filled.BearerToken == "" && filled.BearerTokenFile != "" {
+		token, err := os.ReadFile(filled.BearerTokenFile)
+		if err != nil {
+			return Access{}, fmt.Errorf("reading the access to a workload cluster: %w", err)
+		}
+		filled.BearerToken = strings.TrimSpace(string(token))
 	}
 	out := Access{
 		Host: filled.Host, ServerName: filled.ServerName, Insecure: filled.Insecure,

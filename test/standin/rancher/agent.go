@@ -28,7 +28,7 @@ func workloadOwner(name string) string { return "workload/" + name }
 
 // reconcile plays the agent and the clean-up Job of one workload cluster.
 func (f *fleet) reconcile(ctx context.Context, w *workload) (time.Duration, error) {
-	if w.real {
+	if w.realAgent {
 		return 0, nil
 	}
 	if !w.synced() {

@@ -52,7 +52,7 @@ func (f *fleet) createCleanupJob(ctx context.Context, cluster string) error {
 func (w *workload) hasCleanup(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cleanup == nil || !w.real {
+	if w.cleanup == nil || !w.realAgent {
 		return w.cleanup != nil, nil
 	}
 	_, err := w.client.BatchV1().Jobs(metav1.NamespaceDefault).Get(ctx, w.cleanup.Job, metav1.GetOptions{})

@@ -100,7 +100,7 @@ func (s *Standin) admitConnection(r *http.Request) (session, *refusal, error) {
 	if err != nil {
 		return none, nil, err
 	}
-	if parsed, err := url.Parse(server); err != nil || parsed.Host != r.Host {
+	if hostOf(server) != r.Host {
 		return none, &refusal{http.StatusMisdirectedRequest, "its credentials name another server"}, nil
 	}
 	cluster, ok := s.tokens.cluster(token, s.opts.StrictImport)
@@ -125,11 +125,20 @@ func (s *Standin) admitConnection(r *http.Request) (session, *refusal, error) {
 		workload:   w.name,
 		credential: params.Credential,
 		token:      token,
-		address:    address(w.config),
+		address:    params.Cluster.Address,
 		caCert:     params.Cluster.CACert,
 		version:    params.Version,
 		nodes:      params.Nodes,
 	}, nil, nil
+}
+
+// hostOf returns host and port of a URL, "" if there is none.
+func hostOf(server string) string {
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return ""
+	}
+	return parsed.Host
 }
 
 // readConnection reads what an agent presents.
@@ -149,8 +158,8 @@ func readConnection(r *http.Request) (string, agent.Params, *refusal) {
 	if err != nil {
 		return "", agent.Params{}, &refusal{http.StatusBadRequest, err.Error()}
 	}
-	if params.SystemUID == "" {
-		return "", agent.Params{}, &refusal{http.StatusBadRequest, "it does not say which cluster is its"}
+	if params.SystemUID == "" || params.Cluster.Address == "" {
+		return "", agent.Params{}, &refusal{http.StatusBadRequest, "it does not say which cluster is its own"}
 	}
 	return token, params, nil
 }
@@ -161,7 +170,7 @@ func (f *fleet) identify(ctx context.Context, uid string) (*workload, error) {
 	f.mu.RLock()
 	var candidates []*workload
 	for _, w := range f.workloads {
-		if w.real {
+		if w.realAgent {
 			candidates = append(candidates, w)
 		}
 	}

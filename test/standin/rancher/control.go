@@ -23,8 +23,7 @@ func (s *Standin) AddWorkload(name string, config *rest.Config, how ...Workload)
 			return fmt.Errorf("unknown kind of workload cluster %q", h)
 		}
 	}
-	real := len(how) > 0
-	if err := s.fleet.add(name, config, real); err != nil {
+	if err := s.fleet.add(name, config, len(how) > 0); err != nil {
 		return err
 	}
 	return s.keepWorkload(name, config, how)

@@ -27,14 +27,19 @@ type answer struct {
 
 // fetch sends one request that trusts the given CA only.
 func fetch(ctx context.Context, ca []byte, url string) (answer, error) {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return answer{}, err
 	}
+	return exchange(ca, request)
+}
+
+// exchange sends a request that trusts the given CA only.
+func exchange(ca []byte, request *http.Request) (answer, error) {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
 	c := http.Client{
 		Transport:     transport,
 		Timeout:       5 * time.Second,

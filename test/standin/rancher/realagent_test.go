@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ func connectedTo(s *rancher.Standin, cluster string) func() bool {
 	return func() bool { _, ok := s.Connected(cluster); return ok }
 }
 
-// joinReal has a real agent connect for a new v3 Cluster.
+// joinReal has a real agent connect for a new v3 Cluster. Rancher has applied it again then, but this is still the first Pod.
 func joinReal(ctx context.Context, s *rancher.Standin, name string) *pod {
 	GinkgoHelper()
 	newCluster(ctx, name)
@@ -110,27 +109,7 @@ func joinReal(ctx context.Context, s *rancher.Standin, name string) *pod {
 		HaveKeyWithValue("Ready", "True"),
 		HaveKeyWithValue("AgentDeployed", "True"),
 	))
+	Eventually(func() int { return s.Reapplies(name) }).Should(Equal(1))
 	return p
 }
 
-var _ = Describe("A real agent", func() {
-	AfterEach(func(ctx SpecContext) { removeAgent(ctx) })
-
-	It("is what makes its cluster connected, and reports it", func(ctx SpecContext) {
-		s := startReal(ctx)
-		newCluster(ctx, "c-real1")
-		apply(ctx, download(ctx, s, "c-real1"), nil)
-		Consistently(connectedTo(s, "c-real1")).Should(BeFalse(), "nothing is played")
-		p := run(ctx)
-		Eventually(clusterConditions("c-real1")).WithContext(ctx).Should(And(
-			HaveKeyWithValue("Connected", "True"), HaveKeyWithValue("Ready", "True"), HaveKeyWithValue("AgentDeployed", "True")))
-		live, err := get(ctx, management, clusterGVK, "", "c-real1")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(field(live, "status", "apiEndpoint")).To(Equal(strings.TrimSuffix(workloadPlane.Config.Host, "/")))
-		Expect(field(live, "status", "version", "gitVersion")).To(HavePrefix("v1."))
-		Expect(field(live, "status", "caCert")).NotTo(BeEmpty())
-		p.stop()
-		Eventually(clusterConditions("c-real1")).WithContext(ctx).Should(And(
-			HaveKeyWithValue("Connected", "False"), HaveKeyWithValue("Ready", "False/Disconnected")))
-	})
-})

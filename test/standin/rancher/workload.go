@@ -21,7 +21,7 @@ import (
 // workload is one registered workload cluster.
 type workload struct {
 	name        string
-	real        bool // its agent is a program of its own
+	realAgent   bool // its agent is a program of its own
 	config      *rest.Config
 	client      kubernetes.Interface
 	emptier     *emptier
@@ -89,7 +89,7 @@ func (w *workload) stop() {
 	}
 }
 
-func (f *fleet) add(name string, config *rest.Config, real bool) error {
+func (f *fleet) add(name string, config *rest.Config, realAgent bool) error {
 	config = unlimited(config)
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *fleet) add(name string, config *rest.Config, real bool) error {
 	if err != nil {
 		return fmt.Errorf("creating a dynamic client for workload cluster %s: %w", name, err)
 	}
-	w := &workload{name: name, real: real, config: config, client: clientset, emptier: newEmptier(dyn, false)}
+	w := &workload{name: name, realAgent: realAgent, config: config, client: clientset, emptier: newEmptier(dyn, false)}
 	f.remove(name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +125,7 @@ func (f *fleet) remove(name string) {
 
 // watch starts the informers of a workload cluster. It does not wait for them. A real agent needs none: it comes by itself.
 func (f *fleet) watch(w *workload) {
-	if w.real {
+	if w.realAgent {
 		return
 	}
 	var ctx context.Context

@@ -42,7 +42,9 @@ func Handler(c rancher.Control) http.Handler {
 	})
 	handle(mux, "reapplies", func(_ context.Context, in name) (count, error) { return count{c.Reapplies(in.Name)}, nil })
 	handle(mux, "set-server-url", func(ctx context.Context, in value) (nothing, error) { return nothing{}, c.SetServerURL(ctx, in.Value) })
-	handle(mux, "set-agent-tls-mode", func(ctx context.Context, in value) (nothing, error) { return nothing{}, c.SetAgentTLSMode(ctx, in.Value) })
+	handle(mux, "set-agent-tls-mode", func(ctx context.Context, in value) (nothing, error) {
+		return nothing{}, c.SetAgentTLSMode(ctx, in.Value)
+	})
 	handle(mux, "rotate-ca", func(ctx context.Context, _ nothing) (nothing, error) { return nothing{}, c.RotateCA(ctx) })
 	handle(mux, "rotate-token", func(ctx context.Context, in name) (nothing, error) { return nothing{}, c.RotateToken(ctx, in.Name) })
 	handle(mux, "set-fault", func(_ context.Context, in fault) (nothing, error) {
@@ -94,7 +96,7 @@ func decode(body io.Reader, into any) error {
 	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		// The error of a syntax says where, that of a type which; neither repeats a value that was sent.
+		// It names fields and types and repeats no text that was sent.
 		return fmt.Errorf("reading the call: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
@@ -104,7 +106,12 @@ func decode(body io.Reader, into any) error {
 }
 
 func answer(w http.ResponseWriter, status int, body any) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that went away is no concern of the server's
+	_, _ = w.Write(raw) // a client that went away is no concern of the server's
 }

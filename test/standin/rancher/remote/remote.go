@@ -82,7 +82,9 @@ func (r *Remote) Connected(cluster string) (workload string, ok bool) {
 }
 
 // Reapplies is that of Standin.
-func (r *Remote) Reapplies(cluster string) int { return ask[count](r, "reapplies", name{cluster}).Count }
+func (r *Remote) Reapplies(cluster string) int {
+	return ask[count](r, "reapplies", name{cluster}).Count
+}
 
 // SetServerURL is that of Standin.
 func (r *Remote) SetServerURL(ctx context.Context, url string) error {

@@ -120,8 +120,8 @@ func (f flags) options(config *rest.Config) (rancher.Options, error) {
 
 // service reads namespace/name:port.
 func service(text string) (*types.NamespacedName, int32, error) {
-	namespace, rest, ok := strings.Cut(text, "/")
-	name, port, _ := strings.Cut(rest, ":")
+	namespace, found, ok := strings.Cut(text, "/")
+	name, port, _ := strings.Cut(found, ":")
 	number, err := strconv.ParseInt(port, 10, 32)
 	if !ok || namespace == "" || name == "" || err != nil || number < 1 || number > 65535 {
 		return nil, 0, fmt.Errorf("--webhook-service %q is not namespace/name:port", text)
