@@ -145,7 +145,7 @@ type Options struct {
 	WebhookPort int32
 	// StateNamespace, if set, is where the stand-in keeps its CA and its workload clusters in Secrets, as Rancher keeps its CA in
 	// tls-rancher-internal-ca in cattle-system. Another stand-in then goes on where this one stopped: agents that were installed before trust
-	// it, and a value of setting server-url that was set meanwhile stays. Empty keeps nothing: each start has a CA of its own.
+	// it, and with a ServerURL a value of setting server-url that was set meanwhile stays. Empty keeps nothing: each start has a CA of its own.
 	StateNamespace string
 	// AgentImage is the default of setting agent-image.
 	AgentImage string

@@ -32,9 +32,9 @@ func startReal(ctx context.Context, changes ...func(*rancher.Options)) *rancher.
 
 // pod is an agent that runs as the Pod of a Deployment would.
 type pod struct {
-	log  *gbytes.Buffer
-	stop func()
-	done chan error
+	log   *gbytes.Buffer
+	stop  func()
+	ended chan struct{}
 }
 
 // identityOf returns the access of a ServiceAccount of the workload cluster, as a Pod has it.
@@ -82,13 +82,17 @@ func run(ctx context.Context, changes ...func(*agent.Options)) *pod {
 }
 
 func launch(opts agent.Options) *pod {
-	p := &pod{log: gbytes.NewBuffer(), done: make(chan error, 1)}
+	p := &pod{log: gbytes.NewBuffer(), ended: make(chan struct{})}
 	opts.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(p.log, GinkgoWriter), nil))
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { p.done <- agent.Run(ctx, opts) }()
+	go func() {
+		defer GinkgoRecover()
+		defer close(p.ended)
+		Expect(agent.Run(ctx, opts)).To(Succeed())
+	}()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		Eventually(p.done).Should(Receive(BeNil()))
+		Eventually(p.ended).Should(BeClosed())
 	})
 	DeferCleanup(p.stop)
 	return p
@@ -112,4 +116,3 @@ func joinReal(ctx context.Context, s *rancher.Standin, name string) *pod {
 	Eventually(func() int { return s.Reapplies(name) }).Should(Equal(1))
 	return p
 }
-

@@ -72,7 +72,8 @@ func (s *Standin) installSettings(ctx context.Context) error {
 func (s *Standin) refreshSetting(ctx context.Context, name, value, byDefault string) error {
 	return s.changeSetting(ctx, name, func(u *unstructured.Unstructured) {
 		u.Object["default"] = byDefault
-		if value != "" && (s.opts.StateNamespace == "" || text(u, "value") == "" || name == settingCACerts) {
+		keeps := s.opts.StateNamespace != "" && s.opts.ServerURL != "" && text(u, "value") != "" && name != settingCACerts
+		if value != "" && !keeps {
 			u.Object["value"] = value
 		}
 	})

@@ -3,10 +3,19 @@ package main
 import (
 	"bytes"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
 func TestParse(t *testing.T) {
@@ -68,5 +77,86 @@ func TestPlainLog(t *testing.T) {
 	want := []string{"agent connected  cluster=c-abcde  workload=one", "ERROR Rancher failed  error=boom"}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("The log is for people: one line per change of the world.\n-want, +got:\n%s", diff)
+	}
+}
+
+func TestParseInCluster(t *testing.T) {
+	f, err := parse([]string{
+		"--in-cluster", "--listen=:8443", "--server-url=https://rancher.cattle-system", "--host=rancher", "--host=192.0.2.1",
+		"--webhook-listen=:9443", "--webhook-service=cattle-system/rancher-webhook:443", `--timings={"cleanup":"3s"}`,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.controlListen != ":8080" || f.stateNamespace != "cattle-system" {
+		t.Errorf("In a Pod it is controlled from outside and keeps its state: got %q and %q", f.controlListen, f.stateNamespace)
+	}
+	got, err := f.options(&rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := rancher.DefaultOptions(&rest.Config{})
+	want.Listen, want.ServerURL, want.Hosts = ":8443", "https://rancher.cattle-system", []string{"rancher", "192.0.2.1"}
+	want.WebhookListen, want.WebhookPort = ":9443", 443
+	want.WebhookService = &types.NamespacedName{Namespace: "cattle-system", Name: "rancher-webhook"}
+	want.StateNamespace, want.AgentImage, want.Timings.Cleanup = "cattle-system", "", 3*time.Second
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreTypes(logr.Logger{})); diff != "" {
+		t.Errorf("Each flag is an option: -want, +got:\n%s", diff)
+	}
+	f, err = parse([]string{"--in-cluster", "--state-namespace=", "--control-listen=127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.controlListen != "127.0.0.1:1" || f.stateNamespace != "" {
+		t.Errorf("What is said counts: got %q and %q", f.controlListen, f.stateNamespace)
+	}
+}
+
+func TestOptionsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args    []string
+		wantErr string
+	}{
+		"Both":          {[]string{"--in-cluster", "--kubeconfig=m"}, "--kubeconfig is required, or --in-cluster"},
+		"Timing":        {[]string{"--in-cluster", `--timings={"clean":"3s"}`}, `there is no timing "clean"`},
+		"NoNamespace":   {[]string{"--in-cluster", "--webhook-service=rancher:443"}, "is not namespace/name:port"},
+		"NoPort":        {[]string{"--in-cluster", "--webhook-service=ns/rancher"}, "is not namespace/name:port"},
+		"PortTooLarge":  {[]string{"--in-cluster", "--webhook-service=ns/rancher:65536"}, "is not namespace/name:port"},
+		"PortIsNoPort":  {[]string{"--in-cluster", "--webhook-service=ns/rancher:https"}, "is not namespace/name:port"},
+		"PortIsNothing": {[]string{"--in-cluster", "--webhook-service=ns/:1"}, "is not namespace/name:port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := parse(tc.args)
+			if err == nil {
+				_, err = f.options(&rest.Config{})
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
+				t.Errorf("want error %q, got %v", tc.wantErr, err)
+			}
+		})
+	}
+}
+
+func TestControlServer(t *testing.T) {
+	c, err := startControl(t.Context(), "127.0.0.1:0", logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.stop()
+	status := func(path string) int {
+		recorder := httptest.NewRecorder()
+		c.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil))
+		return recorder.Code
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/control/down": 503} {
+		if got := status(path); got != want {
+			t.Errorf("Before the start nothing works but the proof of life: %s: want %d, got %d", path, want, got)
+		}
+	}
+	c.serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/control/down": http.StatusTeapot} {
+		if got := status(path); got != want {
+			t.Errorf("After the start: %s: want %d, got %d", path, want, got)
+		}
 	}
 }
