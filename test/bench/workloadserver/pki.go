@@ -24,7 +24,8 @@ type pki struct {
 	serving                            tls.Certificate
 }
 
-func newPKI() (*pki, error) {
+// newPKI makes keys for servers on loopback and at the given names and IPs.
+func newPKI(hosts []string) (*pki, error) {
 	caKey, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
 		return nil, fmt.Errorf("making the CA of the workload clusters: %w", err)
@@ -42,6 +43,13 @@ func newPKI() (*pki, error) {
 	}
 	server := certificate("kube-apiserver")
 	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			server.IPAddresses = append(server.IPAddresses, ip)
+			continue
+		}
+		server.DNSNames = append(server.DNSNames, host)
+	}
 	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	serverCert, serverKey, err := sign(server, ca, caKey)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -50,6 +52,7 @@ type Server struct {
 	pki     *pki
 	http    *http.Server
 	address string
+	url     string // where others find it, empty if that is the address
 	hole    *blackHole
 	served  chan struct{}
 
@@ -57,13 +60,38 @@ type Server struct {
 	clusters map[string]*cluster
 }
 
+// Options say where a server is found.
+type Options struct {
+	// Listen is the address of the listener; empty means a free port of loopback.
+	Listen string
+	// URL, such as https://light.example:8443, is where others than this process find the server. Its host is in the certificate. Empty means
+	// the address that is listened on.
+	URL string
+}
+
 // Start serves on loopback until Stop. It calls observe for every request, from several goroutines.
 func Start(ctx context.Context, observe func(Request)) (*Server, error) {
-	keys, err := newPKI()
+	return StartAt(ctx, Options{}, observe)
+}
+
+// StartAt is Start for a server that others reach, too.
+func StartAt(ctx context.Context, opts Options, observe func(Request)) (*Server, error) {
+	if opts.Listen == "" {
+		opts.Listen = "127.0.0.1:0"
+	}
+	var hosts []string
+	if opts.URL != "" {
+		parsed, err := url.Parse(opts.URL)
+		if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" {
+			return nil, fmt.Errorf("URL %q of the workload clusters is not https://HOST", opts.URL)
+		}
+		hosts = []string{parsed.Hostname()}
+	}
+	keys, err := newPKI(hosts)
 	if err != nil {
 		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", opts.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listening as workload clusters: %w", err)
 	}
@@ -72,7 +100,7 @@ func Start(ctx context.Context, observe func(Request)) (*Server, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	s := &Server{
-		observe: observe, pki: keys, address: listener.Addr().String(), hole: hole,
+		observe: observe, pki: keys, address: own(listener.Addr()), url: strings.TrimSuffix(opts.URL, "/"), hole: hole,
 		served: make(chan struct{}), clusters: map[string]*cluster{},
 	}
 	s.http = &http.Server{
@@ -93,6 +121,15 @@ func Start(ctx context.Context, observe func(Request)) (*Server, error) {
 	return s, nil
 }
 
+// own is how this process reaches an address that it listens on.
+func own(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return address.String()
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+}
+
 // Stop cuts all connections off and returns when nothing is served any more.
 func (s *Server) Stop() error {
 	err := errors.Join(s.http.Close(), s.hole.close())
@@ -100,7 +137,7 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// Config returns the administrator's access to a cluster, which exists from the first request on.
+// Config returns the administrator's access to a cluster, for this process. The cluster exists from the first request on.
 func (s *Server) Config(name string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + s.address + pathPrefix + name,
@@ -112,8 +149,11 @@ func (s *Server) Config(name string) *rest.Config {
 	}
 }
 
-// Kubeconfig returns Config as CAPI hands it out: inline data only, with a client certificate.
+// Kubeconfig returns the access for others as CAPI hands it out: inline data only, with a client certificate.
 func (s *Server) Kubeconfig(name string) ([]byte, error) {
+	if s.url != "" {
+		return s.kubeconfig(name, s.url+pathPrefix+name)
+	}
 	return s.kubeconfig(name, s.Config(name).Host)
 }
 

@@ -22,6 +22,7 @@ type Access struct {
 	Token      string `json:"token,omitempty"`
 	JSON       bool   `json:"json,omitempty"` // the server speaks JSON only
 	RealAgent  bool   `json:"realAgent,omitempty"`
+	Ephemeral  bool   `json:"ephemeral,omitempty"`
 }
 
 // NewAccess returns what a configuration says, with the content of the files that it names.
@@ -46,10 +47,14 @@ func NewAccess(config *rest.Config, how ...Workload) (Access, error) {
 		JSON: filled.ContentType == runtime.ContentTypeJSON,
 	}
 	for _, h := range how {
-		if h != RealAgent {
+		switch h {
+		case RealAgent:
+			out.RealAgent = true
+		case Ephemeral:
+			out.Ephemeral = true
+		default:
 			return Access{}, fmt.Errorf("unknown kind of workload cluster %q", h)
 		}
-		out.RealAgent = true
 	}
 	return out, nil
 }
@@ -66,8 +71,12 @@ func (a Access) Config() (*rest.Config, []Workload) {
 	if a.JSON {
 		config.ContentType = runtime.ContentTypeJSON
 	}
+	var how []Workload
 	if a.RealAgent {
-		return config, []Workload{RealAgent}
+		how = append(how, RealAgent)
 	}
-	return config, nil
+	if a.Ephemeral {
+		how = append(how, Ephemeral)
+	}
+	return config, how
 }

@@ -9,9 +9,14 @@ import (
 // Workload says more about a workload cluster.
 type Workload string
 
-// RealAgent says that the agent in the workload cluster is a program of its own, which connects by itself: see test/standin/agent. Without
-// it the stand-in plays the agent.
-const RealAgent Workload = "real-agent"
+// Kinds of workload clusters.
+const (
+	// RealAgent says that the agent in the workload cluster is a program of its own, which connects by itself: see test/standin/agent. Without
+	// it the stand-in plays the agent.
+	RealAgent Workload = "real-agent"
+	// Ephemeral says that the workload cluster does not outlive the stand-in, which therefore does not keep it in Options.StateNamespace.
+	Ephemeral Workload = "ephemeral"
+)
 
 // Control is what a test can do with a running stand-in, wherever it runs: Standin has it in its own process, and remote.Remote for a
 // stand-in in a Pod. Its methods are explained at Standin.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/randomtoken"
@@ -19,12 +20,15 @@ import (
 // need not answer yet.
 func (s *Standin) AddWorkload(name string, config *rest.Config, how ...Workload) error {
 	for _, h := range how {
-		if h != RealAgent {
+		if h != RealAgent && h != Ephemeral {
 			return fmt.Errorf("unknown kind of workload cluster %q", h)
 		}
 	}
-	if err := s.fleet.add(name, config, len(how) > 0); err != nil {
+	if err := s.fleet.add(name, config, slices.Contains(how, RealAgent)); err != nil {
 		return err
+	}
+	if slices.Contains(how, Ephemeral) {
+		return nil
 	}
 	return s.keepWorkload(name, config, how)
 }

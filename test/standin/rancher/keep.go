@@ -92,7 +92,13 @@ func (s *Standin) keepWorkload(name string, config *rest.Config, how []Workload)
 func (s *Standin) dropWorkload(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
 	defer cancel()
-	err := s.keep(ctx, workloadsSecret, corev1.SecretTypeOpaque, func(data map[string][]byte) { delete(data, name) })
+	secret, err := s.kept(ctx, workloadsSecret)
+	if err == nil && (secret == nil || secret.Data[name] == nil) {
+		return
+	}
+	if err == nil {
+		err = s.keep(ctx, workloadsSecret, corev1.SecretTypeOpaque, func(data map[string][]byte) { delete(data, name) })
+	}
 	if err != nil {
 		s.opts.Logger.Error(err, "a workload cluster is kept although it was removed", "workload", name)
 	}

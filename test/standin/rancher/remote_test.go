@@ -2,24 +2,32 @@ package rancher_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 	"github.com/archelon-io/archelon/test/standin/rancher/remote"
 )
 
 // remotely returns a stand-in as it is reached through the API server's proxy for Services, and what failed without a word.
-func remotely(s *rancher.Standin) (*remote.Remote, *[]error) {
+func remotely(s *rancher.Standin, light remote.Light) (*remote.Remote, *[]error) {
 	GinkgoHelper()
 	const path = "/api/v1/namespaces/cattle-system/services/rancher:control/proxy"
 	mux := http.NewServeMux()
-	mux.Handle(path+"/", http.StripPrefix(path, remote.Handler(s)))
+	mux.Handle(path+"/", http.StripPrefix(path, remote.Handler(s, light)))
 	server := httptest.NewServer(mux)
 	DeferCleanup(server.Close)
 	var failures []error
@@ -32,7 +40,7 @@ var _ = Describe("A remote stand-in", func() {
 	It("does what the stand-in does", func(ctx SpecContext) {
 		s := startGeneration(ctx, generations()[0])
 		s.RemoveWorkload("downstream")
-		r, failures := remotely(s)
+		r, failures := remotely(s, nil)
 		Expect(r.Ready(ctx)).To(Succeed())
 		Expect(r.URL()).To(Equal(s.URL()))
 		Expect(r.CACert()).To(Equal(s.CACert()))
@@ -101,7 +109,7 @@ var _ = Describe("A remote stand-in", func() {
 	It("registers a cluster with a real agent", func(ctx SpecContext) {
 		s := startGeneration(ctx, generations()[0])
 		s.RemoveWorkload("downstream")
-		r, _ := remotely(s)
+		r, _ := remotely(s, nil)
 		Expect(r.AddWorkload("far", workloadPlane.Config, rancher.RealAgent)).To(Succeed())
 		joinReal(ctx, s, "c-rem02")
 		where, ok := r.Connected("c-rem02")
@@ -109,9 +117,48 @@ var _ = Describe("A remote stand-in", func() {
 		Expect(where).To(Equal("far"))
 	})
 
+	It("serves light workload clusters", func(ctx SpecContext) {
+		s := startGeneration(ctx, generations()[0], func(o *rancher.Options) { o.StateNamespace = "kept-state" })
+		s.RemoveWorkload("downstream")
+		address := freeAddress(ctx)
+		_, port, err := net.SplitHostPort(address)
+		Expect(err).NotTo(HaveOccurred())
+		servers, err := workloadserver.StartAt(ctx, workloadserver.Options{Listen: ":" + port, URL: "https://localhost:" + port}, func(workloadserver.Request) {})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(servers.Stop)
+		DeferCleanup(s.Stop) // its watches hold the servers
+		r, failures := remotely(s, servers)
+		Expect(r.AddLight("light-1")).To(Succeed())
+		kubeconfig, err := r.LightKubeconfig("light-1")
+		Expect(err).NotTo(HaveOccurred())
+		config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.Host).To(Equal("https://localhost:" + port + "/clusters/light-1"))
+		light, err := dynamic.NewForConfig(config)
+		Expect(err).NotTo(HaveOccurred())
+
+		cluster := newCluster(ctx, "c-light")
+		for _, u := range documents(download(ctx, s, "c-light")) {
+			if u.GetKind() == "ClusterRoleBinding" {
+				u.SetNamespace("") // the stray one
+			}
+			resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind()) // there is no discovery
+			_, err := light.Resource(resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Eventually(func() string { workload, _ := r.Connected("c-light"); return workload }).Should(Equal("light-1"))
+		Expect(r.AddLight("../light")).To(MatchError(ContainSubstring("cannot be called")))
+		kept := &corev1.Secret{}
+		err = management.Get(ctx, client.ObjectKey{Namespace: "kept-state", Name: "rancher-standin-workloads"}, kept)
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+		Expect(kept.Data).NotTo(HaveKey("light-1"), "it ends with the stand-in")
+		Expect(*failures).To(BeEmpty())
+		remove(ctx, cluster)
+	})
+
 	It("hands on what goes wrong", func(ctx SpecContext) {
 		s := startGeneration(ctx, generations()[1])
-		r, failures := remotely(s)
+		r, failures := remotely(s, nil)
 		Expect(r.RotateToken(ctx, "c-none")).To(MatchError(ContainSubstring("tokens rotate in placeholder mode only")))
 		Expect(r.AddWorkload("", workloadPlane.Config)).To(MatchError(ContainSubstring("needs a name and a host")))
 		Expect(r.AddWorkload("plugin", &rest.Config{Host: "https://x", Username: "u", Password: "p"})).To(MatchError(ContainSubstring("certificate or a token")))

@@ -8,14 +8,25 @@ import (
 	"io"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
 // bodyLimit is the size of a body above which it is no call.
 const bodyLimit = 1 << 20
 
-// Handler serves the control API of a stand-in that was started.
-func Handler(c rancher.Control) http.Handler {
+// Light are workload clusters beside the stand-in that consist of little: test/bench/workloadserver.
+type Light interface {
+	// Config reaches a cluster from the stand-in.
+	Config(name string) *rest.Config
+	// Kubeconfig reaches it from elsewhere.
+	Kubeconfig(name string) ([]byte, error)
+}
+
+// Handler serves the control API of a stand-in that was started. light is nil if there are no such workload clusters.
+func Handler(c rancher.Control, light Light) http.Handler {
 	mux := http.NewServeMux()
 	handle(mux, "add-workload", func(_ context.Context, in workload) (nothing, error) {
 		if in.Name == "" || in.Access.Host == "" {
@@ -64,8 +75,32 @@ func Handler(c rancher.Control) http.Handler {
 		c.Down()
 		return nothing{}, nil
 	})
+	handle(mux, "add-light", func(_ context.Context, in name) (nothing, error) {
+		if err := checkLight(light, in.Name); err != nil {
+			return nothing{}, err
+		}
+		return nothing{}, c.AddWorkload(in.Name, light.Config(in.Name), rancher.Ephemeral)
+	})
+	handle(mux, "light-kubeconfig", func(_ context.Context, in name) (file, error) {
+		if err := checkLight(light, in.Name); err != nil {
+			return file{}, err
+		}
+		content, err := light.Kubeconfig(in.Name)
+		return file{content}, err
+	})
 	handle(mux, "up", func(ctx context.Context, _ nothing) (nothing, error) { return nothing{}, c.Up(ctx) })
 	return mux
+}
+
+// checkLight rejects what cannot be a light workload cluster.
+func checkLight(light Light, name string) error {
+	if light == nil {
+		return invalid{errors.New("this stand-in was started without light workload clusters")}
+	}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return invalid{fmt.Errorf("a light workload cluster cannot be called %q", name)}
+	}
+	return nil
 }
 
 // invalid is an error of the caller.

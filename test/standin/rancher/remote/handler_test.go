@@ -15,7 +15,7 @@ type unreachable struct{ rancher.Control }
 
 func TestHandlerRefuses(t *testing.T) {
 	const secret = "very-secret"
-	handler := Handler(unreachable{})
+	handler := Handler(unreachable{}, nil)
 	for name, tc := range map[string]struct {
 		reason, method, path, body string
 		want                       int
@@ -32,6 +32,7 @@ func TestHandlerRefuses(t *testing.T) {
 		"NoWorkload":    {"A workload cluster has a name.", http.MethodPost, "/control/add-workload", `{"access":{"host":"https://x"}}`, http.StatusBadRequest},
 		"NoHost":        {"A workload cluster has a host.", http.MethodPost, "/control/add-workload", `{"name":"x","access":{"token":"` + secret + `"}}`, http.StatusBadRequest},
 		"Base64":        {"Certificates are base64.", http.MethodPost, "/control/add-workload", `{"name":"x","access":{"host":"https://x","key":"` + secret + `!"}}`, http.StatusBadRequest},
+		"NoLight":       {"There need be no light clusters.", http.MethodPost, "/control/add-light", `{"name":"x"}`, http.StatusBadRequest},
 		"Fault":         {"Faults are known.", http.MethodPost, "/control/set-fault", `{"fault":{"Kind":"nonsense"}}`, http.StatusBadRequest},
 		"FaultStatus":   {"The server cannot send such a status.", http.MethodPost, "/control/set-fault", `{"fault":{"Kind":"status","Status":99}}`, http.StatusBadRequest},
 		"FaultNegative": {"Numbers count something.", http.MethodPost, "/control/set-fault", `{"fault":{"Kind":"large","Bytes":-1}}`, http.StatusBadRequest},

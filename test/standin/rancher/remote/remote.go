@@ -127,6 +127,17 @@ func (r *Remote) Down() { ask[nothing](r, "down", nothing{}) }
 // Up is that of Standin.
 func (r *Remote) Up(ctx context.Context) error { return do(ctx, r, "up", nothing{}) }
 
+// AddLight plays the agent in a light workload cluster beside the stand-in, which exists from now on.
+func (r *Remote) AddLight(cluster string) error {
+	return do(context.Background(), r, "add-light", name{cluster})
+}
+
+// LightKubeconfig returns the kubeconfig of a light workload cluster, as CAPI would hand it out.
+func (r *Remote) LightKubeconfig(cluster string) ([]byte, error) {
+	got, err := send[file](context.Background(), r, "light-kubeconfig", name{cluster})
+	return got.Content, err
+}
+
 // Stop lets go of the connections to the stand-in, which runs on until its Pod is deleted.
 func (r *Remote) Stop() {
 	if r.client != nil {

@@ -53,6 +53,9 @@ type (
 		URL    string `json:"url"`
 		CACert []byte `json:"caCert"`
 	}
+	file struct {
+		Content []byte `json:"content"`
+	}
 	failure struct {
 		Error string `json:"error"`
 	}

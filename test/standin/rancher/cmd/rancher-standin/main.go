@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 	"github.com/archelon-io/archelon/test/standin/rancher/remote"
 )
@@ -62,6 +63,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	light, err := startLight(ctx, f)
+	if err != nil {
+		return err
+	}
+	if light != nil {
+		// After the stand-in, which watches them.
+		defer func() { _ = light.Stop() }() // the listener is closed whatever it returns
+	}
 	defer standin.Stop()
 	ready := func() {}
 	if f.controlListen != "" {
@@ -70,7 +79,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		defer control.stop()
-		ready = func() { control.serve(remote.Handler(standin)) }
+		ready = func() { control.serve(remote.Handler(standin, lights(light))) }
 	}
 	if err := start(ctx, standin, config, f); err != nil {
 		return err
@@ -79,6 +88,22 @@ func run(ctx context.Context, args []string) error {
 	fmt.Println(standin.URL())
 	<-ctx.Done()
 	return nil
+}
+
+// startLight serves light workload clusters if that is asked for.
+func startLight(ctx context.Context, f flags) (*workloadserver.Server, error) {
+	if f.lightListen == "" {
+		return nil, nil
+	}
+	return workloadserver.StartAt(ctx, workloadserver.Options{Listen: f.lightListen, URL: f.lightURL}, func(workloadserver.Request) {})
+}
+
+// lights is a server as an interface, which is nil without one.
+func lights(server *workloadserver.Server) remote.Light {
+	if server == nil {
+		return nil
+	}
+	return server
 }
 
 // start does what has to be done before the stand-in is ready.
