@@ -12,6 +12,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,12 +58,14 @@ const (
 	SleepVariable = "STANDIN_CLEANUP_SLEEP"
 	// APIServerVariable holds Options.APIServer.
 	APIServerVariable = "STANDIN_API_SERVER"
+	// CredentialsVariable holds Options.Credentials, where a volume cannot be at its usual place.
+	CredentialsVariable = "STANDIN_CREDENTIALS"
 )
 
 // FromEnvironment returns the options that the variables of a Pod ask for.
 func FromEnvironment(get func(string) string) (Options, error) {
 	o := Options{
-		Credentials:    "/cattle-credentials",
+		Credentials:    cmp.Or(get(CredentialsVariable), "/cattle-credentials"),
 		CredentialName: get("CATTLE_CREDENTIAL_NAME"),
 		Server:         get("CATTLE_SERVER"),
 		CAChecksum:     get("CATTLE_CA_CHECKSUM"),

@@ -36,7 +36,7 @@ var _ = Describe("A real agent", func() {
 		p.stop()
 		Eventually(clusterConditions("c-real1")).WithContext(ctx).Should(And(
 			HaveKeyWithValue("Connected", "False"), HaveKeyWithValue("Ready", "False/Disconnected")))
-		Expect(string(p.log.Contents())).NotTo(ContainSubstring(tokenOf(ctx, "c-real1", "default-token")))
+		Expect(string(p.log.Contents())).NotTo(ContainSubstring(tokenOf(ctx, "c-real1")))
 	})
 
 	It("is refused while connections are held", func(ctx SpecContext) {
@@ -163,12 +163,12 @@ var _ = Describe("A real agent", func() {
 	})
 })
 
-// tokenOf returns the token of a registration token in placeholder mode.
-func tokenOf(ctx context.Context, namespace, name string) string {
+// tokenOf returns the token of a cluster's default registration token, in placeholder mode.
+func tokenOf(ctx context.Context, namespace string) string {
 	GinkgoHelper()
 	var token string
 	Eventually(func(g Gomega, ctx context.Context) {
-		token = secretToken(ctx, g, namespace, "crt-token-"+name)
+		token = secretToken(ctx, g, namespace, "crt-token-default-token")
 	}).WithContext(ctx).Should(Succeed())
 	return token
 }
@@ -192,7 +192,7 @@ var _ = Describe("The place where agents connect", func() {
 	It("refuses what is no agent", func(ctx SpecContext) {
 		s := startReal(ctx)
 		newCluster(ctx, "c-host1")
-		token := tokenOf(ctx, "c-host1", "default-token")
+		token := tokenOf(ctx, "c-host1")
 		good, err := agent.Params{SystemUID: "unknown", Cluster: agent.Access{Address: "10.0.0.1:443"}}.Encode()
 		Expect(err).NotTo(HaveOccurred())
 		for reason, tc := range map[string]struct {

@@ -75,9 +75,9 @@ var _ = Describe("A remote stand-in", func() {
 		Eventually(func() int { return r.Reapplies("c-rem01") }).Should(Equal(1))
 
 		By("rotating")
-		token := tokenOf(ctx, "c-rem01", "default-token")
+		token := tokenOf(ctx, "c-rem01")
 		Expect(r.RotateToken(ctx, "c-rem01")).To(Succeed())
-		Expect(tokenOf(ctx, "c-rem01", "default-token")).NotTo(Equal(token))
+		Expect(tokenOf(ctx, "c-rem01")).NotTo(Equal(token))
 		ca := r.CACert()
 		Expect(r.RotateCA(ctx)).To(Succeed())
 		Expect(r.CACert()).NotTo(Equal(ca))

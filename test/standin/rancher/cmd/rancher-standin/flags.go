@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -45,7 +46,7 @@ func parse(args []string) (flags, error) {
 	var f flags
 	set := pflag.NewFlagSet("rancher-standin", pflag.ContinueOnError)
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster, as an administrator")
-	set.BoolVar(&f.inCluster, "in-cluster", false, "the management cluster is that of the Pod, whose ServiceAccount has to be an administrator")
+	set.BoolVar(&f.inCluster, "in-cluster", false, "the management cluster is that of the Pod, whose ServiceAccount has to be an administrator; KUBECONFIG takes its place")
 	set.StringArrayVar(&f.workloads, "workload", nil, "name=path of the kubeconfig of a workload cluster in which to play the agent; repeatable")
 	set.StringVar(&f.tokenMode, "token-mode", string(rancher.TokenPlaceholder), "where tokens are kept: placeholder (Rancher 2.15) or plain (older)")
 	set.BoolVar(&f.statusSubresource, "status-subresource", true, "whether v3 Clusters have a status subresource (Rancher 2.15)")
@@ -82,14 +83,18 @@ func parse(args []string) (flags, error) {
 
 // management returns the configuration of the management cluster.
 func (f flags) management() (*rest.Config, error) {
+	path := f.kubeconfig
 	if f.inCluster {
+		path = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	}
+	if path == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("reading the Pod's access to its API server: %w", err)
 		}
 		return config, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the management kubeconfig: %w", err)
 	}
