@@ -39,7 +39,7 @@ func (r recipe) bom(platform v1.Platform, image v1.Image, binary string) ([]byte
 		SPDXVersion:    spdx.Version,
 		DataLicense:    spdx.DataLicense,
 		SPDXIdentifier: documentID,
-		DocumentName:   fmt.Sprintf("%s %s %s", program, r.version, platform),
+		DocumentName:   fmt.Sprintf("%s %s %s", r.program, r.version, platform),
 		// It is to be different for each document, not to be fetched.
 		DocumentNamespace: fmt.Sprintf("https://%s/spdx/%s", module, digest.Hex),
 		CreationInfo: &spdx.CreationInfo{
@@ -47,7 +47,7 @@ func (r recipe) bom(platform v1.Platform, image v1.Image, binary string) ([]byte
 			Created:  r.created.Format(time.RFC3339),
 		},
 	}
-	imageID := add(d, documentID, "DESCRIBES", purposeImage, program, r.version, "pkg:oci/"+program+"@"+url.QueryEscape(digest.String())+"?arch="+platform.Architecture)
+	imageID := add(d, documentID, "DESCRIBES", purposeImage, r.program, r.version, "pkg:oci/"+r.program+"@"+url.QueryEscape(digest.String())+"?arch="+platform.Architecture)
 	if r.base != scratch {
 		add(d, imageID, "DESCENDANT_OF", purposeImage, r.base, "", "")
 	}

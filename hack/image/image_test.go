@@ -44,6 +44,9 @@ func testRecipe() recipe {
 	variables := module + "/internal/version."
 	return recipe{
 		source:    filepath.Join("..", ".."),
+		pkg:       ".",
+		program:   manager,
+		user:      nonroot,
 		version:   version,
 		revision:  revision,
 		ldflags:   "-X " + variables + "version=" + version + " -X " + variables + "revision=" + revision,
@@ -311,7 +314,7 @@ func TestBase(t *testing.T) {
 	}), remote.WithContext(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(t.TempDir(), program)
+	binary := filepath.Join(t.TempDir(), manager)
 	if err := os.WriteFile(binary, []byte("binary"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,11 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // bomDir is where the bills of materials are, below the directory of the layout.
@@ -54,6 +56,28 @@ func clearLayout(dir string) error {
 		return fmt.Errorf("it is not empty, and not an image either: %w", err)
 	}
 	return os.RemoveAll(dir)
+}
+
+// archive builds the image for one platform into an archive with the given name for it.
+func (r recipe) archive(ctx context.Context, platform v1.Platform, file, as string) error {
+	tag, err := name.NewTag(as) // images of tests may have the short names that Docker completes
+	if err != nil {
+		return err
+	}
+	r.platforms = []v1.Platform{platform}
+	built, err := r.build(ctx)
+	if err != nil {
+		return err
+	}
+	manifest, err := built.index.IndexManifest()
+	if err != nil {
+		return err
+	}
+	image, err := built.index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		return err
+	}
+	return tarball.WriteToFile(file, tag, image)
 }
 
 // push copies the image of a layout to a registry, byte for byte, and returns its name there with its digest.

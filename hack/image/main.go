@@ -3,6 +3,7 @@
 //
 //	image build --layout DIR [flags]    into an OCI layout; prints the digest
 //	image push --layout DIR NAME:TAG    the same to a registry; prints name and digest
+//	image archive --out FILE NAME:TAG   for one platform into an archive, as docker load and kind load image-archive take it
 //
 // The digest follows from the sources, the flags and the version of Go, so whoever builds a release again can compare.
 package main
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -29,21 +31,23 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say build or push")
+		return errors.New("say build, push or archive")
 	}
 	switch args[0] {
 	case "build":
 		return runBuild(ctx, args[1:])
 	case "push":
 		return runPush(ctx, args[1:])
+	case "archive":
+		return runArchive(ctx, args[1:])
 	default:
-		return fmt.Errorf("unknown command %q: say build or push", args[0])
+		return fmt.Errorf("unknown command %q: say build, push or archive", args[0])
 	}
 }
 
 func runBuild(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("build", flag.ExitOnError)
-	r := recipe{}
+	r := recipe{pkg: ".", program: manager, user: nonroot}
 	flags.StringVar(&r.source, "source", filepath.Join("..", ".."), "directory of the module to build")
 	flags.StringVar(&r.version, "version", "devel", "version for the labels")
 	flags.StringVar(&r.revision, "revision", "unknown", "commit for the labels")
@@ -92,4 +96,24 @@ func runPush(ctx context.Context, args []string) error {
 	}
 	fmt.Println(pushed)
 	return nil
+}
+
+// runArchive builds images for tests, of the manager and of what stands in for others.
+func runArchive(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("archive", flag.ExitOnError)
+	r := recipe{base: scratch, created: v1.Time{Time: time.Unix(0, 0).UTC()}}
+	flags.StringVar(&r.source, "source", filepath.Join("..", ".."), "directory of the module to build")
+	flags.StringVar(&r.pkg, "package", ".", "package to build, as seen from there")
+	flags.StringVar(&r.program, "program", manager, "name of the binary")
+	flags.StringVar(&r.user, "user", nonroot, "user and group that it runs as")
+	flags.StringVar(&r.version, "version", "devel", "version for the labels")
+	flags.StringVar(&r.revision, "revision", "unknown", "commit for the labels")
+	flags.StringVar(&r.ldflags, "ldflags", "", "flags for Go's linker")
+	out := flags.String("out", "", "file to write")
+	architecture := flags.String("arch", runtime.GOARCH, "architecture of the nodes that are to run it")
+	_ = flags.Parse(args) // it exits
+	if *out == "" || flags.NArg() != 1 {
+		return errors.New("usage: image archive --out FILE NAME:TAG")
+	}
+	return r.archive(ctx, v1.Platform{OS: "linux", Architecture: *architecture}, *out, flags.Arg(0))
 }

@@ -25,10 +25,10 @@ import (
 const (
 	// scratch stands for no base at all.
 	scratch = "scratch"
-	// program is the name of the binary, in the root of the image.
-	program = "archelon"
-	// user is what distroless images call nonroot. A number, so that Kubernetes can see that it is not root.
-	user = "65532:65532"
+	// manager is the name of the manager's binary.
+	manager = "archelon"
+	// nonroot is the user that distroless images call so. A number, so that Kubernetes can see that it is not root.
+	nonroot = "65532:65532"
 )
 
 // The names of labels and annotations: https://github.com/opencontainers/image-spec/blob/main/annotations.md
@@ -41,7 +41,10 @@ const (
 
 // recipe is what an image is made from.
 type recipe struct {
-	source    string
+	source    string // directory of the module
+	pkg       string // package to build, seen from there
+	program   string // name of the binary, in the root of the image
+	user      string // that it runs as
 	version   string
 	revision  string
 	ldflags   string
@@ -64,7 +67,7 @@ func (r recipe) build(ctx context.Context) (*result, error) {
 	defer func() { _ = os.RemoveAll(tmp) }() // of no use to anyone, and in the way of nobody
 	built := &result{index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex), boms: map[string][]byte{}}
 	for _, platform := range r.platforms {
-		binary := filepath.Join(tmp, platform.OS+"-"+platform.Architecture, program)
+		binary := filepath.Join(tmp, platform.OS+"-"+platform.Architecture, r.program)
 		if err := r.compile(ctx, platform, binary); err != nil {
 			return nil, fmt.Errorf("compiling for %s: %w", platform, err)
 		}
@@ -76,7 +79,7 @@ func (r recipe) build(ctx context.Context) (*result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing what the binary for %s consists of: %w", platform, err)
 		}
-		built.boms[fmt.Sprintf("%s-%s-%s.spdx.json", program, platform.OS, platform.Architecture)] = bom
+		built.boms[fmt.Sprintf("%s-%s-%s.spdx.json", r.program, platform.OS, platform.Architecture)] = bom
 		built.index = mutate.AppendManifests(built.index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &platform}})
 	}
 	index, ok := mutate.Annotations(built.index, r.labels()).(v1.ImageIndex)
@@ -89,7 +92,7 @@ func (r recipe) build(ctx context.Context) (*result, error) {
 
 // compile is the same for everyone: no paths of this machine, and nothing of the checkout but what the linker is told.
 func (r recipe) compile(ctx context.Context, platform v1.Platform, binary string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w "+r.ldflags, "-o", binary, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w "+r.ldflags, "-o", binary, r.pkg)
 	cmd.Dir = r.source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -109,7 +112,7 @@ func (r recipe) assemble(ctx context.Context, platform v1.Platform, binary strin
 	}
 	image, err := mutate.Append(base, mutate.Addendum{
 		Layer:   layer,
-		History: v1.History{Created: r.created, CreatedBy: "go build", Comment: "/" + program},
+		History: v1.History{Created: r.created, CreatedBy: "go build", Comment: "/" + r.program},
 	})
 	if err != nil {
 		return nil, err
@@ -120,10 +123,10 @@ func (r recipe) assemble(ctx context.Context, platform v1.Platform, binary strin
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, r.created
-	config.Config.Entrypoint = []string{"/" + program}
+	config.Config.Entrypoint = []string{"/" + r.program}
 	config.Config.Cmd = nil
 	config.Config.WorkingDir = "/"
-	config.Config.User = user
+	config.Config.User = r.user
 	config.Config.Labels = labels
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return nil, err
@@ -166,7 +169,7 @@ func (r recipe) layer(binary string) (v1.Layer, error) {
 	var archive bytes.Buffer
 	writer := tar.NewWriter(&archive)
 	if err := writer.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: program, Size: int64(len(content)), Mode: 0o555, ModTime: r.created.Time, Format: tar.FormatPAX,
+		Typeflag: tar.TypeReg, Name: r.program, Size: int64(len(content)), Mode: 0o555, ModTime: r.created.Time, Format: tar.FormatPAX,
 	}); err != nil {
 		return nil, err
 	}
@@ -182,7 +185,7 @@ func (r recipe) layer(binary string) (v1.Layer, error) {
 
 func (r recipe) labels() map[string]string {
 	return map[string]string{
-		labelPrefix + "title":       program,
+		labelPrefix + "title":       r.program,
 		labelPrefix + "description": "Imports Cluster API clusters into Rancher",
 		labelPrefix + "source":      "https://" + module,
 		labelPrefix + "licenses":    license,
