@@ -16,12 +16,13 @@ echo $$ >"$0.pid"
 exec "$0.bin" "$@"
 `
 
-// watchdogScript waits on its standard input. A line says that all is well; the
-// end of file without one, that the parent died: then it kills what is left. A
-// PID may have been given to somebody else by then, hence the look at the
-// arguments: each of the programs has the directory in them.
-const watchdogScript = `
-read -r line && exit 0
+// watch waits on its standard input. A line says that all is well; the end of file without one, that the parent died.
+const watch = `read -r line && exit 0
+`
+
+// killScript kills what is left of the wrapped programs. A PID may have been given to somebody else by then, hence the look at the arguments:
+// each of the programs has the directory in them.
+const killScript = `
 for file in "$1"/*.pid; do
 	pid=$(cat "$file") || continue
 	if [ -r "/proc/$pid/cmdline" ]; then
@@ -58,17 +59,20 @@ func Unwrap(path string) error {
 	return errors.Join(errs...)
 }
 
-// Watchdog kills the wrapped programs of a directory when this process dies without having stopped them: a test binary that times out or
-// is killed runs no deferred functions.
+// Watchdog does what has to be done when this process dies without having done it: a test binary that times out or is killed runs no
+// deferred functions.
 type Watchdog struct {
 	process *Process
 	stdin   io.WriteCloser
 }
 
-// Watch starts the watchdog of dir.
-func Watch(dir string) (*Watchdog, error) {
+// Watch starts a watchdog that kills the wrapped programs of dir.
+func Watch(dir string) (*Watchdog, error) { return OnDeath(killScript, dir) }
+
+// OnDeath starts a watchdog that runs a shell script with the given arguments.
+func OnDeath(script string, args ...string) (*Watchdog, error) {
 	//nolint:noctx // it must outlive everything else
-	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "archelon-watchdog", dir)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", watch + script, "archelon-watchdog"}, args...)...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("creating the watchdog's pipe: %w", err)
@@ -80,7 +84,7 @@ func Watch(dir string) (*Watchdog, error) {
 	return &Watchdog{process: p, stdin: stdin}, nil
 }
 
-// End dismisses the watchdog; unless all is well it kills what is left and removes the directory first.
+// End dismisses the watchdog; unless all is well it does first what it is there for.
 func (w *Watchdog) End(well bool) error {
 	if well {
 		if _, err := io.WriteString(w.stdin, "done\n"); err != nil {
