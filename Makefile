@@ -163,15 +163,22 @@ GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=2 --race --timeout=
 
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.
-	$(GINKGO) --label-filter='!long' $(TESTFLAGS) ./test/e2e
+	$(GINKGO) --label-filter='!long && !kind-only' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-e2e-long
 test-e2e-long: controlplane ## All end-to-end specs.
-	$(GINKGO) $(TESTFLAGS) ./test/e2e
+	$(GINKGO) --label-filter='!kind-only' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-e2e-isolated
 test-e2e-isolated: controlplane ## As test-e2e, with the chart installed for named namespaces.
-	$(GINKGO) --label-filter='!long' $(TESTFLAGS) ./test/e2e -- -archelon.isolated
+	$(GINKGO) --label-filter='!long && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.isolated
+
+# Needs a Docker engine, and nothing else that is not built from modules: images are built without it and loaded into the nodes. KIND_NODE_IMAGE
+# names another node image than kind's default, KIND_KEEP=NAME keeps the clusters and uses them again. One scenario at a time: they share the clusters.
+.PHONY: test-e2e-kind
+test-e2e-kind: ## The scenarios that are labelled kind, and those that are for kind only, with everything in Pods of three clusters of kind.
+	go run github.com/onsi/ginkgo/v2/ginkgo run --procs=1 --timeout=90m --grace-period=2m --no-color --output-interceptor-mode=none --poll-progress-after=5m \
+		--label-filter='(kind || kind-only) && !long' $(TESTFLAGS) ./test/e2e -- -archelon.kind $(if $(KIND_KEEP),-archelon.kind.keep='$(KIND_KEEP)')
 
 # One target after the other: each uses all processors. What they find is kept in testdata/fuzz and tried by `go test` from then on.
 FUZZTIME ?= 60s

@@ -50,7 +50,7 @@ func (l lightSide) err() error                     { return l.Err() }
 func (l lightSide) stop()                          { l.Stop() }
 
 // standinSide watches workload clusters and plays their agents. The stage stops it.
-type standinSide struct{ *rancher.Standin }
+type standinSide struct{ rancher.Control }
 
 func (s standinSide) run(cluster string, config *rest.Config) error {
 	return s.AddWorkload(cluster, config)

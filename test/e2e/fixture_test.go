@@ -52,14 +52,18 @@ type fixture struct {
 
 func newFixture(ctx context.Context, opts stage.Options) *fixture {
 	GinkgoHelper()
-	s, err := stage.Start(ctx, opts)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
-	workload, err := s.Workload(ctx, opts.Name+"-workload", true)
+	s := startStage(ctx, opts)
+	return fixtureOn(ctx, s, env.Options{Name: opts.Name + "-workload", Audit: true})
+}
+
+// fixtureOn adds a workload cluster to a stage.
+func fixtureOn(ctx context.Context, s *stage.Stage, opts env.Options) *fixture {
+	GinkgoHelper()
+	workload, err := s.Workload(ctx, opts)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		// An API server does not stop while somebody watches it.
-		s.Rancher.RemoveWorkload(opts.Name + "-workload")
+		s.Rancher.RemoveWorkload(opts.Name)
 		Expect(workload.Stop()).To(Succeed())
 	})
 	return &fixture{Stage: s, workload: workload, workloadClient: adminClient(workload)}

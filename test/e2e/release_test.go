@@ -14,7 +14,7 @@ import (
 )
 
 // Scenario: a release of the chart, from its installation by Helm to its end, with clusters that are imported all the while.
-var _ = Describe("A release", Ordered, func() {
+var _ = Describe("A release", Label("kind"), Ordered, func() {
 	const count = 20
 	var (
 		r        = &releases{}
@@ -168,7 +168,7 @@ var _ = Describe("A release", Ordered, func() {
 })
 
 // Scenario: several releases of the chart in one cluster.
-var _ = Describe("Releases side by side", Ordered, func() {
+var _ = Describe("Releases side by side", Label("kind"), Ordered, func() {
 	var (
 		r             = &releases{}
 		one, two, all helm.Release

@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/helm"
 	"github.com/archelon-io/archelon/test/node"
@@ -34,25 +34,27 @@ const image = "ghcr.io/archelon-io/archelon:v0.1.0"
 type releases struct {
 	*shards
 	helm *helm.Helm
-	node *node.Node
+	node podRunner
+}
+
+// podRunner is what runs the Pods.
+type podRunner interface {
+	// Logs returns what the containers of a Pod have printed.
+	Logs(key types.NamespacedName) string
+	// Kill kills the containers of a Pod, as if they had crashed: they are restarted as the Pod says.
+	Kill(key types.NamespacedName) error
 }
 
 func (r *releases) start(ctx context.Context) {
 	GinkgoHelper()
-	world, err := stage.Start(ctx, stage.Options{Name: "release", Audit: true, Workloads: true, Rancher: func(o *rancher.Options) {
+	world := startStage(ctx, stage.Options{Name: "release", Audit: true, Workloads: true, Rancher: func(o *rancher.Options) {
 		o.Logger = GinkgoLogr
 		o.Timings.Cleanup = 100 * time.Millisecond
 	}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(world.Stop()).To(Succeed()) })
 	r.shards = &shards{fixture: &fixture{Stage: world}}
-	r.servers, err = workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(r.servers.Stop)
-	r.node, err = node.Start(ctx, node.Options{Cluster: world.Management, Images: map[string]string{image: manager}, Out: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(r.node.Stop()).To(Succeed()) })
-	kubeconfig, err := world.Management.Kubeconfig()
+	r.servers = startLights(ctx, world)
+	r.node = startNode(ctx, world)
+	kubeconfig, err := world.Management.LocalKubeconfig()
 	Expect(err).NotTo(HaveOccurred())
 	r.helm, err = helm.New(kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
@@ -60,6 +62,18 @@ func (r *releases) start(ctx context.Context) {
 	for _, name := range []string{watch1, watch2, watch3} {
 		Expect(r.Client.Create(ctx, namespaceOf(name))).To(Succeed())
 	}
+}
+
+// startNode has somebody run the Pods: on kind the kubelet does.
+func startNode(ctx context.Context, world *stage.Stage) podRunner {
+	GinkgoHelper()
+	if kindStage != nil {
+		return kindStage.World().Management
+	}
+	n, err := node.Start(ctx, node.Options{Cluster: world.Management, Images: map[string]string{image: manager}, Out: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(n.Stop()).To(Succeed()) })
+	return n
 }
 
 // release is one of the chart. Its namespace accepts what the Pod Security Standard "restricted" allows.
@@ -161,7 +175,7 @@ func (r *releases) watchConnections(ctx context.Context, clusters []*clusterv1.C
 	lost := make(chan []string, 1)
 	go func() {
 		var found []string
-		ticker := time.NewTicker(20 * time.Millisecond)
+		ticker := time.NewTicker(glance())
 		defer ticker.Stop()
 		for {
 			for name, id := range ids {
@@ -181,6 +195,14 @@ func (r *releases) watchConnections(ctx context.Context, clusters []*clusterv1.C
 		stop()
 		return <-lost
 	}
+}
+
+// glance is between two looks at all connections. On kind each is a request through the API server.
+func glance() time.Duration {
+	if kindStage != nil {
+		return time.Second
+	}
+	return 20 * time.Millisecond
 }
 
 // expectLawful asserts on the audit log that nobody in the namespace of the release was refused anything.

@@ -27,7 +27,7 @@ const (
 
 // The agent is installed again, once, when Rancher says that it is disconnected and what is there cannot connect. In every other case the
 // workload cluster is left alone: while the agent is connected, it is not even asked.
-var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
+var _ = Describe("Repair", Label("kind"), Ordered, ContinueOnFailure, func() {
 	const workload = "repair-workload"
 	var (
 		f       *fixture
@@ -166,20 +166,11 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 // newRepairFixture returns a fixture whose workload cluster has what ends a namespace, and whose Rancher gives rotated tokens no grace.
 func newRepairFixture(ctx context.Context, name string) *fixture {
 	GinkgoHelper()
-	s, err := stage.Start(ctx, stage.Options{Name: "repair", Audit: true, Rancher: func(o *rancher.Options) {
+	s := startStage(ctx, stage.Options{Name: "repair", Audit: true, Rancher: func(o *rancher.Options) {
 		o.Logger = GinkgoLogr
 		o.Timings.TokenGrace = 0
 	}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
-	workload, err := env.Start(ctx, env.Options{Name: name, Audit: true, ControllerManager: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() {
-		s.Rancher.RemoveWorkload(name)
-		Expect(workload.Stop()).To(Succeed())
-	})
-	Expect(s.Rancher.AddWorkload(name, workload.Config)).To(Succeed())
-	return &fixture{Stage: s, workload: workload, workloadClient: adminClient(workload)}
+	return fixtureOn(ctx, s, env.Options{Name: name, Audit: true, ControllerManager: true})
 }
 
 // repairs returns how often the manager has applied the agent's Deployment, with which an installation ends.

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
@@ -29,21 +28,17 @@ const probe = "probe"
 // shards is what the specs about several instances share: one management cluster, and light workload clusters.
 type shards struct {
 	*fixture
-	servers *workloadserver.Server
+	servers lights
 }
 
 func (s *shards) start(ctx context.Context) {
 	GinkgoHelper()
-	world, err := stage.Start(ctx, stage.Options{Name: "shards", Audit: true, Rancher: func(o *rancher.Options) {
+	world := startStage(ctx, stage.Options{Name: "shards", Audit: true, Rancher: func(o *rancher.Options) {
 		o.Logger = GinkgoLogr
 		o.Timings.Cleanup = 100 * time.Millisecond
 	}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(world.Stop()).To(Succeed()) })
 	s.fixture = &fixture{Stage: world}
-	s.servers, err = workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(s.servers.Stop)
+	s.servers = startLights(ctx, world)
 	for _, name := range []string{watch1, watch2, watch3} {
 		Expect(s.Client.Create(ctx, namespaceOf(name))).To(Succeed())
 	}

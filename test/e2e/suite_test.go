@@ -15,7 +15,7 @@ import (
 
 // patience is how long an expected change may take on a loaded machine under the race detector. Nothing here
 // measures time; that is done where it says so.
-const patience = 30 * time.Second
+var patience = 30 * time.Second
 
 // manager is the path of the program under test.
 var manager string
@@ -27,10 +27,17 @@ func TestE2E(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
+	if *onKind {
+		patience *= 4 // Pods start and end
+	}
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
+	if *onKind {
+		startKind(ctx)
+		return
+	}
 	dir, err := os.MkdirTemp("", "archelon-e2e-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)

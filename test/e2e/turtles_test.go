@@ -23,7 +23,7 @@ const (
 )
 
 // Scenario 6: Rancher Turtles was here first. Records have exactly the shape that it writes.
-var _ = Describe("Turtles", func() {
+var _ = Describe("Turtles", Label("kind"), func() {
 	stageOptions := func(name string) stage.Options {
 		return stage.Options{Name: name, Rancher: func(o *rancher.Options) { o.Logger = GinkgoLogr }}
 	}

@@ -28,7 +28,7 @@ type lane struct {
 // lane starts another workload cluster beside the one of the fixture.
 func (f *fixture) lane(ctx context.Context, name string, audit bool) lane {
 	GinkgoHelper()
-	plane, err := f.Workload(ctx, name, audit)
+	plane, err := f.Workload(ctx, env.Options{Name: name, Audit: audit})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		f.Rancher.RemoveWorkload(name)

@@ -27,9 +27,21 @@ func (c *ControlPlane) Kubeconfig() ([]byte, error) {
 	return c.KubeconfigFor(c.Config)
 }
 
+// LocalKubeconfig returns the administrator's kubeconfig for programs of this machine.
+func (c *ControlPlane) LocalKubeconfig() ([]byte, error) {
+	return c.kubeconfig(c.Config, c.Config.Host)
+}
+
 // KubeconfigFor writes cfg as a kubeconfig of inline data. It refuses a cfg that
 // depends on files, commands or plugins.
 func (c *ControlPlane) KubeconfigFor(cfg *rest.Config) ([]byte, error) {
+	if c.existing != nil && cfg.Host == c.Config.Host {
+		return c.kubeconfig(cfg, c.existing.Server)
+	}
+	return c.kubeconfig(cfg, cfg.Host)
+}
+
+func (c *ControlPlane) kubeconfig(cfg *rest.Config, server string) ([]byte, error) {
 	if cfg.CAFile != "" || cfg.CertFile != "" || cfg.KeyFile != "" || cfg.BearerTokenFile != "" ||
 		cfg.ExecProvider != nil || cfg.AuthProvider != nil {
 		return nil, errNotInline
@@ -37,7 +49,7 @@ func (c *ControlPlane) KubeconfigFor(cfg *rest.Config) ([]byte, error) {
 	name := c.opts.Name
 	raw, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server:                   cfg.Host,
+			Server:                   server,
 			CertificateAuthorityData: cfg.CAData,
 			TLSServerName:            cfg.ServerName,
 			InsecureSkipTLSVerify:    cfg.Insecure,
@@ -61,6 +73,9 @@ func (c *ControlPlane) KubeconfigFor(cfg *rest.Config) ([]byte, error) {
 // User returns a config for a user with a client certificate. The user has the
 // rights that RBAC grants to the name and the groups, so none to begin with.
 func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
+	if c.existing != nil {
+		return nil, errExisting
+	}
 	user, err := c.environment.AddUser(envtest.User{Name: name, Groups: groups}, rest.AnonymousClientConfig(c.Config))
 	if err != nil {
 		return nil, fmt.Errorf("issuing a certificate for user %s: %w", name, err)

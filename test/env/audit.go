@@ -46,7 +46,11 @@ func (c *ControlPlane) AuditEvents() ([]auditv1.Event, error) {
 	if !c.opts.Audit {
 		return nil, errNoAudit
 	}
-	raw, err := os.ReadFile(c.auditLog())
+	read := func() ([]byte, error) { return os.ReadFile(c.auditLog()) }
+	if c.existing != nil {
+		read = c.existing.Audit
+	}
+	raw, err := read()
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}

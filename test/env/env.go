@@ -63,6 +63,7 @@ type ControlPlane struct {
 	environment *envtest.Environment
 	manager     *process.Process
 	watchdog    *process.Watchdog
+	existing    *Existing // nil for those that Start started
 
 	stop    sync.Once
 	stopErr error
@@ -167,6 +168,9 @@ func (c *ControlPlane) configure(programs string) error {
 // Stop ends all programs and removes their files. Further calls return what the
 // first one returned.
 func (c *ControlPlane) Stop() error {
+	if c.existing != nil {
+		return nil
+	}
 	c.stop.Do(func() { c.stopErr = c.stopAll() })
 	return c.stopErr
 }

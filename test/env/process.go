@@ -40,6 +40,9 @@ func (c *ControlPlane) Resume() error {
 }
 
 func (c *ControlPlane) signalAPIServer(signal syscall.Signal) error {
+	if c.existing != nil {
+		return errExisting
+	}
 	raw, err := os.ReadFile(c.path("kube-apiserver.pid"))
 	if err != nil {
 		return fmt.Errorf("reading the PID of kube-apiserver: %w", err)

@@ -42,16 +42,20 @@ type Options struct {
 	Audit bool
 	// Out receives the logs of the control plane; nil discards them.
 	Out io.Writer
+	// Kind sets the stage there instead of on control planes of its own. Audit and Workloads come with it.
+	Kind *Kind
 }
 
 // Stage is a management cluster with Rancher.
 type Stage struct {
 	Management *env.ControlPlane
-	Rancher    *rancher.Standin
+	Rancher    rancher.Control
 	// Client is an administrator's, without a cache.
 	Client client.Client
 	// Through, if set, changes how managers that are started from now on reach the management cluster.
 	Through func(*rest.Config) *rest.Config
+
+	kind *onKind // nil on control planes of its own
 }
 
 // Start starts a management cluster and the stand-in, and gives a central instance the rights of the chart (see Prepare).
@@ -59,6 +63,9 @@ func Start(ctx context.Context, opts Options) (*Stage, error) {
 	standin := rancher.DefaultOptions(nil)
 	if opts.Rancher != nil {
 		opts.Rancher(&standin)
+	}
+	if opts.Kind != nil {
+		return opts.Kind.start(ctx, standin)
 	}
 	crds, err := env.CAPICRDs()
 	if err != nil {
@@ -98,10 +105,12 @@ func (s *Stage) start(ctx context.Context, standin rancher.Options) error {
 		return err
 	}
 	standin.Config = s.Management.Config
-	if s.Rancher, err = rancher.New(standin); err != nil {
+	here, err := rancher.New(standin)
+	if err != nil {
 		return err
 	}
-	return s.Rancher.Start(ctx)
+	s.Rancher = here
+	return here.Start(ctx)
 }
 
 // Prepare makes the namespace of a central instance and gives it the rights of the chart. Start has done it.
@@ -119,6 +128,9 @@ func (s *Stage) Prepare(ctx context.Context) error {
 func (s *Stage) Stop() error {
 	if s.Rancher != nil {
 		s.Rancher.Stop()
+	}
+	if s.kind != nil {
+		return s.kind.stop()
 	}
 	return s.Management.Stop()
 }
@@ -164,13 +176,16 @@ func parse(content []byte) ([]unstructured.Unstructured, error) {
 	}
 }
 
-// Workload starts a workload cluster and lets agents in it reach Rancher.
-func (s *Stage) Workload(ctx context.Context, name string, audit bool) (*env.ControlPlane, error) {
-	workload, err := env.Start(ctx, env.Options{Name: name, Audit: audit})
+// Workload starts a workload cluster and lets agents in it reach Rancher. On kind it is one of those that are there, and agents run in it.
+func (s *Stage) Workload(ctx context.Context, opts env.Options) (*env.ControlPlane, error) {
+	if s.kind != nil {
+		return s.kind.workload(opts.Name)
+	}
+	workload, err := env.Start(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Rancher.AddWorkload(name, workload.Config); err != nil {
+	if err := s.Rancher.AddWorkload(opts.Name, workload.Config); err != nil {
 		return nil, errors.Join(err, workload.Stop())
 	}
 	return workload, nil

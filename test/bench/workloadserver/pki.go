@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -24,22 +25,47 @@ type pki struct {
 	serving                            tls.Certificate
 }
 
-// newPKI makes keys for servers on loopback and at the given names and IPs.
-func newPKI(hosts []string) (*pki, error) {
+// NewKeys makes a CA and a client certificate of it, as PEM, for Options.Keys.
+func NewKeys() ([]byte, error) {
 	caKey, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
 		return nil, fmt.Errorf("making the CA of the workload clusters: %w", err)
 	}
-	caTemplate := certificate("workload-ca")
-	caTemplate.IsCA, caTemplate.BasicConstraintsValid = true, true
-	caTemplate.KeyUsage = x509.KeyUsageCertSign
-	raw, err := x509.CreateCertificate(rand.Reader, caTemplate, caTemplate, caKey.Public(), caKey)
+	template := certificate("workload-ca")
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, caKey.Public(), caKey)
 	if err != nil {
 		return nil, fmt.Errorf("making the CA of the workload clusters: %w", err)
 	}
 	ca, err := x509.ParseCertificate(raw)
 	if err != nil {
 		return nil, fmt.Errorf("making the CA of the workload clusters: %w", err)
+	}
+	admin := certificate("kubernetes-admin")
+	admin.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	cert, key, err := sign(admin, ca, caKey)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(encode("CERTIFICATE", raw), encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(caKey)), cert, key), nil
+}
+
+// newPKI makes a certificate for servers on loopback and at the given names and IPs, with what NewKeys has made.
+func newPKI(keys []byte, hosts []string) (*pki, error) {
+	var blocks [4]*pem.Block
+	for i := range blocks {
+		if blocks[i], keys = pem.Decode(keys); blocks[i] == nil {
+			return nil, fmt.Errorf("the keys of the workload clusters have %d parts, want %d", i, len(blocks))
+		}
+	}
+	ca, err := x509.ParseCertificate(blocks[0].Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA of the workload clusters: %w", err)
+	}
+	caKey, err := x509.ParsePKCS1PrivateKey(blocks[1].Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the key of the CA of the workload clusters: %w", err)
 	}
 	server := certificate("kube-apiserver")
 	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
@@ -55,13 +81,11 @@ func newPKI(hosts []string) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin := certificate("kubernetes-admin")
-	admin.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	p := &pki{pool: x509.NewCertPool(), caPEM: encode("CERTIFICATE", raw)}
-	p.pool.AddCert(ca)
-	if p.clientCertPEM, p.clientKeyPEM, err = sign(admin, ca, caKey); err != nil {
-		return nil, err
+	p := &pki{
+		pool: x509.NewCertPool(), caPEM: pem.EncodeToMemory(blocks[0]),
+		clientCertPEM: pem.EncodeToMemory(blocks[2]), clientKeyPEM: pem.EncodeToMemory(blocks[3]),
 	}
+	p.pool.AddCert(ca)
 	if p.serving, err = tls.X509KeyPair(serverCert, serverKey); err != nil {
 		return nil, fmt.Errorf("loading the certificate of the workload clusters: %w", err)
 	}

@@ -67,6 +67,8 @@ type Options struct {
 	// URL, such as https://light.example:8443, is where others than this process find the server. Its host is in the certificate. Empty means
 	// the address that is listened on.
 	URL string
+	// Keys are what NewKeys has made, so that kubeconfigs outlive this server; empty makes new ones.
+	Keys []byte
 }
 
 // Start serves on loopback until Stop. It calls observe for every request, from several goroutines.
@@ -87,7 +89,13 @@ func StartAt(ctx context.Context, opts Options, observe func(Request)) (*Server,
 		}
 		hosts = []string{parsed.Hostname()}
 	}
-	keys, err := newPKI(hosts)
+	if len(opts.Keys) == 0 {
+		var err error
+		if opts.Keys, err = NewKeys(); err != nil {
+			return nil, err
+		}
+	}
+	keys, err := newPKI(opts.Keys, hosts)
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ type flags struct {
 	agentImage        string
 	lightListen       string
 	lightURL          string
+	lightKeys         string
 	realTimings       bool
 	timings           string
 }
@@ -62,6 +63,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.stateNamespace, "state-namespace", "", "namespace in which CA and workload clusters are kept for the next start; none if empty, "+systemNamespace+" with --in-cluster")
 	set.StringVar(&f.agentImage, "agent-image", "", "default of setting agent-image; that of the newest Rancher if empty")
 	set.StringVar(&f.lightListen, "light-listen", "", "address of workload clusters that consist of little, for many of them; none if empty")
+	set.StringVar(&f.lightKeys, "light-keys", "", "file with their CA and client certificate, so that kubeconfigs outlive a restart; new ones if empty")
 	set.StringVar(&f.lightURL, "light-url", "", "where others find them, in their kubeconfigs; the address that is listened on if empty")
 	set.BoolVar(&f.realTimings, "real-timings", false, "react as slowly as a real Rancher")
 	set.StringVar(&f.timings, "timings", "", "delays that differ, as JSON: {\"connect\":\"3s\",\"cleanup\":\"10s\"}")

@@ -95,7 +95,14 @@ func startLight(ctx context.Context, f flags) (*workloadserver.Server, error) {
 	if f.lightListen == "" {
 		return nil, nil
 	}
-	return workloadserver.StartAt(ctx, workloadserver.Options{Listen: f.lightListen, URL: f.lightURL}, func(workloadserver.Request) {})
+	opts := workloadserver.Options{Listen: f.lightListen, URL: f.lightURL}
+	if f.lightKeys != "" {
+		var err error
+		if opts.Keys, err = os.ReadFile(f.lightKeys); err != nil {
+			return nil, fmt.Errorf("reading the keys of light workload clusters: %w", err)
+		}
+	}
+	return workloadserver.StartAt(ctx, opts, func(workloadserver.Request) {})
 }
 
 // lights is a server as an interface, which is nil without one.

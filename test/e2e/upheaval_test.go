@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/helm"
+)
+
+// upheaval is a release of the chart with its webhook on kind, two settled clusters with agents that are Pods, and imports under way.
+type upheaval struct {
+	releases
+	release helm.Release
+	settled []*clusterv1.Cluster
+	before  map[string]string // records of the settled ones
+	waves   int
+}
+
+// What happens to machines and Pods of a management cluster while imports are under way. Each import ends connected, with one record, and the
+// settled clusters keep theirs.
+var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, func() {
+	u := &upheaval{}
+	JustAfterEach(func(ctx context.Context) { u.describePods(ctx) })
+	BeforeAll(func(ctx context.Context) {
+		u.start(ctx)
+		u.release = u.releases.release(ctx, "archelon", map[string]any{
+			"webhook":  map[string]any{"enabled": true},
+			"features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},
+		})
+		u.install(ctx, u.release)
+		for i := range kindStage.World().Workloads {
+			l := u.lane(ctx, fmt.Sprintf("settled-%d", i), false)
+			u.settled = append(u.settled, u.clusterIn(ctx, l, watch1, fmt.Sprintf("settled-%d", i), selected))
+		}
+		u.expectImported(ctx, u.settled...)
+		u.before = u.records(ctx)
+		Expect(u.before).To(HaveLen(2))
+	})
+
+	It("an upgrade of the chart, and a rollback, cost no connection", func(ctx context.Context) {
+		changed := u.release
+		changed.Values = with(u.release.Values, map[string]any{"log": map[string]any{"level": 1}, "import": map[string]any{"concurrency": 3}})
+		lost := u.watchConnections(ctx, u.settled)
+		u.meanwhile(ctx, func() { Expect(u.helm.Upgrade(ctx, changed)).To(Succeed()) })
+		u.meanwhile(ctx, func() { Expect(u.helm.Rollback(ctx, u.release, 0)).To(Succeed()) })
+		Expect(lost()).To(BeEmpty())
+		u.expectLawful(u.release)
+	})
+
+	It("the leader is killed, and the other replica goes on", func(ctx context.Context) {
+		lost := u.watchConnections(ctx, u.settled)
+		leader := u.leader(ctx)
+		u.meanwhile(ctx, func() {
+			Expect(u.node.Kill(leader)).To(Succeed())
+			Eventually(func() types.NamespacedName { return u.leader(ctx) }).ShouldNot(Equal(leader))
+		})
+		Expect(lost()).To(BeEmpty())
+	})
+
+	It("a Pod of the webhook is killed, and then all are away: clusters can be written all the while", func(ctx context.Context) {
+		u.expectRefusal(ctx)
+		u.meanwhile(ctx, func() {
+			Expect(u.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(u.release.Namespace), client.GracePeriodSeconds(0))).To(Succeed())
+		})
+		u.expectRefusal(ctx)
+		u.scale(ctx, 0)
+		Eventually(func() []corev1.Pod { return u.pods(ctx) }).Should(BeEmpty())
+		u.meanwhile(ctx, func() { u.scale(ctx, 2) })
+		u.expectRefusal(ctx)
+	})
+
+	It("with failurePolicy Fail the API server says so while the webhook is away, and imports that are under way go on", func(ctx context.Context) {
+		strict := u.release
+		strict.Values = with(u.release.Values, map[string]any{"webhook": map[string]any{"enabled": true, "failurePolicy": "Fail"}})
+		Expect(u.helm.Upgrade(ctx, strict)).To(Succeed())
+		u.meanwhile(ctx, func() {})
+		u.scale(ctx, 0)
+		Eventually(func() []corev1.Pod { return u.pods(ctx) }).Should(BeEmpty())
+		Eventually(func() error { return u.tryWrong(ctx) }).Should(MatchError(ContainSubstring("failed calling webhook")))
+		// What CAPI does all day is not sent to it.
+		u.status(ctx, u.settled[0], func(c *clusterv1.Cluster) { c.Status.ObservedGeneration++ })
+		u.scale(ctx, 2)
+		u.expectRefusal(ctx)
+		Expect(u.helm.Upgrade(ctx, u.release)).To(Succeed())
+	})
+
+	It("the Secret of the webhook's certificates is deleted, and the new ones are trusted without a gap", func(ctx context.Context) {
+		secret := &corev1.Secret{ObjectMeta: objectMeta(u.release.Namespace, u.release.Name+"-webhook")}
+		old := string(current(ctx, u.fixture, secret).Data["ca.crt"])
+		Expect(old).NotTo(BeEmpty())
+		u.meanwhile(ctx, func() {
+			Expect(u.Client.Delete(ctx, secret)).To(Succeed())
+			Eventually(func(g Gomega) {
+				g.Expect(u.tryWrong(ctx)).To(MatchError(ContainSubstring(`set it to "true"`)), "every request is judged")
+				g.Expect(u.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+				g.Expect(string(secret.Data["ca.crt"])).NotTo(Or(BeEmpty(), Equal(old)))
+			}).Should(Succeed())
+		})
+		Consistently(func() error { return u.tryWrong(ctx) }).WithTimeout(15 * time.Second).Should(MatchError(ContainSubstring(`set it to "true"`)))
+	})
+
+	It("Rancher's Pod is killed", func(ctx context.Context) {
+		u.meanwhile(ctx, func() {
+			Expect(u.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(agentNamespace), client.MatchingLabels{"app": "rancher"}, client.GracePeriodSeconds(0))).To(Succeed())
+		})
+	})
+
+	It("the node of a workload cluster restarts", func(ctx context.Context) {
+		u.meanwhile(ctx, func() { Expect(kindStage.World().Workloads[0].Restart(ctx)).To(Succeed()) })
+		Eventually(func() bool { return u.reachable(ctx) }).Should(BeTrue())
+	})
+
+	It("the node of the management cluster restarts", func(ctx context.Context) {
+		u.meanwhile(ctx, func() {
+			Expect(kindStage.World().Management.Restart(ctx)).To(Succeed())
+			Eventually(func() bool { return u.reachable(ctx) }).Should(BeTrue())
+		})
+		u.expectRefusal(ctx)
+	})
+
+	AfterAll(func(ctx context.Context) {
+		for _, cluster := range u.settled {
+			u.drop(ctx, cluster)
+		}
+		Eventually(u.nothingOfRancher(ctx)).Should(BeEmpty())
+		Expect(u.helm.Uninstall(ctx, u.release)).To(Succeed())
+		Expect(u.held(ctx)).To(BeEmpty())
+	})
+})
+
+// meanwhile does something while imports are under way: some have begun, others begin afterwards. All get connected, with one record each; the
+// settled clusters have the records that they had.
+func (u *upheaval) meanwhile(ctx context.Context, do func()) {
+	GinkgoHelper()
+	u.waves++
+	var wave []*clusterv1.Cluster
+	begin := func(from, to int) {
+		for i := from; i < to; i++ {
+			wave = append(wave, u.light(ctx, []string{watch1, watch2, watch3}[i%3], fmt.Sprintf("wave-%d-%d", u.waves, i), selected))
+		}
+	}
+	begin(0, 5)
+	do()
+	begin(5, 8)
+	u.expectImported(ctx, append(wave, u.settled...)...)
+	records := u.records(ctx)
+	Expect(records).To(HaveLen(len(wave) + len(u.settled)))
+	for name, record := range records {
+		Expect(strings.Count(record, ";")).To(Equal(1), "%s has %s", name, record)
+	}
+	for name, record := range u.before {
+		Expect(records).To(HaveKeyWithValue(name, record))
+	}
+	for _, cluster := range wave {
+		Expect(u.Client.Delete(ctx, cluster)).To(Succeed())
+	}
+	for _, cluster := range wave {
+		Eventually(u.gone(ctx, cluster)).Should(BeTrue())
+	}
+}
+
+// leader returns the Pod that holds the Lease of the release.
+func (u *upheaval) leader(ctx context.Context) types.NamespacedName {
+	leases := &coordinationv1.LeaseList{}
+	if err := u.Client.List(ctx, leases, client.InNamespace(u.release.Namespace)); err != nil {
+		return types.NamespacedName{}
+	}
+	for _, lease := range leases.Items {
+		for _, pod := range u.pods(ctx) {
+			if holder := lease.Spec.HolderIdentity; holder != nil && strings.HasPrefix(*holder, pod.Name) {
+				return client.ObjectKeyFromObject(&pod)
+			}
+		}
+	}
+	return types.NamespacedName{}
+}
+
+// pods returns the Pods of the manager.
+func (u *upheaval) pods(ctx context.Context) []corev1.Pod {
+	list := &corev1.PodList{}
+	if err := u.Client.List(ctx, list, client.InNamespace(u.release.Namespace)); err != nil {
+		return nil
+	}
+	return list.Items
+}
+
+func (u *upheaval) scale(ctx context.Context, replicas int32) {
+	GinkgoHelper()
+	deployment := &appsv1.Deployment{ObjectMeta: objectMeta(u.release.Namespace, u.release.Name)}
+	u.patch(ctx, current(ctx, u.fixture, deployment), func(o client.Object) {
+		o.(*appsv1.Deployment).Spec.Replicas = &replicas //nolint:forcetypeassert // it is the one above
+	})
+}
+
+// tryWrong asks for a cluster with a label that the webhook refuses. Nothing is written.
+func (u *upheaval) tryWrong(ctx context.Context) error {
+	wrong := &clusterv1.Cluster{ObjectMeta: objectMeta(watch1, "wrong")}
+	wrong.Labels = map[string]string{importLabel: "maybe"}
+	wrong.Spec.ClusterNetwork.ServiceDomain = "cluster.local"
+	return u.Client.Create(ctx, wrong, client.DryRunAll)
+}
+
+// expectRefusal waits until the webhook judges.
+func (u *upheaval) expectRefusal(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() error { return u.tryWrong(ctx) }).Should(MatchError(ContainSubstring(`set it to "true"`)))
+}
+
+// reachable reports whether the API server answers, and through it Rancher.
+func (u *upheaval) reachable(ctx context.Context) bool {
+	return u.Client.Get(ctx, client.ObjectKey{Name: "default"}, &corev1.Namespace{}) == nil
+}

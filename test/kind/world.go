@@ -1,0 +1,159 @@
+package kind
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/kind/pkg/cluster"
+
+	"github.com/archelon-io/archelon/test/process"
+)
+
+// createTimeout is how long a node may take to be Ready; two cores make several clusters at once.
+const createTimeout = 5 * time.Minute
+
+// networkVariable tells kind the name of the network of its nodes. There is no other way to.
+const networkVariable = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
+
+// deathScript removes the containers with their volumes, the network and the directory. The names are enough: the engine may know of containers
+// that this process had no time to hear of.
+const deathScript = `
+ids=$(docker ps --all --quiet --filter "name=^$1-")
+[ -z "$ids" ] || docker rm --force --volumes $ids >/dev/null
+docker network rm "$1" >/dev/null 2>&1
+rm -rf "$2"
+`
+
+// Options say what to make.
+type Options struct {
+	// Keep is the name of a world that outlives the test: it is used if it is there, made otherwise, and left. For people who write tests; empty
+	// makes a new one that is removed by Stop.
+	Keep string
+	// Workloads is the number of workload clusters.
+	Workloads int
+	// Out receives what kind says; nil discards it.
+	Out io.Writer
+}
+
+// World is a management cluster and its workload clusters in one network.
+type World struct {
+	Management *Cluster
+	Workloads  []*Cluster
+
+	name     string
+	keep     bool
+	dir      string
+	provider *cluster.Provider
+	watchdog *process.Watchdog
+}
+
+// Start makes the clusters and waits until their nodes are Ready: 1 to 2 min. The caller has to call Stop. ctx bounds the start; kind itself
+// takes no context, so the clusters that it is making are waited for.
+func Start(ctx context.Context, opts Options) (*World, error) {
+	if out, err := exec.CommandContext(ctx, "docker", "version").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("kind needs a Docker engine: %w\n%s", err, out)
+	}
+	w := &World{name: opts.Keep, keep: opts.Keep != ""}
+	if !w.keep {
+		w.name = "archelon-" + rand.String(5)
+	}
+	if err := w.start(ctx, opts); err != nil {
+		return nil, errors.Join(fmt.Errorf("making the clusters %s: %w", w.name, err), w.Stop())
+	}
+	return w, nil
+}
+
+func (w *World) start(ctx context.Context, opts Options) error {
+	if err := w.makeDirectory(); err != nil {
+		return err
+	}
+	if !w.keep {
+		var err error
+		if w.watchdog, err = process.OnDeath(deathScript, w.name, w.dir); err != nil {
+			return err
+		}
+	}
+	if err := os.Setenv(networkVariable, w.name); err != nil {
+		return err
+	}
+	w.provider = cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(logger{out: opts.Out}))
+	base, err := configuration(ctx, w.name, w.dir)
+	if err != nil {
+		return err
+	}
+	existing, err := w.provider.List()
+	if err != nil {
+		return fmt.Errorf("listing the clusters: %w", err)
+	}
+	clusters := []*Cluster{{Name: w.name + "-management", world: w}}
+	for i := range opts.Workloads {
+		clusters = append(clusters, &Cluster{Name: fmt.Sprintf("%s-workload-%d", w.name, i+1), world: w})
+	}
+	w.Management, w.Workloads = clusters[0], clusters[1:]
+	var made sync.WaitGroup
+	errs := make([]error, len(clusters))
+	for i, c := range clusters {
+		made.Go(func() {
+			if !slices.Contains(existing, c.Name) {
+				errs[i] = w.provider.Create(c.Name, cluster.CreateWithV1Alpha4Config(base.DeepCopy()),
+					cluster.CreateWithNodeImage(os.Getenv("KIND_NODE_IMAGE")), cluster.CreateWithWaitForReady(createTimeout),
+					cluster.CreateWithKubeconfigPath(filepath.Join(w.dir, c.Name)),
+					cluster.CreateWithDisplayUsage(false), cluster.CreateWithDisplaySalutation(false))
+			}
+			if errs[i] == nil {
+				errs[i] = c.connect()
+			}
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", c.Name, errs[i])
+			}
+		})
+	}
+	made.Wait()
+	return errors.Join(errors.Join(errs...), ctx.Err())
+}
+
+// makeDirectory makes the directory of what the nodes mount. That of a world that is kept is kept too.
+func (w *World) makeDirectory() error {
+	if !w.keep {
+		var err error
+		w.dir, err = os.MkdirTemp("", w.name+"-")
+		return err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	w.dir = filepath.Join(cache, "archelon", "kind", w.name)
+	return os.MkdirAll(w.dir, 0o700)
+}
+
+// Stop removes the clusters and their network, unless the world is to be kept.
+func (w *World) Stop() error {
+	if w.keep || w.watchdog == nil {
+		return nil
+	}
+	// What the watchdog does is all that there is to do, and it must work anyway.
+	if err := w.watchdog.End(false); err != nil {
+		return fmt.Errorf("removing the clusters %s: %w", w.name, err)
+	}
+	w.watchdog = nil
+	left, err := exec.Command("docker", "ps", "--all", "--quiet", "--filter", "name=^"+w.name+"-").Output() //nolint:noctx // the end comes last
+	if err != nil {
+		return fmt.Errorf("looking for what is left of %s: %w", w.name, err)
+	}
+	if ids := bytes.TrimSpace(left); len(ids) > 0 {
+		return fmt.Errorf("containers of %s are left: %s", w.name, strings.Fields(string(ids)))
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package stage
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/kind"
+	"github.com/archelon-io/archelon/test/standin/rancher"
+	"github.com/archelon-io/archelon/test/standin/rancher/remote"
+)
+
+const (
+	rancherNamespace = "cattle-system"
+	rancherName      = "rancher"
+	// rancherPort is that of Rancher on the nodes of the management cluster: agents come from other clusters.
+	rancherPort = 30443
+	// connectedCheck is the pace at which Rancher looks whether agents are connected, every 15 s in reality. When the Deployment of an agent is
+	// rolled, its old Pod goes before the new one has connected, which nobody sees who does not look all the time.
+	connectedCheck = 3 * time.Second
+	// startTimeout is how long Pods may take to run: images are there, but two cores do everything.
+	startTimeout = 3 * time.Minute
+)
+
+//go:embed standin.yaml
+var standinManifest string
+
+var standinTemplate = template.Must(template.New("standin").Parse(standinManifest))
+
+// Kind is a world of kind on which stages are set, one after the other. Rancher's stand-in, agents and the manager are Pods there.
+type Kind struct {
+	world *kind.World
+	out   io.Writer
+	// failed is told of errors of those methods of Rancher that return none.
+	failed func(error)
+}
+
+// OnKind builds the images and loads them into the clusters.
+func OnKind(ctx context.Context, world *kind.World, out io.Writer, failed func(error)) (*Kind, error) {
+	if err := loadImages(ctx, world); err != nil {
+		return nil, err
+	}
+	return &Kind{world: world, out: out, failed: failed}, nil
+}
+
+// World returns the clusters.
+func (k *Kind) World() *kind.World { return k.world }
+
+// onKind is a stage on kind.
+type onKind struct {
+	*Kind
+	stage  *Stage
+	used   []string // names of the workload clusters in use, empty for those that are free
+	helm   *helm.Helm
+	remote *remote.Remote
+}
+
+// Lights are light workload clusters in the Pod of Rancher's stand-in: see package workloadserver.
+type Lights struct{ on *onKind }
+
+// Lights returns the light workload clusters of a stage on kind.
+func (s *Stage) Lights() Lights { return Lights{on: s.kind} }
+
+// Kubeconfig returns that of the administrator of a cluster, as CAPI hands it out.
+func (l Lights) Kubeconfig(name string) ([]byte, error) { return l.on.remote.LightKubeconfig(name) }
+
+// Config returns the same for Rancher, which finds it where everybody in the management cluster does.
+func (l Lights) Config(name string) *rest.Config {
+	raw, err := l.Kubeconfig(name)
+	if err == nil {
+		var config *rest.Config
+		if config, err = clientcmd.RESTConfigFromKubeConfig(raw); err == nil {
+			config.ContentType = "application/json" // all that they understand
+			return config
+		}
+	}
+	l.on.failed(err)
+	return &rest.Config{}
+}
+
+// start clears what an earlier stage has left, and sets a new one.
+func (k *Kind) start(ctx context.Context, standin rancher.Options) (*Stage, error) {
+	for _, cluster := range append([]*kind.Cluster{k.world.Management}, k.world.Workloads...) {
+		if err := wipe(ctx, cluster.Config); err != nil {
+			return nil, fmt.Errorf("clearing %s: %w", cluster.Name, err)
+		}
+	}
+	o := &onKind{Kind: k, used: make([]string, len(k.world.Workloads))}
+	s := &Stage{kind: o}
+	o.stage = s
+	if err := o.prepare(ctx, standin); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (o *onKind) prepare(ctx context.Context, standin rancher.Options) error {
+	var err error
+	if o.stage.Management, err = use(o.world.Management); err != nil {
+		return err
+	}
+	known, err := scheme.New()
+	if err != nil {
+		return err
+	}
+	config := rest.CopyConfig(o.stage.Management.Config)
+	config.QPS = -1
+	crds, err := env.CAPICRDs()
+	if err != nil {
+		return err
+	}
+	ranchers, err := rancher.CRDs(standin.StatusSubresource)
+	if err != nil {
+		return err
+	}
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: append(crds, ranchers...)}); err != nil {
+		return fmt.Errorf("installing the CRDs: %w", err)
+	}
+	if o.stage.Client, err = client.New(config, client.Options{Scheme: known}); err != nil {
+		return err
+	}
+	kubeconfig, err := o.stage.Management.LocalKubeconfig()
+	if err != nil {
+		return err
+	}
+	if o.helm, err = helm.New(kubeconfig); err != nil {
+		return err
+	}
+	return o.startRancher(ctx, standin)
+}
+
+// use returns a cluster of kind as a control plane whose audit log begins now.
+func use(cluster *kind.Cluster) (*env.ControlPlane, error) {
+	server, err := cluster.Server()
+	if err != nil {
+		return nil, err
+	}
+	from, err := cluster.AuditLogSize()
+	if err != nil {
+		return nil, err
+	}
+	return env.Use(env.Existing{
+		Name: cluster.Name, Config: cluster.Config, Server: server,
+		Audit: func() ([]byte, error) { return cluster.AuditLog(from) },
+	}), nil
+}
+
+// startRancher installs the stand-in and waits until it answers.
+func (o *onKind) startRancher(ctx context.Context, standin rancher.Options) error {
+	ip, err := o.world.Management.IP()
+	if err != nil {
+		return err
+	}
+	standin.Timings.Connect = max(standin.Timings.Connect, connectedCheck)
+	timings, err := json.Marshal(standin.Timings)
+	if err != nil {
+		return err
+	}
+	keys, err := workloadserver.NewKeys()
+	if err != nil {
+		return err
+	}
+	var manifest strings.Builder
+	err = standinTemplate.Execute(&manifest, map[string]any{
+		"Image": rancherImage, "Port": rancherPort, "LightKeys": string(keys),
+		"Args": []string{
+			"--in-cluster", "--install-crds=false",
+			"--token-mode=" + string(standin.TokenMode),
+			"--status-subresource=" + strconv.FormatBool(standin.StatusSubresource),
+			"--strict-import=" + strconv.FormatBool(standin.StrictImport),
+			"--agent-tls-mode=" + standin.AgentTLSMode,
+			"--timings=" + string(timings),
+			"--listen=:8443", "--control-listen=:8080", "--webhook-listen=:9443",
+			"--webhook-service=" + rancherNamespace + "/" + rancherName + ":9443",
+			"--server-url=https://" + net.JoinHostPort(ip, strconv.Itoa(rancherPort)),
+			"--host=" + rancherName + "." + rancherNamespace + ".svc",
+			"--light-listen=:7443", "--light-url=https://" + rancherName + "." + rancherNamespace + ".svc:7443", "--light-keys=/light-keys/keys.pem",
+		},
+	})
+	if err != nil {
+		return err
+	}
+	objects, err := parse([]byte(manifest.String()))
+	if err != nil {
+		return err
+	}
+	if err := o.stage.apply(ctx, objects); err != nil {
+		return err
+	}
+	if err := o.awaitDeployment(ctx, rancherNamespace, rancherName); err != nil {
+		return err
+	}
+	o.remote = remote.Dial(o.world.Management.Config, rancherNamespace, rancherName, "control", o.failed)
+	o.stage.Rancher = o.remote
+	return nil
+}
+
+// awaitDeployment waits until all Pods of a Deployment are of its newest kind and ready.
+func (o *onKind) awaitDeployment(ctx context.Context, namespace, name string) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+		last = o.deploymentReady(ctx, namespace, name)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for Deployment %s/%s: %w\n%s", namespace, name, errors.Join(err, last), o.logsIn(context.WithoutCancel(ctx), namespace))
+	}
+	return nil
+}
+
+// logsIn returns what the Pods of a namespace have printed.
+func (o *onKind) logsIn(ctx context.Context, namespace string) string {
+	pods := &corev1.PodList{}
+	if err := o.stage.Client.List(ctx, pods, client.InNamespace(namespace)); err != nil {
+		return err.Error()
+	}
+	var all strings.Builder
+	for i := range pods.Items {
+		key := client.ObjectKeyFromObject(&pods.Items[i])
+		fmt.Fprintf(&all, "%s:\n%s\n", key, o.world.Management.Logs(key))
+	}
+	return all.String()
+}
+
+func (o *onKind) deploymentReady(ctx context.Context, namespace, name string) error {
+	deployment := &appsv1.Deployment{}
+	if err := o.stage.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, deployment); err != nil {
+		return err
+	}
+	wanted, status := *deployment.Spec.Replicas, deployment.Status
+	if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != wanted || status.AvailableReplicas != wanted || status.Replicas != wanted {
+		return fmt.Errorf("not ready: %d of %d replicas are up to date, %d available, %d in all", status.UpdatedReplicas, wanted, status.AvailableReplicas, status.Replicas)
+	}
+	return nil
+}
+
+// workload takes a workload cluster that is free.
+func (o *onKind) workload(name string) (*env.ControlPlane, error) {
+	free := slices.Index(o.used, "")
+	if free < 0 {
+		return nil, fmt.Errorf("all %d workload clusters are in use", len(o.used))
+	}
+	plane, err := use(o.world.Workloads[free])
+	if err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(plane.Config)
+	if config.Host, err = o.world.Workloads[free].Server(); err != nil { // for the stand-in's Pod
+		return nil, err
+	}
+	if err := o.stage.Rancher.AddWorkload(name, config, rancher.RealAgent); err != nil {
+		return nil, err
+	}
+	o.used[free] = name
+	return plane, nil
+}
+
+// stop ends the stage. What it leaves is cleared by the next one: the clusters may be looked at until then.
+func (o *onKind) stop() error {
+	if o.helm == nil {
+		return nil
+	}
+	return o.helm.Close()
+}

@@ -1,0 +1,123 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/archelon-io/archelon/test/process"
+)
+
+// stopTimeout is how long a manager may take to stop after SIGTERM.
+const stopTimeout = 30 * time.Second
+
+// local is a manager that runs as a program of this machine.
+type local struct {
+	health string
+	dir    string
+	cmd    *exec.Cmd
+	logs   *buffer
+	done   chan struct{}
+	err    error // set before done is closed
+}
+
+func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, args ...string) (*Manager, error) {
+	if s.Through != nil {
+		config = s.Through(config)
+	}
+	kubeconfig, err := s.Management.KubeconfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "archelon-manager-")
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	ports, err := process.FreeAddresses(2)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	m := &local{health: "http://" + ports[0], dir: dir, logs: &buffer{also: out}, done: make(chan struct{})}
+	// The last of a flag counts.
+	m.cmd = exec.Command(binary, append(slices.Clone(args), //nolint:noctx // it outlives the call; Stop and Kill end it
+		"--kubeconfig="+path, "--health-probe-bind-address="+ports[0], "--metrics-bind-address="+ports[1])...)
+	m.cmd.Stdout, m.cmd.Stderr = m.logs, m.logs
+	// A Ctrl-C in the terminal is for whoever started the stage, who then stops the manager.
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := m.cmd.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	go func() {
+		m.err = m.cmd.Wait()
+		close(m.done)
+	}()
+	return &Manager{Health: m.health, Metrics: "https://" + ports[1] + "/metrics", running: m}, nil
+}
+
+// Ready implements running.
+func (m *local) Ready(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.health+"/readyz?verbose", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("not ready: %s", body)
+	}
+	return nil
+}
+
+// Stop implements running.
+func (m *local) Stop() error {
+	defer func() { _ = os.RemoveAll(m.dir) }()
+	select {
+	case <-m.done:
+		return m.err
+	default:
+	}
+	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-m.done:
+		return m.err
+	case <-time.After(stopTimeout):
+		m.Kill()
+		return errors.New("the manager did not stop within 30 s of SIGTERM")
+	}
+}
+
+// Kill implements running.
+func (m *local) Kill() {
+	_ = m.cmd.Process.Kill()
+	<-m.done
+	_ = os.RemoveAll(m.dir)
+}
+
+// Done implements running.
+func (m *local) Done() <-chan struct{} { return m.done }
+
+// Logs implements running.
+func (m *local) Logs() string { return m.logs.String() }

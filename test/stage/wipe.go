@@ -1,0 +1,144 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// wipe brings a cluster of kind back to what it was when it was new: nothing but the namespaces of Kubernetes, no custom resources, no webhooks.
+// Nobody is left who would honour finalizers, so they go. Definitions stay.
+func wipe(ctx context.Context, config *rest.Config) error {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	known := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(known), apiextensionsv1.AddToScheme(known)); err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{Scheme: known})
+	if err != nil {
+		return err
+	}
+	w := &wiper{c}
+	if err := w.deleteWhere(ctx, ours,
+		admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
+		admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")); err != nil {
+		return err
+	}
+	namespaces := &corev1.NamespaceList{}
+	if err := c.List(ctx, namespaces); err != nil {
+		return err
+	}
+	for i := range namespaces.Items {
+		if doomed(namespaces.Items[i].Name) { // its Pods end meanwhile
+			if err := client.IgnoreNotFound(c.Delete(ctx, &namespaces.Items[i])); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.deleteCustomResources(ctx); err != nil {
+		return err
+	}
+	if err := w.deleteWhere(ctx, ours, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
+		rbacv1.SchemeGroupVersion.WithKind("ClusterRole")); err != nil {
+		return err
+	}
+	return w.awaitNamespaces(ctx)
+}
+
+// doomed reports whether a namespace is not one of a new cluster.
+func doomed(namespace string) bool {
+	return namespace != "default" && namespace != "local-path-storage" && !strings.HasPrefix(namespace, "kube-")
+}
+
+// ours reports whether an object was made by the chart, by Rancher or for a stage.
+func ours(object *unstructured.Unstructured) bool {
+	labels := object.GetLabels()
+	return labels["app.kubernetes.io/managed-by"] == "Helm" || labels["cattle.io/creator"] != "" ||
+		strings.HasPrefix(object.GetName(), "rancher") || strings.HasPrefix(object.GetName(), "cattle") ||
+		strings.HasPrefix(object.GetName(), "proxy-")
+}
+
+type wiper struct{ client.Client }
+
+func (w *wiper) deleteCustomResources(ctx context.Context) error {
+	definitions := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := w.List(ctx, definitions); err != nil {
+		return err
+	}
+	for _, definition := range definitions.Items {
+		for _, version := range definition.Spec.Versions {
+			if !version.Storage {
+				continue
+			}
+			kind := schema.GroupVersionKind{Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind}
+			if err := w.deleteWhere(ctx, func(*unstructured.Unstructured) bool { return true }, kind); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// deleteWhere deletes the objects of some kinds, whatever their finalizers say.
+func (w *wiper) deleteWhere(ctx context.Context, match func(*unstructured.Unstructured) bool, kinds ...schema.GroupVersionKind) error {
+	for _, kind := range kinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := w.List(ctx, list); err != nil {
+			return fmt.Errorf("listing %s: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			if !match(object) {
+				continue
+			}
+			if err := client.IgnoreNotFound(w.Delete(ctx, object)); err != nil {
+				return fmt.Errorf("deleting %s %s: %w", kind.Kind, object.GetName(), err)
+			}
+			if len(object.GetFinalizers()) == 0 {
+				continue
+			}
+			none := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+			if err := client.IgnoreNotFound(w.Patch(ctx, object, none)); err != nil {
+				return fmt.Errorf("taking the finalizers from %s %s: %w", kind.Kind, object.GetName(), err)
+			}
+		}
+	}
+	return nil
+}
+
+func (w *wiper) awaitNamespaces(ctx context.Context) error {
+	var left []string
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+		namespaces := &corev1.NamespaceList{}
+		if err := w.List(ctx, namespaces); err != nil {
+			return false, err
+		}
+		left = nil
+		for i := range namespaces.Items {
+			left = append(left, namespaces.Items[i].Name)
+		}
+		left = slices.DeleteFunc(left, func(name string) bool { return !doomed(name) })
+		return len(left) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the end of the namespaces %v: %w", left, err)
+	}
+	return nil
+}
