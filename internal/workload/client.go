@@ -112,7 +112,7 @@ func newTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.D
 // every request, whatever its host.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// boundedTransport limits the size of answers, which client-go reads to their end.
+// boundedTransport limits the size of answers, which client-go reads to their end, and the number of tries.
 type boundedTransport struct {
 	base http.RoundTripper
 }
@@ -121,11 +121,22 @@ type boundedTransport struct {
 func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
-		return nil, err
+		return nil, &exchangeError{cause: err}
 	}
 	resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponseBytes)
 	return resp, nil
 }
+
+// exchangeError is a request without an answer. It hides the cause from client-go, which would repeat a read for ten seconds, one a second, after a
+// reset, as a load balancer without servers behind it sends: then only the timeout would be left to report, and a dead cluster would have
+// cost a worker all of it. Whether to try again is for the caller.
+type exchangeError struct{ cause error }
+
+// Error implements error.
+func (*exchangeError) Error() string { return "the exchange with the workload cluster broke off" }
+
+// Timeout is what an error that wraps it asks for, without knowing the cause.
+func (e *exchangeError) Timeout() bool { return isTimeout(e.cause) }
 
 // certificateEnd returns when the client certificate of a configuration expires.
 func certificateEnd(config *rest.Config) time.Time {
@@ -149,6 +160,9 @@ func (c *Client) call(ctx context.Context, action string, request func(context.C
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", action, ctx.Err())
+	}
+	if broken, ok := errors.AsType[*exchangeError](err); ok {
+		err = errors.Join(err, broken.cause)
 	}
 	// The error alone does not always tell: a server may end its answer in good order, but too early, when it
 	// sees that the client is about to leave.

@@ -3,6 +3,7 @@ package workload
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -122,6 +123,61 @@ func cut(raw string) http.HandlerFunc {
 		_, _ = io.WriteString(connection, raw)
 		_ = connection.Close()
 	}
+}
+
+// TestReset meets what a load balancer without servers behind it does. client-go would repeat the request until the timeout.
+func TestReset(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	var tries atomic.Int64
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			tries.Add(1)
+			reset(connection)
+		}
+	}()
+	server := newAPIServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		tries.Add(1)
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		reset(connection)
+	})
+	for name, url := range map[string]string{
+		"Connection": "https://" + listener.Addr().String(),
+		"Request":    server.URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			tries.Store(0)
+			_, err := connect(t, Options{}, kubeconfig(t, url, server.certificate.certPEM)).CleanupPending(t.Context())
+			wantProblem(t, err, outcome.KindFail, "WorkloadUnreachable")
+			if !strings.Contains(err.Error(), "connection reset by peer") {
+				t.Errorf("%v does not say why", err)
+			}
+			if got := tries.Load(); got != 1 {
+				t.Errorf("want one try, got %d", got)
+			}
+		})
+	}
+}
+
+// reset ends a connection without a goodbye.
+func reset(connection net.Conn) {
+	if secure, ok := connection.(*tls.Conn); ok {
+		connection = secure.NetConn()
+	}
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = connection.Close()
 }
 
 func TestTLSOfStrangers(t *testing.T) {
