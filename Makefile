@@ -45,6 +45,10 @@ manager: ## Build bin/archelon.
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl, unless they are there.
 	@hack/controlplane/build.sh
 
+.PHONY: capi
+capi: controlplane ## Build the controllers of Cluster API that test-e2e-capi runs, unless they are there.
+	@hack/capi/build.sh
+
 .PHONY: demo
 demo: controlplane ## Show imports against real API servers and a stand-in of Rancher (ARGS=...).
 	@echo "Compiling the demo; the first time this takes some minutes."
@@ -163,15 +167,20 @@ GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=2 --race --timeout=
 
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.
-	$(GINKGO) --label-filter='!long && !kind-only' $(TESTFLAGS) ./test/e2e
+	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-e2e-long
-test-e2e-long: controlplane ## All end-to-end specs.
-	$(GINKGO) --label-filter='!kind-only' $(TESTFLAGS) ./test/e2e
+test-e2e-long: controlplane ## All end-to-end specs but those of test-e2e-capi and test-e2e-kind.
+	$(GINKGO) --label-filter='!capi && !kind-only' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-e2e-isolated
 test-e2e-isolated: controlplane ## As test-e2e, with the chart installed for named namespaces.
-	$(GINKGO) --label-filter='!long && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.isolated
+	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.isolated
+
+# One process: there can be one in-memory infrastructure on a machine. Without the 100 clusters: TESTFLAGS='--label-filter=capi && !long'
+.PHONY: test-e2e-capi
+test-e2e-capi: capi ## End-to-end specs with the real controllers of Cluster API.
+	$(GINKGO) --procs=1 --label-filter='capi' $(TESTFLAGS) ./test/e2e
 
 # Needs a Docker engine, and nothing else that is not built from modules: images are built without it and loaded into the nodes. KIND_NODE_IMAGE
 # names another node image than kind's default, KIND_KEEP=NAME keeps the clusters and uses them again. One scenario at a time: they share the clusters.

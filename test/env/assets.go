@@ -33,7 +33,7 @@ func assets(ctx context.Context) (string, error) {
 	dir := os.Getenv(envAssets)
 	if dir == "" {
 		var err error
-		if dir, err = cacheDir(ctx); err != nil {
+		if dir, err = CacheDir(ctx, "controlplane", "k8s.io/kubernetes"); err != nil {
 			return "", err
 		}
 	}
@@ -55,8 +55,9 @@ func binary(dir, name string) (string, error) {
 	return path, nil
 }
 
-// cacheDir must agree with hack/controlplane/build.sh.
-func cacheDir(ctx context.Context) (string, error) {
+// CacheDir returns the directory that hack/PART/build.sh fills: PART/VERSION-OS-ARCH below ARCHELON_CACHE or below archelon in the
+// user's cache directory. The version is that of the module in hack/PART/go.mod.
+func CacheDir(ctx context.Context, part, module string) (string, error) {
 	cache := os.Getenv(envCache)
 	if cache == "" {
 		user, err := os.UserCacheDir()
@@ -69,11 +70,11 @@ func cacheDir(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the root of the module: %w", err)
 	}
-	version, err := goList(ctx, filepath.Join(root, "hack", "controlplane"), "{{.Version}}", "k8s.io/kubernetes")
+	version, err := goList(ctx, filepath.Join(root, "hack", part), "{{.Version}}", module)
 	if err != nil {
-		return "", fmt.Errorf("reading the version of the control plane: %w", err)
+		return "", fmt.Errorf("reading the version of %s: %w", module, err)
 	}
-	return filepath.Join(cache, "controlplane", version+"-"+runtime.GOOS+"-"+runtime.GOARCH), nil
+	return filepath.Join(cache, part, version+"-"+runtime.GOOS+"-"+runtime.GOARCH), nil
 }
 
 // goList runs `go list -m` in dir, so that go.mod stays the only place that
