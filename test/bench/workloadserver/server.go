@@ -184,6 +184,14 @@ func (s *Server) kubeconfig(name, host string) ([]byte, error) {
 	return raw, nil
 }
 
+// Handler returns the API of one more workload cluster, for others to serve, who look after TLS and authentication.
+func Handler() http.Handler {
+	c := newCluster()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.serve(w, r, strings.TrimPrefix(r.URL.Path, "/"), func(string, string, string, int) {})
+	})
+}
+
 // serve hands a request to the cluster that its path names.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	below, ok := strings.CutPrefix(r.URL.Path, pathPrefix)
