@@ -92,7 +92,7 @@ func startStandin(ctx context.Context) (*corev1.Pod, *remote.Remote) {
 					Name: "rancher", Image: standinImage,
 					Args: []string{
 						"--in-cluster", "--listen=:8443", "--control-listen=:8080", "--state-namespace=" + standinNamespace,
-						"--agent-image=" + agentImage, `--timings={"cleanup":"500ms"}`,
+						"--agent-image=" + agentImage, `--timings={"cleanup":"500ms","disconnect":"10s"}`,
 					},
 					Ports: []corev1.ContainerPort{
 						{Name: "https", ContainerPort: 8443}, {Name: "control", ContainerPort: 8080},

@@ -35,8 +35,11 @@ func (r *reactor) reportAbsence(ctx context.Context, cluster *unstructured.Unstr
 		return 0, nil
 	}
 	if connected != statusFalse {
-		step := stepAbsence + "connected"
-		if wait := r.delays.remaining(clusterOwner(cluster.GetName()), step, r.opts.Timings.Connect); wait > 0 {
+		step, patience := stepAbsence+"connected", r.opts.Timings.Connect
+		if connected == statusTrue {
+			patience = r.opts.Timings.Disconnect
+		}
+		if wait := r.delays.remaining(clusterOwner(cluster.GetName()), step, patience); wait > 0 {
 			return wait, nil
 		}
 		r.log.Info("no agent is connected", "cluster", cluster.GetName())

@@ -46,6 +46,9 @@ type Timings struct {
 	// Connect is the time between the agent's session and condition Connected, and between a new
 	// cluster and its first Connected=False.
 	Connect time.Duration
+	// Disconnect is the time between the end of the agent's session and Connected=False. Pods of a real agent need more than the default: the
+	// old one may go before the new one has connected, which Rancher, who looks now and then, hardly ever sees.
+	Disconnect time.Duration
 	// Health is the time between Connected and Ready.
 	Health time.Duration
 	// Deploy is the time between Ready and AgentDeployed.
@@ -78,6 +81,7 @@ func DefaultTimings() Timings {
 		Token:               2 * tick,
 		URL:                 2 * tick,
 		Connect:             3 * tick,
+		Disconnect:          3 * tick,
 		Health:              2 * tick,
 		Deploy:              2 * tick,
 		Redeploy:            2 * tick,
@@ -99,6 +103,7 @@ func RancherTimings() Timings {
 		Token:               3 * time.Second,
 		URL:                 time.Second,
 		Connect:             15 * time.Second,
+		Disconnect:          15 * time.Second,
 		Health:              15 * time.Second,
 		Deploy:              5 * time.Second,
 		Redeploy:            5 * time.Second,
