@@ -42,6 +42,7 @@ forbidden=(
 	"internal/setup test/node"
 	"test/node internal/import"
 	"test/helm internal/import"
+	"test/standin/agent internal/import"
 	". internal/import"
 )
 

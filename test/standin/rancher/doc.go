@@ -3,7 +3,8 @@
 // clusters and registration tokens as Rancher's controllers do, answers the import
 // endpoint over HTTPS with a private CA, enforces Rancher's admission rules through a real
 // webhook, and plays the agent and its clean-up Job in registered workload clusters, where
-// no kubelet is needed.
+// no kubelet is needed. In a cluster with a kubelet the agent can be a program of its own instead: see RealAgent
+// and test/standin/agent.
 //
 // What it imitates is observable behaviour: which objects appear, in which order, in how
 // many writes, and what a client must not do. Steps that Rancher does in separate writes
@@ -20,5 +21,8 @@
 //   - registration.go, tokens.go: ClusterRegistrationTokens and rotation
 //   - server.go, manifest.go, fault.go: HTTP, with faults on demand
 //   - workload.go, agent.go, redeploy.go, cleanup.go: the agent downstream
+//   - connect.go: agents that are programs of their own
+//   - contract.go, control.go: what tests do with it; package remote does it from elsewhere
+//   - keep.go: what outlives a restart
 //   - namespace.go: namespaces on API servers without a namespace controller
 package rancher
