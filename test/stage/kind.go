@@ -216,6 +216,14 @@ func (o *onKind) startRancher(ctx context.Context, standin rancher.Options) erro
 	return nil
 }
 
+// RancherReady returns nil if the stand-in answers. In the process of the test it always does.
+func (s *Stage) RancherReady(ctx context.Context) error {
+	if s.kind == nil {
+		return nil
+	}
+	return s.kind.remote.Ready(ctx)
+}
+
 // awaitDeployment waits until all Pods of a Deployment are of its newest kind and ready.
 func (o *onKind) awaitDeployment(ctx context.Context, namespace, name string) error {
 	var last error
