@@ -172,7 +172,7 @@ func (o *onKind) startRancher(ctx context.Context, standin rancher.Options) erro
 	if err != nil {
 		return err
 	}
-	standin.Timings.Connect = max(standin.Timings.Connect, connectedCheck)
+	standin.Timings.Disconnect = max(standin.Timings.Disconnect, connectedCheck)
 	timings, err := json.Marshal(standin.Timings)
 	if err != nil {
 		return err
