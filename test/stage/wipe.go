@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -40,16 +41,9 @@ func wipe(ctx context.Context, config *rest.Config) error {
 		admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")); err != nil {
 		return err
 	}
-	namespaces := &corev1.NamespaceList{}
-	if err := c.List(ctx, namespaces); err != nil {
+	// First those who would make things again.
+	if err := w.endPods(ctx); err != nil {
 		return err
-	}
-	for i := range namespaces.Items {
-		if doomed(namespaces.Items[i].Name) { // its Pods end meanwhile
-			if err := client.IgnoreNotFound(c.Delete(ctx, &namespaces.Items[i])); err != nil {
-				return err
-			}
-		}
 	}
 	if err := w.deleteCustomResources(ctx); err != nil {
 		return err
@@ -58,7 +52,7 @@ func wipe(ctx context.Context, config *rest.Config) error {
 		rbacv1.SchemeGroupVersion.WithKind("ClusterRole")); err != nil {
 		return err
 	}
-	return w.awaitNamespaces(ctx)
+	return w.endNamespaces(ctx)
 }
 
 // doomed reports whether a namespace is not one of a new cluster.
@@ -123,7 +117,38 @@ func (w *wiper) deleteWhere(ctx context.Context, match func(*unstructured.Unstru
 	return nil
 }
 
-func (w *wiper) awaitNamespaces(ctx context.Context) error {
+// endPods deletes whatever has Pods in doomed namespaces, and waits until none is left.
+func (w *wiper) endPods(ctx context.Context) error {
+	var left int
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+		in := func(object *unstructured.Unstructured) bool { return doomed(object.GetNamespace()) }
+		if err := w.deleteWhere(ctx, in, appsv1.SchemeGroupVersion.WithKind("Deployment"), batchv1.SchemeGroupVersion.WithKind("Job")); err != nil {
+			return false, err
+		}
+		pods := &corev1.PodList{}
+		if err := w.List(ctx, pods); err != nil {
+			return false, err
+		}
+		left = 0
+		for i := range pods.Items {
+			if !doomed(pods.Items[i].Namespace) {
+				continue
+			}
+			left++
+			if err := client.IgnoreNotFound(w.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))); err != nil {
+				return false, err
+			}
+		}
+		return left == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the end of %d Pods: %w", left, err)
+	}
+	return nil
+}
+
+// endNamespaces deletes doomed namespaces and waits until they are gone.
+func (w *wiper) endNamespaces(ctx context.Context) error {
 	var left []string
 	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		namespaces := &corev1.NamespaceList{}
@@ -132,9 +157,17 @@ func (w *wiper) awaitNamespaces(ctx context.Context) error {
 		}
 		left = nil
 		for i := range namespaces.Items {
-			left = append(left, namespaces.Items[i].Name)
+			namespace := &namespaces.Items[i]
+			if !doomed(namespace.Name) {
+				continue
+			}
+			left = append(left, namespace.Name)
+			if namespace.DeletionTimestamp.IsZero() {
+				if err := client.IgnoreNotFound(w.Delete(ctx, namespace)); err != nil {
+					return false, err
+				}
+			}
 		}
-		left = slices.DeleteFunc(left, func(name string) bool { return !doomed(name) })
 		return len(left) == 0, nil
 	})
 	if err != nil {
