@@ -49,7 +49,7 @@ var _ = Describe("Repair", Label("kind"), Ordered, ContinueOnFailure, func() {
 		GinkgoHelper()
 		f.Rancher.HoldConnect(true)
 		f.Rancher.RemoveWorkload(workload)
-		Expect(f.Rancher.AddWorkload(workload, f.workload.Config)).To(Succeed())
+		Expect(f.Attach(workload, f.workload)).To(Succeed())
 		Eventually(f.reason(ctx, cluster)).ShouldNot(Equal("True/Imported"))
 	}
 	connect := func(ctx context.Context) {

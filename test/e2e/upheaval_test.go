@@ -39,13 +39,27 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 			"features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},
 		})
 		u.install(ctx, u.release)
+		var lanes []lane
 		for i := range kindStage.World().Workloads {
 			l := u.lane(ctx, fmt.Sprintf("settled-%d", i), false)
+			lanes = append(lanes, l)
 			u.settled = append(u.settled, u.clusterIn(ctx, l, watch1, fmt.Sprintf("settled-%d", i), selected))
 		}
 		u.expectImported(ctx, u.settled...)
 		u.before = u.records(ctx)
 		Expect(u.before).To(HaveLen(2))
+		// Rancher applies its agent once more. While that is rolled there is a moment without a connection.
+		for i, cluster := range u.settled {
+			Eventually(func() int { return u.Rancher.Reapplies(u.id(cluster)) }).Should(Equal(1))
+			Eventually(func(g Gomega) {
+				agent := &appsv1.Deployment{}
+				g.Expect(lanes[i].client.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: agentDeployment}, agent)).To(Succeed())
+				g.Expect(agent.Status.ObservedGeneration).To(Equal(agent.Generation))
+				g.Expect([]int32{agent.Status.UpdatedReplicas, agent.Status.AvailableReplicas, agent.Status.Replicas}).To(HaveEach(BeEquivalentTo(1)))
+				_, connected := u.Rancher.Connected(u.id(cluster))
+				g.Expect(connected).To(BeTrue())
+			}).Should(Succeed())
+		}
 	})
 
 	It("an upgrade of the chart, and a rollback, cost no connection", func(ctx context.Context) {
@@ -121,7 +135,7 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 		u.meanwhile(ctx, func() {
 			Expect(kindStage.World().Workloads[0].Restart(ctx)).To(Succeed())
 			Eventually(func() bool {
-				_, connected := u.Rancher.Connected(strings.Fields(u.before[client.ObjectKeyFromObject(u.settled[0]).String()])[1])
+				_, connected := u.Rancher.Connected(u.id(u.settled[0]))
 				return connected
 			}).Should(BeTrue())
 		})
@@ -173,6 +187,14 @@ func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 	for _, cluster := range wave {
 		Eventually(u.gone(ctx, cluster)).Should(BeTrue())
 	}
+}
+
+// id returns the name of the v3 Cluster of a settled cluster.
+func (u *upheaval) id(cluster *clusterv1.Cluster) string {
+	GinkgoHelper()
+	fields := strings.Fields(u.before[client.ObjectKeyFromObject(cluster).String()]) // strategy, name, UID
+	Expect(fields).To(HaveLen(3))
+	return fields[1]
 }
 
 // leader returns the Pod that holds the Lease of the release.

@@ -35,8 +35,8 @@ func (c *ControlPlane) LocalKubeconfig() ([]byte, error) {
 // KubeconfigFor writes cfg as a kubeconfig of inline data. It refuses a cfg that
 // depends on files, commands or plugins.
 func (c *ControlPlane) KubeconfigFor(cfg *rest.Config) ([]byte, error) {
-	if c.existing != nil && cfg.Host == c.Config.Host {
-		return c.kubeconfig(cfg, c.existing.Server)
+	if cfg.Host == c.Config.Host {
+		return c.kubeconfig(cfg, c.Server())
 	}
 	return c.kubeconfig(cfg, cfg.Host)
 }

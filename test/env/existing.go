@@ -28,3 +28,11 @@ func Use(existing Existing) *ControlPlane {
 		existing: &existing,
 	}
 }
+
+// Server returns the URL of the API server for others than this process.
+func (c *ControlPlane) Server() string {
+	if c.existing != nil {
+		return c.existing.Server
+	}
+	return c.Config.Host
+}

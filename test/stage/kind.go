@@ -273,15 +273,18 @@ func (o *onKind) workload(name string) (*env.ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(plane.Config)
-	if config.Host, err = o.world.Workloads[free].Server(); err != nil { // for the stand-in's Pod
-		return nil, err
-	}
-	if err := o.stage.Rancher.AddWorkload(name, config, rancher.RealAgent); err != nil {
+	if err := o.attach(name, plane); err != nil {
 		return nil, err
 	}
 	o.used[free] = name
 	return plane, nil
+}
+
+// attach lets the agent that runs in a workload cluster reach Rancher, and Rancher the cluster.
+func (o *onKind) attach(name string, plane *env.ControlPlane) error {
+	config := rest.CopyConfig(plane.Config)
+	config.Host = plane.Server()
+	return o.stage.Rancher.AddWorkload(name, config, rancher.RealAgent)
 }
 
 // stop ends the stage. What it leaves is cleared by the next one: the clusters may be looked at until then.

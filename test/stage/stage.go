@@ -185,10 +185,18 @@ func (s *Stage) Workload(ctx context.Context, opts env.Options) (*env.ControlPla
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Rancher.AddWorkload(opts.Name, workload.Config); err != nil {
+	if err := s.Attach(opts.Name, workload); err != nil {
 		return nil, errors.Join(err, workload.Stop())
 	}
 	return workload, nil
+}
+
+// Attach lets agents in a workload cluster reach Rancher again, after RemoveWorkload.
+func (s *Stage) Attach(name string, workload *env.ControlPlane) error {
+	if s.kind != nil {
+		return s.kind.attach(name, workload)
+	}
+	return s.Rancher.AddWorkload(name, workload.Config)
 }
 
 // Root returns the root of the repository.
