@@ -21,6 +21,7 @@ allowed=(
 	". internal/version"
 	"test/stage internal/import"
 	"test/helm test/node"
+	"test/capi test/env"
 )
 forbidden=(
 	"api/v1alpha1 internal/outcome"
@@ -43,6 +44,8 @@ forbidden=(
 	"test/node internal/import"
 	"test/helm internal/import"
 	"test/standin/agent internal/import"
+	"test/capi internal/import"
+	"test/kind internal/import"
 	". internal/import"
 )
 

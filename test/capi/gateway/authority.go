@@ -3,8 +3,9 @@ package gateway
 import (
 	"context"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -91,13 +92,13 @@ func newTemplate(name string, lifetime time.Duration) *x509.Certificate {
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    time.Now().Add(-time.Minute),
 		NotAfter:     time.Now().Add(lifetime),
-		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
 	}
 }
 
 // issue signs a certificate with a new key.
 func (a *authority) issue(template *x509.Certificate) (cert, key []byte, err error) {
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a key: %w", err)
 	}
