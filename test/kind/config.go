@@ -41,6 +41,7 @@ apiServer:
   - {name: audit-policy-file, value: ` + auditDir + `/policy.yaml}
   - {name: audit-log-path, value: ` + auditLog + `}
   - {name: audit-log-mode, value: blocking-strict}
+  - {name: audit-log-maxsize, value: "100000"} # MB: it is read from where a stage began, so it must not be rotated
   extraVolumes:
   - {name: audit-policy, hostPath: ` + auditDir + `, mountPath: ` + auditDir + `, readOnly: true, pathType: Directory}
   - {name: audit-log, hostPath: /var/log/kubernetes, mountPath: /var/log/kubernetes, pathType: DirectoryOrCreate}

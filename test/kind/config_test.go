@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 )
 
 // TestConfigurationFile reads the configuration that somebody brings, for which no engine is asked.
@@ -51,18 +53,24 @@ func TestConfigurationFile(t *testing.T) {
 			if len(config.Nodes) != tc.nodes {
 				t.Fatalf("%s\nconfiguration(): %d nodes, want %d", tc.reason, len(config.Nodes), tc.nodes)
 			}
-			for _, node := range config.Nodes {
-				if len(node.ExtraMounts) != 1 {
-					t.Fatalf("%s\nconfiguration(): a node has the mounts %v", tc.reason, node.ExtraMounts)
-				}
-				policy, err := os.ReadFile(filepath.Join(node.ExtraMounts[0].HostPath, "policy.yaml"))
-				if err != nil || !strings.Contains(string(policy), "audit.k8s.io") {
-					t.Errorf("%s\nthe mounted policy is %q, %v", tc.reason, policy, err)
-				}
-			}
-			if last := config.KubeadmConfigPatches[len(config.KubeadmConfigPatches)-1]; !strings.Contains(last, "audit-policy-file") {
-				t.Errorf("%s\nno patch switches the audit log on: %v", tc.reason, config.KubeadmConfigPatches)
-			}
+			checkAudit(t, config)
 		})
+	}
+}
+
+// checkAudit checks that every node has the policy of the audit log, and that it is switched on.
+func checkAudit(t *testing.T, config *v1alpha4.Cluster) {
+	t.Helper()
+	for _, node := range config.Nodes {
+		if len(node.ExtraMounts) != 1 {
+			t.Fatalf("a node has the mounts %v", node.ExtraMounts)
+		}
+		policy, err := os.ReadFile(filepath.Join(node.ExtraMounts[0].HostPath, "policy.yaml"))
+		if err != nil || !strings.Contains(string(policy), "audit.k8s.io") {
+			t.Errorf("the mounted policy is %q, %v", policy, err)
+		}
+	}
+	if last := config.KubeadmConfigPatches[len(config.KubeadmConfigPatches)-1]; !strings.Contains(last, "audit-policy-file") {
+		t.Errorf("no patch switches the audit log on: %v", config.KubeadmConfigPatches)
 	}
 }
