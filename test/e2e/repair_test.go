@@ -27,7 +27,7 @@ const (
 
 // The agent is installed again, once, when Rancher says that it is disconnected and what is there cannot connect. In every other case the
 // workload cluster is left alone: while the agent is connected, it is not even asked.
-var _ = Describe("Repair", Label("kind"), Ordered, ContinueOnFailure, func() {
+var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 	const workload = "repair-workload"
 	var (
 		f       *fixture
