@@ -177,7 +177,7 @@ test-e2e-long: controlplane ## All end-to-end specs but those of test-e2e-capi a
 test-e2e-isolated: controlplane ## As test-e2e, with the chart installed for named namespaces.
 	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.isolated
 
-# One process: there can be one in-memory infrastructure on a machine. Without the 100 clusters: TESTFLAGS='--label-filter=capi && !long'
+# One process: there can be one in-memory infrastructure on a machine. docs/development/testing.md has more.
 .PHONY: test-e2e-capi
 test-e2e-capi: capi ## End-to-end specs with the real controllers of Cluster API.
 	$(GINKGO) --procs=1 --label-filter='capi' $(TESTFLAGS) ./test/e2e
