@@ -14,8 +14,10 @@ import (
 	"text/template"
 	"time"
 
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -213,6 +215,20 @@ func (o *onKind) startRancher(ctx context.Context, standin rancher.Options) erro
 	}
 	o.remote = remote.Dial(o.world.Management.Config, rancherNamespace, rancherName, "control", o.failed)
 	o.stage.Rancher = o.remote
+	return o.awaitWebhook(ctx)
+}
+
+// awaitWebhook waits until the API server reaches Rancher's webhook through its Service: that a Pod is ready comes before it is known everywhere.
+func (o *onKind) awaitWebhook(ctx context.Context) error {
+	probe := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "probe"}}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+		last = o.stage.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for Rancher's webhook: %w", errors.Join(err, last))
+	}
 	return nil
 }
 
