@@ -145,8 +145,6 @@ func (c *Controllers) run(opts Options, m manager, program, webhook, diagnostics
 	cmd := exec.Command(path,
 		"--webhook-cert-dir="+c.dir, "--webhook-port="+port,
 		"--diagnostics-address="+diagnostics, "--insecure-diagnostics=true", "--health-addr="+health,
-		// What a test creates at once is not to wait for a rate limit made for sharing an API server.
-		"--kube-api-qps=200", "--kube-api-burst=400",
 		"--feature-gates="+m.gates)
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"),
