@@ -173,7 +173,11 @@ func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 	do()
 	Eventually(u.RancherReady).WithContext(ctx).Should(Succeed())
 	begin(5, 8)
-	u.expectImported(ctx, append(wave, u.settled...)...)
+	// Light workload clusters are in the memory of Rancher's Pod. One that loses its agent before the first contact, of which nothing in the
+	// management cluster tells, is looked at again after five minutes.
+	for _, cluster := range append(wave, u.settled...) {
+		Eventually(u.reason(ctx, cluster)).WithTimeout(5*time.Minute+patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
+	}
 	records := u.records(ctx)
 	for _, cluster := range wave {
 		Expect(strings.Count(records[client.ObjectKeyFromObject(cluster).String()], ";")).To(Equal(1), "%s has %v", cluster.Name, records)
