@@ -84,7 +84,7 @@ func apply(ctx context.Context, manifest string, keep func(*unstructured.Unstruc
 		if u.GetKind() == "ClusterRoleBinding" {
 			u.SetNamespace("") // the stray one
 		}
-		// The namespace may be terminating after an earlier spec.
+		// The namespace may be terminating after an earlier spec. Its controller waits for five seconds, and for longer if not all was gone then.
 		Eventually(func(ctx context.Context) error {
 			err := workload.Create(ctx, u.DeepCopy())
 			if apierrors.IsAlreadyExists(err) {
@@ -97,7 +97,7 @@ func apply(ctx context.Context, manifest string, keep func(*unstructured.Unstruc
 				return nil
 			}
 			return err
-		}).WithContext(ctx).Should(Succeed(), u.GetKind())
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed(), u.GetKind())
 	}
 }
 
