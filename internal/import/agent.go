@@ -23,10 +23,6 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// agentRecheck is when an agent that is installed and does not connect is looked at again. Nothing in the management cluster
-// tells of a Deployment that was deleted in a workload cluster, and a workload cluster is not watched for an import alone.
-const agentRecheck = 5 * time.Minute
-
 // kubeconfigRecheck is when a kubeconfig Secret that is missing or refused is looked at again although no watch shows it. The watch
 // brings Secrets with CAPI's cluster-name label at once; some control plane providers leave the label out.
 const kubeconfigRecheck = 30 * time.Second
@@ -113,7 +109,9 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("looking for the kubeconfig Secret: %w", err))
 	}
-	result, ended := r.jobs.Do(key, input, agentRecheck, func(ctx context.Context) outcome.Outcome { //nolint:contextcheck // a job outlives the reconcile
+	// The job is done again while the agent does not connect: nothing in the management cluster tells of a Deployment that was
+	// deleted in a workload cluster, and a workload cluster is not watched for an import alone.
+	result, ended := r.jobs.Do(key, input, func(ctx context.Context) outcome.Outcome { //nolint:contextcheck // a job outlives the reconcile
 		out := r.installAgent(ctrl.LoggerInto(ctx, logger), key, management)
 		if out.Kind == outcome.KindWait && watched == "" {
 			out.Kind, out.After = outcome.KindPoll, kubeconfigRecheck

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -48,7 +47,7 @@ func crowdOfJobs(j *jobs, n int, end chan struct{}) *atomic.Int32 {
 	running := &atomic.Int32{}
 	for i := range n {
 		key := types.NamespacedName{Namespace: "crowd", Name: fmt.Sprint(i)}
-		j.Do(key, "input", time.Hour, func(context.Context) outcome.Outcome {
+		j.Do(key, "input", func(context.Context) outcome.Outcome {
 			running.Add(1)
 			<-end
 			return outcome.Done()
@@ -67,7 +66,7 @@ func TestJobsOfANamespaceLeaveRoomForOthers(t *testing.T) {
 			t.Fatalf("%d jobs of one namespace run in 10 slots, want 9", n)
 		}
 		// Nobody of the crowd has ended yet.
-		j.Do(jobKey, "input", time.Hour, func(context.Context) outcome.Outcome { return outcome.Done() })
+		j.Do(jobKey, "input", func(context.Context) outcome.Outcome { return outcome.Done() })
 		settle(t, j)
 		go func() {
 			for range j.ended { // Taken so that no job waits for it.

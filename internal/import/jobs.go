@@ -17,10 +17,14 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// Delays after failed work on one cluster.
+// Delays before the work on one cluster is done again with the same input.
 const (
+	// jobBackoffBase is that after the first failure; it doubles with each.
 	jobBackoffBase = time.Second
-	jobBackoffMax  = 5 * time.Minute
+	// jobRecheckBase is that after the first success; it doubles with each.
+	jobRecheckBase = 30 * time.Second
+	// jobDelayMax ends the growth of both.
+	jobDelayMax = 5 * time.Minute
 )
 
 // jobs runs the slow part of an import, requests to workload clusters and downloads, beside the
@@ -32,7 +36,8 @@ const (
 // job at once, whatever the backoff.
 type jobs struct {
 	clock   clock.PassiveClock
-	backoff workqueue.TypedRateLimiter[types.NamespacedName]
+	backoff workqueue.TypedRateLimiter[types.NamespacedName] // after failures
+	recheck workqueue.TypedRateLimiter[types.NamespacedName] // after successes
 	slots   *slots
 	ended   chan event.GenericEvent
 
@@ -56,7 +61,8 @@ type job struct {
 func newJobs(parallel int, c clock.PassiveClock) *jobs {
 	return &jobs{
 		clock:   c,
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobBackoffMax),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobDelayMax),
+		recheck: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobRecheckBase, jobDelayMax),
 		slots:   newSlots(parallel),
 		ended:   make(chan event.GenericEvent, parallel),
 		early:   map[types.NamespacedName]bool{},
@@ -79,9 +85,9 @@ func (j *jobs) Start(ctx context.Context) error {
 	return nil
 }
 
-// Do returns the result of the work for the input, or false while it is under way. Work that is Done is
-// repeated after recheck, work that failed after a backoff; the result then says when.
-func (j *jobs) Do(key types.NamespacedName, input string, recheck time.Duration, work func(context.Context) outcome.Outcome) (outcome.Outcome, bool) {
+// Do returns the result of the work for the input, or false while it is under way. Work that is Done or that
+// failed is repeated after a delay that grows until the input changes; the result then says when.
+func (j *jobs) Do(key types.NamespacedName, input string, work func(context.Context) outcome.Outcome) (outcome.Outcome, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	entry := j.entries[key]
@@ -92,16 +98,17 @@ func (j *jobs) Do(key types.NamespacedName, input string, recheck time.Duration,
 	case j.root.Err() != nil:
 		return outcome.Outcome{}, false
 	case entry == nil:
-		j.start(key, input, recheck, work)
+		j.start(key, input, work)
 		return outcome.Outcome{}, false
 	case entry.running:
 		if entry.input != input {
+			j.restartDelays(key)
 			entry.cancel()
 		}
 		return outcome.Outcome{}, false
 	case entry.input != input:
-		j.backoff.Forget(key)
-		j.start(key, input, recheck, work)
+		j.restartDelays(key)
+		j.start(key, input, work)
 		return outcome.Outcome{}, false
 	}
 	if entry.next.IsZero() {
@@ -109,7 +116,7 @@ func (j *jobs) Do(key types.NamespacedName, input string, recheck time.Duration,
 	}
 	left := entry.next.Sub(j.clock.Now())
 	if left <= 0 {
-		j.start(key, input, recheck, work)
+		j.start(key, input, work)
 		return outcome.Outcome{}, false
 	}
 	result := entry.result
@@ -121,7 +128,7 @@ func (j *jobs) Do(key types.NamespacedName, input string, recheck time.Duration,
 func (j *jobs) Forget(key types.NamespacedName) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.backoff.Forget(key)
+	j.restartDelays(key)
 	entry := j.entries[key]
 	if entry == nil {
 		return
@@ -135,8 +142,14 @@ func (j *jobs) Forget(key types.NamespacedName) {
 	delete(j.entries, key)
 }
 
+// restartDelays has the next delays be the first ones again. The lock is held.
+func (j *jobs) restartDelays(key types.NamespacedName) {
+	j.backoff.Forget(key)
+	j.recheck.Forget(key)
+}
+
 // start runs the work in a goroutine of its own. The lock is held.
-func (j *jobs) start(key types.NamespacedName, input string, recheck time.Duration, work func(context.Context) outcome.Outcome) {
+func (j *jobs) start(key types.NamespacedName, input string, work func(context.Context) outcome.Outcome) {
 	root := j.root
 	ctx, cancel := context.WithCancel(root)
 	entry := &job{input: input, cancel: cancel, running: true}
@@ -148,7 +161,7 @@ func (j *jobs) start(key types.NamespacedName, input string, recheck time.Durati
 			result = work(ctx)
 			j.slots.give(key.Namespace)
 		}
-		j.finish(key, entry, result, recheck, ctx.Err())
+		j.finish(key, entry, result, ctx.Err())
 		j.wake(root, key)
 	})
 }
@@ -162,7 +175,7 @@ func (j *jobs) wake(ctx context.Context, key types.NamespacedName) {
 }
 
 // finish stores the result, unless the job was cancelled because its input changed or its cluster left.
-func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outcome, recheck time.Duration, canceled error) {
+func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outcome, canceled error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	entry.running = false
@@ -174,7 +187,7 @@ func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outco
 	switch result.Kind {
 	case outcome.KindDone:
 		j.backoff.Forget(key)
-		entry.next = j.clock.Now().Add(recheck)
+		entry.next = j.clock.Now().Add(j.recheck.When(key))
 	case outcome.KindFail:
 		entry.next = j.clock.Now().Add(j.backoff.When(key))
 	case outcome.KindPoll:

@@ -3,6 +3,7 @@ package importer
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -45,7 +46,7 @@ func TestJobsRunOnceForAnInput(t *testing.T) {
 		j := startJobs(t, 1)
 		runs := 0
 		do := func(input string) (outcome.Outcome, bool) {
-			return j.Do(jobKey, input, time.Minute, func(context.Context) outcome.Outcome { runs++; return outcome.Done() })
+			return j.Do(jobKey, input, func(context.Context) outcome.Outcome { runs++; return outcome.Done() })
 		}
 		if _, ended := do("a"); ended {
 			t.Fatal("a job that was only just started cannot have ended")
@@ -64,11 +65,58 @@ func TestJobsRunOnceForAnInput(t *testing.T) {
 		if runs != 2 {
 			t.Fatalf("the work ran %d times for two inputs, want 2", runs)
 		}
-		time.Sleep(time.Minute) //nolint:forbidigo // fake time
-		do("b")
-		settle(t, j)
-		if runs != 3 {
-			t.Fatalf("the work ran %d times, want another run after the recheck period", runs)
+	})
+}
+
+// An agent that was only just installed is the one whose workload cluster may still be lost or replaced.
+func TestJobsAreRepeatedLaterEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJobs(t, 1)
+		runs := 0
+		do := func(input string) (outcome.Outcome, bool) {
+			return j.Do(jobKey, input, func(context.Context) outcome.Outcome { runs++; return outcome.Done() })
+		}
+		var delays []time.Duration
+		for i := range 7 {
+			do("a")
+			settle(t, j)
+			out, ended := do("a")
+			if !ended || !out.IsDone() || runs != i+1 {
+				t.Fatalf("got %+v, %t after %d runs, want the result of run %d", out, ended, runs, i+1)
+			}
+			delays = append(delays, out.After)
+			time.Sleep(out.After - time.Nanosecond) //nolint:forbidigo // fake time
+			if _, ended := do("a"); !ended {
+				t.Fatalf("run %d began before its time", i+2)
+			}
+			time.Sleep(time.Nanosecond) //nolint:forbidigo // fake time
+		}
+		want := []time.Duration{
+			30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute,
+		}
+		if !slices.Equal(delays, want) {
+			t.Errorf("got delays %v, want %v", delays, want)
+		}
+		for _, restart := range []struct {
+			name string
+			with func() string
+		}{
+			{"a changed input", func() string { return "b" }},
+			{"an input that changed under way", func() string {
+				time.Sleep(jobDelayMax) //nolint:forbidigo // fake time
+				do("b")
+				do("c")
+				settle(t, j)
+				return "c"
+			}},
+			{"Forget", func() string { j.Forget(jobKey); return "c" }},
+		} {
+			input := restart.with()
+			do(input)
+			settle(t, j)
+			if out, _ := do(input); out.After != jobRecheckBase {
+				t.Errorf("got a delay of %v after %s, want %v", out.After, restart.name, jobRecheckBase)
+			}
 		}
 	})
 }
@@ -78,7 +126,7 @@ func TestJobsBackOffAfterFailure(t *testing.T) {
 		j := startJobs(t, 1)
 		runs := 0
 		do := func(input string) (outcome.Outcome, bool) {
-			return j.Do(jobKey, input, time.Minute, func(context.Context) outcome.Outcome {
+			return j.Do(jobKey, input, func(context.Context) outcome.Outcome {
 				runs++
 				return outcome.Fail("Broken", errors.New("broken"))
 			})
@@ -117,20 +165,20 @@ func TestJobsDoNotRunBesideEachOther(t *testing.T) {
 			running--
 			return outcome.Fail("Stopped", ctx.Err())
 		}
-		j.Do(jobKey, "a", time.Minute, work)
+		j.Do(jobKey, "a", work)
 		synctest.Wait()
 		// A changed input cancels the job, and the next call after its end starts anew.
-		if _, ended := j.Do(jobKey, "b", time.Minute, work); ended {
+		if _, ended := j.Do(jobKey, "b", work); ended {
 			t.Fatal("a running job has no result")
 		}
 		settle(t, j)
-		if _, ended := j.Do(jobKey, "b", time.Minute, work); ended {
+		if _, ended := j.Do(jobKey, "b", work); ended {
 			t.Fatal("the result of a cancelled job must not be used")
 		}
 		synctest.Wait()
 		// So does Forget.
 		j.Forget(jobKey)
-		j.Do(jobKey, "b", time.Minute, work)
+		j.Do(jobKey, "b", work)
 		settle(t, j)
 		if most != 1 {
 			t.Errorf("%d jobs ran at the same time for one cluster, want 1", most)
@@ -148,7 +196,7 @@ func TestJobsAreBounded(t *testing.T) {
 		var running atomic.Int32
 		for _, name := range []string{"a", "b", "c"} {
 			key := types.NamespacedName{Name: name}
-			j.Do(key, "", time.Minute, func(context.Context) outcome.Outcome {
+			j.Do(key, "", func(context.Context) outcome.Outcome {
 				running.Add(1)
 				<-release
 				running.Add(-1)
@@ -176,7 +224,7 @@ func TestJobsWaitForStart(t *testing.T) {
 			}
 			return outcome.Done()
 		}
-		if _, ended := j.Do(jobKey, "", time.Minute, work); ended {
+		if _, ended := j.Do(jobKey, "", work); ended {
 			t.Error("there is no result without a run")
 		}
 		started = true
@@ -185,9 +233,9 @@ func TestJobsWaitForStart(t *testing.T) {
 		go func() { _ = j.Start(ctx) }()
 		// Whoever asked too early is reconciled again.
 		settle(t, j)
-		j.Do(jobKey, "", time.Minute, work)
+		j.Do(jobKey, "", work)
 		settle(t, j)
-		if _, ended := j.Do(jobKey, "", time.Minute, work); !ended {
+		if _, ended := j.Do(jobKey, "", work); !ended {
 			t.Error("the work did not run after Start")
 		}
 	})

@@ -174,9 +174,9 @@ func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 	Eventually(u.RancherReady).WithContext(ctx).Should(Succeed())
 	begin(5, 8)
 	// Light workload clusters are in the memory of Rancher's Pod. One that loses its agent before the first contact, of which nothing in the
-	// management cluster tells, is looked at again after five minutes.
+	// management cluster tells, is looked at again 30 seconds after the installation, a minute after that, and so on.
 	for _, cluster := range append(wave, u.settled...) {
-		Eventually(u.reason(ctx, cluster)).WithTimeout(5*time.Minute+patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
+		Eventually(u.reason(ctx, cluster)).WithTimeout(time.Minute+patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
 	}
 	records := u.records(ctx)
 	for _, cluster := range wave {
