@@ -153,7 +153,7 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
 		Expect(f.repairs()).To(Equal(before))
 		Expect(f.Rancher.RotateToken(ctx, id)).To(Succeed())
-		Eventually(f.repairs).Should(Equal(before + 1))
+		Eventually(f.repairs).WithTimeout(5*reaction).Should(Equal(before+1), "before the agent is looked at again anyway, which is after 30 seconds")
 		connect(ctx)
 		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
 	})

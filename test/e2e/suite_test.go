@@ -15,7 +15,7 @@ import (
 
 // patience is how long an expected change may take on a loaded machine under the race detector. Nothing here
 // measures time; that is done where it says so.
-var patience = 30 * time.Second
+var patience = time.Minute
 
 // manager is the path of the program under test.
 var manager string
@@ -28,7 +28,7 @@ func TestE2E(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	if *onKind {
-		patience *= 4 // Pods start and end
+		patience *= 2 // Pods start and end
 	}
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)

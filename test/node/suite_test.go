@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	timeout  = 30 * time.Second
+	timeout  = time.Minute
 	interval = 50 * time.Millisecond
 
 	image        = "registry.test/testpod:v1"

@@ -97,7 +97,7 @@ func apply(ctx context.Context, manifest string, keep func(*unstructured.Unstruc
 				return nil
 			}
 			return err
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed(), u.GetKind())
+		}).WithContext(ctx).Should(Succeed(), u.GetKind())
 	}
 }
 

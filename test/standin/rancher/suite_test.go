@@ -45,7 +45,7 @@ var (
 func TestStandin(t *testing.T) {
 	RegisterFailHandler(Fail)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(15 * time.Second)
+	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(400 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(20 * time.Millisecond)
