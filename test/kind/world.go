@@ -1,7 +1,6 @@
 package kind
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,15 +23,6 @@ const createTimeout = 5 * time.Minute
 
 // networkVariable tells kind the name of the network of its nodes. There is no other way to.
 const networkVariable = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
-
-// deathScript removes the containers with their volumes, the network and the directory. The names are enough: the engine may know of containers
-// that this process had no time to hear of.
-const deathScript = `
-ids=$(docker ps --all --quiet --filter "name=^$1-")
-[ -z "$ids" ] || docker rm --force --volumes $ids >/dev/null
-docker network rm "$1" >/dev/null 2>&1
-rm -rf "$2"
-`
 
 // Options say what to make.
 type Options struct {
@@ -80,7 +69,7 @@ func (w *World) start(ctx context.Context, opts Options) error {
 	}
 	if !w.keep {
 		var err error
-		if w.watchdog, err = process.OnDeath(deathScript, w.name, w.dir); err != nil {
+		if w.watchdog, err = process.OnDeath(removeScript, w.name, w.dir); err != nil {
 			return err
 		}
 	}
@@ -136,24 +125,4 @@ func (w *World) makeDirectory() error {
 	}
 	w.dir = filepath.Join(cache, "archelon", "kind", w.name)
 	return os.MkdirAll(w.dir, 0o700)
-}
-
-// Stop removes the clusters and their network, unless the world is to be kept.
-func (w *World) Stop() error {
-	if w.keep || w.watchdog == nil {
-		return nil
-	}
-	// What the watchdog does is all that there is to do, and it must work anyway.
-	if err := w.watchdog.End(false); err != nil {
-		return fmt.Errorf("removing the clusters %s: %w", w.name, err)
-	}
-	w.watchdog = nil
-	left, err := exec.Command("docker", "ps", "--all", "--quiet", "--filter", "name=^"+w.name+"-").Output() //nolint:noctx // the end comes last
-	if err != nil {
-		return fmt.Errorf("looking for what is left of %s: %w", w.name, err)
-	}
-	if ids := bytes.TrimSpace(left); len(ids) > 0 {
-		return fmt.Errorf("containers of %s are left: %s", w.name, strings.Fields(string(ids)))
-	}
-	return nil
 }
