@@ -120,6 +120,25 @@ func TestWatchdog(t *testing.T) {
 	checkGone(t, "The watchdog removes the directory.", dir)
 }
 
+// TestDirectory checks that the engine can mount what the nodes are to have: many share nothing of this machine but the home directory.
+func TestDirectory(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", "")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, keep := range []bool{true, false} {
+		w := &World{name: "world", keep: keep}
+		if err := w.makeDirectory(); err != nil {
+			t.Fatal(err)
+		}
+		if want := filepath.Join(cache, "archelon", "kind", "world"); w.dir != want {
+			t.Errorf("the directory of a world with keep %v is %s, want %s", keep, w.dir, want)
+		}
+	}
+}
+
 // world makes an engine with the given files its state, and returns where that is.
 func world(t *testing.T, files map[string]string) (state string) {
 	t.Helper()

@@ -112,16 +112,12 @@ func (w *World) start(ctx context.Context, opts Options) error {
 	return errors.Join(errors.Join(errs...), ctx.Err())
 }
 
-// makeDirectory makes the directory of what the nodes mount. That of a world that is kept is kept too.
+// makeDirectory makes the directory of what the nodes mount. It is below the home directory, because an engine in a virtual machine, or one that
+// is confined, may see no other one of this machine's.
 func (w *World) makeDirectory() error {
-	if !w.keep {
-		var err error
-		w.dir, err = os.MkdirTemp("", w.name+"-")
-		return err
-	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return err
+		return fmt.Errorf("looking for a directory that the engine can mount: %w", err)
 	}
 	w.dir = filepath.Join(cache, "archelon", "kind", w.name)
 	return os.MkdirAll(w.dir, 0o700)
