@@ -33,15 +33,17 @@ rules:
 - level: Metadata
 `
 
-// auditPatch has the API server log before it answers, so that a caller who has seen the answer finds the event.
+// auditPatch has the API server log before it answers, so that a caller who has seen the answer finds the event. Arguments are a map and there is
+// no apiVersion, because that is what kind makes both of: the list of kubeadm's v1beta4 from Kubernetes v1.36 on, and the map of v1beta3 before,
+// which a list would replace.
 const auditPatch = `
 kind: ClusterConfiguration
 apiServer:
   extraArgs:
-  - {name: audit-policy-file, value: ` + auditDir + `/policy.yaml}
-  - {name: audit-log-path, value: ` + auditLog + `}
-  - {name: audit-log-mode, value: blocking-strict}
-  - {name: audit-log-maxsize, value: "100000"} # MB: it is read from where a stage began, so it must not be rotated
+    audit-policy-file: ` + auditDir + `/policy.yaml
+    audit-log-path: ` + auditLog + `
+    audit-log-mode: blocking-strict
+    audit-log-maxsize: "100000" # MB: it is read from where a stage began, so it must not be rotated
   extraVolumes:
   - {name: audit-policy, hostPath: ` + auditDir + `, mountPath: ` + auditDir + `, readOnly: true, pathType: Directory}
   - {name: audit-log, hostPath: /var/log/kubernetes, mountPath: /var/log/kubernetes, pathType: DirectoryOrCreate}

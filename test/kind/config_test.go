@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+	"sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/yaml"
 )
 
 // TestConfigurationFile reads the configuration that somebody brings, for which no engine is asked.
@@ -56,6 +59,92 @@ func TestConfigurationFile(t *testing.T) {
 			checkAudit(t, config)
 		})
 	}
+}
+
+// rendering is a docker program with as much of an engine as kind needs to write the configuration of a node: it keeps that in $state/kubeadm.conf.
+const rendering = `
+case "$*" in
+info*) echo "{}" ;;
+ps*) ! [ -e "$state/made" ] || echo dev-control-plane ;;
+run*) touch "$state/made" ;;
+logs*) echo Reached target multi-user.target - Multi-User System. ;;
+"network ls"*) echo network ;;
+inspect*kind.role*) echo control-plane ;;
+inspect*IPAddress*) echo 10.0.0.2, ;;
+*"cat /kind/version") cat "$state/version" ;;
+*"cp /dev/stdin /kind/kubeadm.conf") cat >"$state/kubeadm.conf" ;;
+esac
+`
+
+// TestAuditPatch has kind write the configuration of nodes with the patch, in both of kubeadm's versions.
+func TestAuditPatch(t *testing.T) {
+	arguments := map[string]string{
+		"audit-policy-file": "/etc/kubernetes/audit/policy.yaml",
+		"audit-log-path":    "/var/log/kubernetes/audit.log",
+		"audit-log-mode":    "blocking-strict",
+		"audit-log-maxsize": "100000",
+		"runtime-config":    "", // kind's own
+	}
+	for version, want := range map[string]string{
+		"v1.30.0": "kubeadm.k8s.io/v1beta3",
+		"v1.35.9": "kubeadm.k8s.io/v1beta3",
+		"v1.36.3": "kubeadm.k8s.io/v1beta4",
+	} {
+		t.Run(version, func(t *testing.T) {
+			state := fakeDocker(t, rendering)
+			write(t, filepath.Join(state, "version"), version+"\n")
+			config := &v1alpha4.Cluster{KubeadmConfigPatches: []string{auditPatch}}
+			err := cluster.NewProvider(cluster.ProviderWithDocker()).Create("dev", cluster.CreateWithV1Alpha4Config(config), cluster.CreateWithStopBeforeSettingUpKubernetes(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, args := rendered(t, read(t, filepath.Join(state, "kubeadm.conf")))
+			if got != want {
+				t.Errorf("kind writes %s, want %s", got, want)
+			}
+			if diff := cmp.Diff(arguments, args); diff != "" {
+				t.Errorf("arguments of the API server: -want, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// rendered returns the version of a configuration of kubeadm and the arguments of the API server, in the form that this version has.
+func rendered(t *testing.T, content string) (version string, args map[string]string) {
+	t.Helper()
+	for document := range strings.SplitSeq(content, "\n---") {
+		var head struct{ Kind, APIVersion string }
+		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+			t.Fatal(err)
+		}
+		if head.Kind != "ClusterConfiguration" {
+			continue
+		}
+		if !strings.HasSuffix(head.APIVersion, "/v1beta4") {
+			var old struct {
+				APIServer struct{ ExtraArgs map[string]string }
+			}
+			if err := yaml.Unmarshal([]byte(document), &old); err != nil {
+				t.Fatalf("%v in\n%s", err, document)
+			}
+			return head.APIVersion, old.APIServer.ExtraArgs
+		}
+		var current struct {
+			APIServer struct {
+				ExtraArgs []struct{ Name, Value string }
+			}
+		}
+		if err := yaml.Unmarshal([]byte(document), &current); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		args = map[string]string{}
+		for _, arg := range current.APIServer.ExtraArgs {
+			args[arg.Name] = arg.Value
+		}
+		return head.APIVersion, args
+	}
+	t.Fatalf("no ClusterConfiguration in\n%s", content)
+	return "", nil
 }
 
 // checkAudit checks that every node has the policy of the audit log, and that it is switched on.
