@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,9 @@ type Cluster struct {
 	Config *rest.Config
 
 	world *World
-	nodes []nodes.Node
+	// nodes are those of Kubernetes: kind has containers of other kinds, too.
+	nodes        []nodes.Node
+	controlPlane nodes.Node
 }
 
 // connect learns how to reach a cluster that exists.
@@ -40,16 +43,29 @@ func (c *Cluster) connect() error {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	c.Config.QPS = -1
-	c.nodes, err = c.world.provider.ListNodes(c.Name)
-	if err == nil && len(c.nodes) == 0 {
-		err = fmt.Errorf("there is no node")
-	}
-	return err
+	return c.findNodes()
 }
 
-// IP returns the address of the first node. Pods of all clusters reach it, and this machine may not.
+// findNodes learns which nodes there are, and which of them runs the API server.
+func (c *Cluster) findNodes() error {
+	var err error
+	if c.nodes, err = c.world.provider.ListInternalNodes(c.Name); err != nil {
+		return err
+	}
+	planes, err := nodeutils.ControlPlaneNodes(c.nodes)
+	if err != nil {
+		return err
+	}
+	if len(planes) != 1 {
+		return fmt.Errorf("there are %d nodes of the role control-plane, not one", len(planes))
+	}
+	c.controlPlane = planes[0]
+	return nil
+}
+
+// IP returns the address of the control plane's node. Pods of all clusters reach it, and this machine may not.
 func (c *Cluster) IP() (string, error) {
-	ip, _, err := c.nodes[0].IP()
+	ip, _, err := c.controlPlane.IP()
 	return ip, err
 }
 
@@ -78,7 +94,7 @@ func (c *Cluster) Load(path string) error {
 // AuditLog returns what the API server has logged from the given byte on: one JSON object of kind audit.k8s.io/v1 Event per line.
 func (c *Cluster) AuditLog(from int64) ([]byte, error) {
 	var out bytes.Buffer
-	cmd := c.nodes[0].Command("tail", "--bytes", fmt.Sprintf("+%d", from+1), auditLog)
+	cmd := c.controlPlane.Command("tail", "--bytes", fmt.Sprintf("+%d", from+1), auditLog)
 	if err := cmd.SetStdout(&out).Run(); err != nil {
 		return nil, fmt.Errorf("reading the audit log of %s: %w", c.Name, err)
 	}
@@ -88,7 +104,7 @@ func (c *Cluster) AuditLog(from int64) ([]byte, error) {
 // AuditLogSize returns how many bytes the API server has logged.
 func (c *Cluster) AuditLogSize() (int64, error) {
 	var out bytes.Buffer
-	if err := c.nodes[0].Command("stat", "--format=%s", auditLog).SetStdout(&out).Run(); err != nil {
+	if err := c.controlPlane.Command("stat", "--format=%s", auditLog).SetStdout(&out).Run(); err != nil {
 		return 0, fmt.Errorf("looking at the audit log of %s: %w", c.Name, err)
 	}
 	var size int64
@@ -96,11 +112,11 @@ func (c *Cluster) AuditLogSize() (int64, error) {
 	return size, err
 }
 
-// Restart restarts the first node as a machine that loses its power.
+// Restart restarts the control plane's node as a machine that loses its power.
 func (c *Cluster) Restart(ctx context.Context) error {
 	for _, verb := range []string{"kill", "start"} {
-		if out, err := exec.CommandContext(ctx, "docker", verb, c.nodes[0].String()).CombinedOutput(); err != nil {
-			return fmt.Errorf("docker %s %s: %w\n%s", verb, c.nodes[0], err, out)
+		if out, err := exec.CommandContext(ctx, "docker", verb, c.controlPlane.String()).CombinedOutput(); err != nil {
+			return fmt.Errorf("docker %s %s: %w\n%s", verb, c.controlPlane, err, out)
 		}
 	}
 	return nil
@@ -130,9 +146,13 @@ func (c *Cluster) Kill(key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
+	i := slices.IndexFunc(c.nodes, func(node nodes.Node) bool { return node.String() == pod.Spec.NodeName })
+	if i < 0 {
+		return fmt.Errorf("the node %q of Pod %s is none of %s", pod.Spec.NodeName, key, c.nodes)
+	}
 	for _, status := range pod.Status.ContainerStatuses {
 		_, id, _ := strings.Cut(status.ContainerID, "://")
-		if err := c.nodes[0].Command("ctr", "--namespace=k8s.io", "task", "kill", "--signal=SIGKILL", id).Run(); err != nil {
+		if err := c.nodes[i].Command("ctr", "--namespace=k8s.io", "task", "kill", "--signal=SIGKILL", id).Run(); err != nil {
 			return fmt.Errorf("killing container %s of Pod %s: %w", status.Name, key, err)
 		}
 	}
@@ -141,5 +161,5 @@ func (c *Cluster) Kill(key types.NamespacedName) error {
 
 // Describe writes what is needed to find out why something does not run.
 func (c *Cluster) Describe(out io.Writer) error {
-	return c.nodes[0].Command("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "pods,events,nodes", "--all-namespaces", "--output=wide").SetStdout(out).Run()
+	return c.controlPlane.Command("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "pods,events,nodes", "--all-namespaces", "--output=wide").SetStdout(out).Run()
 }

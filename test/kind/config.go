@@ -77,8 +77,9 @@ func configuration(ctx context.Context, name, dir string) (*v1alpha4.Cluster, er
 	} else if err := suitEngine(ctx, name, config); err != nil {
 		return nil, err
 	}
-	if len(config.Nodes) == 0 {
-		config.Nodes = []v1alpha4.Node{{Role: v1alpha4.ControlPlaneRole}}
+	v1alpha4.SetDefaultsCluster(config) // kind does it too, but after the mounts
+	if planes := controlPlanes(config); len(planes) > 1 {
+		return nil, fmt.Errorf("KIND_CLUSTER_CONFIG: %d nodes are of the role control-plane, but the audit log and restarts are those of one; workers may be as many as you like", len(planes))
 	}
 	audit := filepath.Join(dir, "audit")
 	if err := os.MkdirAll(audit, 0o700); err != nil {
@@ -87,11 +88,22 @@ func configuration(ctx context.Context, name, dir string) (*v1alpha4.Cluster, er
 	if err := os.WriteFile(filepath.Join(audit, "policy.yaml"), []byte(auditPolicy), 0o600); err != nil {
 		return nil, err
 	}
-	for i := range config.Nodes {
-		config.Nodes[i].ExtraMounts = append(config.Nodes[i].ExtraMounts, v1alpha4.Mount{HostPath: audit, ContainerPath: auditDir, Readonly: true})
+	for _, plane := range controlPlanes(config) {
+		plane.ExtraMounts = append(plane.ExtraMounts, v1alpha4.Mount{HostPath: audit, ContainerPath: auditDir, Readonly: true})
 	}
 	config.KubeadmConfigPatches = append(config.KubeadmConfigPatches, auditPatch)
 	return config, nil
+}
+
+// controlPlanes returns the nodes of a configuration that run an API server.
+func controlPlanes(config *v1alpha4.Cluster) []*v1alpha4.Node {
+	var planes []*v1alpha4.Node
+	for i := range config.Nodes {
+		if config.Nodes[i].Role == v1alpha4.ControlPlaneRole {
+			planes = append(planes, &config.Nodes[i])
+		}
+	}
+	return planes
 }
 
 // suitEngine adds what the engine and the node image of this machine need.

@@ -6,6 +6,6 @@
 // Settings in the environment, all optional:
 //
 //   - KIND_NODE_IMAGE: the image of the nodes, kind's own default otherwise.
-//   - KIND_CLUSTER_CONFIG: a file with the configuration of a cluster of kind, to which the mounts of the audit log are added. Without it there
-//     is one node, configured as the engine needs it: see config.go.
+//   - KIND_CLUSTER_CONFIG: a file with the configuration of a cluster of kind, to which the mounts of the audit log are added. It may have
+//     workers, and one control plane. Without it there is one node, configured as the engine needs it: see config.go.
 package kind
