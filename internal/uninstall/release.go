@@ -8,7 +8,6 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +58,7 @@ func (u *uninstaller) clusters(ctx context.Context) ([]object, error) {
 	return u.list(ctx, clusterv1.GroupVersion.WithKind("Cluster"), options...)
 }
 
-// list returns the objects of a kind in the scope. A kind that does not exist has none, nor has a namespace that does not exist.
+// list returns the objects of a kind in the scope. A kind that does not exist has none, nor has a namespace in which the instance has no rights.
 func (u *uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]object, error) {
 	namespaces := u.scope.Included()
 	if len(namespaces) == 0 {
@@ -70,8 +69,8 @@ func (u *uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, op
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
 		err := u.client.List(ctx, list, append(options, client.InNamespace(namespace))...)
-		if apierrors.IsForbidden(err) && namespace != "" && u.gone(ctx, namespace) {
-			continue
+		if apierrors.IsForbidden(err) && namespace != "" {
+			err = u.whyForbidden(ctx, namespace, err)
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("listing %s.%s: %w", kind.Kind, kind.Group, err)
@@ -83,11 +82,6 @@ func (u *uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, op
 		}
 	}
 	return found, nil
-}
-
-// gone reports whether a namespace does not exist. The rights in it are gone with it.
-func (u *uninstaller) gone(ctx context.Context, namespace string) bool {
-	return apierrors.IsNotFound(u.client.Get(ctx, client.ObjectKey{Name: namespace}, named(corev1.SchemeGroupVersion.WithKind("Namespace"))))
 }
 
 // mine reports whether no other instance works on the CAPI cluster.
@@ -201,7 +195,7 @@ func (u *uninstaller) releaseBindings(ctx context.Context) (int, error) {
 		binding := named(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
 		err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding)
 		switch {
-		case apierrors.IsNotFound(err), apierrors.IsForbidden(err) && u.gone(ctx, namespace):
+		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
 			errs = append(errs, fmt.Errorf("getting RoleBinding %s in namespace %s: %w", archelonv1.IsolatedRoleBinding, namespace, err))

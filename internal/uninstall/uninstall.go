@@ -38,6 +38,7 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 		run  func(context.Context) error
 	}{
 		{"letting the manager finish deletions that have begun", u.finishDeletions},
+		{"looking into every namespace", u.reach},
 		{"stopping the manager", u.stopManager},
 		{"waiting for the manager to stop", u.awaitStop},
 		{"letting go of clusters", u.release},

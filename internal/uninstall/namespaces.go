@@ -1,0 +1,45 @@
+package uninstall
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// reach waits until all namespaces of the scope can be worked in, before the manager is stopped: where the uninstaller can do nothing,
+// nobody would let clusters go after that.
+func (u *uninstaller) reach(ctx context.Context) error {
+	return u.until(ctx, func(ctx context.Context) (bool, error) {
+		_, err := u.clusters(ctx)
+		return err == nil, err
+	})
+}
+
+// whyForbidden returns what a missing right in a namespace of an isolated instance means: nil if the instance has no rights there either, and
+// so holds nothing. The instance's RoleBinding stays as long as it holds something; the uninstaller's does not.
+func (u *uninstaller) whyForbidden(ctx context.Context, namespace string, forbidden error) error {
+	binding := named(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
+	switch err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("getting RoleBinding %s in namespace %s: %w", archelonv1.IsolatedRoleBinding, namespace, err)
+	}
+	found := named(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	switch err := u.client.Get(ctx, client.ObjectKey{Name: namespace}, found); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("getting namespace %s: %w", namespace, err)
+	case deleting(found):
+		return fmt.Errorf("namespace %s is being deleted and the manager, as long as it runs, lets its clusters go: uninstall when the namespace is gone: %w", namespace, forbidden)
+	default:
+		return fmt.Errorf("the RoleBinding of the uninstaller in namespace %s is missing: upgrade the release with the values that it has, which makes it again: %w", namespace, forbidden)
+	}
+}
