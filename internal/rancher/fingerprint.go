@@ -31,7 +31,8 @@ func SettingNames() []string {
 	return []string{ServerURLSetting, AgentTLSModeSetting, CACertsSetting}
 }
 
-// Fingerprint digests the settings of SettingNames. A setting that does not exist counts as empty.
+// Fingerprint digests the settings of SettingNames. One that does not exist is not the same as an empty one: without cacerts nobody
+// knows whom to trust, and an empty one trusts public authorities.
 // It makes no request.
 func (s *Settings) Fingerprint(ctx context.Context) (string, error) {
 	hash := sha256.New()
@@ -41,7 +42,7 @@ func (s *Settings) Fingerprint(ctx context.Context) (string, error) {
 		if err != nil && (!errors.As(err, &problem) || problem.Kind != outcome.KindWait) {
 			return "", err
 		}
-		hash.Write(fmt.Appendf(nil, "%s=%d:%s\n", name, len(value), value))
+		hash.Write(fmt.Appendf(nil, "%s=%t:%d:%s\n", name, err == nil, len(value), value))
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }

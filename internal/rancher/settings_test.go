@@ -206,10 +206,11 @@ func TestSettingsFingerprint(t *testing.T) {
 		return got
 	}
 	base := fingerprint(setting("server-url", "https://a", ""), setting("cacerts", "x", ""))
-	if base != fingerprint(setting("server-url", "https://a", ""), setting("cacerts", "x", ""), setting("agent-tls-mode", "", "")) {
-		t.Error("an absent setting differs from an empty one")
+	if base != fingerprint(setting("cacerts", "x", ""), setting("server-url", "", "https://a")) {
+		t.Error("a default differs from a value")
 	}
 	for _, other := range [][]client.Object{
+		{setting("server-url", "https://a", ""), setting("cacerts", "x", ""), setting("agent-tls-mode", "", "")}, // absent is not empty
 		{setting("server-url", "https://b", ""), setting("cacerts", "x", "")},
 		{setting("server-url", "https://a", ""), setting("cacerts", "y", "")},
 		{setting("server-url", "https://a", ""), setting("cacerts", "x", ""), setting("agent-tls-mode", "", "strict")},

@@ -134,8 +134,9 @@ func (s AgentState) Format(f fmt.State, _ rune) {
 // LogValue implements slog.LogValuer without the token.
 func (s AgentState) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// CleanupPending reports whether Rancher still removes an earlier registration: the Job that does it exists, in any namespace, or
-// the namespace of the agent is being deleted. These are two requests at most.
+// CleanupPending reports whether Rancher still removes an earlier registration: the Job that does it is under way, in any namespace, or
+// the namespace of the agent is being deleted. A Job that has failed for good, or was not able to delete itself, does nothing any more. These are
+// two requests at most.
 func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
 	jobs := &unstructured.UnstructuredList{}
 	jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
@@ -145,7 +146,7 @@ func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(jobs.Items, func(job unstructured.Unstructured) bool { return job.GetGenerateName() == cleanupPrefix }) {
+	if slices.ContainsFunc(jobs.Items, cleansUp) {
 		return true, nil
 	}
 	namespace := &unstructured.Unstructured{}
@@ -154,6 +155,19 @@ func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
 		return client.IgnoreNotFound(c.api.Get(ctx, client.ObjectKey{Name: agentNamespace}, namespace))
 	})
 	return err == nil && namespace.GetDeletionTimestamp() != nil, err
+}
+
+// cleansUp reports whether a Job is a clean-up of Rancher that has not ended.
+func cleansUp(job unstructured.Unstructured) bool {
+	if job.GetGenerateName() != cleanupPrefix {
+		return false
+	}
+	conditions, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
+	return !slices.ContainsFunc(conditions, func(entry any) bool {
+		condition, _ := entry.(map[string]any)
+		kind, status := condition["type"], condition["status"]
+		return (kind == string(batchv1.JobComplete) || kind == string(batchv1.JobFailed)) && status == string(corev1.ConditionTrue)
+	})
 }
 
 // get reads an object of namespace cattle-system and converts it.

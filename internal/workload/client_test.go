@@ -272,6 +272,9 @@ func TestCleanupPending(t *testing.T) {
 		job       = "GET /apis/batch/v1/jobs?labelSelector=cattle.io%2Fcreator%3Dnorman"
 		namespace = "GET /api/v1/namespaces/cattle-system"
 	)
+	cleanup := func(conditions string) string {
+		return `{"metadata":{"name":"cattle-cleanup-x","generateName":"cattle-cleanup-"},"status":{"conditions":[` + conditions + `]}}`
+	}
 	cases := map[string]struct {
 		reason    string
 		items     string
@@ -283,6 +286,10 @@ func TestCleanupPending(t *testing.T) {
 		"Other":       {reason: "Rancher makes other Jobs", items: `{"metadata":{"name":"a-1","generateName":"a-"}}`, asked: []string{job, namespace}},
 		"Installed":   {reason: "a namespace that stays is no clean-up", namespace: `{}`, asked: []string{job, namespace}},
 		"Terminating": {reason: "the Job is over and what it deleted is not gone", namespace: `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, want: true, asked: []string{job, namespace}},
+		"Failed":      {reason: "a Job that failed for good does nothing any more", items: cleanup(`{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"True"}`), asked: []string{job, namespace}},
+		"Complete":    {reason: "a Job that could not delete itself is over", items: cleanup(`{"type":"Complete","status":"True"}`), asked: []string{job, namespace}},
+		"Failing":     {reason: "a Job that may succeed yet is under way", items: cleanup(`{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"False"}`), want: true, asked: []string{job}},
+		"Malformed":   {reason: "conditions that are none say nothing", items: cleanup(`"Failed"`), want: true, asked: []string{job}},
 		"Found":       {reason: "the clean-up is under way", items: `{"metadata":{"name":"a-1","generateName":"a-"}},{"metadata":{"name":"cattle-cleanup-x","generateName":"cattle-cleanup-"}}`, want: true, asked: []string{job}},
 	}
 	for name, tc := range cases {
