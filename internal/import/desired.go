@@ -52,6 +52,9 @@ func desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
 			settings = append(settings, key)
 		}
 	}
+	if external {
+		settings = append(settings, archelonv1.ExternalFleetAnnotation)
+	}
 	if len(settings) > 0 {
 		annotations[archelonv1.PropagatedSettingsAnnotation] = strings.Join(settings, ",")
 	}
@@ -71,7 +74,7 @@ func desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
 }
 
 // propagatedLabels returns the labels of the CAPI cluster that its record carries as well: all but those
-// of Kubernetes' SIGs, of Rancher and of this project, which mean something to controllers.
+// of Kubernetes' SIGs, of Rancher, of this project and of Argo CD, which mean something to controllers.
 func propagatedLabels(cluster *clusterv1.Cluster) map[string]string {
 	labels := map[string]string{}
 	for key, value := range cluster.Labels {
@@ -83,5 +86,11 @@ func propagatedLabels(cluster *clusterv1.Cluster) map[string]string {
 }
 
 func propagates(key string) bool {
-	return !strings.Contains(key, "cattle.io") && !strings.Contains(key, "x-k8s.io") && !strings.Contains(key, "archelon.io")
+	return !strings.Contains(key, "cattle.io") && !strings.Contains(key, "x-k8s.io") && !strings.Contains(key, "archelon.io") && !tracks(key)
+}
+
+// tracks reports whether Argo CD may know its objects by a label: the first is its default before 3.0. A Rancher cluster that carries it is, for
+// Argo CD, an object of the application that is not in Git, and is pruned.
+func tracks(key string) bool {
+	return key == "app.kubernetes.io/instance" || strings.Contains(key, "argoproj.io")
 }

@@ -87,7 +87,7 @@ func TestDesiredRecord(t *testing.T) {
 				Name: "c-abcde", Labels: owner(nil),
 				Annotations: fixed(map[string]string{
 					"provisioning.cattle.io/externally-managed": "true",
-					"archelon.io/propagated-settings":           "archelon.io/agent-env,cluster-api.cattle.io/cluster-description",
+					"archelon.io/propagated-settings":           "archelon.io/agent-env,cluster-api.cattle.io/cluster-description,archelon.io/external-fleet",
 				}),
 				Description:    "ours",
 				AgentEnv:       []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://p"}, {Name: "NO_PROXY", Value: "10.0.0.0/8"}},

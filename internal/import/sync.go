@@ -111,7 +111,7 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 	labels := stringsToSet(observed.GetLabels(), rendered.GetLabels())
 	for key := range strings.SplitSeq(observed.GetAnnotations()[archelonv1.PropagatedLabelsAnnotation], ",") {
 		_, have := observed.GetLabels()[key]
-		if _, want := rendered.GetLabels()[key]; have && !want && propagates(key) {
+		if _, want := rendered.GetLabels()[key]; have && !want && (propagates(key) || tracks(key)) {
 			labels[key] = nil
 		}
 	}
@@ -121,7 +121,9 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 	annotations := stringsToSet(observed.GetAnnotations(), wanted)
 	for _, key := range []string{archelonv1.PropagatedLabelsAnnotation, archelonv1.PropagatedSettingsAnnotation, archelonv1.ExternallyManagedAnnotation} {
 		_, have := observed.GetAnnotations()[key]
-		if _, want := wanted[key]; have && !want {
+		// Turtles sets this one by itself, and so may an administrator.
+		others := key == archelonv1.ExternallyManagedAnnotation && !wasGiven(observed, archelonv1.ExternalFleetAnnotation)
+		if _, want := wanted[key]; have && !want && !others {
 			annotations[key] = nil
 		}
 	}
@@ -164,11 +166,15 @@ func stringsToSet(have, want map[string]string) map[string]any {
 	return set
 }
 
-// EnvVars returns environment variables as they stand in JSON, for strategies.
+// EnvVars returns environment variables as they stand in JSON, for strategies. There an empty value is none.
 func EnvVars(env []corev1.EnvVar) []any {
 	list := make([]any, 0, len(env))
 	for _, variable := range env {
-		list = append(list, map[string]any{"name": variable.Name, "value": variable.Value})
+		entry := map[string]any{"name": variable.Name}
+		if variable.Value != "" {
+			entry["value"] = variable.Value
+		}
+		list = append(list, entry)
 	}
 	return list
 }

@@ -77,6 +77,34 @@ func TestSyncPatch(t *testing.T) {
 			observed: observed(func(c *managementv3.Cluster) { c.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "A", Value: "B"}} }),
 			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "agentEnvVars": EnvVars([]corev1.EnvVar{{Name: "A", Value: "B"}})}),
 		},
+		"EmptyEnvSettled": {
+			reason:   "an empty value is none once it is stored",
+			observed: observed(func(c *managementv3.Cluster) { c.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "NO_PROXY"}} }),
+			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "agentEnvVars": EnvVars([]corev1.EnvVar{{Name: "NO_PROXY", Value: ""}})}),
+		},
+		"Tracked": {
+			reason: "a label by which Argo CD would prune the record goes, should an earlier version have copied it",
+			observed: observed(func(c *managementv3.Cluster) {
+				c.Labels["app.kubernetes.io/instance"] = "fleet"
+				c.Annotations["archelon.io/propagated-labels"] = "app.kubernetes.io/instance,team"
+			}),
+			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod"}),
+			want:     `{"metadata":{"uid":"uid-9","labels":{"app.kubernetes.io/instance":null},"annotations":{"archelon.io/propagated-labels":"team"}}}`,
+		},
+		"ExternalFleetGone": {
+			reason: "what was given is taken back",
+			observed: observed(func(c *managementv3.Cluster) {
+				c.Annotations["provisioning.cattle.io/externally-managed"] = "true"
+				c.Annotations["archelon.io/propagated-settings"] = "archelon.io/external-fleet"
+			}),
+			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod"}),
+			want:     `{"metadata":{"uid":"uid-9","annotations":{"provisioning.cattle.io/externally-managed":null,"archelon.io/propagated-settings":null}}}`,
+		},
+		"ExternalFleetOfOthers": {
+			reason:   "what Turtles or an administrator gave stays",
+			observed: observed(func(c *managementv3.Cluster) { c.Annotations["provisioning.cattle.io/externally-managed"] = "true" }),
+			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod"}),
+		},
 		"EnvGone": {
 			reason: "an environment that was given is taken back",
 			observed: observed(func(c *managementv3.Cluster) {
