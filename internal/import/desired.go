@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,17 @@ import (
 
 // defaultDescription is the one that Rancher Turtles gives, so that dashboards read alike.
 const defaultDescription = "CAPI cluster imported to Rancher"
+
+// desired computes the record of a CAPI cluster as far as this installation allows it. The error is an *outcome.Problem that names what
+// the user has to change.
+func (r *Reconciler) desired(cluster *clusterv1.Cluster, name string) (Desired, error) {
+	desired, err := desiredRecord(cluster, name)
+	if err == nil && desired.FleetWorkspace != "" && !slices.Contains(r.FleetWorkspaces, desired.FleetWorkspace) {
+		return Desired{}, invalidSetting(archelonv1.FleetWorkspaceAnnotation,
+			errors.New("it must be a Fleet workspace that this installation allows (flag --fleet-workspace): choose another one, or ask who runs Archelon"))
+	}
+	return desired, err
+}
 
 // desiredRecord computes the record of a CAPI cluster. The error is an *outcome.Problem that names what
 // the user has to change.

@@ -150,3 +150,34 @@ func expectStall(t *testing.T, err error, reason, secret string) {
 		t.Errorf("the message shows %q: %s", secret, err)
 	}
 }
+
+// Fleet brings what belongs to a workspace to all of its clusters, so a tenant must not choose just any.
+func TestDesiredFleetWorkspace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		workspace string
+		allowed   []string
+		refused   bool
+	}{
+		"None":       {"", nil, false},
+		"Allowed":    {"blue", []string{"fleet-default", "blue"}, false},
+		"Another":    {"red", []string{"fleet-default", "blue"}, true},
+		"NobodyMay":  {"fleet-default", nil, true},
+		"OfRancher":  {"fleet-local", []string{"fleet-default"}, true},
+		"NotAPrefix": {"blue", []string{"blue-green"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := testCluster()
+			if tc.workspace != "" {
+				cluster = testCluster(annotated("archelon.io/fleet-workspace", tc.workspace))
+			}
+			got, err := (&Reconciler{FleetWorkspaces: tc.allowed}).desired(cluster, "c-abcde")
+			if tc.refused {
+				expectStall(t, err, "InvalidSetting", tc.workspace)
+				return
+			}
+			if err != nil || got.FleetWorkspace != tc.workspace {
+				t.Errorf("got %q, %v, want %q", got.FleetWorkspace, err, tc.workspace)
+			}
+		})
+	}
+}

@@ -52,6 +52,9 @@ type Reconciler struct {
 	Claim instance.Claim
 	// AdoptTurtles takes over records that Rancher Turtles made, unless the CAPI Cluster says otherwise.
 	AdoptTurtles bool
+	// FleetWorkspaces are those that a CAPI Cluster may ask for. Fleet brings what belongs to a workspace, secrets included, to all of its clusters, and
+	// Rancher asks only whether we may add clusters to it.
+	FleetWorkspaces []string
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
 	Jobs int
 	// Clock is the time; default the real one.
@@ -62,6 +65,7 @@ type Reconciler struct {
 	writes       *ownWrites
 	creations    *creations
 	holdings     *holdings
+	turtles      turtlesLease
 	tokenSecrets client.Reader
 }
 

@@ -34,7 +34,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) outcome.Outcome {
 		}
 		name = r.chooseName(ctx, s)
 	}
-	if _, err := desiredRecord(s.cluster, name); err != nil {
+	if _, err := r.desired(s.cluster, name); err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}
 	return r.writeAhead(ctx, s, name)
@@ -118,7 +118,7 @@ func (r *Reconciler) ensureRecord(ctx context.Context, s *scope) outcome.Outcome
 			return out
 		}
 	}
-	desired, err := desiredRecord(s.cluster, name)
+	desired, err := r.desired(s.cluster, name)
 	if err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}

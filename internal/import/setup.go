@@ -45,7 +45,7 @@ type Options struct {
 // +kubebuilder:rbac:groups=management.cattle.io,resources=clusters,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=management.cattle.io,resources=clusterregistrationtokens,verbs=list;watch
 // +kubebuilder:rbac:groups=management.cattle.io,resources=settings,verbs=list;watch
-// +kubebuilder:rbac:groups=management.cattle.io,resources=fleetworkspaces,verbs=fleetaddcluster
+// +kubebuilder:rbac:groups=management.cattle.io,resources=fleetworkspaces,resourceNames=fleet-default,verbs=fleetaddcluster
 // +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -30,7 +30,7 @@ func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
 	if s.created || r.writes.ahead(s.record.Object) {
 		return outcome.Done()
 	}
-	desired, err := desiredRecord(s.cluster, s.record.GetName())
+	desired, err := r.desired(s.cluster, s.record.GetName())
 	if err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}
@@ -62,7 +62,7 @@ func (r *Reconciler) syncManagement(ctx context.Context, s *scope) outcome.Outco
 	if object.UID == s.record.GetUID() || r.writes.ahead(object) {
 		return outcome.Done()
 	}
-	desired, err := desiredRecord(s.cluster, object.Name)
+	desired, err := r.desired(s.cluster, object.Name)
 	if err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}

@@ -19,9 +19,6 @@ import (
 // Rancher Turtles reacts to the same label and writes the same owner labels. Two importers at work would make two records of a
 // cluster, so this one keeps off wherever the other is, until an administrator decides.
 
-// turtlesLeaseSlack is added to the duration of Turtles' Lease before it counts as gone, for clocks that differ.
-const turtlesLeaseSlack = 5 * time.Second
-
 // adoptWanted reports whether records of Turtles are to be taken over.
 func (r *Reconciler) adoptWanted(cluster *clusterv1.Cluster) bool {
 	switch cluster.Annotations[archelonv1.ManagedByAnnotation] {
@@ -69,17 +66,7 @@ func (r *Reconciler) turtlesActive(ctx context.Context) (time.Duration, error) {
 	if err := r.Client.List(ctx, leases); err != nil {
 		return 0, fmt.Errorf("looking for the Lease of Rancher Turtles: %w", err)
 	}
-	var left time.Duration
-	for i := range leases.Items {
-		spec := &leases.Items[i].Spec
-		if leases.Items[i].Name != archelonv1.TurtlesLease || spec.HolderIdentity == nil || *spec.HolderIdentity == "" ||
-			spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
-			continue
-		}
-		end := spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds)*time.Second + turtlesLeaseSlack)
-		left = max(left, end.Sub(r.Clock.Now()))
-	}
-	return left, nil
+	return r.turtles.left(leases.Items, r.Clock.Now()), nil
 }
 
 // adopt takes over the record that Turtles made, where an administrator asks for it: the record keeps its name and its
@@ -100,7 +87,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
 		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
 			"The %s of Rancher Turtles cannot be adopted by the strategy %s; switch feature gate managementv3-cluster, or delete it in Rancher", candidate, r.Active.Kind()))
 	}
-	if _, err := desiredRecord(s.cluster, candidate.GetName()); err != nil {
+	if _, err := r.desired(s.cluster, candidate.GetName()); err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {

@@ -59,6 +59,10 @@ type Options struct {
 	WatchFilter string
 	// AdoptTurtles takes over records that Rancher Turtles made.
 	AdoptTurtles bool
+	// TurtlesNamespaces are where Rancher Turtles runs, if it does: its Lease counts nowhere else.
+	TurtlesNamespaces []string
+	// FleetWorkspaces are those that a CAPI Cluster may ask for by annotation.
+	FleetWorkspaces []string
 	// SyncPeriod is how often every object is looked at without an event.
 	SyncPeriod time.Duration
 	// Concurrency is how many clusters are reconciled at the same time.
@@ -97,6 +101,8 @@ func New() (*Options, error) {
 		MetricsBindAddress:       ":8443",
 		HealthProbeBindAddress:   ":9440",
 		Webhook:                  Webhook{BindAddress: off},
+		TurtlesNamespaces:        []string{"cattle-turtles-system", "rancher-turtles-system"},
+		FleetWorkspaces:          []string{"fleet-default"},
 		SyncPeriod:               10 * time.Minute,
 		Concurrency:              10,
 		WorkloadConcurrency:      100,
@@ -141,6 +147,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value. Default: all.")
 	fs.BoolVar(&o.AdoptTurtles, "adopt-turtles", o.AdoptTurtles,
 		"Take over Rancher clusters that Rancher Turtles made, with their registration, unless annotation archelon.io/managed-by on the CAPI Cluster says otherwise.")
+	fs.StringSliceVar(&o.TurtlesNamespaces, "turtles-namespace", o.TurtlesNamespaces,
+		"Namespace that Rancher Turtles runs in, if it does; repeatable, or several separated by commas. While its Lease is held there, nothing new is imported.")
+	fs.StringSliceVar(&o.FleetWorkspaces, "fleet-workspace", o.FleetWorkspaces,
+		"Fleet workspace that annotation archelon.io/fleet-workspace of a CAPI Cluster may name; repeatable, or several separated by commas. Whoever may annotate a Cluster gets what Fleet deploys to the clusters of these workspaces.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod,
 		"How often every object is looked at without an event. It costs no request when nothing has changed.")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
@@ -217,6 +227,16 @@ func (o *Options) Validate() error {
 	}
 	if strings.ContainsAny(o.WatchFilter, " ,=") {
 		problems = append(problems, fmt.Errorf("--watch-filter %q must be the value of a label", o.WatchFilter))
+	}
+	if len(o.TurtlesNamespaces) == 0 {
+		problems = append(problems, errors.New("--turtles-namespace must name a namespace"))
+	}
+	for flag, names := range map[string][]string{"turtles-namespace": o.TurtlesNamespaces, "fleet-workspace": o.FleetWorkspaces} {
+		for _, name := range names {
+			if invalid := validation.IsDNS1123Label(name); len(invalid) > 0 {
+				problems = append(problems, fmt.Errorf("--%s %q must be the name of a namespace: lower-case letters, digits and dashes, at most 63 characters", flag, name))
+			}
+		}
 	}
 	problems = append(problems, o.Webhook.validate()...)
 	if _, err := o.Scope(); err != nil {

@@ -23,11 +23,15 @@ import (
 
 // cacheOptions limits the cache to what an import reads; the API server does not even send the rest: in the namespaces of the scope CAPI
 // clusters, Rancher clusters that name one, and Secrets of CAPI clusters, of which only metadata is watched; of kinds without a namespace
-// what belongs to these namespaces by a label; and from all namespaces the registration tokens that Rancher makes.
-func cacheOptions(scope shard.Scope, syncPeriod time.Duration) cache.Options {
+// what belongs to these namespaces by a label; and from all namespaces the registration tokens that Rancher makes, and the Lease of Turtles where that runs.
+func cacheOptions(scope shard.Scope, turtlesNamespaces []string, syncPeriod time.Duration) cache.Options {
 	owned := having(archelonv1.OwnedLabel)
 	inScope, _ := scope.Labelled(archelonv1.OwnerNamespaceLabel).Requirements()
 	everywhere := map[string]cache.Config{} // not nil: the default namespaces do not apply
+	turtles := map[string]cache.Config{}
+	for _, namespace := range turtlesNamespaces {
+		turtles[namespace] = cache.Config{}
+	}
 	return cache.Options{
 		SyncPeriod:        &syncPeriod,
 		DefaultTransform:  cache.TransformStripManagedFields(),
@@ -38,7 +42,7 @@ func cacheOptions(scope shard.Scope, syncPeriod time.Duration) cache.Options {
 			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName), Namespaces: everywhere},
 			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel)},
 			&corev1.Namespace{}:            {Label: namespaces(scope)},
-			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease), Namespaces: everywhere},
+			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease), Namespaces: turtles},
 		},
 	}
 }

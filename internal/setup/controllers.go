@@ -136,7 +136,8 @@ func (c *controllers) setupImport(ctx context.Context) error {
 		Claim:      c.claim,
 		Jobs:       c.opts.WorkloadConcurrency,
 
-		AdoptTurtles: c.opts.AdoptTurtles,
+		AdoptTurtles:    c.opts.AdoptTurtles,
+		FleetWorkspaces: c.opts.FleetWorkspaces,
 	}
 	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside})
 }

@@ -153,7 +153,7 @@ func managerOptions(s *runtime.Scheme, opts *options.Options, scope shard.Scope,
 	return ctrl.Options{
 		Scheme:                        s,
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
-		Cache:                         cacheOptions(scope, opts.SyncPeriod),
+		Cache:                         cacheOptions(scope, opts.TurtlesNamespaces, opts.SyncPeriod),
 		Client:                        clientOptions(),
 		Metrics:                       metricsOptions(opts.MetricsBindAddress),
 		HealthProbeBindAddress:        opts.HealthProbeBindAddress,

@@ -36,17 +36,31 @@ var _ = Describe("Turtles", Label("kind"), func() {
 		})
 
 		It("imports nothing while Turtles is at work, and goes on when it is not", func(ctx context.Context) {
-			lease := f.turtlesLease(ctx)
+			const theirs = "cattle-turtles-system"
+			Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, namespaceOf(theirs)))).To(Succeed())
+			lease := f.turtlesLease(ctx, theirs)
 			cluster := f.cluster(ctx, f.namespace(ctx, map[string]string{importLabel: "true"}), "prod")
 			Eventually(f.reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
 			Consistently(func() int { return len(f.v3Records(ctx, cluster)) }).Should(BeZero())
-			// The Lease is not renewed any more and runs out.
+			// The Lease is renewed once more, by a clock that is behind ours, and not any more then.
 			f.patch(ctx, lease, func(o client.Object) {
 				lease, ok := o.(*coordinationv1.Lease)
 				Expect(ok).To(BeTrue())
 				lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
 			})
-			Eventually(f.reason(ctx, cluster)).WithTimeout(time.Minute).Should(Equal("True/Imported"))
+			Consistently(f.reason(ctx, cluster)).WithTimeout(reaction).Should(Equal("False/TurtlesActive"))
+			Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			f.expectNothingLeft(ctx, cluster)
+		})
+
+		It("is not held up by a Lease that a tenant has made", func(ctx context.Context) {
+			namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
+			lease := f.turtlesLease(ctx, namespace)
+			f.patch(ctx, lease, func(client.Object) { lease.Spec.LeaseDurationSeconds = new(int32(1<<31 - 1)) })
+			cluster := f.cluster(ctx, namespace, "prod")
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
 			f.expectNothingLeft(ctx, cluster)
@@ -115,11 +129,11 @@ var _ = Describe("Turtles", Label("kind"), func() {
 })
 
 // turtlesLease creates the Lease of a Turtles that was alive a moment ago.
-func (f *fixture) turtlesLease(ctx context.Context) *coordinationv1.Lease {
+func (f *fixture) turtlesLease(ctx context.Context, namespace string) *coordinationv1.Lease {
 	GinkgoHelper()
 	now := metav1.NowMicro()
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace(ctx, nil), Name: "controller-leader-election-rancher-turtles"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "controller-leader-election-rancher-turtles"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("turtles-0"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
 	}
 	Expect(f.Client.Create(ctx, lease)).To(Succeed())
