@@ -27,6 +27,9 @@ import (
 // brings Secrets with CAPI's cluster-name label at once; some control plane providers leave the label out.
 const kubeconfigRecheck = 30 * time.Second
 
+// registrationPatience is how long Rancher may take to fill in the registration of a new cluster before it is asked to look again.
+const registrationPatience = 30 * time.Second
+
 // cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again.
 const cleanupRecheck = 5 * time.Second
 
@@ -59,8 +62,9 @@ func (r *Reconciler) findManagement(ctx context.Context, s *scope) outcome.Outco
 	}
 	cluster := &managementv3.Cluster{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster)
-	if apierrors.IsNotFound(err) && len(r.Claim.Scope.Included()) > 0 {
-		// The cache of named namespaces has what names one of them. A v3 Cluster from before its v1 record was adopted names none yet.
+	if apierrors.IsNotFound(err) && name != s.record.GetName() {
+		// The cache has what carries owner labels. A v3 Cluster from before its v1 record was adopted has none yet, and they can be
+		// taken off; the next phase puts them on.
 		err = r.APIReader.Get(ctx, client.ObjectKey{Name: name}, cluster)
 	}
 	if err != nil {
@@ -161,10 +165,10 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 		if err != nil {
 			return "", outcome.FromError(err, archelonv1.InternalErrorReason)
 		}
-		if err := r.requestRegistration(ctx, s, server.String()); err != nil {
-			return "", outcome.Fail(archelonv1.InternalErrorReason, err)
+		if out.Reason != archelonv1.RegistrationURLMissingReason {
+			return "", waitingForRancher()
 		}
-		return "", waitingForRancher()
+		return "", r.requestRegistration(ctx, s, server.String())
 	}
 	settings, err := r.Settings.Fingerprint(ctx)
 	if err != nil {
@@ -191,22 +195,31 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 	return strings.Join(parts, "\n"), outcome.Done()
 }
 
-// requestRegistration has Rancher look at the registration token again after its server-url was empty: a change of that
-// setting does not make it do so, a change of the v3 Cluster does.
-func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server string) error {
-	if conditions.GetReason(s.cluster, archelonv1.RancherImportedCondition) != archelonv1.ServerURLMissingReason {
-		return nil
-	}
+// requestRegistration has Rancher look at the registration token again after its server-url could not be used: a change of that
+// setting does not make it do so, a change of the v3 Cluster does. The condition may tell that it could not; else the token has had its time.
+func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server string) outcome.Outcome {
 	sum := sha256.Sum256([]byte(server))
 	digest := hex.EncodeToString(sum[:8])
+	if s.management.object.Annotations[archelonv1.RegistrationRequestedAnnotation] == digest {
+		return waitingForRancher()
+	}
+	switch conditions.GetReason(s.cluster, archelonv1.RancherImportedCondition) {
+	case archelonv1.ServerURLMissingReason, archelonv1.ServerURLInvalidReason:
+	default:
+		if left := registrationPatience - r.Clock.Now().Sub(s.management.object.CreationTimestamp.Time); left > 0 {
+			out := waitingForRancher()
+			out.Kind, out.After = outcome.KindPoll, min(left, registrationPatience)
+			return out
+		}
+	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	object.SetName(s.management.name)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, archelonv1.RegistrationRequestedAnnotation, digest)
 	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("requesting the registration: %w", err)
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("requesting the registration: %w", err))
 	}
-	return nil
+	return waitingForRancher()
 }
 
 // versionOf returns what changes with every write to a Secret, "" if there is none. It reads from a cache of metadata.

@@ -3,6 +3,7 @@ package importer
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -165,6 +166,12 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *scope) outcome.Outco
 // observeRemoval follows a record that was deleted in Rancher: first the CAPI cluster learns of it, so that it is not
 // imported again, then the record is let go. Records of an earlier cluster of this name are let go as well.
 func (r *Reconciler) observeRemoval(ctx context.Context, s *scope) outcome.Outcome {
+	if slices.ContainsFunc(s.derived, func(d record) bool { return d.deleting() && d.madeFor(s.cluster) }) {
+		// Rancher deletes it with its v1 record, which the cache does not show without its labels.
+		if err := r.findNamed(ctx, s); err != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, err)
+		}
+	}
 	for i := range s.records {
 		record := &s.records[i]
 		if !record.deleting() || !record.held() {
@@ -199,14 +206,14 @@ func (r *Reconciler) stampImported(ctx context.Context, s *scope) error {
 	})
 }
 
-// releaseStranger lets a record go that is being deleted and was made for an earlier cluster of this name. The
-// API server is asked which cluster is the current one, for the cache may be the older of the two.
+// releaseStranger lets a record go that is being deleted and was not made for this cluster: for an earlier one of this name, or for one that
+// nobody can tell any more. The API server is asked which cluster is the current one, for the cache may be the older of the two.
 func (r *Reconciler) releaseStranger(ctx context.Context, s *scope, record *record) error {
 	current := &clusterv1.Cluster{}
 	if err := r.APIReader.Get(ctx, s.key(), current); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("confirming the CAPI cluster: %w", err)
 	}
-	if uid := record.GetLabels()[archelonv1.OwnerUIDLabel]; uid == "" || uid == string(current.UID) {
+	if record.madeFor(current) {
 		return nil
 	}
 	return r.releaseRecord(ctx, record)

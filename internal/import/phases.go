@@ -65,6 +65,7 @@ func (r *Reconciler) plan(i intent) []phase {
 			{"turtles", r.checkTurtles},
 			{"adopt", r.adopt},
 			{"neighbours", r.checkNeighbours},
+			{"namesake", r.checkNamesake},
 			{"control-plane", r.waitForControlPlane},
 			{"claim", r.claim},
 			{"migrate", r.deleteOtherKinds},

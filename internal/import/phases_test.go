@@ -103,6 +103,34 @@ func TestControlPlaneUp(t *testing.T) {
 	}
 }
 
+// A record that somebody took the UID off is still known by what nobody else writes.
+func TestMadeFor(t *testing.T) {
+	const name, namespace, uid = "cluster-api.cattle.io/capi-cluster-owner", "cluster-api.cattle.io/capi-cluster-owner-ns", "archelon.io/capi-cluster-uid"
+	held := func(o client.Object) { o.SetFinalizers([]string{"archelon.io/rancher-import"}) }
+	claimed := annotated("archelon.io/rancher-cluster", "v3/c-1")
+	for label, tc := range map[string]struct {
+		cluster *clusterv1.Cluster
+		record  record
+		want    bool
+	}{
+		"UID":              {testCluster(), testRecord("v3", "c-1"), true},
+		"OtherUID":         {testCluster(claimed, func(c *clusterv1.Cluster) { c.UID = "uid-2" }), testRecord("v3", "c-1", held), false},
+		"NoUID":            {testCluster(claimed), testRecord("v3", "c-1", held, unlabelled(uid)), true},
+		"NoLabels":         {testCluster(claimed), testRecord("v3", "c-1", held, unlabelled(uid), unlabelled(name), unlabelled(namespace)), true},
+		"NoUIDNotHeld":     {testCluster(claimed), testRecord("v3", "c-1", unlabelled(uid)), false},
+		"NoUIDNotClaimed":  {testCluster(), testRecord("v3", "c-1", held, unlabelled(uid)), false},
+		"NoUIDOtherName":   {testCluster(claimed), testRecord("v3", "c-2", held, unlabelled(uid)), false},
+		"NoUIDOfAnother":   {testCluster(claimed, func(c *clusterv1.Cluster) { c.Name = "other" }), testRecord("v3", "c-1", held, unlabelled(uid)), false},
+		"NoUIDOfNamespace": {testCluster(claimed, func(c *clusterv1.Cluster) { c.Namespace = "other" }), testRecord("v3", "c-1", held, unlabelled(uid)), false},
+	} {
+		t.Run(label, func(t *testing.T) {
+			if got := tc.record.madeFor(tc.cluster); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestCheckNeighbours(t *testing.T) {
 	const name, namespace, uid = "cluster-api.cattle.io/capi-cluster-owner", "cluster-api.cattle.io/capi-cluster-owner-ns", "archelon.io/capi-cluster-uid"
 	turtle := func(o client.Object) { o.SetFinalizers([]string{"capicluster.turtles.cattle.io"}) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -158,7 +159,11 @@ func (r *Reconciler) confirmClaim(ctx context.Context, s *scope) outcome.Outcome
 	return outcome.Done()
 }
 
-// adoptOwn looks at what exists under the chosen name.
+// unseenRecheck is when a Rancher cluster that no watch shows, for it has none of our labels, is looked at again.
+const unseenRecheck = 30 * time.Second
+
+// adoptOwn looks at what exists under the chosen name: the record itself, which the cache does not show yet or, without its owner labels, any
+// more, or somebody else's.
 func (r *Reconciler) adoptOwn(ctx context.Context, s *scope, strategy Strategy, name string) outcome.Outcome {
 	object := strategy.NewObject()
 	if err := r.APIReader.Get(ctx, strategy.Key(s.cluster, name), object); err != nil {
@@ -167,15 +172,18 @@ func (r *Reconciler) adoptOwn(ctx context.Context, s *scope, strategy Strategy, 
 	found := &record{Object: object, strategy: strategy}
 	switch {
 	case found.deleting():
-		return outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf(
-			"The earlier %s is still being deleted by Rancher, held by the finalizers %s", found, strings.Join(found.GetFinalizers(), ", ")))
+		if s.find(found.id()) == nil {
+			// Without its owner labels the cache does not show it.
+			s.records = append(s.records, *found)
+			if out := r.observeRemoval(ctx, s); !out.IsDone() {
+				return out
+			}
+		}
+		return outcome.Poll(archelonv1.RecordTerminatingReason, fmt.Sprintf(
+			"The earlier %s is still being deleted by Rancher, held by the finalizers %s", found, strings.Join(found.GetFinalizers(), ", ")), unseenRecheck)
 	case found.madeFor(s.cluster):
 		s.record = found
 		return outcome.Done()
-	case found.held():
-		return outcome.Stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
-			"The %s was made for this cluster and has lost its owner labels; restore %s, %s and %s, or delete it",
-			found, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel, archelonv1.OwnerUIDLabel))
 	}
 	// Somebody else was first to take the name. Nothing was made under it, so another one is chosen.
 	other := strategy.ProposeName(s.cluster, func(candidate string) bool {

@@ -40,9 +40,18 @@ func (r record) String() string {
 
 func (r record) deleting() bool { return !r.GetDeletionTimestamp().IsZero() }
 
+// madeFor reports whether the record carries the UID of the cluster. One that somebody took that label off is known by the name that was
+// written ahead and by our finalizer, which nobody else puts on a record, so that it can be labelled again or let go.
 func (r record) madeFor(cluster *clusterv1.Cluster) bool {
-	return r.GetLabels()[archelonv1.OwnerUIDLabel] == string(cluster.UID)
+	labels := r.GetLabels()
+	if uid := labels[archelonv1.OwnerUIDLabel]; uid != "" {
+		return uid == string(cluster.UID)
+	}
+	return r.held() && cluster.Annotations[archelonv1.RecordAnnotation] == r.id() &&
+		emptyOr(labels[archelonv1.OwnerNameLabel], cluster.Name) && emptyOr(labels[archelonv1.OwnerNamespaceLabel], cluster.Namespace)
 }
+
+func emptyOr(value, want string) bool { return value == "" || value == want }
 
 func (r record) halfLabelled() bool {
 	labels := r.GetLabels()
@@ -112,8 +121,28 @@ func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) 
 			}
 		}
 	}
+	records, moved := splitDerived(records)
 	slices.SortFunc(records, func(a, b record) int { return strings.Compare(a.id(), b.id()) })
-	return records, derived, nil
+	return records, append(derived, moved...), nil
+}
+
+// splitDerived sets those apart that another record names as the v3 Cluster which Rancher made from it, whatever became of the annotation that
+// says so. Rancher would delete that record together with the v3 Cluster.
+func splitDerived(records []record) (own, derived []record) {
+	behind := map[string]bool{}
+	for _, record := range records {
+		if name := record.strategy.ManagementName(record.Object); name != record.GetName() {
+			behind[name] = true
+		}
+	}
+	for _, record := range records {
+		if record.GetNamespace() == "" && behind[record.GetName()] {
+			derived = append(derived, record)
+		} else {
+			own = append(own, record)
+		}
+	}
+	return own, derived
 }
 
 // strategies returns every strategy, the active one first. Records of the others are cleaned up.

@@ -69,6 +69,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(ControllerName).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfNamesake), builder.WithPredicates(gone())).
 		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(importLabelChanged())).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfKubeconfig)).
 		Watches(rancher.NewRegistrationToken(), handler.EnqueueRequestsFromMapFunc(r.clusterOfBackingNamespace)).
@@ -85,7 +86,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
 	for _, strategy := range r.strategies() {
-		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clusterOfRecord))
+		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)

@@ -125,6 +125,40 @@ func (r *Reconciler) clusterOfRecord(ctx context.Context, object client.Object) 
 	})
 }
 
+// clustersOfRecord returns the CAPI cluster of a record, and that which has the name of a v1 record: it waits for the record to go.
+func (r *Reconciler) clustersOfRecord(ctx context.Context, object client.Object) []reconcile.Request {
+	requests := r.clusterOfRecord(ctx, object)
+	if key := client.ObjectKeyFromObject(object); key.Namespace != "" && r.Client.Get(ctx, key, &clusterv1.Cluster{}) == nil {
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// clusterOfNamesake returns the CAPI cluster whose v1 record has the name of a CAPI cluster that has gone: it waits for that to be able to go itself.
+func (r *Reconciler) clusterOfNamesake(ctx context.Context, object client.Object) []reconcile.Request {
+	cluster, ok := object.(*clusterv1.Cluster)
+	if !ok {
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, strategy := range r.strategies() {
+		key, record := strategy.Key(cluster, cluster.Name), strategy.NewObject()
+		if key.Namespace != "" && r.Client.Get(ctx, key, record) == nil {
+			requests = append(requests, r.clusterOfRecord(ctx, record)...)
+		}
+	}
+	return requests
+}
+
+// gone admits deletions.
+func gone() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
 // clusterOfBackingNamespace returns the CAPI cluster whose Rancher cluster has the namespace of the object: the
 // name of that namespace is the name of the v3 Cluster.
 func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object client.Object) []reconcile.Request {

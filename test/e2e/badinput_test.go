@@ -369,6 +369,30 @@ func (w *badWorld) badSettings() {
 			set("agent-tls-mode", to(marker)), set("agent-tls-mode", to(""))),
 		Entry("server-url is empty", badInput{"", "no-url", "ServerURLMissing", "set it in Rancher's global settings", never},
 			set("server-url", to("")), set("server-url", serverURL)),
+		Entry("server-url is empty and then not https", badInput{"", "no-url-plain", "ServerURLMissing", "set it in Rancher's global settings", never},
+			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
+				set("server-url", plainURL)(ctx, cluster)
+				Eventually(w.reason(ctx, cluster)).Should(Equal("False/ServerURLInvalid"))
+				set("server-url", serverURL)(ctx, cluster)
+			}),
+		Entry("server-url is empty until somebody has paused the cluster", badInput{"", "no-url-paused", "ServerURLMissing", "set it in Rancher's global settings", never},
+			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
+				pause := func(paused bool) {
+					w.patch(ctx, current(ctx, w.fixture, cluster), func(client.Object) { cluster.Spec.Paused = &paused })
+				}
+				pause(true)
+				Eventually(w.reason(ctx, cluster)).Should(Equal("False/Paused"))
+				set("server-url", serverURL)(ctx, cluster)
+				pause(false)
+			}),
+		Entry("cacerts is missing and then empty", badInput{"", "no-cacerts", "RancherSettingsUnavailable", "cacerts does not exist", once},
+			func(ctx context.Context, _ *clusterv1.Cluster) {
+				Expect(w.Client.Delete(ctx, &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: "cacerts"}})).To(Succeed())
+			}, func(ctx context.Context, cluster *clusterv1.Cluster) {
+				Expect(w.Client.Create(ctx, &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: "cacerts"}})).To(Succeed())
+				Eventually(w.reason(ctx, cluster)).Should(Equal("False/RancherTLSNotTrusted"), "an empty one stands for the CAs of the system")
+				set("cacerts", rancherCA)(ctx, cluster)
+			}),
 		Entry("server-url is not https", badInput{"", "plain-url", "RegistrationURLInvalid", "check Rancher's setting server-url, then delete the token", once},
 			set("server-url", plainURL), renewURL),
 	)

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/stage"
@@ -34,12 +35,27 @@ var _ = Describe("A CAPI cluster with the name of a v1 record", Label("kind"), O
 		Expect(current(ctx, f, twin).DeletionTimestamp).To(BeNil())
 	})
 
+	It("lets the other one be un-imported when it has gone", func(ctx context.Context) {
+		cluster := f.cluster(ctx, namespace, "patient", selected)
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		twin := builder.Cluster(namespace, "patient-capi")
+		Expect(f.Client.Create(ctx, twin)).To(Succeed())
+		f.choose(ctx, current(ctx, f, cluster), "false")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
+		Expect(f.Client.Delete(ctx, twin)).To(Succeed())
+		Eventually(func() []provisioningv1.Cluster { return f.v1Records(ctx, cluster) }).Should(BeEmpty())
+		Eventually(func() []string { return current(ctx, f, cluster).Finalizers }).ShouldNot(ContainElement(finalizer))
+	})
+
 	It("survives when it is created later and the other one is deleted", func(ctx context.Context) {
 		cluster := f.cluster(ctx, namespace, "late", selected)
 		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 		// Rancher has written the kubeconfig Secret of this name already.
 		twin := builder.Cluster(namespace, "late-capi")
+		selected(twin)
 		Expect(f.Client.Create(ctx, twin)).To(Succeed())
+		f.status(ctx, twin, builder.ControlPlaneUp)
+		Eventually(f.reason(ctx, twin)).Should(Equal("False/RecordNameTaken"), "its kubeconfig Secret is that of the other one")
 
 		By("un-importing")
 		f.choose(ctx, current(ctx, f, cluster), "false")

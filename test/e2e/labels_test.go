@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// Scenario: somebody takes off a record what it is known by. The record is what users may edit in Rancher.
+var _ = Describe("A record that loses its labels", func() {
+	for _, strategy := range strategies() {
+		describeLostLabels(strategy)
+	}
+})
+
+func describeLostLabels(strategy string) {
+	labels := []string{ownedLabel, ownerLabel, ownerNSLabel, uidLabel}
+	var (
+		f         *fixture
+		namespace string
+	)
+	strip := func(ctx context.Context, record client.Object, keys ...string) {
+		GinkgoHelper()
+		f.patch(ctx, current(ctx, f, record), func(o client.Object) {
+			found := o.GetLabels()
+			maps.DeleteFunc(found, func(key, _ string) bool { return slices.Contains(keys, key) })
+			o.SetLabels(found)
+		})
+	}
+	recordOf := func(ctx context.Context, cluster *clusterv1.Cluster) client.Object {
+		GinkgoHelper()
+		records := f.look(ctx).records(strategy, cluster)
+		Expect(records).To(HaveLen(1))
+		return records[0]
+	}
+	imported := func(ctx context.Context, name string) (*clusterv1.Cluster, client.Object) {
+		GinkgoHelper()
+		cluster := f.cluster(ctx, namespace, name, selected)
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		return cluster, recordOf(ctx, cluster)
+	}
+
+	Describe("as "+strategy, Ordered, func() {
+		BeforeAll(func(ctx context.Context) {
+			f = newFixture(ctx, stage.Options{Name: "labels-" + strategy, Audit: true})
+			namespace = f.namespace(ctx, nil)
+		})
+
+		It("gets the UID of its cluster back", func(ctx context.Context) {
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			cluster, record := imported(ctx, "prod")
+			uid := record.GetUID()
+			strip(ctx, record, uidLabel)
+			Eventually(func() string { return current(ctx, f, record).GetLabels()[uidLabel] }).Should(Equal(string(cluster.UID)))
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(recordOf(ctx, cluster).GetUID()).To(Equal(uid))
+		})
+
+		DescribeTable("is let go when it was deleted in Rancher meanwhile, and not made again", func(ctx context.Context, name string, lost []string) {
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			cluster, record := imported(ctx, name)
+			Expect(f.manager.Stop()).To(Succeed())
+			strip(ctx, record, lost...)
+			Expect(f.Client.Delete(ctx, record)).To(Succeed())
+			Consistently(f.gone(ctx, record)).Should(BeFalse())
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			Eventually(f.gone(ctx, record)).Should(BeTrue())
+			Eventually(func() map[string]string { return current(ctx, f, cluster).Annotations }).Should(HaveKeyWithValue(importedKey, "true"))
+			Consistently(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).Should(BeEmpty())
+			Expect(current(ctx, f, cluster).Finalizers).NotTo(ContainElement(finalizer))
+		},
+			Entry("without its UID", "no-uid", []string{uidLabel}),
+			Entry("without any label", "no-labels", labels),
+		)
+
+		It("goes with its cluster all the same", func(ctx context.Context) {
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			cluster, record := imported(ctx, "leaves")
+			Expect(f.manager.Stop()).To(Succeed())
+			strip(ctx, record, labels...)
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			Eventually(f.gone(ctx, record)).Should(BeTrue())
+		})
+
+		if strategy != "v1" {
+			return
+		}
+		DescribeTable("stays imported when it is the v3 Cluster behind it that loses", func(ctx context.Context, name string, spoil func(client.Object)) {
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			cluster, record := imported(ctx, name)
+			behind := &managementv3.Cluster{}
+			behind.Name = internalName(record)
+			before := len(f.requests())
+			f.patch(ctx, current(ctx, f, behind), spoil)
+			Eventually(func() map[string]string { return current(ctx, f, behind).Labels }).Should(HaveKey(ownedLabel))
+			Consistently(f.gone(ctx, behind)).WithTimeout(reaction).Should(BeFalse())
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(current(ctx, f, behind).DeletionTimestamp).To(BeNil())
+			for _, request := range f.requests()[before:] {
+				Expect(request.Verb).NotTo(Equal("delete"), request.RequestURI)
+			}
+		},
+			Entry("the label by which it is watched", "watched", func(o client.Object) {
+				found := o.GetLabels()
+				delete(found, ownedLabel)
+				o.SetLabels(found)
+			}),
+			Entry("the annotation by which it is told from a record", "administrated", func(o client.Object) {
+				found := o.GetAnnotations()
+				delete(found, "provisioning.cattle.io/administrated")
+				o.SetAnnotations(found)
+			}),
+		)
+	})
+}
