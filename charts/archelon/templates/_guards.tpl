@@ -11,6 +11,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if ne (len $ports) (len (uniq $ports)) }}
 {{- fail "metrics.port and webhook.port must differ from each other and from 9440, the port of the probes" }}
 {{- end }}
+{{- include "archelon.durationGuards" . }}
 {{- if not (include "archelon.isolated" .) }}
 {{- /* The RoleBindings of an isolated instance are held by a finalizer, which nobody would take off after the upgrade. */}}
 {{- $binding := lookup "rbac.authorization.k8s.io/v1" "ClusterRoleBinding" "" (printf "%s-isolated" (include "archelon.clusterName" .)) }}
@@ -27,6 +28,41 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter on both, or uninstall it" $release $namespace (ternary (printf ", on Clusters with watch filter %s" $filter) "" (ne $filter ""))) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Go durations, as nanoseconds: Sprig compares none, but adds them to a time. */}}
+{{- define "archelon.nanoseconds" -}}
+{{- $epoch := mustToDate "2006-01-02" "1970-01-01" }}
+{{- ((mustDateModify . $epoch).Sub $epoch).Nanoseconds }}
+{{- end }}
+
+{{- /* Durations that depend on each other. The first two would end the manager at its start, cert-manager would refuse the others. */}}
+{{- define "archelon.durationGuards" -}}
+{{- $election := .Values.leaderElection }}
+{{- /* A Lease has whole seconds, and it is by the Lease that others go. */}}
+{{- $lease := mul (div (include "archelon.nanoseconds" $election.leaseDuration) 1000000000) 1000000000 }}
+{{- $renew := include "archelon.nanoseconds" $election.renewDeadline | int64 }}
+{{- $retry := include "archelon.nanoseconds" $election.retryPeriod | int64 }}
+{{- if le $lease $renew }}
+{{- fail (printf "leaderElection: set leaseDuration (%s) to whole seconds, more than renewDeadline (%s), or another replica takes the Lease while the leader still works" $election.leaseDuration $election.renewDeadline) }}
+{{- end }}
+{{- if le (mulf $renew 1.0) (mulf $retry 1.2) }}
+{{- fail (printf "leaderElection: set renewDeadline (%s) to more than 1.2 times retryPeriod (%s), or the leader gives up before it has tried a second time" $election.renewDeadline $election.retryPeriod) }}
+{{- end }}
+{{- if and .Values.webhook.enabled (eq .Values.webhook.certificates.mode "cert-manager") }}
+{{- $certificate := .Values.webhook.certificates.certManager }}
+{{- $life := include "archelon.nanoseconds" $certificate.duration | int64 }}
+{{- $before := include "archelon.nanoseconds" $certificate.renewBefore | int64 }}
+{{- if lt $life (include "archelon.nanoseconds" "1h" | int64) }}
+{{- fail (printf "webhook.certificates.certManager: set duration (%s) to 1h or more, cert-manager takes no less" $certificate.duration) }}
+{{- end }}
+{{- if lt $before (include "archelon.nanoseconds" "5m" | int64) }}
+{{- fail (printf "webhook.certificates.certManager: set renewBefore (%s) to 5m or more, cert-manager takes no less" $certificate.renewBefore) }}
+{{- end }}
+{{- if ge $before $life }}
+{{- fail (printf "webhook.certificates.certManager: set renewBefore (%s) to less than duration (%s), or the certificate is renewed all the time" $certificate.renewBefore $certificate.duration) }}
 {{- end }}
 {{- end }}
 {{- end }}
