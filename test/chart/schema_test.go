@@ -122,20 +122,31 @@ func TestBadValues(t *testing.T) {
 	for set, key := range badValues() {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()
-			v := values{}
-			if err := sigsyaml.Unmarshal([]byte(set), &v); err != nil {
-				t.Fatal(err)
-			}
-			switch _, err := template(t.Context(), release{"archelon", "archelon-system"}, v); {
-			case err == nil:
-				t.Error("it was accepted")
-			case !strings.Contains(err.Error(), "don't meet the specifications of the schema"):
-				t.Errorf("it was not refused by the schema: %v", err)
-			case !strings.Contains(err.Error(), key):
-				t.Errorf("the message does not name %s: %v", key, err)
-			}
+			refuse(t, set, key)
 		})
 	}
+}
+
+// refuse wants the schema to refuse values, with a message that names the key.
+func refuse(t *testing.T, set, key string) {
+	t.Helper()
+	switch _, err := template(t.Context(), release{"archelon", "archelon-system"}, parseValues(t, set)); {
+	case err == nil:
+		t.Errorf("%s was accepted", set)
+	case !strings.Contains(err.Error(), "don't meet the specifications of the schema"):
+		t.Errorf("%s was not refused by the schema: %v", set, err)
+	case !strings.Contains(err.Error(), key):
+		t.Errorf("%s: the message does not name %s: %v", set, key, err)
+	}
+}
+
+func parseValues(t *testing.T, set string) values {
+	t.Helper()
+	v := values{}
+	if err := sigsyaml.Unmarshal([]byte(set), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // badValues has values that are refused, and how the message names them.
