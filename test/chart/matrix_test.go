@@ -3,6 +3,7 @@ package chart_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,23 +103,38 @@ func everything() values {
 	}
 }
 
+// foreign combines what the matrix has no room for, with what it could get in the way of: a ServiceAccount that is somebody else's, and a release
+// without the uninstaller.
+func foreign() [][]choice {
+	account := values{"serviceAccount": values{"create": false, "name": "theirs"}}
+	bare := values{"uninstall": values{"enabled": false}}
+	return [][]choice{
+		{{"theirs", account}, {"bare", bare}, {"theirs-bare", account.merged(bare)}},
+		{{"v1", values{}}, {"v3", values{"features": values{"managementv3-cluster": values{"enabled": true}}}}},
+		{{"metrics", values{}}, {"", values{"metrics": values{"enabled": false}}}},
+		{{"", values{}}, {"webhook", values{"webhook": values{"enabled": true}}}},
+		{{"central", values{}}, {"isolated", values{"namespaces": []string{"watch1", "watch2"}}}},
+	}
+}
+
 func TestMatrix(t *testing.T) {
 	rights := readRights(t)
 	matrix := combinations(features())
-	matrix["everything"] = everything()
+	maps.Copy(matrix, combinations(foreign()))
+	matrix["everything-v1-metrics-cert-manager"] = everything()
 	seen := &manifests{unique: map[string]bool{}}
 	t.Run("all", func(t *testing.T) {
 		for name, set := range matrix {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+				on := strings.Split(name, "-")
 				rendered := objects(t, release{"archelon", "archelon-system"}, set)
 				checkNames(t, rendered)
-				checkPods(t, rendered)
+				checkPods(t, rendered, on)
 				checkFlags(t, rendered)
 				checkWildcards(t, rendered)
-				if name != "everything" {
-					checkRights(t, rendered, rights, strings.Split(name, "-"))
-				}
+				checkRights(t, rendered, rights, on)
+				checkAccounts(t, rendered, on)
 				seen.add(t, rendered)
 			})
 		}

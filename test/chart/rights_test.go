@@ -157,8 +157,12 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 		}
 		return rule
 	}
+	instance := "archelon"
+	if slices.Contains(on, "everything") {
+		instance = "archelon1"
+	}
 	own := []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", "leases", "", "create"), rule("coordination.k8s.io", "leases", "archelon-leader-election", "get", "update"),
+		rule("coordination.k8s.io", "leases", "", "create"), rule("coordination.k8s.io", "leases", instance+"-leader-election", "get", "update"),
 		rule("", "events", "", "create"),
 	}
 	var wide []rbacv1.PolicyRule
@@ -173,7 +177,7 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 	} else {
 		want[""] = needed(r.Central, wide...)
 	}
-	got := granted(t, rendered, "archelon")
+	got := granted(t, rendered, accountOf(on))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rights of the manager (-want +got):\n%s", diff)
 	}
