@@ -189,11 +189,11 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 	t.Helper()
 	anywhere := slices.Concat(got[""], got["watch1"])
 	for right, feature := range map[string]string{
-		"create clusters.provisioning.cattle.io":               "v1",
-		"create clusters.management.cattle.io":                 "v3",
-		"fleetaddcluster fleetworkspaces.management.cattle.io": "v3",
-		"create tokenreviews.authentication.k8s.io":            "metrics",
-		"create subjectaccessreviews.authorization.k8s.io":     "metrics",
+		"create clusters.provisioning.cattle.io":                              "v1",
+		"create clusters.management.cattle.io":                                "v3",
+		"fleetaddcluster fleetworkspaces.management.cattle.io[fleet-default]": "v3",
+		"create tokenreviews.authentication.k8s.io":                           "metrics",
+		"create subjectaccessreviews.authorization.k8s.io":                    "metrics",
 		"patch secrets.":  "nothing",
 		"create secrets.": "nothing",
 		"patch validatingwebhookconfigurations.admissionregistration.k8s.io": "nothing",

@@ -82,6 +82,8 @@ func valuesFor(flags []string) map[string]any {
 			values["instance"] = value
 		case "--adopt-turtles":
 			values["turtles"] = map[string]any{"adopt": value != "false"}
+		case "--fleet-workspace":
+			values["fleetWorkspaces"] = strings.Split(value, ",")
 		case "--feature-gates":
 			values["features"] = gates(value)
 		default:

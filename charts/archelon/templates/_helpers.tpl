@@ -113,7 +113,12 @@ a namespace up when it has the rights, with the next upgrade. Where there is no 
 {{- if .root.Values.metrics.enabled }}{{ $on = append $on "metrics" }}{{ end }}
 {{- range .rights }}
 {{- if has (.when | default "") $on }}
+{{- /* The right to add clusters to a Fleet workspace names those that may be asked for. No names would stand for all. */}}
+{{- if not (has "fleetworkspaces" .rule.resources) }}
 - {{ toYaml .rule | nindent 2 | trim }}
+{{- else if $.root.Values.fleetWorkspaces }}
+- {{ toYaml (set (deepCopy .rule) "resourceNames" $.root.Values.fleetWorkspaces) | nindent 2 | trim }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
