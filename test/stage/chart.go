@@ -9,22 +9,25 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/helm"
 )
 
-// release is what the chart gives an instance: its rights, and the command line of its manager.
+// release is what the chart gives an instance: its rights, what its webhook needs, and the command line of its manager.
 type release struct {
-	rights []unstructured.Unstructured
-	args   []string
+	objects []unstructured.Unstructured
+	args    []string
 }
 
-// kubeVersion is what the chart is rendered for. Helm does not ask the cluster when it only renders.
-const kubeVersion = "v1.36.3"
+// KubeVersion is what the chart is rendered for. Helm does not ask the cluster when it only renders.
+const KubeVersion = "v1.36.3"
 
 // render has Helm render the chart for an instance.
 func render(ctx context.Context, name, namespace string, values map[string]any) (*release, error) {
@@ -35,17 +38,17 @@ func render(ctx context.Context, name, namespace string, values map[string]any) 
 	defer func() { _ = h.Close() }()
 	objects, err := h.Template(ctx, helm.Release{
 		Name: name, Namespace: namespace, Chart: filepath.Join(Root(), "charts", "archelon"), Values: values,
-		Args: []string{"--kube-version=" + kubeVersion, "--no-hooks"},
+		Args: []string{"--kube-version=" + KubeVersion, "--no-hooks"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("rendering the chart: %w", err)
 	}
 	r := &release{}
 	for _, object := range objects {
-		switch object.GetKind() {
-		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-			r.rights = append(r.rights, object)
-		case "Deployment":
+		if rank(object.GetKind()) >= 0 {
+			r.objects = append(r.objects, object)
+		}
+		if object.GetKind() == "Deployment" {
 			containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
 			if err != nil || len(containers) != 1 {
 				return nil, fmt.Errorf("the chart has a Deployment with %d containers, want 1: %w", len(containers), err)
@@ -66,8 +69,10 @@ func render(ctx context.Context, name, namespace string, values map[string]any) 
 }
 
 // valuesFor returns the values of the chart that have the manager run with the given flags. Flags that no value stands for are handed on as they are.
-func valuesFor(flags []string) map[string]any {
+// What the flags say comes before further values.
+func valuesFor(flags []string, further map[string]any) map[string]any {
 	values := map[string]any{"podDisruptionBudget": map[string]any{"enabled": false}}
+	maps.Copy(values, further)
 	var namespaces, excluded, extra []string
 	for _, flag := range flags {
 		name, value, _ := strings.Cut(flag, "=")
@@ -105,11 +110,11 @@ func gates(flag string) map[string]any {
 	return features
 }
 
-// grant gives an instance the rights of its release, and takes away what an earlier one had and this one has not.
+// grant gives an instance what its release has for it, and takes away what an earlier one had and this one has not.
 func (s *Stage) grant(ctx context.Context, name, namespace string, r *release) error {
 	wanted := map[string]bool{}
-	for i := range r.rights {
-		object := &r.rights[i]
+	for i := range r.objects {
+		object := &r.objects[i]
 		if object.GetNamespace() != "" {
 			err := s.Client.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, namespaceObject())
 			if apierrors.IsNotFound(err) {
@@ -127,12 +132,15 @@ func (s *Stage) grant(ctx context.Context, name, namespace string, r *release) e
 	return s.prune(ctx, name, namespace, wanted)
 }
 
-// prune deletes the roles and bindings of a release that are not wanted.
+// prune deletes what a release has had and is not wanted any more, the last made first.
 func (s *Stage) prune(ctx context.Context, name, namespace string, wanted map[string]bool) error {
 	var errs []error
-	for _, kind := range []string{"RoleBinding", "ClusterRoleBinding", "Role", "ClusterRole"} {
+	for _, kind := range slices.Backward(kinds) {
+		if kind.Kind == rbacv1.ServiceAccountKind {
+			continue // Managers that have not ended have its tokens.
+		}
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind + "List"))
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := s.Client.List(ctx, list, client.MatchingLabels{"app.kubernetes.io/instance": name, releaseLabel: namespace}); err != nil {
 			return err
 		}
@@ -168,15 +176,27 @@ func namespaceObject() *unstructured.Unstructured {
 
 // label marks what belongs to a release.
 func (r *release) label(namespace string) {
-	for i := range r.rights {
-		labels := r.rights[i].GetLabels()
+	for i := range r.objects {
+		labels := r.objects[i].GetLabels()
 		labels[releaseLabel] = namespace
-		r.rights[i].SetLabels(labels)
+		r.objects[i].SetLabels(labels)
 	}
 	// Whoever a binding is for has to exist first.
-	slices.SortStableFunc(r.rights, func(a, b unstructured.Unstructured) int { return rank(a.GetKind()) - rank(b.GetKind()) })
+	slices.SortStableFunc(r.objects, func(a, b unstructured.Unstructured) int { return rank(a.GetKind()) - rank(b.GetKind()) })
 }
 
+// kinds are those of the chart that a manager needs where no Pods are run, in the order in which they are made.
+var kinds = []schema.GroupVersionKind{
+	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	corev1.SchemeGroupVersion.WithKind("Secret"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
+	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+	admissionregistrationv1.SchemeGroupVersion.WithKind(webhookKind),
+}
+
+// rank returns the place of a kind among them, -1 if it is none of them.
 func rank(kind string) int {
-	return slices.Index([]string{"ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"}, kind)
+	return slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Kind == kind })
 }

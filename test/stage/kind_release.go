@@ -44,7 +44,7 @@ func (s *Stage) installRelease(ctx context.Context, name, namespace string, out 
 	flags = slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
 		return strings.HasPrefix(flag, "--leader-elect") || strings.HasPrefix(flag, "--logging-format")
 	})
-	values := valuesFor(flags)
+	values := valuesFor(flags, s.Values)
 	values["log"] = map[string]any{"format": "text"}
 	release := helm.Release{Name: name, Namespace: namespace, Chart: filepath.Join(Root(), "charts", "archelon"), Values: values, Args: []string{"--install"}}
 	if err := s.restricted(ctx, namespace); err != nil {

@@ -53,8 +53,13 @@ func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, 
 	}
 	m := &local{health: "http://" + ports[0], dir: dir, logs: &buffer{also: out}, done: make(chan struct{})}
 	// The last of a flag counts.
-	m.cmd = exec.Command(binary, append(slices.Clone(args), //nolint:noctx // it outlives the call; Stop and Kill end it
-		"--kubeconfig="+path, "--health-probe-bind-address="+ports[0], "--metrics-bind-address="+ports[1])...)
+	own := []string{"--kubeconfig=" + path, "--health-probe-bind-address=" + ports[0]}
+	metrics := ""
+	if !slices.Contains(args, "--metrics-bind-address=0") { // The chart's way to say that there are none.
+		metrics = "https://" + ports[1] + "/metrics"
+		own = append(own, "--metrics-bind-address="+ports[1])
+	}
+	m.cmd = exec.Command(binary, slices.Concat(args, own)...) //nolint:noctx // it outlives the call; Stop and Kill end it
 	m.cmd.Stdout, m.cmd.Stderr = m.logs, m.logs
 	// A Ctrl-C in the terminal is for whoever started the stage, who then stops the manager.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -65,7 +70,7 @@ func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, 
 		m.err = m.cmd.Wait()
 		close(m.done)
 	}()
-	return &Manager{Health: m.health, Metrics: "https://" + ports[1] + "/metrics", running: m}, nil
+	return &Manager{Health: m.health, Metrics: metrics, running: m}, nil
 }
 
 // Ready implements running.

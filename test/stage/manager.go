@@ -15,7 +15,7 @@ import (
 type Manager struct {
 	// Health is the base URL of its probes, empty on kind.
 	Health string
-	// Metrics is the URL of its metrics, empty on kind.
+	// Metrics is the URL of its metrics, empty on kind and when it serves none.
 	Metrics string
 
 	running
@@ -52,7 +52,7 @@ func BuildManager(ctx context.Context, dir string, race bool) (string, error) {
 
 // StartManager starts the manager as the chart does, as a central instance unless --namespace is among the flags: with the arguments and under
 // the rights that the chart has for them. What no value of the chart stands for comes last. It takes no Lease unless --leader-elect is among the
-// flags. Its log also goes to out, if that is not nil.
+// flags. Its log also goes to out, if that is not nil. The last manager that was started with a webhook is the one that the API server calls.
 //
 // On kind the binary is the one of the image, there are as many replicas as the chart says, and they always elect a leader.
 func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, flags ...string) (*Manager, error) {
@@ -74,10 +74,13 @@ func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, 
 	return s.startManager(config, binary, out, release.args...)
 }
 
-// installChart grants what the chart grants to a manager with the given flags.
+// installChart gives a manager with the given flags what the chart gives it.
 func (s *Stage) installChart(ctx context.Context, flags []string) (*release, error) {
-	release, err := render(ctx, ServiceAccount, SystemNamespace, valuesFor(flags))
+	release, err := render(ctx, ServiceAccount, SystemNamespace, valuesFor(flags, s.Values))
 	if err != nil {
+		return nil, err
+	}
+	if err := release.serveHere(); err != nil {
 		return nil, err
 	}
 	release.label(SystemNamespace)

@@ -54,6 +54,8 @@ type Stage struct {
 	Client client.Client
 	// Through, if set, changes how managers that are started from now on reach the management cluster.
 	Through func(*rest.Config) *rest.Config
+	// Values are further values of the chart for managers that are started by StartManager from now on.
+	Values map[string]any
 
 	kind *onKind // nil on control planes of its own
 }
