@@ -3,14 +3,18 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,18 +39,40 @@ var _ = Describe("Rights", Ordered, ContinueOnFailure, func() {
 			if len(scope) > 0 {
 				name = "an isolated instance"
 			}
-			everyday := (strategy == "v3") == (len(scope) == 0)
-			It("of "+name+" are all used with "+strategy+" records, and suffice", longUnless(everyday), func(ctx context.Context) {
-				life := &fullLife{shards: s, strategy: strategy, namespaces: scope, reader: reader}
-				life.lead(ctx)
-			})
+			for _, on := range eachAlone() {
+				// Every day all features together. What the chart has on by itself, the other scenarios have too.
+				everyday := (strategy == "v3") == (len(scope) == 0) && on.webhook && on.metrics
+				It(fmt.Sprintf("of %s with %s are all used with %s records, and suffice", name, on.name, strategy), longUnless(everyday), func(ctx context.Context) {
+					life := &fullLife{shards: s, on: on, strategy: strategy, namespaces: scope, reader: reader}
+					life.lead(ctx)
+				})
+			}
 		}
 	}
 })
 
+// features are what brings rights of its own.
+type features struct {
+	name             string
+	metrics, webhook bool
+}
+
+// eachAlone are the features alone and together.
+func eachAlone() []features {
+	return []features{
+		{"neither metrics nor a webhook", false, false}, {"metrics", true, false}, {"a webhook", false, true}, {"metrics and a webhook", true, true},
+	}
+}
+
+// values returns those of the chart.
+func (f features) values() map[string]any {
+	return map[string]any{"metrics": map[string]any{"enabled": f.metrics}, "webhook": map[string]any{"enabled": f.webhook}}
+}
+
 // fullLife is one of everything.
 type fullLife struct {
 	*shards
+	on         features
 	strategy   string
 	namespaces []string
 	reader     string
@@ -54,6 +80,7 @@ type fullLife struct {
 
 func (l *fullLife) lead(ctx context.Context) {
 	GinkgoHelper()
+	l.Values = l.on.values()
 	By("a cluster that was imported with the other strategy")
 	l.begin(ctx, otherThan(l.strategy))
 	moved := l.light(ctx, watch1, "moved", selected)
@@ -74,8 +101,13 @@ func (l *fullLife) lead(ctx context.Context) {
 	By("repairs")
 	l.expectRepaired(ctx, l.strategy, cluster)
 	l.deletions(ctx, moved, cluster)
-	code, _ := l.scrape(ctx, l.reader)
-	Expect(code).To(Equal(200))
+	if l.on.metrics {
+		code, _ := l.scrape(ctx, l.reader)
+		Expect(code).To(Equal(200))
+	}
+	if l.on.webhook {
+		l.losesCertificates(ctx)
+	}
 	if len(l.namespaces) > 0 {
 		By("a namespace that is deleted")
 		Expect(l.Client.Delete(ctx, namespaceOf(watch2))).To(Succeed())
@@ -87,7 +119,7 @@ func (l *fullLife) lead(ctx context.Context) {
 	for _, e := range used {
 		Expect(e.ResponseStatus.Code).NotTo(BeEquivalentTo(403), "%s %s", e.Verb, e.RequestURI)
 	}
-	Expect(unused(l.granted(ctx), used)).To(BeEmpty(), "rights that nothing asked for")
+	Expect(slices.DeleteFunc(unused(l.granted(ctx), used), l.twice)).To(BeEmpty(), "rights that nothing asked for")
 	Expect(l.manager.Stop()).To(Succeed())
 }
 
@@ -120,6 +152,24 @@ func (l *fullLife) deletions(ctx context.Context, moved, cluster *clusterv1.Clus
 	l.remove(ctx, moved, cluster)
 }
 
+// losesCertificates has the webhook judge, loses the Secret of its certificates, and has it judge with new ones.
+func (l *fullLife) losesCertificates(ctx context.Context) {
+	GinkgoHelper()
+	By("certificates of the webhook that are lost")
+	wrong := builder.Cluster(watch1, "wrong")
+	wrong.Labels = map[string]string{importLabel: "maybe"}
+	judged := func() error { return l.Client.Create(ctx, wrong.DeepCopy(), client.DryRunAll) }
+	Eventually(judged).Should(MatchError(ContainSubstring(`set it to "true"`)))
+	secret := current(ctx, l.fixture, &corev1.Secret{ObjectMeta: objectMeta(stage.SystemNamespace, "archelon-webhook")})
+	lost := secret.Data["tls.crt"]
+	Expect(l.Client.Delete(ctx, secret)).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+		g.Expect(secret.Data["tls.crt"]).NotTo(Or(BeEmpty(), Equal(lost)))
+		g.Expect(judged()).To(MatchError(ContainSubstring(`set it to "true"`)))
+	}).Should(Succeed())
+}
+
 // crashes returns clusters that are being deleted, as a manager leaves them that dies after it has written a name ahead.
 func (l *fullLife) crashes(ctx context.Context) []*clusterv1.Cluster {
 	GinkgoHelper()
@@ -146,39 +196,51 @@ func inNoLife(right string) bool {
 	}, right)
 }
 
+// twice reports a right that is granted twice, so that the log names the other role: a central instance may read all Secrets, and the Secret of the
+// webhook's certificates again as an isolated one may, which needs that.
+func (l *fullLife) twice(right string) bool {
+	again := []string{`Role "archelon": get secrets.`, `Role "archelon": list secrets.`, `Role "archelon": watch secrets.`}
+	return len(l.namespaces) == 0 && slices.Contains(again, right)
+}
+
 // granted returns the rules of all roles that the manager is bound to, by role.
 func (l *fullLife) granted(ctx context.Context) map[string][]rbacv1.PolicyRule {
 	GinkgoHelper()
+	var objects []unstructured.Unstructured
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind + "List"))
+		Expect(l.Client.List(ctx, list)).To(Succeed())
+		objects = append(objects, list.Items...)
+	}
+	return rulesOf(objects, stage.SystemNamespace, stage.ServiceAccount)
+}
+
+// rulesOf returns the rules of those roles among the objects that a ServiceAccount is bound to, by role.
+func rulesOf(objects []unstructured.Unstructured, namespace, account string) map[string][]rbacv1.PolicyRule {
+	GinkgoHelper()
+	find := func(kind, namespace, name string) []rbacv1.PolicyRule {
+		GinkgoHelper()
+		for i := range objects {
+			if o := &objects[i]; o.GetKind() == kind && o.GetName() == name && (kind == "ClusterRole" || o.GetNamespace() == namespace) {
+				role := &rbacv1.ClusterRole{} // A Role has no fields that it has not.
+				Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role)).To(Succeed())
+				return role.Rules
+			}
+		}
+		Fail(roleKey(kind, name) + " does not exist")
+		return nil
+	}
 	rules := map[string][]rbacv1.PolicyRule{}
-	add := func(namespace string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
-		if !slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
-			return s.Namespace == stage.SystemNamespace && s.Name == stage.ServiceAccount
-		}) {
-			return
+	for i := range objects {
+		if kind := objects[i].GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+			continue
 		}
-		var role client.Object = &rbacv1.ClusterRole{}
-		if ref.Kind == "Role" {
-			role = &rbacv1.Role{}
-		}
-		Expect(l.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, role)).To(Succeed())
-		switch role := role.(type) {
-		case *rbacv1.ClusterRole:
-			rules[roleKey(ref.Kind, ref.Name)] = role.Rules
-		case *rbacv1.Role:
-			rules[roleKey(ref.Kind, ref.Name)] = role.Rules
-		}
-	}
-	everywhere, somewhere := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
-	Expect(l.Client.List(ctx, everywhere)).To(Succeed())
-	for _, binding := range everywhere.Items {
-		add("", binding.RoleRef, binding.Subjects)
-	}
-	Expect(l.Client.List(ctx, somewhere)).To(Succeed())
-	for _, binding := range somewhere.Items {
-		if binding.RoleRef.Kind == "Role" {
-			add(binding.Namespace, binding.RoleRef, binding.Subjects)
-		} else {
-			add("", binding.RoleRef, binding.Subjects)
+		binding := &rbacv1.RoleBinding{} // A ClusterRoleBinding has the same fields.
+		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, binding)).To(Succeed())
+		if slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Namespace == namespace && s.Name == account }) {
+			ref := binding.RoleRef
+			rules[roleKey(ref.Kind, ref.Name)] = find(ref.Kind, binding.Namespace, ref.Name)
 		}
 	}
 	Expect(rules).NotTo(BeEmpty())
@@ -205,6 +267,9 @@ func unused(granted map[string][]rbacv1.PolicyRule, requests []auditv1.Event) []
 		}
 		resource += "." + e.ObjectRef.APIGroup
 		did[role[1]+": "+e.Verb+" "+resource] = true
+		if e.Verb == "patch" && e.ResponseStatus.Code == http.StatusCreated {
+			did[role[1]+": create "+resource] = true // An apply that creates needs both rights; the log has the first.
+		}
 		did[role[1]+": "+resource+" "+e.ObjectRef.Name] = true
 	}
 	var idle []string
