@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +59,10 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		late := r.light(ctx, watch1, "late", selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
-		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
+		r.expectLawful(release)
+		r.switchWebhookOff(ctx, release, func() {
+			expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
+		})
 		late = r.light(ctx, watch3, "late", selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
@@ -102,6 +106,11 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 	})
 
 	It("holds nothing any more when it is uninstalled, though the uninstaller is killed, and leaves Rancher clusters and agents alone", func(ctx context.Context) {
+		old := r.leftBehind(ctx, "left-central")
+		undisturbed := before
+		before = r.records(ctx)
+		Expect(before).To(HaveLen(count + 1))
+		began := metav1.NowMicro()
 		killed := make(chan error, 1)
 		go func() {
 			for ctx.Err() == nil {
@@ -116,6 +125,9 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		Expect(r.held(ctx)).To(BeEmpty())
 		Expect(r.left(ctx, release)).To(BeEmpty())
 		r.expectLawful(release)
+		r.uninstalled(ctx, release, began)
+		r.forget(ctx, old)
+		before = undisturbed
 
 		By("CAPI clusters that can be deleted without it")
 		Expect(r.Client.Delete(ctx, clusters[0])).To(Succeed())
@@ -156,7 +168,10 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 	It("deletes its Rancher clusters when it is told to", func(ctx context.Context) {
 		release.Values = with(release.Values, map[string]any{"uninstall": map[string]any{"deleteRecords": true}})
 		Expect(r.helm.Upgrade(ctx, release)).To(Succeed())
-		Expect(r.helm.Uninstall(ctx, release)).To(Succeed())
+		clusters = append(clusters, r.leftBehind(ctx, "left-isolated"))
+		began := metav1.NowMicro()
+		r.withoutBindings(ctx, release, []string{watch1, watch2}, func() { Expect(r.helm.Uninstall(ctx, release)).To(Succeed()) })
+		r.uninstalled(ctx, release, began)
 		Eventually(r.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
 		Expect(r.held(ctx)).To(BeEmpty())
 		Expect(r.left(ctx, release)).To(BeEmpty())

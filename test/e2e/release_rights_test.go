@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// excuse is a time in which a right is missing because somebody has taken it away.
+type excuse struct {
+	from, to metav1.MicroTime
+	refused  func(auditv1.Event) bool
+}
+
+func (e *excuse) covers(event auditv1.Event) bool {
+	return e.refused(event) && !event.RequestReceivedTimestamp.Before(&e.from) && !e.to.Before(&event.RequestReceivedTimestamp)
+}
+
+// excusing does something that takes rights away, and excuses the requests that are refused for it until it is done.
+func (r *releases) excusing(refused func(auditv1.Event) bool, do func()) {
+	from := metav1.NowMicro()
+	do()
+	r.excuses = append(r.excuses, excuse{from: from, to: metav1.NowMicro(), refused: refused})
+}
+
+// expectLawful asserts on the audit log that nobody in the namespace of the release was refused anything.
+func (r *releases) expectLawful(release helm.Release) {
+	GinkgoHelper()
+	events, err := r.Management.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	seen := 0
+	for _, e := range events {
+		if !strings.HasPrefix(e.User.Username, "system:serviceaccount:"+release.Namespace+":") {
+			continue
+		}
+		seen++
+		if !slices.ContainsFunc(r.excuses, func(x excuse) bool { return x.covers(e) }) {
+			Expect(e.ResponseStatus.Code).NotTo(BeEquivalentTo(403), "%s: %s %s", e.User.Username, e.Verb, e.RequestURI)
+		}
+	}
+	Expect(seen).NotTo(BeZero())
+}
+
+// switchWebhookOff does something by which a release loses its webhook. Helm takes the objects and the rights of it away while the last replica that
+// serves it still runs; until that is gone, and no longer, the replica may be refused them.
+func (r *releases) switchWebhookOff(ctx context.Context, release helm.Release, do func()) {
+	GinkgoHelper()
+	own := release.Name + "-webhook"
+	r.excusing(func(e auditv1.Event) bool {
+		return e.ObjectRef != nil && (e.ObjectRef.Resource == "secrets" && e.ObjectRef.Name == own || e.ObjectRef.Resource == "validatingwebhookconfigurations")
+	}, func() {
+		do()
+		Eventually(func() []string { return r.serving(ctx, release) }).Should(BeEmpty(), "Pods with a webhook")
+	})
+}
+
+// serving returns the Pods of a release that serve a webhook.
+func (r *releases) serving(ctx context.Context, release helm.Release) []string {
+	GinkgoHelper()
+	pods := &corev1.PodList{}
+	Expect(r.Client.List(ctx, pods, client.InNamespace(release.Namespace))).To(Succeed())
+	var names []string
+	for i := range pods.Items {
+		if slices.ContainsFunc(pods.Items[i].Spec.Containers[0].Args, func(arg string) bool { return strings.HasPrefix(arg, "--webhook-secret=") }) {
+			names = append(names, pods.Items[i].Name)
+		}
+	}
+	return names
+}
+
+// uninstalled asserts on what has been asked for since then that the uninstaller of the release has used each of its rights.
+func (r *releases) uninstalled(ctx context.Context, release helm.Release, began metav1.MicroTime) {
+	GinkgoHelper()
+	account := release.Name + "-uninstall"
+	// As the chart has them: they are gone by now.
+	rendered := release
+	rendered.Args = []string{"--kube-version=" + stage.KubeVersion}
+	objects, err := r.helm.Template(ctx, rendered)
+	Expect(err).NotTo(HaveOccurred())
+	events, err := r.Management.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	used := slices.DeleteFunc(events, func(e auditv1.Event) bool {
+		return e.User.Username != "system:serviceaccount:"+release.Namespace+":"+account || e.RequestReceivedTimestamp.Before(&began)
+	})
+	Expect(unused(rulesOf(objects, release.Namespace, account), used)).To(BeEmpty(), "rights that the uninstaller did not ask for")
+}
+
+// leftBehind makes a CAPI cluster that was paused when the strategy was switched, so that it still has a v3 Cluster, with all that we put on both.
+func (r *releases) leftBehind(ctx context.Context, name string) *clusterv1.Cluster {
+	GinkgoHelper()
+	cluster := r.light(ctx, watch1, name, func(c *clusterv1.Cluster) {
+		c.Finalizers = []string{finalizer}
+		c.Spec.Paused = new(true)
+		setAnnotation(c, recordKey, "v3/"+recordOf(name))
+	})
+	Expect(r.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Name: recordOf(name), Finalizers: []string{finalizer},
+		Labels: map[string]string{ownedLabel: "", ownerLabel: name, ownerNSLabel: watch1, uidLabel: string(cluster.UID)},
+	}})).To(Succeed())
+	return cluster
+}
+
+func recordOf(name string) string { return "c-" + name }
+
+// forget deletes what leftBehind has made, when nobody holds it any more.
+func (r *releases) forget(ctx context.Context, cluster *clusterv1.Cluster) {
+	GinkgoHelper()
+	record := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: recordOf(cluster.Name)}}
+	for _, object := range []client.Object{cluster, record, builder.KubeconfigSecret(cluster.Namespace, cluster.Name, nil)} {
+		Expect(client.IgnoreNotFound(r.Client.Delete(ctx, object))).To(Succeed())
+		Eventually(r.gone(ctx, object)).Should(BeTrue())
+	}
+}
+
+// withoutBindings has the uninstaller find its RoleBindings missing in the namespaces, and makes each again when it has asked what the matter is.
+func (r *releases) withoutBindings(ctx context.Context, release helm.Release, namespaces []string, do func()) {
+	GinkgoHelper()
+	account := "system:serviceaccount:" + release.Namespace + ":" + release.Name + "-uninstall"
+	var bindings []*rbacv1.RoleBinding
+	for _, namespace := range namespaces {
+		binding := current(ctx, r.fixture, &rbacv1.RoleBinding{ObjectMeta: objectMeta(namespace, "archelon-uninstall")})
+		Expect(r.Client.Delete(ctx, binding)).To(Succeed())
+		binding.ResourceVersion, binding.UID = "", ""
+		bindings = append(bindings, binding)
+	}
+	restored := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(restored)
+		for _, binding := range bindings {
+			Eventually(func() bool { return r.asked(account, "namespaces", binding.Namespace) }).WithTimeout(4 * patience).Should(BeTrue())
+			Expect(r.Client.Create(ctx, binding)).To(Succeed())
+		}
+	}()
+	r.excusing(func(e auditv1.Event) bool {
+		return e.User.Username == account && e.Verb == "list" && e.ObjectRef != nil && slices.Contains(namespaces, e.ObjectRef.Namespace)
+	}, func() {
+		do()
+		<-restored
+	})
+}
+
+// asked reports whether somebody has asked for an object.
+func (r *releases) asked(user, resource, name string) bool {
+	GinkgoHelper()
+	events, err := r.Management.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	return slices.ContainsFunc(events, func(e auditv1.Event) bool {
+		return e.User.Username == user && e.Verb == "get" && e.ObjectRef != nil && e.ObjectRef.Resource == resource && e.ObjectRef.Name == name
+	})
+}
