@@ -29,7 +29,7 @@ ARGS ?=
 help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Build
 
@@ -176,6 +176,10 @@ test-e2e-long: controlplane ## All end-to-end specs but those of test-e2e-capi a
 .PHONY: test-e2e-isolated
 test-e2e-isolated: controlplane ## As test-e2e, with the chart installed for named namespaces.
 	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.isolated
+
+.PHONY: test-e2e-everything
+test-e2e-everything: controlplane ## As test-e2e, with the features of the chart on that are off by default.
+	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.values=testdata/everything.yaml
 
 # One process: there can be one in-memory infrastructure on a machine. docs/development/testing.md has more.
 .PHONY: test-e2e-capi

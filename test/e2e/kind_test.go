@@ -42,6 +42,7 @@ func startStage(ctx context.Context, opts stage.Options) *stage.Stage {
 	s, err := stage.Start(ctx, opts)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
+	s.Values = furtherValues()
 	return s
 }
 

@@ -26,7 +26,7 @@ var _ = Describe("Start", Ordered, func() {
 		management, err := env.Start(ctx, env.Options{Name: "start"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(management.Stop)
-		s = &stage.Stage{Management: management, Client: adminClient(management)}
+		s = &stage.Stage{Management: management, Client: adminClient(management), Values: furtherValues()}
 		Expect(s.Prepare(ctx)).To(Succeed())
 		first = startReplica(ctx, s)
 	})

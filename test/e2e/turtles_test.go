@@ -32,7 +32,7 @@ var _ = Describe("Turtles", Label("kind"), func() {
 		var f *fixture
 		BeforeAll(func(ctx context.Context) {
 			f = newFixture(ctx, stageOptions("turtles-v3"))
-			f.startManager(ctx, "--feature-gates=managementv3-cluster=true")
+			f.startManager(ctx, "--feature-gates=managementv3-cluster=true", "--adopt-turtles=false")
 		})
 
 		It("imports nothing while Turtles is at work, and goes on when it is not", func(ctx context.Context) {
@@ -115,7 +115,7 @@ var _ = Describe("Turtles", Label("kind"), func() {
 		It("refuses a v1 record of Turtles, and adopts it under the flag", func(ctx context.Context) {
 			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
 			theirs := f.turtlesV1Record(ctx, cluster)
-			f.startManager(ctx)
+			f.startManager(ctx, "--adopt-turtles=false")
 			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
 			Expect(f.v1Records(ctx, cluster)).To(BeEmpty())
 
