@@ -190,7 +190,7 @@ func (l *fullLife) crashes(ctx context.Context) []*clusterv1.Cluster {
 func inNoLife(right string) bool {
 	return slices.Contains([]string{
 		// Rancher's webhook asks whether whoever makes a record with a workspace has it.
-		"fleetaddcluster fleetworkspaces.management.cattle.io",
+		"fleetaddcluster fleetworkspaces.management.cattle.io", "fleetworkspaces.management.cattle.io fleet-default",
 		// client-go changes an Event that is published again for the same version of an object, after a write that failed for example.
 		"patch events.events.k8s.io",
 	}, right)

@@ -77,7 +77,7 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 		leader := u.leader(ctx)
 		u.meanwhile(ctx, func() {
 			Expect(u.node.Kill(leader)).To(Succeed())
-			Eventually(func() types.NamespacedName { return u.leader(ctx) }).ShouldNot(Equal(leader))
+			Eventually(func() types.NamespacedName { return u.leader(ctx) }).ShouldNot(Or(BeZero(), Equal(leader)))
 		})
 		Expect(lost()).To(BeEmpty())
 	})
@@ -88,9 +88,12 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 			Expect(u.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(u.release.Namespace), client.GracePeriodSeconds(0))).To(Succeed())
 		})
 		u.expectRefusal(ctx)
-		u.scale(ctx, 0)
-		Eventually(func() []corev1.Pod { return u.pods(ctx) }).Should(BeEmpty())
-		u.meanwhile(ctx, func() { u.scale(ctx, 2) })
+		u.meanwhile(ctx, func() {
+			u.scale(ctx, 0)
+			Eventually(func() []corev1.Pod { return u.pods(ctx) }).Should(BeEmpty())
+			u.patch(ctx, current(ctx, u.fixture, u.settled[0]), func(o client.Object) { setAnnotation(o, "archelon.io/external-fleet", "false") })
+			u.scale(ctx, 2)
+		})
 		u.expectRefusal(ctx)
 	})
 
@@ -98,14 +101,15 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 		strict := u.release
 		strict.Values = with(u.release.Values, map[string]any{"webhook": map[string]any{"enabled": true, "failurePolicy": "Fail"}})
 		Expect(u.helm.Upgrade(ctx, strict)).To(Succeed())
-		u.meanwhile(ctx, func() {})
-		u.scale(ctx, 0)
-		Eventually(func() []corev1.Pod { return u.pods(ctx) }).Should(BeEmpty())
-		Eventually(func() error { return u.tryWrong(ctx) }).Should(MatchError(ContainSubstring("failed calling webhook")))
-		// What CAPI does all day is not sent to it.
-		u.status(ctx, u.settled[0], func(c *clusterv1.Cluster) { c.Status.ObservedGeneration++ })
-		u.scale(ctx, 2)
-		u.expectRefusal(ctx)
+		u.meanwhile(ctx, func() {
+			u.scale(ctx, 0)
+			Eventually(func() []corev1.Pod { return u.pods(ctx) }).Should(BeEmpty())
+			Eventually(func() error { return u.tryWrong(ctx) }).Should(MatchError(ContainSubstring("failed calling webhook")))
+			// What says nothing about the import is not sent to it.
+			u.patch(ctx, current(ctx, u.fixture, u.settled[0]), func(o client.Object) { setAnnotation(o, "example.com/touched", "meanwhile") })
+			u.scale(ctx, 2)
+			u.expectRefusal(ctx)
+		})
 		Expect(u.helm.Upgrade(ctx, u.release)).To(Succeed())
 	})
 
@@ -131,7 +135,7 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 		})
 	})
 
-	It("the node of a workload cluster restarts", func(ctx context.Context) {
+	It("the node of a workload cluster restarts, and its agent connects again", func(ctx context.Context) {
 		u.meanwhile(ctx, func() {
 			Expect(kindStage.World().Workloads[0].Restart(ctx)).To(Succeed())
 			Eventually(func() bool {
@@ -139,6 +143,20 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 				return connected
 			}).Should(BeTrue())
 		})
+	})
+
+	It("the node of a workload cluster restarts that is imported once more at that time, after Rancher's clean-up", func(ctx context.Context) {
+		cluster := u.settled[0]
+		name := client.ObjectKeyFromObject(cluster).String()
+		old := u.before[name]
+		delete(u.before, name)
+		u.choose(ctx, current(ctx, u.fixture, cluster), "false")
+		Eventually(u.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
+		u.choose(ctx, current(ctx, u.fixture, cluster), "true")
+		u.meanwhile(ctx, func() { Expect(kindStage.World().Workloads[0].Restart(ctx)).To(Succeed()) })
+		u.before[name] = u.records(ctx)[name]
+		Expect(u.before[name]).NotTo(Equal(old))
+		Expect(strings.Count(u.before[name], ";")).To(Equal(1), u.before[name])
 	})
 
 	It("the node of the management cluster restarts", func(ctx context.Context) {
@@ -158,8 +176,8 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 	})
 })
 
-// meanwhile does something while imports are under way: some have begun, others begin afterwards. All get connected, with one record each; the
-// settled clusters have the records that they had.
+// meanwhile does something while imports are under way: some have a record and wait for Rancher to fill in its registration, others begin
+// afterwards. All get connected, with one record each; the settled clusters have the records that they had.
 func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 	GinkgoHelper()
 	u.waves++
@@ -169,9 +187,15 @@ func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 			wave = append(wave, u.light(ctx, []string{watch1, watch2, watch3}[i%3], fmt.Sprintf("wave-%d-%d", u.waves, i), selected))
 		}
 	}
+	Expect(u.Rancher.HoldTokens(ctx, true)).To(Succeed())
 	begin(0, 5)
+	for _, cluster := range wave {
+		Eventually(u.reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
+	}
 	do()
 	Eventually(u.RancherReady).WithContext(ctx).Should(Succeed())
+	// A Rancher that was restarted has done so already.
+	Expect(u.Rancher.HoldTokens(ctx, false)).To(Succeed())
 	begin(5, 8)
 	// Light workload clusters are in the memory of Rancher's Pod. One that loses its agent before the first contact, of which nothing in the
 	// management cluster tells, is looked at again 30 seconds after the installation, a minute after that, and so on.
