@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // adds --logging-format=json
@@ -125,9 +126,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
 		"Namespace of the Lease. Default: the namespace that the manager runs in; outside a cluster it must be set.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
-		"How long others wait before they take over a Lease that is not renewed. It must be longer than --leader-elect-renew-deadline.")
+		"How long others wait before they take over a Lease that is not renewed, in whole seconds. It must be longer than --leader-elect-renew-deadline.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", o.LeaderElectRenewDeadline,
-		"How long the leader tries to renew its Lease before it gives up. It must be longer than --leader-elect-retry-period.")
+		"How long the leader tries to renew its Lease before it gives up. It must be longer than 1.2 times --leader-elect-retry-period.")
 	fs.DurationVar(&o.LeaderElectRetryPeriod, "leader-elect-retry-period", o.LeaderElectRetryPeriod,
 		"Pause between tries to get or renew the Lease.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
@@ -178,6 +179,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.describe(fs)
 }
 
+// leaderElectionFits reports whether client-go would elect a leader with these durations: a Lease has whole seconds, and tries jitter.
+func (o *Options) leaderElectionFits() bool {
+	retry := time.Duration(leaderelection.JitterFactor * float64(o.LeaderElectRetryPeriod))
+	return o.LeaderElectRetryPeriod > 0 && o.LeaderElectRenewDeadline > retry && o.LeaderElectLeaseDuration.Truncate(time.Second) > o.LeaderElectRenewDeadline
+}
+
 // Scope is what --namespace and --excluded-namespace say.
 func (o *Options) Scope() (shard.Scope, error) {
 	return shard.New(o.Namespaces, o.ExcludedNamespaces)
@@ -222,8 +229,8 @@ func (o *Options) Validate() error {
 	if o.KubeAPIQPS > 0 && float32(o.KubeAPIBurst) < 1 {
 		problems = append(problems, errors.New("--kube-api-burst must be greater than zero"))
 	}
-	if o.LeaderElect && (o.LeaderElectRetryPeriod <= 0 || o.LeaderElectRenewDeadline <= o.LeaderElectRetryPeriod || o.LeaderElectLeaseDuration <= o.LeaderElectRenewDeadline) {
-		problems = append(problems, errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period"))
+	if o.LeaderElect && !o.leaderElectionFits() {
+		problems = append(problems, errors.New("--leader-elect-lease-duration, in whole seconds, must be longer than --leader-elect-renew-deadline, and that longer than 1.2 times --leader-elect-retry-period"))
 	}
 	if strings.ContainsAny(o.WatchFilter, " ,=") {
 		problems = append(problems, fmt.Errorf("--watch-filter %q must be the value of a label", o.WatchFilter))
@@ -231,10 +238,10 @@ func (o *Options) Validate() error {
 	if len(o.TurtlesNamespaces) == 0 {
 		problems = append(problems, errors.New("--turtles-namespace must name a namespace"))
 	}
-	for flag, names := range map[string][]string{"turtles-namespace": o.TurtlesNamespaces, "fleet-workspace": o.FleetWorkspaces} {
+	for option, names := range map[string][]string{"turtles-namespace": o.TurtlesNamespaces, "fleet-workspace": o.FleetWorkspaces} {
 		for _, name := range names {
 			if invalid := validation.IsDNS1123Label(name); len(invalid) > 0 {
-				problems = append(problems, fmt.Errorf("--%s %q must be the name of a namespace: lower-case letters, digits and dashes, at most 63 characters", flag, name))
+				problems = append(problems, fmt.Errorf("--%s %q must be the name of a namespace: lower-case letters, digits and dashes, at most 63 characters", option, name))
 			}
 		}
 	}
