@@ -183,7 +183,11 @@ test-e2e-everything: controlplane ## As test-e2e, with the features of the chart
 
 # One process: there can be one in-memory infrastructure on a machine. docs/development/testing.md has more.
 .PHONY: test-e2e-capi
-test-e2e-capi: capi ## End-to-end specs with the real controllers of Cluster API.
+test-e2e-capi: capi ## End-to-end specs with the real controllers of Cluster API, without 100 clusters at once.
+	$(GINKGO) --procs=1 --label-filter='capi && !long' $(TESTFLAGS) ./test/e2e
+
+.PHONY: test-e2e-capi-long
+test-e2e-capi-long: capi ## All end-to-end specs with the real controllers of Cluster API.
 	$(GINKGO) --procs=1 --label-filter='capi' $(TESTFLAGS) ./test/e2e
 
 # Needs a Docker engine, and nothing else that is not built from modules: images are built without it and loaded into the nodes. KIND_NODE_IMAGE
