@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -158,13 +160,29 @@ func (j *jobs) start(key types.NamespacedName, input string, work func(context.C
 		defer cancel()
 		result := outcome.Outcome{Kind: outcome.KindFail}
 		if j.slots.take(ctx, key.Namespace) {
-			result = work(ctx)
+			result = guarded(ctx, work)
 			j.slots.give(key.Namespace)
 		}
 		j.finish(key, entry, result, ctx.Err())
 		j.wake(root, key)
 	})
 }
+
+// guarded turns a panic into a failure, as controller-runtime does in a reconcile: what a workload cluster sends must not end the work for all others.
+func guarded(ctx context.Context, work func(context.Context) outcome.Outcome) (result outcome.Outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			for _, handle := range utilruntime.PanicHandlers {
+				handle(ctx, cause)
+			}
+			result = outcome.Fail(archelonv1.InternalErrorReason, errPanic)
+		}
+	}()
+	return work(ctx)
+}
+
+// errPanic does not quote the panic, which may quote what led to it.
+var errPanic = errors.New("the work in the workload cluster ended in a panic: report it, with what the log has about it")
 
 // wake has the cluster reconciled.
 func (j *jobs) wake(ctx context.Context, key types.NamespacedName) {

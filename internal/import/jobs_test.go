@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -150,6 +152,32 @@ func TestJobsBackOffAfterFailure(t *testing.T) {
 		settle(t, j)
 		if out, _ := do("fixed"); runs != before+1 || out.After != time.Second {
 			t.Errorf("a changed input must be tried at once and start the backoff anew, got %d runs and %v", runs-before, out.After)
+		}
+	})
+}
+
+// A panic in one cluster's job is that cluster's failure, with the place of the job given back.
+func TestJobsSurviveAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var handled []any
+		before := utilruntime.PanicHandlers
+		utilruntime.PanicHandlers = []func(context.Context, any){func(_ context.Context, cause any) { handled = append(handled, cause) }}
+		t.Cleanup(func() { utilruntime.PanicHandlers = before })
+		j := startJobs(t, 1)
+		work := func(context.Context) outcome.Outcome { panic("secret") }
+		j.Do(jobKey, "a", work)
+		settle(t, j)
+		out, ended := j.Do(jobKey, "a", work)
+		if !ended || out.Kind != outcome.KindFail || out.Reason != "InternalError" || out.After != jobBackoffBase {
+			t.Fatalf("got %+v, %t, want a failure that is tried again", out, ended)
+		}
+		if strings.Contains(out.Message, "secret") || len(handled) != 1 {
+			t.Errorf("got %q and %d panics handled, want one that is logged and not told", out.Message, len(handled))
+		}
+		j.Do(jobKey, "b", func(context.Context) outcome.Outcome { return outcome.Done() })
+		settle(t, j)
+		if out, ended := j.Do(jobKey, "b", nil); !ended || !out.IsDone() {
+			t.Errorf("got %+v, %t, want the only slot to be free again", out, ended)
 		}
 	})
 }
