@@ -167,7 +167,11 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 	}
 	var wide []rbacv1.PolicyRule
 	if slices.Contains(on, "webhook") {
-		own = append(own, rule("", "secrets", "archelon-webhook", "create", "get", "list", "watch", "patch"))
+		verbs := []string{"create", "patch"}
+		if slices.Contains(on, "isolated") { // Others may read all Secrets.
+			verbs = append(verbs, "get", "list", "watch")
+		}
+		own = append(own, rule("", "secrets", "archelon-webhook", verbs...))
 		wide = append(wide, rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", "archelon-system.archelon", "get", "list", "watch", "patch"))
 	}
 	want := map[string][]string{"archelon-system": texts(own)}
