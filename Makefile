@@ -157,10 +157,10 @@ test-unit: ## Tests beside the code: no network, no processes.
 test-image: ## Build the image and look at what is in it.
 	go -C hack/image test -count=1 -timeout=20m $(TESTFLAGS) ./...
 
-# One package at a time: each starts API servers of its own.
+# Two packages at a time, which wait most of the time: each starts API servers of its own.
 .PHONY: test-integration
 test-integration: controlplane ## Stand-ins, the test environment, the agent and a small benchmark, against real API servers.
-	go test -race -count=1 -p=1 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart)
+	go test -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart)
 
 # Scenarios wait most of the time, so two at once are no hindrance to each other. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
 GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=2 --race --timeout=90m --no-color --output-interceptor-mode=none
