@@ -173,8 +173,12 @@ func (r *releases) watchConnections(ctx context.Context, clusters []*clusterv1.C
 	}
 	Expect(ids).To(HaveLen(len(clusters)))
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	// A spec that fails before it asks must not leave it behind: it would fail others.
+	DeferCleanup(func() { stop(); <-ended })
 	lost := make(chan []string, 1)
 	go func() {
+		defer close(ended)
 		var found []string
 		ticker := time.NewTicker(glance())
 		defer ticker.Stop()
