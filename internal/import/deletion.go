@@ -90,8 +90,8 @@ func (r *Reconciler) abandonRecord(ctx context.Context, s *scope, record *record
 	return nil
 }
 
-// findNamed adds the record that was written ahead if the cache has not seen it yet. A process may have died right
-// after making it.
+// findNamed adds the record that was written ahead if the cache does not show it: a process may have died right after making it. The
+// annotation that names it can be written by others, so a record of another cluster is not added.
 func (r *Reconciler) findNamed(ctx context.Context, s *scope) error {
 	id := s.cluster.Annotations[archelonv1.RecordAnnotation]
 	strategy, name, ok := r.splitID(id)
@@ -105,7 +105,9 @@ func (r *Reconciler) findNamed(ctx context.Context, s *scope) error {
 		}
 		return fmt.Errorf("getting the %s Rancher cluster: %w", strategy.Kind(), err)
 	}
-	s.records = append(s.records, record{Object: object, strategy: strategy})
+	if named := (record{Object: object, strategy: strategy}); named.madeFor(s.cluster) {
+		s.records = append(s.records, named)
+	}
 	return nil
 }
 

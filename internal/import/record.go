@@ -172,8 +172,8 @@ func (r *Reconciler) adoptOwn(ctx context.Context, s *scope, strategy Strategy, 
 	found := &record{Object: object, strategy: strategy}
 	switch {
 	case found.deleting():
-		if s.find(found.id()) == nil {
-			// Without its owner labels the cache does not show it.
+		if s.find(found.id()) == nil && found.madeFor(s.cluster) {
+			// Without its owner labels the cache does not show it. That of another cluster is that one's to let go.
 			s.records = append(s.records, *found)
 			if out := r.observeRemoval(ctx, s); !out.IsDone() {
 				return out

@@ -106,6 +106,22 @@ func describeLostLabels(strategy string) {
 				Expect(current(ctx, f, second).Annotations).To(HaveKeyWithValue(recordKey, strategy+"/"+recordOf(ctx, second).GetName()))
 				Expect(current(ctx, f, taken).GetLabels()).To(HaveKeyWithValue(uidLabel, string(first.UID)))
 				Expect(recordOf(ctx, first).GetUID()).To(Equal(taken.GetUID()))
+
+				By("nor is that let go for the sake of a cluster that names it, before its own has learned that it was deleted")
+				pause := func(paused bool) {
+					f.patch(ctx, current(ctx, f, first), func(client.Object) { first.Spec.Paused = &paused })
+				}
+				pause(true)
+				Consistently(f.reason(ctx, first)).Should(Equal("True/Imported"), "a pause does not show while all is well")
+				Expect(f.Client.Delete(ctx, taken)).To(Succeed())
+				third := f.clusterWith(ctx, namespace, "third", []byte("none"), selected, func(c *clusterv1.Cluster) {
+					c.Finalizers = []string{finalizer}
+					setAnnotation(c, recordKey, strategy+"/"+taken.GetName())
+				})
+				Eventually(f.reason(ctx, third)).Should(Equal("False/RecordTerminating"))
+				Consistently(func() []string { return current(ctx, f, taken).GetFinalizers() }).Should(ContainElement(finalizer))
+				pause(false)
+				Eventually(func() map[string]string { return current(ctx, f, first).Annotations }).Should(HaveKeyWithValue(importedKey, "true"))
 			})
 			return
 		}
