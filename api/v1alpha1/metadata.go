@@ -104,8 +104,8 @@ const (
 	ManagedByTurtles = "rancher-turtles"
 
 	// RegistrationRequestedAnnotation on a v3 Rancher cluster is set when Rancher's setting server-url was empty and got a
-	// value: Rancher fills in the URL of a registration token only when its v3 Cluster changes. The value
-	// digests server-url, so that it changes once for each of its values.
+	// value: Rancher fills in the URL of a registration token only when its v3 Cluster changes. The value is
+	// "<digest of server-url>@<RFC 3339 time>": it changes at once with server-url, else every five minutes while the URL is missing.
 	RegistrationRequestedAnnotation = "archelon.io/registration-requested"
 
 	// PropagatedLabelsAnnotation on a Rancher cluster lists, separated by commas, the label keys that were

@@ -30,6 +30,10 @@ const kubeconfigRecheck = 30 * time.Second
 // registrationPatience is how long Rancher may take to fill in the registration of a new cluster before it is asked to look again.
 const registrationPatience = 30 * time.Second
 
+// registrationRepeat is when Rancher is asked once more. It may have looked with settings that its cache did not have yet, and then nothing
+// in the management cluster changes any more.
+const registrationRepeat = 5 * time.Minute
+
 // cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again.
 const cleanupRecheck = 5 * time.Second
 
@@ -199,27 +203,43 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 // setting does not make it do so, a change of the v3 Cluster does. The condition may tell that it could not; else the token has had its time.
 func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server string) outcome.Outcome {
 	sum := sha256.Sum256([]byte(server))
-	digest := hex.EncodeToString(sum[:8])
-	if s.management.object.Annotations[archelonv1.RegistrationRequestedAnnotation] == digest {
-		return waitingForRancher()
-	}
-	switch conditions.GetReason(s.cluster, archelonv1.RancherImportedCondition) {
-	case archelonv1.ServerURLMissingReason, archelonv1.ServerURLInvalidReason:
-	default:
-		if left := registrationPatience - r.Clock.Now().Sub(s.management.object.CreationTimestamp.Time); left > 0 {
-			out := waitingForRancher()
-			out.Kind, out.After = outcome.KindPoll, min(left, registrationPatience)
-			return out
-		}
+	digest, now := hex.EncodeToString(sum[:8]), r.Clock.Now()
+	reason := conditions.GetReason(s.cluster, archelonv1.RancherImportedCondition)
+	unusable := reason == archelonv1.ServerURLMissingReason || reason == archelonv1.ServerURLInvalidReason
+	out := waitingForRancher()
+	out.Kind = outcome.KindPoll
+	if out.After = untilRequest(s.management.object, digest, unusable, now); out.After > 0 {
+		return out
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	object.SetName(s.management.name)
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, archelonv1.RegistrationRequestedAnnotation, digest)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, archelonv1.RegistrationRequestedAnnotation, requestOf(digest, now))
 	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("requesting the registration: %w", err))
 	}
-	return waitingForRancher()
+	out.After = registrationRepeat
+	return out
+}
+
+// requestOf is the value of RegistrationRequestedAnnotation.
+func requestOf(digest string, at time.Time) string {
+	return digest + "@" + at.UTC().Format(time.RFC3339)
+}
+
+// untilRequest returns how long Rancher has left for a registration before it is to be asked. unusable says that it had no server-url of
+// use until now, and so no time is due to it.
+func untilRequest(cluster *managementv3.Cluster, digest string, unusable bool, now time.Time) time.Duration {
+	asked, when, _ := strings.Cut(cluster.Annotations[archelonv1.RegistrationRequestedAnnotation], "@")
+	switch at, err := time.Parse(time.RFC3339, when); {
+	case asked == digest && err == nil:
+		// One from the future, of a clock that was wrong, waits no longer than others.
+		return min(registrationRepeat-now.Sub(at), registrationRepeat)
+	case unusable:
+		return 0
+	default:
+		return min(registrationPatience-now.Sub(cluster.CreationTimestamp.Time), registrationPatience)
+	}
 }
 
 // versionOf returns what changes with every write to a Secret, "" if there is none. It reads from a cache of metadata.

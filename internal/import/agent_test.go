@@ -1,0 +1,55 @@
+package importer
+
+import (
+	"testing"
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestUntilRequest(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	tests := map[string]struct {
+		reason   string
+		asked    string
+		age      time.Duration
+		unusable bool
+		want     time.Duration
+	}{
+		"New":        {reason: "Rancher gets its time", age: 10 * time.Second, want: 20 * time.Second},
+		"Late":       {reason: "it had its time", age: time.Minute, want: -30 * time.Second},
+		"ClockBack":  {reason: "made in the future: no longer than others", age: -time.Hour, want: 30 * time.Second},
+		"Unusable":   {reason: "without server-url it had no time", age: time.Second, unusable: true},
+		"Asked":      {reason: "it was asked", asked: "d1@2026-01-02T03:03:05Z", age: time.Hour, want: 4 * time.Minute},
+		"AskedEarly": {reason: "it is asked again", asked: "d1@2026-01-02T02:04:05Z", age: time.Hour, want: -55 * time.Minute},
+		"AskedLater": {reason: "asked in the future: no longer than others", asked: "d1@2027-01-02T03:04:05Z", age: time.Hour, want: 5 * time.Minute},
+		"Known":      {reason: "that server-url was unusable before does not matter once it was asked", asked: "d1@2026-01-02T03:04:05Z", unusable: true, want: 5 * time.Minute},
+		"OtherURL":   {reason: "another server-url is asked for at once", asked: "d2@2026-01-02T03:04:05Z", age: time.Hour, want: 30*time.Second - time.Hour},
+		"NoTime":     {reason: "the form of before has no time", asked: "d1", age: time.Hour, want: 30*time.Second - time.Hour},
+		"Rubbish":    {reason: "somebody edited it", asked: "d1@soon", age: time.Hour, want: 30*time.Second - time.Hour},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-test.age))}}
+			if test.asked != "" {
+				cluster.Annotations = map[string]string{"archelon.io/registration-requested": test.asked}
+			}
+			if got := untilRequest(cluster, "d1", test.unusable, now); got != test.want {
+				t.Errorf("untilRequest() = %s, want %s: %s", got, test.want, test.reason)
+			}
+		})
+	}
+}
+
+// What is written is understood again.
+func TestRequestOf(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
+	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+		CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+		Annotations:       map[string]string{"archelon.io/registration-requested": requestOf("d1", now)},
+	}}
+	if got := untilRequest(cluster, "d1", false, now.Add(time.Minute)); got != registrationRepeat-time.Minute {
+		t.Errorf("untilRequest() = %s a minute after the request, want %s", got, registrationRepeat-time.Minute)
+	}
+}
