@@ -145,9 +145,6 @@ func (c *Controllers) run(opts Options, m manager, program, webhook, diagnostics
 	cmd := exec.Command(path,
 		"--webhook-cert-dir="+c.dir, "--webhook-port="+port,
 		"--diagnostics-address="+diagnostics, "--insecure-diagnostics=true", "--health-addr="+health,
-		// An API server that many clusters keep from answering in time makes the control plane provider lose Machines for good (v1.13.4): it
-		// deletes the bootstrap configuration of one whose creation was carried out and not answered.
-		"--kube-api-qps=30", "--kube-api-burst=60",
 		"--feature-gates="+m.gates)
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"),

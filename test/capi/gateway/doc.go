@@ -10,5 +10,5 @@
 //   - The deletion of collections, and of what is in a namespace together with it: the same.
 //   - Names from generateName: the same.
 //
-// The API server behind it is reached as soon as there is one. Before that, and while it is stopped, connections are cut.
+// The API server behind it is reached as soon as there is one. Before that connections are refused, and while it is stopped they are cut.
 package gateway

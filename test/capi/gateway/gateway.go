@@ -11,18 +11,24 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 )
 
-// startTimeout bounds what a new connection waits for.
-const startTimeout = 5 * time.Second
+const (
+	// startTimeout bounds what a new connection waits for.
+	startTimeout = 5 * time.Second
+	// pollInterval is how often the API server of a cluster that has none yet is looked for.
+	pollInterval = 500 * time.Millisecond
+)
 
 // Options say what is behind a gateway.
 type Options struct {
@@ -45,11 +51,12 @@ type Request struct {
 
 // Gateway is a TLS server on a port of the loopback interface.
 type Gateway struct {
-	opts     Options
-	listener net.Listener
-	server   *http.Server
-	served   chan struct{}
-	memory   http.Handler
+	opts   Options
+	door   *door
+	server *http.Server
+	cancel context.CancelFunc
+	served chan struct{}
+	memory http.Handler
 
 	mu       sync.Mutex
 	ready    *backend // nil until the cluster has a CA and an API server
@@ -66,33 +73,50 @@ type backend struct {
 	client  *http.Client
 }
 
-// Start listens. The cluster need not exist yet: it gets the port of the gateway as that of its control plane.
+// Start takes a port. The cluster need not exist yet: it gets the port of the gateway as that of its control plane. Connections are refused until
+// it has an API server. ctx bounds the start, not the life.
 func Start(ctx context.Context, opts Options) (*Gateway, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	door, err := newDoor()
 	if err != nil {
-		return nil, fmt.Errorf("listening for workload cluster %s: %w", opts.Cluster, err)
+		return nil, fmt.Errorf("preparing the gateway of workload cluster %s: %w", opts.Cluster, err)
 	}
-	g := &Gateway{opts: opts, listener: listener, served: make(chan struct{}), memory: workloadserver.Handler(), refused: map[string]bool{}}
+	g := &Gateway{opts: opts, door: door, served: make(chan struct{}), memory: workloadserver.Handler(), refused: map[string]bool{}}
 	g.server = &http.Server{
 		Handler:           http.HandlerFunc(g.serve),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients hang up whenever they like
 	}
+	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		defer close(g.served)
-		_ = g.server.Serve(tls.NewListener(&living{Listener: listener, gateway: g}, &tls.Config{ // it ends with Stop, and returns nothing else
-			MinVersion:         tls.VersionTLS12,
-			GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return g.tlsConfig(hello.Context()) },
-		}))
+		g.run(ctx)
 	}()
 	return g, nil
 }
 
+// run waits for the API server, and serves from then on.
+func (g *Gateway) run(ctx context.Context) {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) { return g.answers(ctx), nil })
+	if err != nil { // there was none until Stop
+		_ = g.door.close()
+		return
+	}
+	listener, err := g.door.open()
+	if err != nil { // clients are refused: whoever waits for the cluster says so
+		return
+	}
+	_ = g.server.Serve(tls.NewListener(&living{Listener: listener, gateway: g}, &tls.Config{ // it ends with Stop, and returns nothing else
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return g.tlsConfig(hello.Context()) },
+	}))
+}
+
 // Port is that of the control plane's endpoint.
-func (g *Gateway) Port() int { return g.listener.Addr().(*net.TCPAddr).Port } //nolint:forcetypeassert // of a TCP listener
+func (g *Gateway) Port() int { return g.door.port }
 
 // Stop cuts all connections.
 func (g *Gateway) Stop() error {
+	g.cancel()
 	err := g.server.Close()
 	<-g.served
 	return err
@@ -110,7 +134,7 @@ func (g *Gateway) Config(ctx context.Context) (*rest.Config, error) {
 		return nil, err
 	}
 	return &rest.Config{
-		Host: "https://" + g.listener.Addr().String(),
+		Host: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(g.door.port)),
 		// Typed clients would send protobuf.
 		ContentConfig:   rest.ContentConfig{ContentType: "application/json"},
 		TLSClientConfig: rest.TLSClientConfig{CAData: b.ca.pem, CertData: cert, KeyData: key},
@@ -147,11 +171,11 @@ func (g *Gateway) backend(ctx context.Context) (*backend, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	ca, err := readAuthority(ctx, g.opts.Management, g.opts.Cluster)
+	address, err := g.opts.APIServer(ctx, g.opts.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	address, err := g.opts.APIServer(ctx, g.opts.Cluster)
+	ca, err := readAuthority(ctx, g.opts.Management, g.opts.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +213,7 @@ func (g *Gateway) tlsConfig(ctx context.Context) (*tls.Config, error) {
 	return b.tls, nil
 }
 
-// living accepts connections as long as there is an API server to serve them. Others are reset, as those to a port that nobody listens on.
+// living accepts connections as long as there is an API server to serve them. While it is away they are reset.
 type living struct {
 	net.Listener
 
@@ -203,7 +227,7 @@ func (l *living) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.gateway.answers() {
+		if l.gateway.answers(context.Background()) {
 			return connection, nil
 		}
 		if tcp, ok := connection.(*net.TCPConn); ok {
@@ -214,8 +238,8 @@ func (l *living) Accept() (net.Conn, error) {
 }
 
 // answers reports whether the API server takes connections.
-func (g *Gateway) answers() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+func (g *Gateway) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	b, err := g.backend(ctx)
 	if err != nil {
