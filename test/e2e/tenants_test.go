@@ -23,7 +23,7 @@ import (
 var isolated = flag.Bool("archelon.isolated", false, "install the chart for named namespaces instead of for all")
 
 // tenantsPerFixture is more than any scenario uses. Each costs the manager a few watches.
-const tenantsPerFixture = 60
+const tenantsPerFixture = 80
 
 // tenants are the namespaces of an isolated manager. They exist before it starts: one that comes later is taken up after a while, which is a
 // scenario of its own.
