@@ -47,7 +47,7 @@ func manyClusters(world func() *capiWorld) {
 		for _, p := range clusters {
 			w.connectWithin(ctx, p, manyPatience)
 		}
-		report("all have a CA")
+		report("all have an API server")
 		Eventually(w.count(ctx, namespace, clusterv1.ClusterControlPlaneAvailableCondition)).
 			WithTimeout(manyPatience).WithPolling(manyPolling).Should(Equal(many))
 		report("all control planes available")

@@ -122,8 +122,8 @@ func (g *Gateway) Stop() error {
 	return err
 }
 
-// Config returns the access of an administrator with a certificate of its own, as Rancher's agent has one. It is an error while the cluster has
-// no CA.
+// Config returns the access of an administrator with a certificate of its own, as Rancher's agent has one. It is an error until the cluster has
+// an API server.
 func (g *Gateway) Config(ctx context.Context) (*rest.Config, error) {
 	b, err := g.backend(ctx)
 	if err != nil {
@@ -173,6 +173,10 @@ func (g *Gateway) backend(ctx context.Context) (*backend, error) {
 	defer cancel()
 	address, err := g.opts.APIServer(ctx, g.opts.Cluster)
 	if err != nil {
+		return nil, err
+	}
+	// Before it listens nobody needs the CA, which costs a request to the management cluster each time that it is not there yet.
+	if err := dial(ctx, address); err != nil {
 		return nil, err
 	}
 	ca, err := readAuthority(ctx, g.opts.Management, g.opts.Cluster)
@@ -245,6 +249,13 @@ func (g *Gateway) answers(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", b.address)
-	return err == nil && connection.Close() == nil
+	return dial(ctx, b.address) == nil
+}
+
+func dial(ctx context.Context, address string) error {
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return connection.Close()
 }
