@@ -20,7 +20,7 @@ func TestAlerts(t *testing.T) {
 	write(t, scenarios, raw)
 	files := []string{filepath.Join(chart, "files", "alerts.yaml")}
 	for file, r := range map[string]release{"blue.yaml": {"archelon", "blue"}, "green.yaml": {"archelon", "green"}, "second.yaml": {"second", "blue"}} {
-		rules := rulesOf(t, r)
+		rules := rulesOf(t, r, nil)
 		for line := range strings.Lines(string(rules)) {
 			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "- alert: "); ok && !strings.Contains(string(raw), "- alertname: "+name+"\n") {
 				t.Errorf("there is no scenario in which %s fires", name)
@@ -37,10 +37,40 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// A certificate from cert-manager lives as long as the values say, so the alert may not go by a fixed time: it would fire all the time for one that
+// lives for a day, or too late.
+func TestCertificateAlert(t *testing.T) {
+	dir := t.TempDir()
+	raw, err := os.ReadFile(filepath.Join("testdata", "certificates.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenarios := filepath.Join(dir, "certificates.yaml")
+	write(t, scenarios, raw)
+	arguments := []string{"check", "rules", "--lint-fatal"}
+	for namespace, times := range map[string]values{
+		"default": {},
+		"year":    {"duration": "8760h", "renewBefore": "4320h"},
+		"day":     {"duration": "24h", "renewBefore": "8h"},
+		"least":   {"duration": "1h", "renewBefore": "5m"},
+	} {
+		certificates := values{"mode": "cert-manager", "certManager": times}
+		rules := rulesOf(t, release{"archelon", namespace}, values{"webhook": values{"enabled": true, "certificates": certificates}})
+		write(t, filepath.Join(dir, namespace+".yaml"), rules)
+		arguments = append(arguments, filepath.Join(dir, namespace+".yaml"))
+	}
+	if _, err := run(t.Context(), ".", nil, programs["promtool"], arguments...); err != nil {
+		t.Error(err)
+	}
+	if _, err := run(t.Context(), ".", nil, programs["promtool"], "test", "rules", scenarios); err != nil {
+		t.Error(err)
+	}
+}
+
 // rulesOf returns what is in the PrometheusRule of a release, as Prometheus reads it.
-func rulesOf(t *testing.T, r release) []byte {
+func rulesOf(t *testing.T, r release, set values) []byte {
 	t.Helper()
-	for _, object := range objects(t, r, values{"metrics": values{"prometheusRule": values{"enabled": true}}}) {
+	for _, object := range objects(t, r, set.merged(values{"metrics": values{"prometheusRule": values{"enabled": true}}})) {
 		if object.GetKind() == "PrometheusRule" {
 			rules, err := yaml.Marshal(object.Object["spec"])
 			if err != nil {
