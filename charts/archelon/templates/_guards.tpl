@@ -12,23 +12,35 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- fail "metrics.port and webhook.port must differ from each other and from 9440, the port of the probes" }}
 {{- end }}
 {{- include "archelon.durationGuards" . }}
-{{- if not (include "archelon.isolated" .) }}
-{{- /* The RoleBindings of an isolated instance are held by a finalizer, which nobody would take off after the upgrade. */}}
-{{- $binding := lookup "rbac.authorization.k8s.io/v1" "ClusterRoleBinding" "" (printf "%s-isolated" (include "archelon.clusterName" .)) }}
-{{- if and $binding (eq (dig "annotations" "meta.helm.sh/release-name" "" $binding.metadata) .Release.Name) }}
-{{- fail "this release works in named namespaces and cannot be upgraded to one that works in all: uninstall it and install it again. Clusters stay imported and connected" }}
+{{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "archelon.fullname" .) }}
+{{- $selected := dig "spec" "selector" "matchLabels" "app.kubernetes.io/name" (include "archelon.name" .) $deployment }}
+{{- if ne $selected (include "archelon.name" .) }}
+{{- fail (printf "Deployment %s selects Pods by other labels, which cannot be changed: set nameOverride to %s, or uninstall this release and install it again. Clusters stay imported and connected" (include "archelon.fullname" .) $selected) }}
 {{- end }}
 {{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items }}
-{{- if eq (dig "labels" "archelon.io/scope" "" .metadata) "central" }}
-{{- $filter := dig "labels" "archelon.io/watch-filter" "" .metadata }}
 {{- $release := dig "annotations" "meta.helm.sh/release-name" "" .metadata }}
 {{- $namespace := dig "annotations" "meta.helm.sh/release-namespace" "" .metadata }}
-{{- $own := and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace) }}
-{{- if and (not $own) (or (eq $filter $.Values.watchFilter) (not $filter) (not $.Values.watchFilter)) }}
-{{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter on both, or uninstall it" $release $namespace (ternary (printf ", on Clusters with watch filter %s" $filter) "" (ne $filter ""))) }}
+{{- $role := dict "name" .metadata.name "own" (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace)) "release" $release "namespace" $namespace "filter" (dig "labels" "archelon.io/watch-filter" "" .metadata) }}
+{{- $scope := dig "labels" "archelon.io/scope" "" .metadata }}
+{{- if eq $scope "isolated" }}{{ include "archelon.isolatedRoleGuards" (dict "role" $role "root" $) }}{{ end }}
+{{- if eq $scope "central" }}{{ include "archelon.centralRoleGuards" (dict "role" $role "root" $) }}{{ end }}
 {{- end }}
 {{- end }}
+
+{{- /* The RoleBindings of an isolated instance are held by a finalizer, which its manager alone takes off, and their role cannot be changed. */}}
+{{- define "archelon.isolatedRoleGuards" -}}
+{{- if and .role.own (not (include "archelon.isolated" .root)) }}
+{{- fail "this release works in named namespaces and cannot be upgraded to one that works in all: uninstall it and install it again. Clusters stay imported and connected" }}
 {{- end }}
+{{- if and .role.own (ne .role.name (include "archelon.clusterName" .root)) }}
+{{- fail (printf "the objects of this release are called %s, and those of one that works in named namespaces cannot get other names: set fullnameOverride and nameOverride as they were, or uninstall it and install it again. Clusters stay imported and connected" .role.name) }}
+{{- end }}
+{{- end }}
+
+{{- define "archelon.centralRoleGuards" -}}
+{{- $filter := .root.Values.watchFilter }}
+{{- if and (not .role.own) (not (include "archelon.isolated" .root)) (or (eq .role.filter $filter) (not .role.filter) (not $filter)) }}
+{{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter on both, or uninstall it" .role.release .role.namespace (ternary (printf ", on Clusters with watch filter %s" .role.filter) "" (ne .role.filter ""))) }}
 {{- end }}
 {{- end }}
 
