@@ -82,7 +82,7 @@ const (
 	WatchFilterAnnotation = "archelon.io/watch-filter"
 
 	// AgentEnvAnnotation on a CAPI Cluster lists environment variables of Rancher's agent in the
-	// workload cluster, a proxy for example, as a YAML or JSON map of strings.
+	// workload cluster, a proxy for example, as a YAML or JSON map of strings without YAML anchors.
 	AgentEnvAnnotation = "archelon.io/agent-env"
 
 	// FleetWorkspaceAnnotation on a CAPI Cluster names the Fleet workspace of its Rancher cluster.

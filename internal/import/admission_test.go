@@ -58,6 +58,7 @@ func TestValidateCreate(t *testing.T) {
 		"Env":          {reason: "a map in YAML", cluster: testCluster(annotated("archelon.io/agent-env", "A: b"))},
 		"EnvNoMap":     {reason: "the importer could not use it", cluster: testCluster(annotated("archelon.io/agent-env", "[1]")), want: map[string]string{"metadata.annotations[archelon.io/agent-env]": "InvalidSetting"}, says: "map of strings"},
 		"EnvKey":       {reason: "no name of a variable", cluster: testCluster(annotated("archelon.io/agent-env", `{"A=B": ""}`)), want: map[string]string{"metadata.annotations[archelon.io/agent-env]": "InvalidSetting"}},
+		"EnvAnchor":    {reason: "anchors expand to gigabytes", cluster: testCluster(annotated("archelon.io/agent-env", "A: &a b\nB: *a")), want: map[string]string{"metadata.annotations[archelon.io/agent-env]": "InvalidSetting"}, says: "anchors"},
 		"Workspace":    {reason: "no name of a workspace", cluster: testCluster(annotated("archelon.io/fleet-workspace", "a/b")), want: map[string]string{"metadata.annotations[archelon.io/fleet-workspace]": "InvalidSetting"}},
 		"Unset":        {reason: "an empty annotation is as none", cluster: testCluster(annotated("archelon.io/fleet-workspace", ""), annotated("archelon.io/external-fleet", ""), annotated("archelon.io/managed-by", ""))},
 		"Fleet":        {reason: "a boolean as Go reads it", cluster: testCluster(annotated("archelon.io/external-fleet", "True"))},
@@ -187,6 +188,7 @@ func expectHidden(t *testing.T, env string) {
 	said := []string{
 		prefix + `it must be a map of strings in YAML or JSON, for example {"HTTPS_PROXY": "http://proxy:3128"}`,
 		prefix + "its keys must be names of environment variables",
+		prefix + "it uses YAML anchors, which are not supported: write out every value",
 	}
 	if len(warnings) != 1 || !slices.Contains(said, warnings[0]) || refusal.Error() != `Cluster.cluster.x-k8s.io "prod" is invalid: `+warnings[0] {
 		t.Errorf("got the refusal %q and the warnings %q, want one of %q", refusal, warnings, said)

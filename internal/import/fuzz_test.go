@@ -47,6 +47,7 @@ func FuzzChosen(f *testing.F) {
 func FuzzDesiredRecord(f *testing.F) {
 	f.Add("prod", "tenant", "team", "a", `{"HTTPS_PROXY": "http://user:secret@proxy"}`, "workspace", "text")
 	f.Add(strings.Repeat("a", 64), "tenant", "x-k8s.io/a", "", "A: b\nA: c", "-", "")
+	f.Add("c", "tenant", "team", "a", "A: &a b\nB: [*a, *a]", "", "")
 	f.Add("a.b", strings.Repeat("n", 63), "cattle.io", "true", "[1]", "a/b", "\x00")
 	f.Fuzz(func(t *testing.T, name, namespace, key, value, env, workspace, description string) {
 		cluster := testCluster(annotated(archelonv1.AgentEnvAnnotation, env), annotated(archelonv1.FleetWorkspaceAnnotation, workspace),

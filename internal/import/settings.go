@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,6 +15,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // What users write on a CAPI cluster is read by the functions below and nowhere else, so that the importer and the admission webhook
@@ -21,12 +23,17 @@ import (
 
 // agentEnv reads the environment of Rancher's agent.
 func agentEnv(annotations map[string]string) ([]corev1.EnvVar, error) {
-	raw, ok := annotations[archelonv1.AgentEnvAnnotation]
-	if !ok {
+	raw := annotations[archelonv1.AgentEnvAnnotation]
+	if strings.TrimSpace(raw) == "" {
 		return nil, nil
 	}
+	// Before anything expands anchors: an annotation of 256 KiB can become gigabytes.
+	plain := workload.CheckPlain([]byte(raw))
+	if errors.Is(plain, workload.ErrAnchors) {
+		return nil, errors.New("it uses YAML anchors, which are not supported: write out every value")
+	}
 	values := map[string]string{}
-	if err := yaml.UnmarshalStrict([]byte(raw), &values); err != nil {
+	if plain != nil || yaml.UnmarshalStrict([]byte(raw), &values) != nil {
 		// The cause quotes the value, which may hold the password of a proxy.
 		return nil, errors.New(`it must be a map of strings in YAML or JSON, for example {"HTTPS_PROXY": "http://proxy:3128"}`)
 	}

@@ -1,17 +1,13 @@
 package workload
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
-	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -66,7 +62,7 @@ func load(kubeconfig []byte) (*api.Config, error) {
 	if len(kubeconfig) > maxKubeconfigBytes {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d bytes: reduce it to one context", maxKubeconfigBytes))
 	}
-	if err := checkPlain(kubeconfig); err != nil {
+	if err := CheckPlain(kubeconfig); err != nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, err.Error()+": correct the Secret")
 	}
 	config, err := clientcmd.Load(kubeconfig)
@@ -74,27 +70,6 @@ func load(kubeconfig []byte) (*api.Config, error) {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "is not a kubeconfig: correct the Secret")
 	}
 	return config, nil
-}
-
-// checkPlain returns an error when a kubeconfig is not one YAML document, or uses anchors: a few bytes
-// of them expand to gigabytes, and no kubeconfig needs them.
-func checkPlain(kubeconfig []byte) error {
-	decoder := yamlv3.NewDecoder(bytes.NewReader(kubeconfig))
-	var root, more yamlv3.Node
-	if err := decoder.Decode(&root); err != nil {
-		return errors.New("is not YAML")
-	}
-	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return errors.New("is more than one YAML document")
-	}
-	for nodes := []*yamlv3.Node{&root}; len(nodes) > 0; {
-		node := nodes[len(nodes)-1]
-		nodes = append(nodes[:len(nodes)-1], node.Content...)
-		if node.Kind == yamlv3.AliasNode || node.Anchor != "" {
-			return errors.New("uses YAML anchors, which are not supported")
-		}
-	}
-	return nil
 }
 
 func setServer(config *rest.Config, cluster *api.Cluster) error {
