@@ -11,10 +11,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // Rancher's names in a workload cluster.
@@ -27,7 +30,41 @@ const (
 	cleanupLabel  = "cattle.io/creator"
 	cleanupValue  = "norman"
 	cleanupPrefix = "cattle-cleanup-"
+
+	// jobsPerPage keeps a page of Jobs far below maxAnswerBytes; maxJobPages ends a list that has no end.
+	jobsPerPage = 20
+	maxJobPages = 100
 )
+
+// deployment is what matters of the Deployment of the agent. Its elements are small, because a stranger says how many there are.
+type deployment struct {
+	Metadata objectMeta `json:"metadata"`
+	Spec     struct {
+		Template struct {
+			Spec struct {
+				Containers []struct {
+					Env []struct {
+						Name  string `json:"name"`
+						Value string `json:"value"`
+					} `json:"env"`
+				} `json:"containers"`
+			} `json:"spec"`
+		} `json:"template"`
+	} `json:"spec"`
+}
+
+// credentials is what matters of the Secret of the agent.
+type credentials struct {
+	Metadata objectMeta `json:"metadata"`
+	Data     struct {
+		Token []byte `json:"token"`
+		URL   []byte `json:"url"`
+	} `json:"data"`
+}
+
+type objectMeta struct {
+	DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+}
 
 // AgentState is what a workload cluster has of Rancher's agent. It holds a token, so however it is
 // formatted or logged it does not show it.
@@ -53,13 +90,13 @@ type AgentState struct {
 
 // Agent looks at Rancher's agent: one request when there is none, two otherwise.
 func (c *Client) Agent(ctx context.Context) (AgentState, error) {
-	deployment := &appsv1.Deployment{}
-	found, err := c.get(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), agentDeployment, deployment)
+	agent := &deployment{}
+	found, err := c.get(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), agentDeployment, agent)
 	if err != nil || !found {
 		return AgentState{}, err
 	}
-	state := AgentState{Exists: true, Terminating: deployment.DeletionTimestamp != nil}
-	for _, container := range deployment.Spec.Template.Spec.Containers {
+	state := AgentState{Exists: true, Terminating: agent.Metadata.DeletionTimestamp != nil}
+	for _, container := range agent.Spec.Template.Spec.Containers {
 		for _, env := range container.Env {
 			switch env.Name {
 			case credentialsEnv:
@@ -72,15 +109,15 @@ func (c *Client) Agent(ctx context.Context) (AgentState, error) {
 	if state.CredentialsSecret == "" {
 		return state, nil
 	}
-	secret := &corev1.Secret{}
+	secret := &credentials{}
 	found, err = c.get(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), state.CredentialsSecret, secret)
 	if err != nil || !found {
 		return state, err
 	}
-	token := string(secret.Data["token"])
+	token := string(secret.Data.Token)
 	state.CredentialsFound = true
-	state.Terminating = state.Terminating || secret.DeletionTimestamp != nil
-	state.ServerURL = string(secret.Data["url"])
+	state.Terminating = state.Terminating || secret.Metadata.DeletionTimestamp != nil
+	state.ServerURL = string(secret.Data.URL)
 	state.hasToken = func(accepted []string) bool { return token != "" && slices.Contains(accepted, token) }
 	return state, nil
 }
@@ -136,18 +173,15 @@ func (s AgentState) LogValue() slog.Value { return slog.StringValue(s.String()) 
 
 // CleanupPending reports whether Rancher still removes an earlier registration: the Job that does it is under way, in any namespace, or
 // the namespace of the agent is being deleted. A Job that has failed for good, or was not able to delete itself, does nothing any more. These are
-// two requests at most.
+// two requests, more only where there are many Jobs with Rancher's label.
 func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
-	jobs := &unstructured.UnstructuredList{}
-	jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
-	err := c.call(ctx, "listing Rancher's clean-up Jobs", func(ctx context.Context) error {
-		return c.api.List(ctx, jobs, client.MatchingLabels{cleanupLabel: cleanupValue})
+	var found bool
+	err := c.call(ctx, "listing Rancher's clean-up Jobs", func(ctx context.Context) (err error) {
+		found, err = c.findCleanup(ctx)
+		return err
 	})
-	if err != nil {
-		return false, err
-	}
-	if slices.ContainsFunc(jobs.Items, cleansUp) {
-		return true, nil
+	if err != nil || found {
+		return found, err
 	}
 	namespace := &unstructured.Unstructured{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -155,6 +189,27 @@ func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
 		return client.IgnoreNotFound(c.api.Get(ctx, client.ObjectKey{Name: agentNamespace}, namespace))
 	})
 	return err == nil && namespace.GetDeletionTimestamp() != nil, err
+}
+
+// findCleanup looks for a Job that cleans up, page by page.
+func (c *Client) findCleanup(ctx context.Context) (bool, error) {
+	next := ""
+	for range maxJobPages {
+		jobs := &unstructured.UnstructuredList{}
+		jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
+		err := c.api.List(ctx, jobs, client.MatchingLabels{cleanupLabel: cleanupValue}, client.Limit(jobsPerPage), client.Continue(next))
+		if err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(jobs.Items, cleansUp) {
+			return true, nil
+		}
+		if next = jobs.GetContinue(); next == "" {
+			return false, nil
+		}
+	}
+	return false, fail(archelonv1.WorkloadServerErrorReason,
+		"the workload cluster lists more than %d Jobs with label %s=%s: delete those that have ended", jobsPerPage*maxJobPages, cleanupLabel, cleanupValue)
 }
 
 // cleansUp reports whether a Job is a clean-up of Rancher that has not ended.
@@ -172,21 +227,20 @@ func cleansUp(job unstructured.Unstructured) bool {
 
 // get reads an object of namespace cattle-system and converts it.
 func (c *Client) get(ctx context.Context, gvk schema.GroupVersionKind, name string, into any) (found bool, err error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(gvk)
 	err = c.call(ctx, fmt.Sprintf("getting %s %s/%s", gvk.Kind, agentNamespace, name), func(ctx context.Context) error {
-		err := c.api.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: name}, object)
-		found = err == nil
-		return client.IgnoreNotFound(err)
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(gvk)
+		if err := c.api.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: name}, object); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		found = true
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into) != nil {
+			// The cause is dropped because it may quote the object.
+			return malformed(gvk.Kind)
+		}
+		return nil
 	})
-	if err != nil || !found {
-		return false, err
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
-		// The cause is dropped because it may quote the object.
-		return false, malformed(gvk.Kind)
-	}
-	return true, nil
+	return found && err == nil, err
 }
 
 // sameURL compares URLs as an agent uses them: a slash at the end makes no difference.

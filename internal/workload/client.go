@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 const (
@@ -21,8 +22,6 @@ const (
 	idleConnTimeout = 20 * time.Second
 	maxIdlePerHost  = 2
 	maxHeaderBytes  = 64 << 10
-	// maxResponseBytes bounds one answer: an object, or a short list of Jobs.
-	maxResponseBytes = 8 << 20
 )
 
 // Client is a client of one workload cluster. All its requests are bounded in time and size. It may
@@ -34,6 +33,8 @@ type Client struct {
 	certificateEnd time.Time
 	transport      *http.Transport
 	api            client.Client
+	// turns is shared by all clients; see turn.
+	turns chan struct{}
 }
 
 // Fingerprint identifies the kubeconfig of the client.
@@ -69,7 +70,7 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
 	}
 	transport := newTransport(config, tlsConfig, c.options.DialTimeout)
-	wrapped, err := rest.HTTPWrappersForConfig(config, &boundedTransport{base: transport})
+	wrapped, err := rest.HTTPWrappersForConfig(config, &answerTransport{base: transport})
 	if err != nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
 	}
@@ -88,6 +89,7 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 		certificateEnd: certificateEnd(config),
 		transport:      transport,
 		api:            api,
+		turns:          c.turns,
 	}, nil
 }
 
@@ -112,21 +114,6 @@ func newTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.D
 // every request, whatever its host.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// boundedTransport limits the size of answers, which client-go reads to their end, and the number of tries.
-type boundedTransport struct {
-	base http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.base.RoundTrip(req)
-	if err != nil {
-		return nil, &exchangeError{cause: err}
-	}
-	resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponseBytes)
-	return resp, nil
-}
-
 // exchangeError is a request without an answer. It hides the cause from client-go, which would repeat a read for ten seconds, one a second, after a
 // reset, as a load balancer without servers behind it sends: then only the timeout would be left to report, and a dead cluster would have
 // cost a worker all of it. Whether to try again is for the caller.
@@ -150,16 +137,21 @@ func certificateEnd(config *rest.Config) time.Time {
 	return pair.Leaf.NotAfter
 }
 
-// call runs one request within the timeout of the client and names its failure after an action.
+// call runs one request, or the pages of a list, within the timeout of the client and names its failure after an action.
 func (c *Client) call(ctx context.Context, action string, request func(context.Context) error) error {
 	timed, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err := request(timed)
+	mine := &turn{turns: c.turns}
+	defer mine.end()
+	err := request(context.WithValue(timed, turnKey{}, mine))
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", action, ctx.Err())
+	}
+	if problem, ok := errors.AsType[*outcome.Problem](err); ok {
+		return problem
 	}
 	if broken, ok := errors.AsType[*exchangeError](err); ok {
 		err = errors.Join(err, broken.cause)

@@ -269,7 +269,7 @@ func TestCanceledByCaller(t *testing.T) {
 
 func TestCleanupPending(t *testing.T) {
 	const (
-		job       = "GET /apis/batch/v1/jobs?labelSelector=cattle.io%2Fcreator%3Dnorman"
+		job       = "GET /apis/batch/v1/jobs?labelSelector=cattle.io%2Fcreator%3Dnorman&limit=20"
 		namespace = "GET /api/v1/namespaces/cattle-system"
 	)
 	cleanup := func(conditions string) string {

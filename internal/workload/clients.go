@@ -47,6 +47,7 @@ type Clients struct {
 	options Options
 	scheme  *runtime.Scheme
 	mapper  meta.RESTMapper
+	turns   chan struct{}
 
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]*Client
@@ -75,6 +76,7 @@ func NewClients(secrets client.Reader, o Options) (*Clients, error) {
 		options:   o,
 		scheme:    runtime.NewScheme(),
 		mapper:    newMapper(),
+		turns:     make(chan struct{}, largeAnswers),
 		byCluster: map[types.NamespacedName]*Client{},
 	}, nil
 }

@@ -93,7 +93,7 @@ func (c *Client) transportProblem(err error, action string) *outcome.Problem {
 	switch {
 	case errors.As(err, &tooLarge):
 		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s: the workload cluster answered with more than %d bytes: check that the kubeconfig leads to its API", action, maxResponseBytes)
+			"%s: the workload cluster answered with more than %d bytes: check that the kubeconfig leads to its API", action, tooLarge.Limit)
 	case errors.As(err, &opErr) && opErr.Op == "dial":
 		return fail(archelonv1.WorkloadUnreachableReason,
 			"no connection to the API of the workload cluster (%s): check its control plane and the network in between", dialCause(err))
