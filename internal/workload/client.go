@@ -147,6 +147,9 @@ func (c *Client) call(ctx context.Context, action string, request func(context.C
 	if err == nil {
 		return nil
 	}
+	// A connection that is still being made outlives its request, and ends with nothing else: a SOCKS proxy that accepts and says nothing would
+	// cost a connection and two goroutines for every try.
+	c.close()
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", action, ctx.Err())
 	}
@@ -161,5 +164,5 @@ func (c *Client) call(ctx context.Context, action string, request func(context.C
 	return c.problem(errors.Join(err, timed.Err()), action)
 }
 
-// close closes the connections that are idle; those in use follow when they become idle.
+// close closes the connections that are idle, and those that are being made for nobody; those in use follow when they become idle.
 func (c *Client) close() { c.transport.CloseIdleConnections() }

@@ -169,6 +169,45 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// TestSilentProxy tries again and again through a SOCKS proxy that accepts connections and says nothing.
+func TestSilentProxy(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	const tries = 5
+	ended := make(chan struct{}, 2*tries)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				// To the end that the client makes of it.
+				_, _ = io.Copy(io.Discard, connection)
+				_ = connection.Close()
+				ended <- struct{}{}
+			}()
+		}
+	}()
+	c := connect(t, Options{Timeout: 100 * time.Millisecond}, kubeconfig(t, "https://10.0.0.1:6443", nil, func(cluster *api.Cluster, _ *api.AuthInfo) {
+		cluster.ProxyURL = "socks5://" + listener.Addr().String()
+	}))
+	for range tries {
+		_, err := c.CleanupPending(t.Context())
+		wantProblem(t, err, outcome.KindFail, "WorkloadTimeout")
+	}
+	for i := range tries {
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%d of %d connections stay open", tries-i, tries)
+		}
+	}
+}
+
 // reset ends a connection without a goodbye.
 func reset(connection net.Conn) {
 	if secure, ok := connection.(*tls.Conn); ok {
