@@ -3,6 +3,8 @@ package setup
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,10 +12,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/archelon-io/archelon/internal/shard"
@@ -25,11 +27,12 @@ const accessPoll = 10 * time.Second
 // retryPause is the pause after a question that was not answered.
 const retryPause = time.Second
 
-// access asks the API server in which namespaces of a scope this instance may work. A cache that may not list in one of its namespaces never
-// syncs and holds up all others, so what is not granted is left out until it is.
+// access asks the API server in which namespaces of a scope this instance may work. A cache that may not list or watch one of its kinds in one of
+// its namespaces never syncs and holds up all others, so a namespace in which anything is not granted is left out until all is.
 type access struct {
 	reviews authorizationclient.SelfSubjectAccessReviewInterface
 	scope   shard.Scope
+	watched []schema.GroupResource
 	logger  logr.Logger
 }
 
@@ -38,7 +41,11 @@ func newAccess(config *rest.Config, scope shard.Scope) (*access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building a client for access reviews: %w", err)
 	}
-	return &access{reviews: client.SelfSubjectAccessReviews(), scope: scope, logger: ctrl.Log.WithName("setup")}, nil
+	watched, err := scopedResources()
+	if err != nil {
+		return nil, err
+	}
+	return &access{reviews: client.SelfSubjectAccessReviews(), scope: scope, watched: watched, logger: ctrl.Log.WithName("setup")}, nil
 }
 
 // granted waits until the instance may work somewhere, and returns where, and what is missing. To lack the rights for a scope that is not a
@@ -50,18 +57,18 @@ func (a *access) granted(ctx context.Context) (scope shard.Scope, missing []stri
 	}
 	reported := ""
 	err = wait.PollUntilContextCancel(ctx, accessPoll, true, func(ctx context.Context) (bool, error) {
-		var granted []string
-		granted, missing = a.divide(ctx, names)
+		granted, lacking := a.divide(ctx, names)
+		missing = slices.Sorted(maps.Keys(lacking))
 		if names[0] == metav1.NamespaceAll {
 			scope = a.scope
 			if len(missing) > 0 {
-				return false, fmt.Errorf("this instance is to work in %s and may not list CAPI Clusters there: bind it to the ClusterRole of config/rbac, or name its namespaces with --namespace", a.scope)
+				return false, fmt.Errorf("this instance is to work in %s and may not %s there: bind it to the ClusterRole of config/rbac, or name its namespaces with --namespace", a.scope, lacking[names[0]])
 			}
 			return true, nil
 		}
-		if text := strings.Join(missing, ", "); text != reported && text != "" {
+		if text := describe(lacking); text != reported && text != "" {
 			reported = text
-			a.logger.Info("This instance may not work in some of its namespaces; waiting for a RoleBinding to ClusterRole archelon-isolated-namespace there", "namespaces", text)
+			a.logger.Info("This instance may not work in some of its namespaces; waiting for a RoleBinding to ClusterRole archelon-isolated-namespace there", "lacking", text)
 		}
 		if len(granted) == 0 {
 			return false, nil
@@ -73,26 +80,36 @@ func (a *access) granted(ctx context.Context) (scope shard.Scope, missing []stri
 	return scope, missing, err
 }
 
-// divide tells the namespaces in which the instance may work from those in which it may not. When the API server does not answer it is asked
-// again, so that a moment's failure costs no restart.
-func (a *access) divide(ctx context.Context, names []string) (granted, missing []string) {
+// describe names namespaces and what is not granted there, in an order that stays.
+func describe(lacking map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(lacking)) {
+		parts = append(parts, fmt.Sprintf("%s (%s)", name, lacking[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// divide tells the namespaces in which the instance may work from those in which it lacks a right, and says which. When the API server does not
+// answer it is asked again, so that a moment's failure costs no restart.
+func (a *access) divide(ctx context.Context, names []string) (granted []string, lacking map[string]string) {
+	lacking = map[string]string{}
 	for _, name := range names {
-		var may bool
+		lacks := "not known yet" // It stays so when the context ends.
 		// It ends with the answer or the context.
 		_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
 			var err error
-			if may, err = a.may(ctx, name); err != nil && ctx.Err() == nil {
+			if lacks, err = a.lacks(ctx, name); err != nil && ctx.Err() == nil {
 				a.logger.Error(err, "Asking for this instance's rights failed; trying again")
 			}
 			return err == nil, nil
 		})
-		if may {
+		if lacks == "" {
 			granted = append(granted, name)
 		} else {
-			missing = append(missing, name)
+			lacking[name] = lacks
 		}
 	}
-	return granted, missing
+	return granted, lacking
 }
 
 // grow returns when the instance may work in one more of the namespaces, or when the context ends.
@@ -104,7 +121,7 @@ func (a *access) grow(ctx context.Context, missing []string) {
 	// It ends with the context only: a question that fails is asked again.
 	_ = wait.PollUntilContextCancel(ctx, accessPoll, false, func(ctx context.Context) (bool, error) {
 		for _, name := range missing {
-			if may, err := a.may(ctx, name); err == nil && may {
+			if lacks, err := a.lacks(ctx, name); err == nil && lacks == "" {
 				a.logger.Info("This instance may work in one more namespace; starting over with it", "namespace", name)
 				return true, nil
 			}
@@ -113,10 +130,27 @@ func (a *access) grow(ctx context.Context, missing []string) {
 	})
 }
 
-// may reports whether the instance may list CAPI clusters in a namespace, in all if it is empty. Whoever may not even ask is believed to.
-func (a *access) may(ctx context.Context, namespace string) (bool, error) {
+// lacks returns the first right that the instance lacks in a namespace, in all if it is empty: to list and to watch whatever its cache holds of
+// namespaces. It is "" if none is missing. Where nobody has granted anything the first answer is enough.
+func (a *access) lacks(ctx context.Context, namespace string) (string, error) {
+	for _, resource := range a.watched {
+		for _, verb := range []string{"list", "watch"} {
+			may, err := a.may(ctx, namespace, verb, resource)
+			if err != nil {
+				return "not known yet", err
+			}
+			if !may {
+				return verb + " " + resource.String(), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// may reports whether the instance has one right. Whoever may not even ask is believed to.
+func (a *access) may(ctx context.Context, namespace, verb string, resource schema.GroupResource) (bool, error) {
 	review, err := a.reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: clusterv1.GroupVersion.Group, Resource: "clusters"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: resource.Group, Resource: resource.Resource},
 	}}, metav1.CreateOptions{})
 	if apierrors.IsForbidden(err) {
 		return true, nil

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"fmt"
 	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -10,14 +11,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -45,6 +49,33 @@ func cacheOptions(scope shard.Scope, turtlesNamespaces []string, syncPeriod time
 			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease), Namespaces: turtles},
 		},
 	}
+}
+
+// scopedObjects are of the kinds that the cache holds of the namespaces of the scope: those with a namespace that cacheOptions does not give
+// namespaces of their own. An instance works in a namespace when it may list and watch all of them there.
+func scopedObjects() []client.Object {
+	return []client.Object{&clusterv1.Cluster{}, &provisioningv1.Cluster{}, metadataOf("Secret")}
+}
+
+// scopedResources returns the resources of these kinds, in their order.
+func scopedResources() ([]schema.GroupResource, error) {
+	s, err := scheme.New()
+	if err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	var resources []schema.GroupResource
+	for _, object := range scopedObjects() {
+		kind, err := apiutil.GVKForObject(object, s)
+		if err != nil {
+			return nil, fmt.Errorf("naming the kind of %T: %w", object, err)
+		}
+		mapping, err := scheme.Mapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return nil, fmt.Errorf("naming the resource of %s: %w", kind, err)
+		}
+		resources = append(resources, mapping.Resource.GroupResource())
+	}
+	return resources, nil
 }
 
 // namespaces selects the Namespaces of the scope. Unless they are named, those without the import label are left out: it is all that is read of

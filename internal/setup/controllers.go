@@ -9,17 +9,14 @@ import (
 	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
-	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/feature"
 	importer "github.com/archelon-io/archelon/internal/import"
@@ -60,10 +57,9 @@ func (c *controllers) Start(ctx context.Context) error {
 	if err := errors.Join(c.setupImport(ctx), c.setupRoleKeeper(ctx)); err != nil {
 		return err
 	}
-	for _, object := range []client.Object{
-		&clusterv1.Cluster{}, &managementv3.Cluster{}, &provisioningv1.Cluster{}, &managementv3.Setting{},
-		&coordinationv1.Lease{}, rancher.NewRegistrationToken(), metadataOf("Secret"), metadataOf("Namespace"),
-	} {
+	for _, object := range append(scopedObjects(),
+		&managementv3.Cluster{}, &managementv3.Setting{}, &coordinationv1.Lease{}, rancher.NewRegistrationToken(), metadataOf("Namespace"),
+	) {
 		if _, err := c.mgr.GetCache().GetInformer(ctx, object); err != nil {
 			return ignoreStop(ctx, fmt.Errorf("starting the watch on %T: %w", object, err))
 		}

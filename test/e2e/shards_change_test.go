@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +47,37 @@ func (s *shards) changes() {
 		one.expectNothingAbout(late)
 
 		Expect(s.Grant(ctx, as, late)).To(Succeed())
+		s.expectImported(ctx, waiting)
+		s.remove(ctx, cluster, waiting)
+		one.expectLawful()
+	})
+
+	It("go on in their other namespaces when one is granted in part", func(ctx context.Context) {
+		const partial = "granted-partly"
+		Expect(s.Client.Create(ctx, namespaceOf(partial))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(partial))).To(Succeed()) })
+		as := stage.Instance{Name: "archelon1", Isolated: true}
+		Expect(s.Install(ctx, as)).To(Succeed())
+		Expect(s.Grant(ctx, as, watch1)).To(Succeed())
+		role := &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Namespace: partial, Name: "partial"},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"list"}}},
+		}
+		Expect(s.Client.Create(ctx, role)).To(Succeed())
+		binding := roleBindingIn(partial)
+		binding.Name = role.Name
+		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}
+		binding.Subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: as.Namespace(), Name: stage.ServiceAccount}}
+		Expect(s.Client.Create(ctx, binding)).To(Succeed())
+
+		one := s.launch(ctx, as, flags("namespace", watch1, partial)...)
+		cluster, waiting := s.light(ctx, watch1, "whole", selected), s.light(ctx, partial, "prod", selected)
+		s.expectImported(ctx, cluster)
+		Expect(s.reason(ctx, waiting)()).To(Equal("none"))
+		Expect(one.Logs()).To(ContainSubstring("granted-partly (watch clusters.cluster.x-k8s.io)"))
+		one.expectNothingAbout(partial)
+
+		Expect(s.Grant(ctx, as, partial)).To(Succeed())
 		s.expectImported(ctx, waiting)
 		s.remove(ctx, cluster, waiting)
 		one.expectLawful()
