@@ -48,9 +48,9 @@ func newAccess(config *rest.Config, scope shard.Scope) (*access, error) {
 	return &access{reviews: client.SelfSubjectAccessReviews(), scope: scope, watched: watched, logger: ctrl.Log.WithName("setup")}, nil
 }
 
-// granted waits until the instance may work somewhere, and returns where, and what is missing. To lack the rights for a scope that is not a
-// list of names is an error: there is nothing to begin with.
-func (a *access) granted(ctx context.Context) (scope shard.Scope, missing []string, err error) {
+// granted waits until the instance may work somewhere, and returns where, and what is missing; it calls waiting when it may nowhere. To lack the
+// rights for a scope that is not a list of names is an error: there is nothing to begin with.
+func (a *access) granted(ctx context.Context, waiting func()) (scope shard.Scope, missing []string, err error) {
 	names := a.scope.Included()
 	if len(names) == 0 {
 		names = []string{metav1.NamespaceAll}
@@ -71,6 +71,9 @@ func (a *access) granted(ctx context.Context) (scope shard.Scope, missing []stri
 			a.logger.Info("This instance may not work in some of its namespaces; waiting for a RoleBinding to ClusterRole archelon-isolated-namespace there", "lacking", text)
 		}
 		if len(granted) == 0 {
+			if ctx.Err() == nil {
+				waiting()
+			}
 			return false, nil
 		}
 		var err error

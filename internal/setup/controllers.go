@@ -17,6 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/archelon-io/archelon/feature"
 	importer "github.com/archelon-io/archelon/internal/import"
@@ -163,6 +164,11 @@ func (c *controllers) setupRoleKeeper(ctx context.Context) error {
 		Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews(), Bindings: c.beside, Scope: c.claim.Scope,
 	}
 	return keeper.SetupWithManager(c.mgr)
+}
+
+// checks are what the readiness of the process depends on while the manager runs.
+func (c *controllers) checks() map[string]healthz.Checker {
+	return map[string]healthz.Checker{"caches": c.cachesSynced, "rancher-settings": c.settingsReadable}
 }
 
 // cachesSynced is a readiness check.

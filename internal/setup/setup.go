@@ -5,7 +5,6 @@ package setup
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -17,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -61,14 +59,34 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return err
 	}
-	// The webhook needs no rights in namespaces, and lives on when one manager follows another.
-	return hook.serveDuring(ctx, func(ctx context.Context) error { return runManagers(ctx, config, opts, rights, hook, meters) })
+	scraped, err := newMetricsServer(config, opts.MetricsBindAddress)
+	if err != nil {
+		return err
+	}
+	probes, err := newProbes(ctx, opts.HealthProbeBindAddress, hook.checks())
+	if err != nil {
+		return err
+	}
+	p := &process{config: config, opts: opts, rights: rights, hook: hook, meters: meters, probes: probes}
+	// They need no rights in namespaces: they are there before the first manager, and live on when one follows another.
+	return during(ctx, p.runManagers,
+		service{name: "probes", serve: probes.serve}, service{name: "metrics", serve: scraped}, service{name: "webhooks", serve: hook.serve})
+}
+
+// process is what all managers of this process share.
+type process struct {
+	config *rest.Config
+	opts   *options.Options
+	rights *access
+	hook   *webhookServer
+	meters *meters
+	probes *probes
 }
 
 // runManagers runs one manager after the other, each for the namespaces in which the instance has rights then.
-func runManagers(ctx context.Context, config *rest.Config, opts *options.Options, rights *access, hook *webhookServer, meters *meters) error {
+func (p *process) runManagers(ctx context.Context) error {
 	for ctx.Err() == nil {
-		granted, missing, err := rights.granted(ctx)
+		granted, missing, err := p.rights.granted(ctx, p.probes.waiting)
 		if err != nil {
 			return ignoreStop(ctx, err)
 		}
@@ -76,10 +94,11 @@ func runManagers(ctx context.Context, config *rest.Config, opts *options.Options
 		running, stop := context.WithCancel(ctx)
 		go func() {
 			defer stop()
-			rights.grow(running, missing)
+			p.rights.grow(running, missing)
 		}()
-		err = run(running, config, opts, instance.Claim{Scope: granted, WatchFilter: opts.WatchFilter}, hook, meters)
+		err = p.run(running, instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter})
 		stop()
+		p.probes.starting()
 		if err != nil {
 			return err
 		}
@@ -109,21 +128,22 @@ func newMeters() (*meters, error) {
 }
 
 // run runs a manager for the namespaces of a claim until the context ends.
-func run(ctx context.Context, config *rest.Config, opts *options.Options, claim instance.Claim, hook *webhookServer, meters *meters) error {
+func (p *process) run(ctx context.Context, claim instance.Claim) error {
+	p.probes.starting()
 	s, err := scheme.New()
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
-	self, lock, err := identify(config, s, opts, claim)
+	self, lock, err := identify(p.config, s, p.opts, claim)
 	if err != nil {
 		return err
 	}
-	meters.info.Set(self, claim)
-	mgr, err := ctrl.NewManager(config, managerOptions(s, opts, claim.Scope, lock))
+	p.meters.info.Set(self, claim)
+	mgr, err := ctrl.NewManager(p.config, managerOptions(s, p.opts, claim.Scope, lock))
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	beside, peers, err := addBeside(mgr, config, opts, self)
+	beside, peers, err := addBeside(mgr, p.config, p.opts, self)
 	if err != nil {
 		return err
 	}
@@ -131,18 +151,14 @@ func run(ctx context.Context, config *rest.Config, opts *options.Options, claim 
 	if err != nil {
 		return err
 	}
-	controllers := &controllers{mgr: mgr, opts: opts, claim: claim, peers: peers, settings: settings, beside: beside, metrics: meters.imports}
+	controllers := &controllers{mgr: mgr, opts: p.opts, claim: claim, peers: peers, settings: settings, beside: beside, metrics: p.meters.imports}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
 	}
-	if err := errors.Join(
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("caches", controllers.cachesSynced),
-		mgr.AddReadyzCheck("rancher-settings", controllers.settingsReadable),
-		hook.addTo(mgr),
-	); err != nil {
-		return fmt.Errorf("adding probes and the webhook: %w", err)
+	if err := p.hook.addTo(mgr); err != nil {
+		return fmt.Errorf("adding the webhook: %w", err)
 	}
+	p.probes.readyWhen(controllers.checks())
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
@@ -155,8 +171,8 @@ func managerOptions(s *runtime.Scheme, opts *options.Options, scope shard.Scope,
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
 		Cache:                         cacheOptions(scope, opts.TurtlesNamespaces, opts.SyncPeriod),
 		Client:                        clientOptions(),
-		Metrics:                       metricsOptions(opts.MetricsBindAddress),
-		HealthProbeBindAddress:        opts.HealthProbeBindAddress,
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // Metrics and probes outlive a manager.
+		HealthProbeBindAddress:        "0",
 		PprofBindAddress:              opts.ProfilerAddress,
 		LeaderElection:                opts.LeaderElect,
 		LeaderElectionReleaseOnCancel: true,
@@ -218,11 +234,22 @@ type standby struct{ cache.Cache }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (standby) NeedLeaderElection() bool { return false }
 
-// metricsOptions serves metrics over HTTPS and asks the API server whether the client may read them.
-func metricsOptions(address string) metricsserver.Options {
-	return metricsserver.Options{
+// newMetricsServer returns what serves metrics over HTTPS, and asks the API server whether the client may read them.
+func newMetricsServer(config *rest.Config, address string) (func(context.Context) error, error) {
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("building a client for reviews of tokens: %w", err)
+	}
+	server, err := metricsserver.NewServer(metricsserver.Options{
 		BindAddress:    address,
 		SecureServing:  true,
 		FilterProvider: filters.WithAuthenticationAndAuthorization,
+	}, config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("building the server of metrics: %w", err)
 	}
+	if server == nil { // They are off.
+		return func(context.Context) error { return nil }, nil
+	}
+	return server.Start, nil
 }

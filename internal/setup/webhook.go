@@ -2,12 +2,12 @@ package setup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -56,30 +56,26 @@ func newWebhook(config *rest.Config, opts *options.Options) (*webhookServer, err
 	return &webhookServer{server}, nil
 }
 
-// serveDuring serves while something else runs, and ends it when serving is not possible.
-func (w *webhookServer) serveDuring(ctx context.Context, run func(context.Context) error) error {
+// serve serves until the context ends, unless webhooks are off.
+func (w *webhookServer) serve(ctx context.Context) error {
 	if w == nil {
-		return run(ctx)
+		return nil
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	served := make(chan error, 1)
-	go func() {
-		defer stop()
-		served <- w.Start(ctx)
-	}()
-	err := run(ctx)
-	stop()
-	if failed := <-served; failed != nil {
-		return errors.Join(err, fmt.Errorf("serving webhooks: %w", failed))
-	}
-	return err
+	return w.Start(ctx)
 }
 
-// addTo adds the probe, and the controller that keeps the certificates, to a manager.
+// checks are what the readiness of this process depends on.
+func (w *webhookServer) checks() map[string]healthz.Checker {
+	if w == nil {
+		return nil
+	}
+	return map[string]healthz.Checker{"webhook": w.Ready}
+}
+
+// addTo adds the controller that keeps the certificates to a manager.
 func (w *webhookServer) addTo(mgr ctrl.Manager) error {
 	if w == nil {
 		return nil
 	}
-	return errors.Join(mgr.AddReadyzCheck("webhook", w.Ready), w.SetupWithManager(mgr))
+	return w.SetupWithManager(mgr)
 }

@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -49,6 +52,29 @@ func (s *shards) changes() {
 		Expect(s.Grant(ctx, as, late)).To(Succeed())
 		s.expectImported(ctx, waiting)
 		s.remove(ctx, cluster, waiting)
+		one.expectLawful()
+	})
+
+	It("live without a namespace, and begin with the first that is granted", func(ctx context.Context) {
+		const first = "comes-first"
+		as := stage.Instance{Name: "archelon1", Isolated: true}
+		Expect(s.Install(ctx, as)).To(Succeed())
+		one := s.launch(ctx, as, flags("namespace", first)...)
+		Eventually(one.Logs).Should(ContainSubstring("comes-first (list clusters.cluster.x-k8s.io)"))
+		Consistently(one.alive(ctx)).WithTimeout(2 * time.Second).Should(Succeed())
+		Expect(one.Ready(ctx)).To(Succeed(), "nothing that Helm waits for can help it")
+		status, _, err := scrape(ctx, one.Metrics, "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(Equal(http.StatusUnauthorized), "metrics are served")
+
+		Expect(s.Client.Create(ctx, namespaceOf(first))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(first))).To(Succeed()) })
+		Expect(s.Grant(ctx, as, first)).To(Succeed())
+		cluster := s.light(ctx, first, "prod", selected)
+		s.expectImported(ctx, cluster)
+		Expect(one.alive(ctx)()).To(Succeed())
+		Eventually(one.Ready).WithContext(ctx).Should(Succeed())
+		s.remove(ctx, cluster)
 		one.expectLawful()
 	})
 
@@ -158,6 +184,25 @@ func (s *shards) changes() {
 		again.expectNothingAbout(watch2)
 		two.expectLawful()
 	})
+}
+
+// alive asks as the kubelet does before it kills a Pod.
+func (i *instance) alive(ctx context.Context) func() error {
+	return func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, i.Health+"/healthz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("liveness is %d", response.StatusCode)
+		}
+		return nil
+	}
 }
 
 // recordUID returns the UID of the one record of a CAPI cluster.
