@@ -103,9 +103,9 @@ const (
 	// ManagedByTurtles is a value of ManagedByAnnotation.
 	ManagedByTurtles = "rancher-turtles"
 
-	// RegistrationRequestedAnnotation on a v3 Rancher cluster is set when Rancher's setting server-url was empty and got a
-	// value: Rancher fills in the URL of a registration token only when its v3 Cluster changes. The value is
-	// "<digest of server-url>@<RFC 3339 time>": it changes at once with server-url, else every five minutes while the URL is missing.
+	// RegistrationRequestedAnnotation on a v3 Rancher cluster is set when its registration token was deleted, and when Rancher's setting
+	// server-url was empty and got a value: Rancher makes a token, and fills in its URL, only when the v3 Cluster changes. The value is
+	// "<digest of server-url>@<RFC 3339 time>": it changes at once with server-url, else every five minutes while token or URL is missing.
 	RegistrationRequestedAnnotation = "archelon.io/registration-requested"
 
 	// PropagatedLabelsAnnotation on a Rancher cluster lists, separated by commas, the label keys that were

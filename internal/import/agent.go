@@ -164,13 +164,10 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 		if out.Kind != outcome.KindWait {
 			return "", out
 		}
-		// A token without a URL is a passing state, unless Rancher does not know its own address.
+		// No token, and a token without a URL, are passing states, unless Rancher does not know its own address.
 		server, err := r.Settings.ServerURL(ctx)
 		if err != nil {
 			return "", outcome.FromError(err, archelonv1.InternalErrorReason)
-		}
-		if out.Reason != archelonv1.RegistrationURLMissingReason {
-			return "", waitingForRancher()
 		}
 		return "", r.requestRegistration(ctx, s, server.String())
 	}
@@ -199,8 +196,9 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 	return strings.Join(parts, "\n"), outcome.Done()
 }
 
-// requestRegistration has Rancher look at the registration token again after its server-url could not be used: a change of that
-// setting does not make it do so, a change of the v3 Cluster does. The condition may tell that it could not; else the token has had its time.
+// requestRegistration has Rancher look at the registration token again when it was deleted, or after its server-url could not be used: neither the
+// deletion nor a change of that setting makes it do so, a change of the v3 Cluster does. The condition may tell that server-url could not be used;
+// else the token has had its time.
 func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server string) outcome.Outcome {
 	sum := sha256.Sum256([]byte(server))
 	digest, now := hex.EncodeToString(sum[:8]), r.Clock.Now()
@@ -231,14 +229,16 @@ func requestOf(digest string, at time.Time) string {
 // use until now, and so no time is due to it.
 func untilRequest(cluster *managementv3.Cluster, digest string, unusable bool, now time.Time) time.Duration {
 	asked, when, _ := strings.Cut(cluster.Annotations[archelonv1.RegistrationRequestedAnnotation], "@")
+	age := now.Sub(cluster.CreationTimestamp.Time)
 	switch at, err := time.Parse(time.RFC3339, when); {
+	case asked == digest && err == nil && at.After(now):
+		return 0 // Of a clock that was wrong. The next request is of this clock.
 	case asked == digest && err == nil:
-		// One from the future, of a clock that was wrong, waits no longer than others.
-		return min(registrationRepeat-now.Sub(at), registrationRepeat)
-	case unusable:
-		return 0
+		return registrationRepeat - now.Sub(at)
+	case unusable, age < -registrationPatience:
+		return 0 // The clocks differ too much for an age.
 	default:
-		return min(registrationPatience-now.Sub(cluster.CreationTimestamp.Time), registrationPatience)
+		return registrationPatience - age
 	}
 }
 

@@ -19,11 +19,12 @@ func TestUntilRequest(t *testing.T) {
 	}{
 		"New":        {reason: "Rancher gets its time", age: 10 * time.Second, want: 20 * time.Second},
 		"Late":       {reason: "it had its time", age: time.Minute, want: -30 * time.Second},
-		"ClockBack":  {reason: "made in the future: no longer than others", age: -time.Hour, want: 30 * time.Second},
+		"ClockBack":  {reason: "made in the far future: no age can be told, so it is asked at once", age: -time.Hour},
+		"ClocksDiff": {reason: "made in the near future: clocks differ a little, and time ends that", age: -2 * time.Second, want: 32 * time.Second},
 		"Unusable":   {reason: "without server-url it had no time", age: time.Second, unusable: true},
 		"Asked":      {reason: "it was asked", asked: "d1@2026-01-02T03:03:05Z", age: time.Hour, want: 4 * time.Minute},
 		"AskedEarly": {reason: "it is asked again", asked: "d1@2026-01-02T02:04:05Z", age: time.Hour, want: -55 * time.Minute},
-		"AskedLater": {reason: "asked in the future: no longer than others", asked: "d1@2027-01-02T03:04:05Z", age: time.Hour, want: 5 * time.Minute},
+		"AskedLater": {reason: "asked in the future: at once, for every later look would wait as long", asked: "d1@2027-01-02T03:04:05Z", age: time.Hour},
 		"Known":      {reason: "that server-url was unusable before does not matter once it was asked", asked: "d1@2026-01-02T03:04:05Z", unusable: true, want: 5 * time.Minute},
 		"OtherURL":   {reason: "another server-url is asked for at once", asked: "d2@2026-01-02T03:04:05Z", age: time.Hour, want: 30*time.Second - time.Hour},
 		"NoTime":     {reason: "the form of before has no time", asked: "d1", age: time.Hour, want: 30*time.Second - time.Hour},
@@ -51,5 +52,26 @@ func TestRequestOf(t *testing.T) {
 	}}
 	if got := untilRequest(cluster, "d1", false, now.Add(time.Minute)); got != registrationRepeat-time.Minute {
 		t.Errorf("untilRequest() = %s a minute after the request, want %s", got, registrationRepeat-time.Minute)
+	}
+}
+
+// Whatever clocks there were before, Rancher is asked within the time that the first look and a repeat take.
+func TestUntilRequestEnds(t *testing.T) {
+	const longest = registrationRepeat + 2*registrationPatience
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, skew := range []time.Duration{-24 * time.Hour, -20 * time.Second, 0, time.Second, 20 * time.Second, time.Minute, 24 * time.Hour} {
+		for name, annotations := range map[string]map[string]string{
+			"created": nil,
+			"asked":   {"archelon.io/registration-requested": requestOf("d1", start.Add(skew))},
+		} {
+			cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(start.Add(skew)), Annotations: annotations}}
+			now := start
+			for left := untilRequest(cluster, "d1", false, now); left > 0; left = untilRequest(cluster, "d1", false, now) {
+				if now = now.Add(left); now.Sub(start) > longest {
+					t.Errorf("%s %s from now: Rancher was not asked within %s", name, skew, longest)
+					break
+				}
+			}
+		}
 	}
 }

@@ -28,7 +28,7 @@ func (r *reactor) setupClusters(_ context.Context, mgr ctrl.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("v3-cluster").
 		For(newObject(clusterGVK)).
-		// A deleted token is made anew, and a filled one may be what a redeployment waits for.
+		// A filled token may be what a redeployment waits for. That one is deleted, Rancher's own handler does not see.
 		Watches(newObject(tokenGVK), byNamespace).
 		Watches(newObject(provisioningGVK), handler.EnqueueRequestsFromMapFunc(clusterOfProvisioning)).
 		WatchesMetadata(&corev1.Namespace{}, byName, builder.WithPredicates(systemNamespaces())).
@@ -41,6 +41,7 @@ func (r *reactor) reconcileCluster(ctx context.Context, key types.NamespacedName
 	if err := r.client.Get(ctx, key, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.fresh.forget(named(cluster, key))
+			r.tokenMade.forget(named(cluster, key))
 			r.forgetCluster(key.Name)
 			return 0, nil
 		}

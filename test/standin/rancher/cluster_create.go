@@ -103,10 +103,17 @@ func externallyManaged(cluster *unstructured.Unstructured) bool {
 	return value != "" && !strings.EqualFold(value, "false")
 }
 
-// ensureDefaultToken creates the registration token that every cluster has, and creates it
-// again when it was deleted.
+// ensureDefaultToken creates the registration token that every cluster has. One that was deleted is created again when the
+// cluster changes: its deletion makes Rancher do nothing.
 func (r *reactor) ensureDefaultToken(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
-	return r.ensureToken(ctx, cluster.GetName(), crtDefault)
+	if r.tokenMade.has(cluster) {
+		return 0, nil
+	}
+	wait, err := r.ensureToken(ctx, cluster.GetName(), crtDefault)
+	if err == nil && wait == 0 {
+		r.tokenMade.wrote(cluster)
+	}
+	return wait, err
 }
 
 // ensureToken creates a ClusterRegistrationToken in the cluster's namespace, which may still be terminating

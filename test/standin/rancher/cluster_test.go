@@ -184,14 +184,19 @@ var _ = Describe("A new v3 Cluster", func() {
 		Expect(workspace("c-exter")(ctx)).To(BeEmpty())
 	})
 
-	It("7: gets a default token in its namespace, again after its deletion", func(ctx SpecContext) {
+	It("7: gets a default token in its namespace, after its deletion again as soon as the cluster changes", func(ctx SpecContext) {
 		startGeneration(ctx, generations()[0])
-		newCluster(ctx, "c-token")
+		cluster := newCluster(ctx, "c-token")
+		Eventually(clusterConditions("c-token")).WithContext(ctx).Should(HaveKeyWithValue("Connected", "False"))
 		url := manifestURL(ctx, "c-token", "default-token")
 		crt, err := get(ctx, management, tokenGVK, "c-token", "default-token")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(field(crt, "spec", "clusterName")).To(Equal("c-token"))
 		Expect(management.Delete(ctx, crt)).To(Succeed())
+		gone := func(ctx context.Context) (bool, error) { return absent(ctx, management, crt.DeepCopy()) }
+		Eventually(gone).WithContext(ctx).Should(BeTrue())
+		Consistently(gone).WithContext(ctx).Should(BeTrue(), "its deletion is no event of the cluster")
+		Expect(change(ctx, cluster, annotation("example.com/look", "again"))).To(Succeed())
 		Eventually(func(ctx context.Context) string { return manifestURL(ctx, "c-token", "default-token") }).
 			WithContext(ctx).ShouldNot(Equal(url), "a new token")
 	})

@@ -28,6 +28,14 @@ func (f *freshness) wrote(obj *unstructured.Unstructured) {
 	f.versions[freshKey(obj)] = obj.GetResourceVersion()
 }
 
+// has says whether this very version of the object was noted.
+func (f *freshness) has(obj *unstructured.Unstructured) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	version, ok := f.versions[freshKey(obj)]
+	return ok && version == obj.GetResourceVersion()
+}
+
 // forget drops an object that is gone.
 func (f *freshness) forget(obj *unstructured.Unstructured) {
 	f.mu.Lock()

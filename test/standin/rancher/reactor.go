@@ -28,8 +28,10 @@ type reactor struct {
 	client client.Client // cached for Rancher's own kinds
 	log    logr.Logger
 	fresh  *freshness
-	cancel context.CancelFunc
-	done   chan struct{}
+	// tokenMade has the version of each v3 Cluster at which its default token was seen to last.
+	tokenMade *freshness
+	cancel    context.CancelFunc
+	done      chan struct{}
 }
 
 // conflictDelay is the pause after a lost race for an object; the cache needs it to catch up.
@@ -55,7 +57,10 @@ func startReactor(ctx context.Context, s *Standin) (*reactor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating Rancher's manager: %w", err)
 	}
-	r := &reactor{Standin: s, client: mgr.GetClient(), log: s.opts.Logger, fresh: newFreshness(), done: make(chan struct{})}
+	r := &reactor{
+		Standin: s, client: mgr.GetClient(), log: s.opts.Logger,
+		fresh: newFreshness(), tokenMade: newFreshness(), done: make(chan struct{}),
+	}
 	for _, setup := range []func(context.Context, ctrl.Manager) error{
 		r.setupClusters, r.setupProvisioning, r.setupTokens, r.setupNamespaces,
 	} {
