@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -150,10 +151,11 @@ func (r *Reconciler) strategies() []Strategy {
 	return append([]Strategy{r.Active}, r.Others...)
 }
 
-// splitID takes the value of the record annotation apart.
+// splitID takes the value of the record annotation apart. Others can write it. What cannot be the name of any object names no record: a client
+// refuses even to ask for it, and that would be a failure without end.
 func (r *Reconciler) splitID(id string) (Strategy, string, bool) {
 	kind, name, ok := strings.Cut(id, "/")
-	if !ok || name == "" {
+	if !ok || name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
 		return nil, "", false
 	}
 	for _, strategy := range r.strategies() {

@@ -92,6 +92,26 @@ func describeLostLabels(strategy string) {
 			Eventually(f.gone(ctx, record)).Should(BeTrue())
 		})
 
+		It("is found although the annotation that names it says what cannot be a name", func(ctx context.Context) {
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			cluster := f.clusterWith(ctx, namespace, "misnamed", []byte("none"), selected)
+			Eventually(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).Should(HaveLen(1))
+			record := recordOf(ctx, cluster)
+			misname := func() {
+				GinkgoHelper()
+				f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, recordKey, strategy+"/tenant-a/prod-capi") })
+			}
+			misname()
+			Eventually(func() string { return current(ctx, f, cluster).Annotations[recordKey] }).Should(Equal(strategy + "/" + record.GetName()))
+
+			Expect(f.manager.Stop()).To(Succeed())
+			misname()
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			Eventually(f.gone(ctx, record)).Should(BeTrue())
+		})
+
 		if strategy == "v3" {
 			// Shards do not see each other's records, and choose names at random.
 			It("is made under another name when the one that was written ahead is that of another cluster's", func(ctx context.Context) {
