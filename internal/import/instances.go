@@ -73,13 +73,14 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope) outcome.Outcome {
 	return outcome.Done()
 }
 
-// publishOverlap says on a cluster that is worked on which other instances claim it as well, and takes it back when they do not any more.
+// publishOverlap says on a cluster that is worked on which other instances claim it as well, and takes it back when they do not any more, or
+// when nobody works on the cluster any more.
 func (r *Reconciler) publishOverlap(ctx context.Context, s *scope) error {
 	before := conditions.Get(s.cluster, archelonv1.ScopeOverlapCondition)
-	if !holds(s.cluster) || !s.cluster.DeletionTimestamp.IsZero() {
+	if !s.cluster.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if len(s.rivals) == 0 {
+	if len(s.rivals) == 0 || !holds(s.cluster) {
 		if before == nil {
 			return nil
 		}

@@ -47,6 +47,7 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 			AfterEach(o.end)
 			It("leave a cluster to the first, which says so, until it stops", o.stop)
 			It("leave a cluster to the first until it is gone for longer than its Lease", o.crash)
+			It("are not spoken of any more when the cluster is un-imported", Label("long"), o.unimport)
 			It("agree when they begin at the same time", Label("long"), o.simultaneous)
 			It("hand a namespace over by a restart", Label("long"), o.handOver)
 			It("are not held up by a Lease that somebody made up", Label("long"), o.madeUp)
@@ -83,6 +84,19 @@ func (o *overlap) stop(ctx context.Context) {
 	Expect(o.metricsOf(ctx, second)).To(MatchRegexp(`archelon_import_clusters_left_to_peer{peer="` + o.name(0) + `"} 0\b`))
 	o.expectSame(ctx, record)
 	Expect(o.reason(ctx, o.cluster)()).To(Equal("True/Imported"))
+	Expect(second.Stop()).To(Succeed())
+}
+
+func (o *overlap) unimport(ctx context.Context) {
+	first := o.launch(ctx, 0, "--namespace="+o.tenant)
+	o.awaitReady(ctx, first)
+	o.expectImported(ctx)
+	second := o.launch(ctx, 1)
+	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(HavePrefix("True"))
+	o.choose(ctx, current(ctx, o.fixture, o.cluster), "false")
+	Eventually(o.reason(ctx, o.cluster)).WithTimeout(2 * patience).Should(Equal("False/NotSelected"))
+	Eventually(o.overlapNote(ctx)).Should(BeEmpty())
+	Expect(first.Stop()).To(Succeed())
 	Expect(second.Stop()).To(Succeed())
 }
 
