@@ -2,11 +2,13 @@ package importer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,7 +20,7 @@ import (
 )
 
 // Deletion never waits for Rancher: a record that is asked to go is Rancher's to finish, and a CAPI cluster must be able to
-// leave while Rancher is down. It needs neither the workload cluster nor the control plane nor the label.
+// leave while Rancher, or its webhook, is down. It needs neither the workload cluster nor the control plane nor the label.
 
 // deleteRecords deletes every record that was made for this cluster, of whatever kind. The finalizer goes first: a record
 // that is being deleted and still held was deleted by somebody else, and that is how such a deletion is told apart.
@@ -52,11 +54,30 @@ func (r *Reconciler) removeRecord(ctx context.Context, s *scope, record *record)
 			record.GetName(), record))
 	default:
 		err = r.deleteRecord(ctx, record)
+		if s.intent == intentDelete && apierrors.IsInternalError(err) {
+			err = r.leaveRecord(ctx, s, record, err)
+		}
 	}
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
 	return outcome.Done()
+}
+
+// leaveRecord sees to it that a record goes which cannot be written, because a webhook of Rancher is not there to ask: after the CAPI
+// cluster, instead of before. Who deleted it need not be told apart any more. A v3 record can be deleted all the same. The deletion of a v1 record may be
+// refused for the same reason; Kubernetes deletes it as soon as that is possible, for its owner is gone. The deletion wakes us, whenever it comes, and
+// releaseOrphans tries until the finalizer is off. It fails as before for a record to which that does not apply.
+func (r *Reconciler) leaveRecord(ctx context.Context, s *scope, record *record, cause error) error {
+	if record.halfLabelled() {
+		return cause // releaseOrphans would not know it.
+	}
+	owned := slices.ContainsFunc(record.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == s.cluster.UID })
+	if err := r.askToGo(ctx, record); err != nil && !(owned && apierrors.IsInternalError(err)) {
+		return errors.Join(cause, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("The Rancher cluster is let go later, for it cannot be written now", "rancherCluster", record.id(), "because", cause.Error())
+	return nil
 }
 
 // twinOf reports whether a CAPI cluster has the namespace and name of a v1 record. When Rancher deletes a v1 Cluster, it deletes such a CAPI
@@ -115,6 +136,11 @@ func (r *Reconciler) deleteRecord(ctx context.Context, record *record) error {
 	if err := r.releaseRecord(ctx, record); err != nil {
 		return err
 	}
+	return r.askToGo(ctx, record)
+}
+
+// askToGo deletes a record, whoever holds it.
+func (r *Reconciler) askToGo(ctx context.Context, record *record) error {
 	if record.deleting() {
 		return nil
 	}

@@ -7,7 +7,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -112,6 +115,20 @@ func (d *deletion) heldUp(strategy string) {
 		d.scour(ctx, namespace, d.lanes[0])
 	})
 
+	It("lets the CAPI cluster go while Rancher's webhook does not answer, and the record when it does", long, func(ctx context.Context) {
+		cluster := f.clusterWith(ctx, namespace, "unasked", blackHole(), selected)
+		Eventually(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).Should(HaveLen(1))
+		record := f.look(ctx).records(strategy, cluster)[0]
+		Eventually(func() []string { return current(ctx, f, record).GetFinalizers() }).ShouldNot(HaveLen(1), "Rancher has seen it")
+		back := f.webhookAway(ctx, record)
+		remove(ctx, cluster)
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Consistently(func() []string { return current(ctx, f, record).GetFinalizers() }).Should(ContainElement(finalizer))
+		back()
+		Eventually(f.gone(ctx, record)).Should(BeTrue())
+		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+	})
+
 	It("does not wait for foreign finalizers on the record, and leaves them", long, func(ctx context.Context) {
 		cluster := connected(ctx, "held")
 		record := f.look(ctx).records(strategy, cluster)[0]
@@ -213,4 +230,43 @@ func (d *deletion) scour(ctx context.Context, namespace string, l lane) {
 	Eventually(d.reason(ctx, cluster)).Should(Equal("True/Imported"))
 	Expect(d.Client.Delete(ctx, cluster)).To(Succeed())
 	Eventually(l.left).WithContext(ctx).Should(BeEmpty())
+}
+
+// webhookAway registers what rancher-webhook leaves behind that has stopped: nobody can be asked about changes of Rancher clusters, nor about
+// deletions of v1 ones, and so they are refused. It returns when that is so for the record. What it returns ends it.
+func (f *fixture) webhookAway(ctx context.Context, record client.Object) (back func()) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: "rancher-away"}
+	nobody := admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")}
+	rule := func(group, version string, operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+		return []admissionregistrationv1.RuleWithOperations{{Operations: operations, Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{"clusters"},
+		}}}
+	}
+	configurations := []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "v3.rancher-away.example.com", ClientConfig: nobody, AdmissionReviewVersions: []string{"v1"},
+			FailurePolicy: new(admissionregistrationv1.Fail), SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			Rules: rule("management.cattle.io", "v3", admissionregistrationv1.Create, admissionregistrationv1.Update),
+		}}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "v1.rancher-away.example.com", ClientConfig: nobody, AdmissionReviewVersions: []string{"v1"},
+			FailurePolicy: new(admissionregistrationv1.Fail), SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			Rules: rule("provisioning.cattle.io", "v1", admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete),
+		}}},
+	}
+	for _, configuration := range configurations {
+		Expect(f.Client.Create(ctx, configuration)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) error { return client.IgnoreNotFound(f.Client.Delete(ctx, configuration)) })
+	}
+	Eventually(func() error {
+		probe, _ := record.DeepCopyObject().(client.Object)
+		return f.Client.Patch(ctx, probe, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"example.com/probe":"1"}}}`)), client.DryRunAll)
+	}).Should(MatchError(apierrors.IsInternalError, "an internal error"))
+	return func() {
+		GinkgoHelper()
+		for _, configuration := range configurations {
+			Expect(f.Client.Delete(ctx, configuration)).To(Succeed())
+		}
+	}
 }
