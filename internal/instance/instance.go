@@ -58,6 +58,17 @@ func (c Claim) annotations() map[string]string {
 	return annotations
 }
 
+// Announced returns the instance that a Lease with label archelon.io/instance stands for, and what that claims. It fails for a Lease that no
+// instance has written.
+func Announced(lease *coordinationv1.Lease) (ID, Claim, error) {
+	id := ID{Namespace: lease.Namespace, Name: lease.Labels[archelonv1.InstanceLabel]}
+	if lease.Name != id.LeaseName() {
+		return ID{}, Claim{}, fmt.Errorf("lease %s/%s does not have the name of one of instance %s", lease.Namespace, lease.Name, id)
+	}
+	claim, err := claimOf(lease)
+	return id, claim, err
+}
+
 // claimOf reads the claim on a Lease.
 func claimOf(lease *coordinationv1.Lease) (Claim, error) {
 	scope, err := shard.Decode(lease.Annotations[archelonv1.ScopeAnnotation])

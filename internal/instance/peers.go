@@ -205,14 +205,10 @@ func (p *Peers) forgetAllBut(leases []coordinationv1.Lease) {
 
 // look returns the instance that a Lease stands for, and whether it is alive.
 func (p *Peers) look(lease *coordinationv1.Lease) (Peer, bool) {
-	id := ID{Namespace: lease.Namespace, Name: lease.Labels[archelonv1.InstanceLabel]}
+	id, claim, err := Announced(lease)
 	spec := &lease.Spec
 	holder := ptr.Deref(spec.HolderIdentity, "")
-	if lease.Name != id.LeaseName() || holder == "" || spec.AcquireTime == nil || spec.LeaseDurationSeconds == nil {
-		return Peer{}, false
-	}
-	claim, err := claimOf(lease)
-	if err != nil {
+	if err != nil || holder == "" || spec.AcquireTime == nil || spec.LeaseDurationSeconds == nil {
 		return Peer{}, false // Not written by an instance.
 	}
 	renewal := holder + "/" + lease.ResourceVersion

@@ -6,6 +6,7 @@
 //
 //	list, patch of clusters.cluster.x-k8s.io, clusters.provisioning.cattle.io and clusters.management.cattle.io
 //	get of them, and delete of the latter two, with --delete-records
+//	list of leases, in all namespaces
 //
 // if it works in named namespaces,
 //

@@ -46,7 +46,10 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 		return found, few(errs)
 	}
 	bindings, err := u.releaseBindings(ctx)
-	return found + bindings, err
+	if found += bindings; found == 0 && err == nil {
+		u.sayLeft(clusters)
+	}
+	return found, err
 }
 
 // clusters returns the CAPI clusters in the scope.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -8,7 +9,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/uninstall"
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
@@ -48,6 +51,7 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 			It("leave a cluster to the first, which says so, until it stops", o.stop)
 			It("leave a cluster to the first until it is gone for longer than its Lease", o.crash)
 			It("are not spoken of any more when the cluster is un-imported", Label("long"), o.unimport)
+			It("do not leave a paused cluster behind that names one which does not work on it, when the other is uninstalled", Label("long"), o.uninstall)
 			It("agree when they begin at the same time", Label("long"), o.simultaneous)
 			It("hand a namespace over by a restart", Label("long"), o.handOver)
 			It("are not held up by a Lease that somebody made up", Label("long"), o.madeUp)
@@ -98,6 +102,55 @@ func (o *overlap) unimport(ctx context.Context) {
 	Eventually(o.overlapNote(ctx)).Should(BeEmpty())
 	Expect(first.Stop()).To(Succeed())
 	Expect(second.Stop()).To(Succeed())
+}
+
+func (o *overlap) uninstall(ctx context.Context) {
+	first := o.launch(ctx, 0, "--namespace="+o.tenant)
+	o.awaitReady(ctx, first)
+	o.expectImported(ctx)
+	pause := func(paused bool) {
+		o.patch(ctx, current(ctx, o.fixture, o.cluster), func(client.Object) { o.cluster.Spec.Paused = &paused })
+	}
+	pause(true)
+	end := func() (string, error) {
+		opts := uninstall.NewOptions()
+		opts.Namespaces, opts.Instance, opts.InstanceNamespace = []string{o.tenant}, o.instances[1].Name, o.instances[1].Namespace()
+		opts.Timeout = 5 * time.Second
+		out := &bytes.Buffer{}
+		err := uninstall.Run(ctx, o.Management.Config, opts, out)
+		return out.String(), err
+	}
+
+	By("one that lives and works on it")
+	said, err := end()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(said).To(ContainSubstring("Left to instance " + o.name(0) + ", which works on them: CAPI clusters " + client.ObjectKeyFromObject(o.cluster).String()))
+	Expect(current(ctx, o.fixture, o.cluster).Finalizers).To(ContainElement(finalizer))
+
+	By("one that has gone")
+	Expect(first.Stop()).To(Succeed())
+	_, err = end()
+	Expect(err).To(MatchError(And(ContainSubstring(client.ObjectKeyFromObject(o.cluster).String()), ContainSubstring("held for instance "+o.name(0)))))
+	Expect(current(ctx, o.fixture, o.cluster).Finalizers).To(ContainElement(finalizer))
+
+	By("one that lives and works elsewhere")
+	first = o.launch(ctx, 0, "--excluded-namespace="+o.tenant)
+	o.awaitReady(ctx, first)
+	_, err = end()
+	Expect(err).To(MatchError(ContainSubstring("held for instance " + o.name(0))))
+	Expect(first.Stop()).To(Succeed())
+
+	By("a person who says that it is nobody's")
+	o.patch(ctx, current(ctx, o.fixture, o.cluster), func(c client.Object) {
+		annotations := c.GetAnnotations()
+		delete(annotations, instanceKey)
+		c.SetAnnotations(annotations)
+	})
+	said, err = end()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(said).To(ContainSubstring("Done: 1 CAPI clusters, 1 Rancher clusters"))
+	Expect(current(ctx, o.fixture, o.cluster).Finalizers).NotTo(ContainElement(finalizer))
+	pause(false)
 }
 
 func (o *overlap) crash(ctx context.Context) {
