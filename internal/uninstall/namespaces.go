@@ -25,11 +25,13 @@ func (u *uninstaller) reach(ctx context.Context) error {
 }
 
 // whyForbidden returns what a missing right in a namespace of an isolated instance means: nil if the instance has no rights there either, and
-// so holds nothing. The instance's RoleBinding stays as long as it holds something; the uninstaller's does not.
+// so holds nothing, unless somebody has taken its RoleBinding away. That cannot be seen from here, so it is said. The instance's RoleBinding stays as
+// long as it holds something; the uninstaller's does not.
 func (u *uninstaller) whyForbidden(ctx context.Context, namespace string, forbidden error) error {
 	binding := named(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
 	switch err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding); {
 	case apierrors.IsNotFound(err):
+		u.saySkipped(ctx, namespace)
 		return nil
 	case err != nil:
 		return fmt.Errorf("getting RoleBinding %s in namespace %s: %w", archelonv1.IsolatedRoleBinding, namespace, err)
@@ -45,4 +47,18 @@ func (u *uninstaller) whyForbidden(ctx context.Context, namespace string, forbid
 	default:
 		return fmt.Errorf("the RoleBinding of the uninstaller in namespace %s is missing: upgrade the release with the values that it has, which makes it again: %w", namespace, forbidden)
 	}
+}
+
+// saySkipped says once that a namespace was not looked into, if it exists.
+func (u *uninstaller) saySkipped(ctx context.Context, namespace string) {
+	if u.skipped.Has(namespace) {
+		return
+	}
+	found := named(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := u.client.Get(ctx, client.ObjectKey{Name: namespace}, found); apierrors.IsNotFound(err) {
+		return
+	}
+	u.skipped.Insert(namespace)
+	u.say("Skipped namespace %s: there is no RoleBinding %s in it, so this instance holds nothing there, unless the RoleBinding was removed: "+
+		"look for CAPI clusters with finalizer %s in it", namespace, archelonv1.IsolatedRoleBinding, archelonv1.ImportFinalizer)
 }

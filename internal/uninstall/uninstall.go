@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,8 +48,12 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 			return fmt.Errorf("%s: %w", phase.name, err)
 		}
 	}
-	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings let go, %d Rancher clusters deleted",
-		u.count.clusters, u.count.records, u.count.bindings, u.count.deleted)
+	note := ""
+	if len(u.skipped) > 0 {
+		note = "; not looked into: namespaces " + strings.Join(sets.List(u.skipped), ", ")
+	}
+	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings let go, %d Rancher clusters deleted%s",
+		u.count.clusters, u.count.records, u.count.bindings, u.count.deleted, note)
 	return nil
 }
 
@@ -59,6 +64,8 @@ type uninstaller struct {
 	self   instance.ID
 	out    io.Writer
 	count  struct{ clusters, records, bindings, deleted int }
+	// skipped are namespaces that were not looked into.
+	skipped sets.Set[string]
 }
 
 func newUninstaller(config *rest.Config, opts *Options, out io.Writer) (*uninstaller, error) {
@@ -80,6 +87,7 @@ func newUninstaller(config *rest.Config, opts *Options, out io.Writer) (*uninsta
 	}
 	return &uninstaller{
 		client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: opts.InstanceNamespace, Name: opts.Instance},
+		skipped: sets.Set[string]{},
 	}, nil
 }
 

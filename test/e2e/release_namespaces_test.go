@@ -58,7 +58,10 @@ var _ = Describe("An isolated release whose namespaces come and go", Ordered, fu
 				return r.node.Logs(client.ObjectKeyFromObject(pod))
 			}
 			return ""
-		}).Should(ContainSubstring("namespace goes-away is being deleted and the manager, as long as it runs, lets its clusters go"))
+		}).Should(And(
+			ContainSubstring("namespace goes-away is being deleted and the manager, as long as it runs, lets its clusters go"),
+			ContainSubstring("Skipped namespace "+watch2+": there is no RoleBinding archelon-isolated in it"),
+		))
 		deployment := &appsv1.Deployment{ObjectMeta: objectMeta(release.Namespace, release.Name)}
 		Consistently(func() *int32 { return current(ctx, r.fixture, deployment).Spec.Replicas }).Should(HaveValue(BeEquivalentTo(1)))
 		Expect(r.held(ctx)).To(ContainElement(ContainSubstring(going)))
