@@ -86,19 +86,30 @@ func (r *Reconciler) publishOverlap(ctx context.Context, s *scope) error {
 		}
 		return r.applyConditions(ctx, s.cluster, overlapOwner)
 	}
-	names := make([]string, 0, len(s.rivals))
-	for _, rival := range s.rivals {
-		names = append(names, rival.String())
-	}
 	after := &metav1.Condition{
 		Type: archelonv1.ScopeOverlapCondition, Status: metav1.ConditionTrue, Reason: archelonv1.ScopesOverlapReason, ObservedGeneration: s.cluster.Generation,
-		Message: fmt.Sprintf("Instance %s works on this cluster and %s claims it as well: %s", r.Peers.Self(), strings.Join(names, ", "), overlapRemedy),
+		Message: overlapMessage(r.Peers.Self(), s.rivals),
 	}
 	if sameState(before, after) {
 		return nil
 	}
 	r.stampTransition(before, after)
 	return r.applyConditions(ctx, s.cluster, overlapOwner, *after)
+}
+
+// mostRivals is how many rivals a condition names. Anybody who may write Leases can make up more than fit into a message.
+const mostRivals = 5
+
+func overlapMessage(self instance.ID, rivals []instance.ID) string {
+	names := make([]string, 0, mostRivals)
+	for _, rival := range rivals[:min(len(rivals), mostRivals)] {
+		names = append(names, rival.String())
+	}
+	others := strings.Join(names, ", ")
+	if more := len(rivals) - len(names); more > 0 {
+		others = fmt.Sprintf("%s and %d more", others, more)
+	}
+	return fmt.Sprintf("Instance %s works on this cluster and %s claims it as well: %s", self, others, overlapRemedy)
 }
 
 // clustersInScope returns all CAPI clusters: another instance has come or gone, and may have left some of them.

@@ -65,15 +65,9 @@ func Announced(lease *coordinationv1.Lease) (ID, Claim, error) {
 	if lease.Name != id.LeaseName() {
 		return ID{}, Claim{}, fmt.Errorf("lease %s/%s does not have the name of one of instance %s", lease.Namespace, lease.Name, id)
 	}
-	claim, err := claimOf(lease)
-	return id, claim, err
-}
-
-// claimOf reads the claim on a Lease.
-func claimOf(lease *coordinationv1.Lease) (Claim, error) {
-	scope, err := shard.Decode(lease.Annotations[archelonv1.ScopeAnnotation])
-	if err != nil {
-		return Claim{}, fmt.Errorf("annotation %s of Lease %s/%s: %w", archelonv1.ScopeAnnotation, lease.Namespace, lease.Name, err)
+	claim := claimOf(textOf(lease))
+	if claim == nil {
+		return ID{}, Claim{}, fmt.Errorf("lease %s/%s has no scope of an instance in annotation %s", lease.Namespace, lease.Name, archelonv1.ScopeAnnotation)
 	}
-	return Claim{Scope: scope, WatchFilter: lease.Annotations[archelonv1.WatchFilterAnnotation]}, nil
+	return id, *claim, nil
 }

@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -196,52 +195,9 @@ func TestLeasesThatAreGoneAreForgotten(t *testing.T) {
 	if err := w.leases.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: other.Namespace, Name: other.LeaseName()}}); err != nil {
 		t.Fatal(err)
 	}
+	w.clock.Step(calm)
 	w.expect("it is gone", w.ask("two/archelon"), Verdict{Mine: true})
 	if len(w.peers.seen) != 1 {
 		t.Errorf("%d Leases are remembered, want one", len(w.peers.seen))
-	}
-}
-
-func TestChangesOfPeersAreTold(t *testing.T) {
-	w := newWorld(t, true)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- w.peers.Start(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
-	told := func(reason string) {
-		t.Helper()
-		select {
-		case <-w.peers.Changed():
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%s: nobody was told", reason)
-		}
-	}
-	w.lease(other, "*", 0)
-	w.peers.Observe()
-	told("a peer appeared")
-	w.lease(other, "+a", 0)
-	w.peers.Observe()
-	told("a peer claims something else")
-	for !w.clock.HasWaiters() { // The timer of the Lease is about to run.
-	}
-	w.clock.Step(16 * time.Second)
-	told("a Lease ran out, of which no event tells")
-	w.lease(other, "+a", 0)
-	w.peers.Observe()
-	told("the peer is back")
-	w.lease(other, "+a", 0, released)
-	w.peers.Observe()
-	told("the peer stopped")
-	w.lease(me, "*", 0)
-	w.peers.Observe()
-	select {
-	case <-w.peers.Changed():
-		t.Error("told of this very instance")
-	default:
 	}
 }
