@@ -17,3 +17,14 @@ func registerBuild(registry prometheus.Registerer, build version.Build) error {
 	gauge.WithLabelValues(build.Version, build.Revision, build.GoVersion).Set(1)
 	return registry.Register(gauge)
 }
+
+// newSynced registers the metric
+//
+//	archelon_caches_synced     1: this process has received what it works with; 0: it waits for rights or CRDs, or begins
+func newSynced(registry prometheus.Registerer) (prometheus.Gauge, error) {
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "archelon_caches_synced",
+		Help: "1 if this replica has received what it works with, whether it leads or not. 0 while it waits for CRDs of CAPI and Rancher, or for rights in the first of its namespaces, and when it starts.",
+	})
+	return gauge, registry.Register(gauge)
+}

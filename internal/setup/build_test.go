@@ -34,3 +34,22 @@ func TestRegisterBuild(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
+
+func TestCachesAreNotSyncedUntilSaidSo(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	gauge, err := newSynced(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An alert looks for 0, and would not find what is absent.
+	for want, set := range []func(){func() {}, func() { gauge.Set(1) }} {
+		set()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(families) != 1 || families[0].GetName() != "archelon_caches_synced" || families[0].GetMetric()[0].GetGauge().GetValue() != float64(want) {
+			t.Errorf("got %v, want archelon_caches_synced of %v", families, want)
+		}
+	}
+}

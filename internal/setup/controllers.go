@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,7 @@ type controllers struct {
 	settings *rancher.Settings
 	beside   cache.Cache
 	metrics  *importer.Metrics
+	gauge    prometheus.Gauge // of synced
 	synced   atomic.Bool
 }
 
@@ -75,6 +77,7 @@ func (c *controllers) Start(ctx context.Context) error {
 		return nil
 	}
 	c.synced.Store(true)
+	c.gauge.Set(1)
 	c.mgr.GetLogger().Info("Caches are synced")
 	return nil
 }

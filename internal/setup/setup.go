@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -98,7 +99,7 @@ func (p *process) runManagers(ctx context.Context) error {
 		}()
 		err = p.run(running, instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter})
 		stop()
-		p.probes.starting()
+		p.starting()
 		if err != nil {
 			return err
 		}
@@ -106,10 +107,17 @@ func (p *process) runManagers(ctx context.Context) error {
 	return nil
 }
 
+// starting takes back what a manager has made known of its caches.
+func (p *process) starting() {
+	p.probes.starting()
+	p.meters.synced.Set(0)
+}
+
 // meters are the metrics of this process. They outlive a manager.
 type meters struct {
 	imports *importer.Metrics
 	info    *instance.Info
+	synced  prometheus.Gauge
 }
 
 func newMeters() (*meters, error) {
@@ -124,12 +132,16 @@ func newMeters() (*meters, error) {
 	if err := registerBuild(metrics.Registry, version.Get()); err != nil {
 		return nil, err
 	}
-	return &meters{imports: imports, info: info}, nil
+	synced, err := newSynced(metrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return &meters{imports: imports, info: info, synced: synced}, nil
 }
 
 // run runs a manager for the namespaces of a claim until the context ends.
 func (p *process) run(ctx context.Context, claim instance.Claim) error {
-	p.probes.starting()
+	p.starting()
 	s, err := scheme.New()
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
@@ -151,7 +163,7 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 	if err != nil {
 		return err
 	}
-	controllers := &controllers{mgr: mgr, opts: p.opts, claim: claim, peers: peers, settings: settings, beside: beside, metrics: p.meters.imports}
+	controllers := &controllers{mgr: mgr, opts: p.opts, claim: claim, peers: peers, settings: settings, beside: beside, metrics: p.meters.imports, gauge: p.meters.synced}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
 	}

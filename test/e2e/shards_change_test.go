@@ -63,9 +63,12 @@ func (s *shards) changes() {
 		Eventually(one.Logs).Should(ContainSubstring("comes-first (list clusters.cluster.x-k8s.io)"))
 		Consistently(one.alive(ctx)).WithTimeout(2 * time.Second).Should(Succeed())
 		Expect(one.Ready(ctx)).To(Succeed(), "nothing that Helm waits for can help it")
-		status, _, err := scrape(ctx, one.Metrics, "")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(status).To(Equal(http.StatusUnauthorized), "metrics are served")
+		token := s.metricsReader(ctx)
+		metrics := func() (string, error) {
+			_, body, err := scrape(ctx, one.Metrics, token)
+			return body, err
+		}
+		Expect(metrics()).To(ContainSubstring("archelon_caches_synced 0"))
 
 		Expect(s.Client.Create(ctx, namespaceOf(first))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(first))).To(Succeed()) })
@@ -74,6 +77,7 @@ func (s *shards) changes() {
 		s.expectImported(ctx, cluster)
 		Expect(one.alive(ctx)()).To(Succeed())
 		Eventually(one.Ready).WithContext(ctx).Should(Succeed())
+		Expect(metrics()).To(ContainSubstring("archelon_caches_synced 1"))
 		s.remove(ctx, cluster)
 		one.expectLawful()
 	})
