@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -267,4 +268,37 @@ func TestJobsWaitForStart(t *testing.T) {
 			t.Error("the work did not run after Start")
 		}
 	})
+}
+
+// A job that is asked for while everything ends is waited for, or never started.
+func TestJobsEndTogether(t *testing.T) {
+	for range 200 {
+		j := newJobs(10, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running atomic.Int32
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			for i := 0; ctx.Err() == nil; i++ {
+				key := types.NamespacedName{Namespace: "ns", Name: strconv.Itoa(i)}
+				j.Do(key, "input", func(context.Context) outcome.Outcome {
+					running.Add(1)
+					defer running.Add(-1)
+					return outcome.Done()
+				})
+			}
+		}()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = j.Start(ctx)
+		}()
+		<-j.ended
+		cancel()
+		<-ended
+		if left := running.Load(); left != 0 {
+			t.Fatalf("%d jobs run although Start has returned", left)
+		}
+		<-asked
+	}
 }
