@@ -132,7 +132,7 @@ func (u *uninstaller) until(ctx context.Context, done func(context.Context) (boo
 		switch {
 		case err == nil && ok:
 			return true, nil
-		case err != nil && ctx.Err() == nil: // What fails because time is up says nothing about why it took so long.
+		case err != nil && !timeIsUp(ctx): // What fails because time is up says nothing about why it took so long.
 			if last == nil || last.Error() != err.Error() {
 				u.say("Trying again: %v", err)
 			}
@@ -144,6 +144,12 @@ func (u *uninstaller) until(ctx context.Context, done func(context.Context) (boo
 		return errors.Join(fmt.Errorf("not done in time: %w", err), last)
 	}
 	return nil
+}
+
+// timeIsUp reports whether the context has ended, or is about to: a client refuses requests at the deadline, and the context ends a moment later.
+func timeIsUp(ctx context.Context) bool {
+	deadline, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 }
 
 // mapper knows the Deployment of the manager besides the kinds that the manager works with.

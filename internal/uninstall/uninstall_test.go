@@ -1,10 +1,13 @@
 package uninstall
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -112,4 +115,27 @@ func TestFew(t *testing.T) {
 	if !strings.Contains(text, "cluster 2") || strings.Contains(text, "cluster 3") || !strings.Contains(text, "and 7 more") {
 		t.Errorf("got %q, want three errors and how many more", text)
 	}
+}
+
+// The error that is told when time is up is the last one that says something. A client refuses a request at the deadline, while the context lives on for
+// a moment.
+func TestUntilTellsTheCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*pause)
+		defer cancel()
+		deadline, _ := ctx.Deadline()
+		u := &uninstaller{opts: &Options{}, out: io.Discard}
+		err := u.until(ctx, func(ctx context.Context) (bool, error) {
+			if !time.Now().Before(deadline) {
+				return false, errors.New("would exceed context deadline")
+			}
+			if !time.Now().Before(deadline.Add(-pause)) {
+				return false, errors.New("the cause")
+			}
+			return false, nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "the cause") || strings.Contains(err.Error(), "would exceed") {
+			t.Errorf("got %v, want the cause", err)
+		}
+	})
 }
