@@ -236,7 +236,11 @@ func (r *Reconciler) stampImported(ctx context.Context, s *scope) error {
 
 // releaseStranger lets a record go that is being deleted and was not made for this cluster: for an earlier one of this name, or for one that
 // nobody can tell any more. The API server is asked which cluster is the current one, for the cache may be the older of the two.
+// One that names no namespace, neither by its own nor by its label, may be that of a namesake elsewhere, which has yet to learn of the deletion.
 func (r *Reconciler) releaseStranger(ctx context.Context, s *scope, record *record) error {
+	if !record.deleting() || !record.held() || record.GetNamespace() == "" && record.GetLabels()[archelonv1.OwnerNamespaceLabel] == "" {
+		return nil
+	}
 	current := &clusterv1.Cluster{}
 	if err := r.APIReader.Get(ctx, s.key(), current); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("confirming the CAPI cluster: %w", err)

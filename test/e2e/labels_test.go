@@ -143,6 +143,21 @@ func describeLostLabels(strategy string) {
 				pause(false)
 				Eventually(func() map[string]string { return current(ctx, f, first).Annotations }).Should(HaveKeyWithValue(importedKey, "true"))
 			})
+
+			It("without its namespace is not let go by a cluster of the same name elsewhere", func(ctx context.Context) {
+				f.run(ctx, gate(strategy), "--sync-period=1h")
+				cluster, record := imported(ctx, "namesake")
+				namesake := f.clusterWith(ctx, f.namespace(ctx, nil), "namesake", []byte("none"))
+				f.patch(ctx, current(ctx, f, cluster), func(client.Object) { cluster.Spec.Paused = new(true) })
+				strip(ctx, record, ownerNSLabel)
+				Expect(f.Client.Delete(ctx, record)).To(Succeed())
+				f.patch(ctx, current(ctx, f, namesake), func(o client.Object) { setAnnotation(o, "example.com/wakes", "it") })
+				Consistently(func() []string { return current(ctx, f, record).GetFinalizers() }).Should(ContainElement(finalizer))
+				f.patch(ctx, current(ctx, f, cluster), func(client.Object) { cluster.Spec.Paused = new(false) })
+				Eventually(func() map[string]string { return current(ctx, f, cluster).Annotations }).Should(HaveKeyWithValue(importedKey, "true"))
+				Eventually(f.gone(ctx, record)).Should(BeTrue())
+				Consistently(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).Should(BeEmpty())
+			})
 			return
 		}
 		DescribeTable("stays imported when it is the v3 Cluster behind it that loses", func(ctx context.Context, name string, spoil func(client.Object)) {
