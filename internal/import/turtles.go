@@ -147,7 +147,8 @@ func (r *Reconciler) dropTurtlesFinalizer(ctx context.Context, s *scope) outcome
 	return outcome.Done()
 }
 
-// handOver makes a record look as if Turtles had made it, which finds it by its owner labels. Nothing is deleted.
+// handOver makes a record look as if Turtles had made it, which finds it by its owner labels. Nothing is deleted. A record that was made for an
+// earlier cluster of this name stays as it is, and is let go when somebody else deletes it.
 func (r *Reconciler) handOver(ctx context.Context, s *scope) outcome.Outcome {
 	r.forget(s.key())
 	if err := r.findNamed(ctx, s); err != nil {
@@ -156,6 +157,9 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) outcome.Outcome {
 	for i := range s.records {
 		record := &s.records[i]
 		if !record.madeFor(s.cluster) {
+			if err := r.releaseStranger(ctx, s, record); err != nil {
+				return outcome.Fail(archelonv1.InternalErrorReason, err)
+			}
 			continue
 		}
 		err := r.patchRecord(ctx, record, func(object client.Object) {

@@ -104,6 +104,22 @@ var _ = Describe("Turtles", Label("kind"), func() {
 			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
 			f.expectNothingLeft(ctx, cluster)
 		})
+
+		It("lets a record of an earlier incarnation go that is deleted in Rancher after the cluster was handed over", func(ctx context.Context) {
+			cluster := f.cluster(ctx, f.namespace(ctx, nil), "restored", selected, func(c *clusterv1.Cluster) { setAnnotation(c, managedBy, "rancher-turtles") })
+			Eventually(f.reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
+			old := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+				GenerateName: "c-",
+				Labels:       map[string]string{ownedLabel: "", ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace, uidLabel: "before-the-restore"},
+				Finalizers:   []string{finalizer},
+			}}
+			Expect(f.Client.Create(ctx, old)).To(Succeed())
+			Consistently(func() []string { return current(ctx, f, old).Finalizers }).Should(ContainElement(finalizer), "nobody has deleted it")
+			Expect(f.Client.Delete(ctx, old)).To(Succeed())
+			Eventually(f.gone(ctx, old)).Should(BeTrue())
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		})
 	})
 
 	Describe("as v1", Ordered, func() {
