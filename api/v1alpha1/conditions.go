@@ -77,7 +77,7 @@ const (
 	// off, or leave the cluster to it.
 	TurtlesActiveReason = "TurtlesActive"
 
-	// ManagedByTurtlesReason: Rancher Turtles holds this cluster. Only one importer can. Set the annotation
+	// ManagedByTurtlesReason: Rancher Turtles holds this cluster. Only one importer can. Switch it off and set the annotation
 	// archelon.io/managed-by to "archelon" to take it over.
 	ManagedByTurtlesReason = "ManagedByTurtles"
 

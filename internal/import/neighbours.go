@@ -24,7 +24,8 @@ func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcom
 	}
 	if ofTurtles(s.cluster) {
 		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
-			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, then this import goes on", archelonv1.TurtlesFinalizer))
+			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, or switch it off and set annotation %s to %q, then this import goes on",
+			archelonv1.TurtlesFinalizer, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 	}
 	var own []string
 	for _, record := range s.records {

@@ -73,15 +73,18 @@ func (r *Reconciler) turtlesActive(ctx context.Context) (time.Duration, error) {
 // registration, and gets our label and finalizer in place of Turtles'. The CAPI cluster is claimed first, so that a crash in between
 // leaves a claim that the next run completes.
 func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
-	if !r.adoptWanted(s.cluster) || s.hasRecord() {
+	if !r.adoptWanted(s.cluster) {
 		return outcome.Done()
+	}
+	if s.hasRecord() {
+		return r.takeBack(ctx, s)
 	}
 	candidate, out := s.adoptable()
 	if !out.IsDone() {
 		return out
 	}
 	if candidate == nil {
-		return r.dropTurtlesFinalizer(ctx, s)
+		return r.takeBack(ctx, s)
 	}
 	if candidate.strategy != r.Active {
 		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
@@ -136,14 +139,46 @@ func (s *scope) adoptable() (*record, outcome.Outcome) {
 	return found, outcome.Done()
 }
 
-// dropTurtlesFinalizer takes the finalizer of Turtles off a cluster that has no record of Turtles any more.
-func (r *Reconciler) dropTurtlesFinalizer(ctx context.Context, s *scope) outcome.Outcome {
-	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+// takeBack takes the finalizer of Turtles off the cluster and off what was made for it. Turtles puts it on every record that it finds by the owner
+// labels, and when Turtles has gone nobody else takes it off.
+func (r *Reconciler) takeBack(ctx context.Context, s *scope) outcome.Outcome {
+	var touched []*record
+	for _, records := range [][]record{s.records, s.derived} {
+		for i := range records {
+			if records[i].madeFor(s.cluster) && ofTurtles(records[i].Object) {
+				touched = append(touched, &records[i])
+			}
+		}
+	}
+	if !ofTurtles(s.cluster) && len(touched) == 0 {
+		return outcome.Done()
+	}
+	left, err := r.turtlesActive(ctx)
+	switch {
+	case err != nil:
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	case left > 0 && ofTurtles(s.cluster):
+		// It would put the finalizer back.
+		return outcome.Poll(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
+			"Rancher Turtles is at work and holds this cluster (finalizer %s); switch it off (feature turtles of Rancher), then this import goes on", archelonv1.TurtlesFinalizer), left)
+	case left > 0:
+		return outcome.Done()
+	}
+	err = r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		controllerutil.RemoveFinalizer(cluster, archelonv1.TurtlesFinalizer)
 	})
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster from Rancher Turtles: %w", err))
 	}
+	for _, record := range touched {
+		err := r.patchRecord(ctx, record, func(object client.Object) {
+			controllerutil.RemoveFinalizer(object, archelonv1.TurtlesFinalizer)
+		})
+		if client.IgnoreNotFound(err) != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the %s Rancher cluster from Rancher Turtles: %w", record.strategy.Kind(), err))
+		}
+	}
+	ctrl.LoggerFrom(ctx).Info("Took the finalizer of Rancher Turtles off", "records", len(touched))
 	return outcome.Done()
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,8 +11,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
@@ -36,9 +39,7 @@ var _ = Describe("Turtles", Label("kind"), func() {
 		})
 
 		It("imports nothing while Turtles is at work, and goes on when it is not", func(ctx context.Context) {
-			const theirs = "cattle-turtles-system"
-			Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, namespaceOf(theirs)))).To(Succeed())
-			lease := f.turtlesLease(ctx, theirs)
+			lease := f.turtlesAtWork(ctx)
 			cluster := f.cluster(ctx, f.namespace(ctx, map[string]string{importLabel: "true"}), "prod")
 			Eventually(f.reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
 			Consistently(func() int { return len(f.v3Records(ctx, cluster)) }).Should(BeZero())
@@ -122,6 +123,67 @@ var _ = Describe("Turtles", Label("kind"), func() {
 		})
 	})
 
+	// What Turtles finds by the owner labels it follows, and puts its finalizer on.
+	for _, strategy := range strategies() {
+		Describe("was at work for a while beside "+strategy+" records", Ordered, func() {
+			var (
+				f       *fixture
+				cluster *clusterv1.Cluster
+				touched []client.Object
+			)
+			touch := func(ctx context.Context) {
+				GinkgoHelper()
+				for _, object := range touched {
+					f.patch(ctx, current(ctx, f, object), func(o client.Object) { controllerutil.AddFinalizer(o, turtlesHold) })
+				}
+			}
+			BeforeAll(func(ctx context.Context) {
+				options := stageOptions("turtles-was-" + strategy)
+				options.Audit = true
+				f = newFixture(ctx, options)
+				f.run(ctx, gate(strategy), "--adopt-turtles=false", "--sync-period=1h")
+				cluster = f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
+				Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+				record := f.look(ctx).records(strategy, cluster)[0]
+				touched = []client.Object{cluster, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: internalName(record)}}}
+			})
+
+			It("takes a cluster back when it is asked to, once Turtles is off", func(ctx context.Context) {
+				lease := f.turtlesAtWork(ctx)
+				touch(ctx)
+				Eventually(f.reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
+				Consistently(func() []string { return current(ctx, f, cluster).Finalizers }).Should(ContainElement(turtlesHold), "nobody asked")
+				f.patch(ctx, cluster, func(o client.Object) { setAnnotation(o, managedBy, "archelon") })
+				Consistently(func() []string { return current(ctx, f, cluster).Finalizers }).Should(ContainElement(turtlesHold), "Turtles is at work")
+				Expect(f.reason(ctx, cluster)()).To(Equal("False/ManagedByTurtles"))
+				Expect(f.Client.Delete(ctx, lease)).To(Succeed())
+				Eventually(f.reason(ctx, cluster)).WithTimeout(patience).Should(Equal("True/Imported"))
+				for _, object := range touched {
+					Eventually(func() []string { return current(ctx, f, object).GetFinalizers() }).ShouldNot(ContainElement(turtlesHold))
+				}
+				Expect(cluster.Finalizers).To(ContainElement(finalizer))
+			})
+
+			It("writes nothing to a cluster that is asked for and not touched", func(ctx context.Context) {
+				before := len(f.requestsFor(cluster))
+				f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, "example.com/wakes", "it") })
+				Consistently(func() []auditv1.Event {
+					return slices.DeleteFunc(f.requestsFor(cluster)[before:], func(e auditv1.Event) bool { return e.Verb == "get" })
+				}).WithTimeout(reaction).Should(BeEmpty())
+			})
+
+			It("ends with its cluster then", func(ctx context.Context) {
+				touch(ctx)
+				for _, object := range touched {
+					Eventually(func() []string { return current(ctx, f, object).GetFinalizers() }).ShouldNot(ContainElement(turtlesHold))
+				}
+				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+				Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+				f.expectNothingLeft(ctx, cluster)
+			})
+		})
+	}
+
 	Describe("as v1", Ordered, func() {
 		var f *fixture
 		BeforeAll(func(ctx context.Context) {
@@ -144,6 +206,14 @@ var _ = Describe("Turtles", Label("kind"), func() {
 	})
 })
 
+// turtlesAtWork creates the Lease where Turtles has it.
+func (f *fixture) turtlesAtWork(ctx context.Context) *coordinationv1.Lease {
+	GinkgoHelper()
+	const theirs = "cattle-turtles-system"
+	Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, namespaceOf(theirs)))).To(Succeed())
+	return f.turtlesLease(ctx, theirs)
+}
+
 // turtlesLease creates the Lease of a Turtles that was alive a moment ago.
 func (f *fixture) turtlesLease(ctx context.Context, namespace string) *coordinationv1.Lease {
 	GinkgoHelper()
@@ -153,6 +223,7 @@ func (f *fixture) turtlesLease(ctx context.Context, namespace string) *coordinat
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("turtles-0"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
 	}
 	Expect(f.Client.Create(ctx, lease)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(f.Client.Delete(ctx, lease))).To(Succeed()) })
 	return lease
 }
 
