@@ -127,10 +127,14 @@ func expectConformant(ctx context.Context, p *provisioned) {
 	Expect(c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 	Expect(namespace.Labels).To(And(HaveKeyWithValue("a", "1"), HaveKeyWithValue("b", "2")))
 
-	By("generating names, and deleting by label")
+	By("generating names, knowing owners that are in no namespace, and deleting by label")
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "gateway-", Labels: map[string]string{"gateway": "1"}}}
 	Expect(c.Create(ctx, role)).To(Succeed())
 	Expect(role.Name).To(MatchRegexp(`^gateway-.{5}$`))
+	owned := metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: "1"}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "gateway-", OwnerReferences: []metav1.OwnerReference{owned}}}
+	Expect(c.Create(ctx, account)).To(Succeed())
+	Expect(c.Delete(ctx, account)).To(Succeed())
 	Expect(c.DeleteAllOf(ctx, &rbacv1.ClusterRole{}, client.MatchingLabels{"gateway": "1"})).To(Succeed())
 	Expect(apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(role), role))).To(BeTrue())
 

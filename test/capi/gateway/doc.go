@@ -9,6 +9,7 @@
 //   - Jobs, with which Rancher cleans up. They are kept by the gateway itself.
 //   - The deletion of collections, and of what is in a namespace together with it: the same.
 //   - Names from generateName: the same.
+//   - Owners that are in no namespace. They are left out, for nothing is deleted because of them.
 //
 // The API server behind it is reached as soon as there is one. Before that connections are refused, and while it is stopped they are cut.
 package gateway

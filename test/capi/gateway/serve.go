@@ -119,7 +119,7 @@ func (b *backend) apply(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// create gives the object a name if it wants one generated.
+// create gives the object a name if it wants one generated, and does without its owners.
 func (b *backend) create(w http.ResponseWriter, r *http.Request) error {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -131,9 +131,11 @@ func (b *backend) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	if prefix := object.GetGenerateName(); prefix != "" && object.GetName() == "" {
 		object.SetName(prefix + rand.String(5))
-		if raw, err = json.Marshal(object.Object); err != nil {
-			return err
-		}
+	}
+	// The API server looks for owners in the namespace of the object, and so refuses those that are in none. It collects no garbage.
+	object.SetOwnerReferences(nil)
+	if raw, err = json.Marshal(object.Object); err != nil {
+		return err
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
 	b.proxy.ServeHTTP(w, r)
