@@ -259,6 +259,9 @@ func (r *Reconciler) deleteOtherKinds(ctx context.Context, s *scope) outcome.Out
 		if record.strategy == r.Active || !record.madeFor(s.cluster) {
 			continue
 		}
+		if err := r.permitSuccessor(ctx, s, record); err != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, err)
+		}
 		if out := r.removeRecord(ctx, s, record); !out.IsDone() {
 			return out
 		}

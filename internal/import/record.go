@@ -54,6 +54,21 @@ func (r *Reconciler) writeAhead(ctx context.Context, s *scope, name string) outc
 	return outcome.Done()
 }
 
+// permitSuccessor takes an annotation "imported" off that was there while the cluster was imported: it had no effect then, and would keep the
+// cluster out of Rancher when the record that is replaced has gone.
+func (r *Reconciler) permitSuccessor(ctx context.Context, s *scope, record *record) error {
+	if record.deleting() {
+		return nil
+	}
+	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		delete(cluster.Annotations, archelonv1.ImportedAnnotation)
+	})
+	if err != nil {
+		return fmt.Errorf("permitting the record that comes next: %w", err)
+	}
+	return nil
+}
+
 // chooseName returns the name of a record that lost its annotation, else a new one.
 func (r *Reconciler) chooseName(ctx context.Context, s *scope) string {
 	for _, record := range s.records {

@@ -31,14 +31,14 @@ func (r *Reconciler) adoptWanted(cluster *clusterv1.Cluster) bool {
 	}
 }
 
-// checkTurtles refuses a new import while Turtles is at work. Imports that exist go on: Turtles does not touch a cluster
-// whose record it finds by its labels, other than to follow it.
+// checkTurtles refuses to make a record while Turtles is at work. Imports that exist go on: Turtles does not touch a cluster whose record it
+// finds by its labels, other than to follow it. A record of the other kind stays as well, for it could not be replaced once it is deleted.
 func (r *Reconciler) checkTurtles(ctx context.Context, s *scope) outcome.Outcome {
 	who, err := managedBy(s.cluster.Annotations)
 	if err != nil {
 		return outcome.FromError(invalidSetting(archelonv1.ManagedByAnnotation, err), archelonv1.InternalErrorReason)
 	}
-	if s.hasRecord() {
+	if slices.ContainsFunc(s.records, func(d record) bool { return d.strategy == r.Active && d.madeFor(s.cluster) && !d.deleting() }) {
 		return outcome.Done()
 	}
 	left, err := r.turtlesActive(ctx)
@@ -47,12 +47,16 @@ func (r *Reconciler) checkTurtles(ctx context.Context, s *scope) outcome.Outcome
 	}
 	// Somebody who names this importer on the cluster has divided the work; a record that Turtles follows is another matter.
 	divided := who == archelonv1.ManagedByArchelon && !s.tracesOfTurtles()
-	if left > 0 && !divided {
-		// The Lease ends by not being renewed, which no event tells.
-		return outcome.Poll(archelonv1.TurtlesActiveReason,
-			"Rancher Turtles is at work and imports clusters with the same label; switch it off (feature turtles of Rancher), then this import goes on", left)
+	if left == 0 || divided {
+		return outcome.Done()
 	}
-	return outcome.Done()
+	message := "Rancher Turtles is at work and imports clusters with the same label; switch it off (feature turtles of Rancher), then this import goes on"
+	if s.hasRecord() {
+		message = fmt.Sprintf("Rancher Turtles is at work; the Rancher cluster stays as it is until Turtles is switched off (feature turtles of Rancher) "+
+			"or annotation %s is %q, then it is replaced by one of the kind %s", archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon, r.Active.Kind())
+	}
+	// The Lease ends by not being renewed, which no event tells.
+	return outcome.Poll(archelonv1.TurtlesActiveReason, message, left)
 }
 
 // tracesOfTurtles reports whether Turtles holds the cluster or a record of it.

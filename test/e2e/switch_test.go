@@ -10,6 +10,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/stage"
@@ -82,6 +85,67 @@ var _ = Describe("Switching the strategy", Label("long"), Ordered, func() {
 			Expect(f.Client.Delete(ctx, s.cluster)).To(Succeed())
 		}
 		Eventually(f.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
+	})
+})
+
+// What is imported stays imported through a change of the kind, whatever keeps new imports out.
+var _ = Describe("Switching the strategy where new imports are kept out", Ordered, func() {
+	var (
+		f         *fixture
+		namespace string
+	)
+	BeforeAll(func(ctx context.Context) {
+		f = newFixture(ctx, stage.Options{Name: "switch-kept", Rancher: func(o *rancher.Options) {
+			o.Logger = GinkgoLogr
+			o.Timings.Cleanup = 100 * time.Millisecond
+		}})
+		namespace = f.namespace(ctx, nil)
+	})
+	imported := func(ctx context.Context, name string) *clusterv1.Cluster {
+		GinkgoHelper()
+		cluster := f.cluster(ctx, namespace, name, selected)
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		return cluster
+	}
+	expectImportedAs := func(ctx context.Context, strategy string, cluster *clusterv1.Cluster) {
+		GinkgoHelper()
+		s := &switching{trial: &trial{cluster: cluster, strategy: strategy}, workload: "switch-kept-workload"}
+		Eventually(func() string { return s.lacksSwitch(f, f.look(ctx)) }).WithTimeout(2 * patience).Should(BeEmpty())
+	}
+	end := func(ctx context.Context, cluster *clusterv1.Cluster) {
+		GinkgoHelper()
+		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		f.expectNothingLeft(ctx, cluster)
+	}
+
+	It(`replaces the record of a cluster that has the annotation "imported" all the same`, func(ctx context.Context) {
+		f.run(ctx, gate("v1"), "--sync-period=1h")
+		cluster := imported(ctx, "marked")
+		f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, importedKey, "true") })
+		Consistently(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Expect(f.manager.Stop()).To(Succeed())
+		f.run(ctx, gate("v3"), "--sync-period=1h")
+		expectImportedAs(ctx, "v3", cluster)
+		end(ctx, cluster)
+	})
+
+	It("keeps the record while Turtles is at work, and replaces it when the cluster is Archelon's", func(ctx context.Context) {
+		f.run(ctx, gate("v1"), "--sync-period=1h")
+		cluster := imported(ctx, "divided")
+		f.turtlesAtWork(ctx)
+		Consistently(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Expect(f.manager.Stop()).To(Succeed())
+		f.run(ctx, gate("v3"), "--sync-period=1h")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
+		Consistently(func() *metav1.Time {
+			records := f.look(ctx).records("v1", cluster)
+			Expect(records).To(HaveLen(1))
+			return records[0].GetDeletionTimestamp()
+		}).Should(BeNil())
+		f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, managedBy, "archelon") })
+		expectImportedAs(ctx, "v3", cluster)
+		end(ctx, cluster)
 	})
 })
 
