@@ -212,10 +212,9 @@ func (r *Reconciler) observeRemoval(ctx context.Context, s *scope) outcome.Outco
 			}
 			continue
 		case record.id() == s.cluster.Annotations[archelonv1.RecordAnnotation]:
-			if err := r.stampImported(ctx, s); err != nil {
+			if err := r.noteRemoval(ctx, s); err != nil {
 				return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("noting the removal in Rancher: %w", err))
 			}
-			s.removed = true
 		}
 		if err := r.releaseRecord(ctx, record); err != nil {
 			return outcome.Fail(archelonv1.InternalErrorReason, err)
@@ -224,8 +223,16 @@ func (r *Reconciler) observeRemoval(ctx context.Context, s *scope) outcome.Outco
 	return outcome.Done()
 }
 
-func (r *Reconciler) stampImported(ctx context.Context, s *scope) error {
+// noteRemoval keeps the cluster out of Rancher, unless it has another record there: then that was one too many, and the other one is followed.
+func (r *Reconciler) noteRemoval(ctx context.Context, s *scope) error {
 	r.forget(s.key())
+	other := slices.IndexFunc(s.records, func(d record) bool { return d.madeFor(s.cluster) && !d.deleting() })
+	if other >= 0 {
+		return r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+			setAnnotation(cluster, archelonv1.RecordAnnotation, s.records[other].id())
+		})
+	}
+	s.removed = true
 	return r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		setAnnotation(cluster, archelonv1.ImportedAnnotation, "true")
 		delete(cluster.Annotations, archelonv1.RecordAnnotation)

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -145,6 +146,28 @@ var _ = Describe("Switching the strategy where new imports are kept out", Ordere
 		}).Should(BeNil())
 		f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, managedBy, "archelon") })
 		expectImportedAs(ctx, "v3", cluster)
+		end(ctx, cluster)
+	})
+
+	It("follows the record that is left when one of two is deleted in Rancher", func(ctx context.Context) {
+		f.run(ctx, gate("v3"), "--sync-period=1h")
+		cluster := imported(ctx, "twice")
+		first, ok := f.look(ctx).records("v3", cluster)[0].(*managementv3.Cluster)
+		Expect(ok).To(BeTrue())
+		second := &managementv3.Cluster{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "c-", Labels: first.Labels, Annotations: first.Annotations, Finalizers: []string{finalizer}},
+			Spec:       first.Spec,
+		}
+		Expect(f.Client.Create(ctx, second)).To(Succeed())
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/DuplicateRecords"))
+		Expect(f.Client.Delete(ctx, first)).To(Succeed())
+		Eventually(f.gone(ctx, first)).Should(BeTrue())
+		expectImportedAs(ctx, "v3", cluster)
+		Expect(current(ctx, f, cluster).Annotations).To(HaveKeyWithValue(recordKey, "v3/"+second.Name))
+
+		By("and knows of that when it is deleted as well")
+		Expect(f.Client.Delete(ctx, second)).To(Succeed())
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
 		end(ctx, cluster)
 	})
 })
