@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -64,13 +65,21 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 	// Warnings are a stranger's text and would end up in the log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, errors.New("the kubeconfig has no valid server URL")
+	}
+	known := *server
+	known.Host = knownAs
+	config.Host = known.String()
+
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The cause is dropped because it may quote the kubeconfig.
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
 	}
 	transport := newTransport(config, tlsConfig, c.options.DialTimeout)
-	wrapped, err := rest.HTTPWrappersForConfig(config, &answerTransport{base: transport})
+	wrapped, err := rest.HTTPWrappersForConfig(config, &answerTransport{base: transport, host: server.Host})
 	if err != nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
 	}

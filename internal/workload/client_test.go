@@ -57,6 +57,8 @@ func TestStrangers(t *testing.T) {
 		"HTML":         {reason: "a web page with status 200", handler: apiError(200, "<html>s3cret"), want: "WorkloadServerError", says: "not that of a Kubernetes API"},
 		"OtherObject":  {reason: "an answer of another type", handler: apiError(200, `{"kind":"Secret","apiVersion":"v1","data":"s3cret"}`), want: ""},
 		"Empty":        {reason: "an empty answer", handler: apiError(200, ""), want: "WorkloadServerError"},
+		"UnknownCode":  {reason: "an unknown code counts as the first of its class", handler: apiError(499, "s3cret"), want: "AgentRejected", says: "400"},
+		"InvalidCode":  {reason: "a code without a class counts as a failure", handler: cut("HTTP/1.1 999 s3cret\r\nContent-Length: 0\r\n\r\n"), want: "WorkloadServerError", says: "500"},
 		"Redirect": {reason: "credentials do not follow", handler: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+"/s3cret", http.StatusFound)
 		}, want: "WorkloadServerError", says: "redirects"},

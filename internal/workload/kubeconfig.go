@@ -78,6 +78,8 @@ func setServer(config *rest.Config, cluster *api.Cluster) error {
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
 		return refuse(archelonv1.KubeconfigInvalidReason, "has no valid server URL: correct server of its cluster")
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return refuse(archelonv1.KubeconfigInvalidReason, "has a server URL with a host that is not ASCII: write it as in DNS (xn--...)")
 	case u.Scheme != "https":
 		return refuse(archelonv1.KubeconfigInsecureReason, "leads to a server without TLS: use an https URL")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":

@@ -59,6 +59,8 @@ func TestRESTConfig(t *testing.T) {
 		"NoServer":  {reason: "client-go would guess localhost", want: "KubeconfigInvalid", change: func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "" }},
 		"UserInfo":  {reason: "a password in a URL ends up in logs", want: "KubeconfigInvalid", change: func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://u:s3cret@127.0.0.1:6443" }},
 		"BrokenURL": {reason: "what cannot be parsed is not quoted", want: "KubeconfigInvalid", change: func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://s3cret%zz" }},
+		"NotUTF8":   {reason: "it is no host, and no text either", want: "KubeconfigInvalid", change: func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://%ff.example" }},
+		"NotASCII":  {reason: "DNS writes it otherwise", want: "KubeconfigInvalid", change: func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://bücher.example" }},
 		"BrokenCA":  {reason: "no PEM is no CA", want: "KubeconfigInvalid", change: func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData = []byte("s3cret") }},
 		"BrokenKey": {reason: "a key belongs to its certificate", want: "KubeconfigInvalid", change: func(_ *api.Cluster, u *api.AuthInfo) {
 			u.ClientCertificateData, u.ClientKeyData = server.certPEM, []byte("s3cret")
