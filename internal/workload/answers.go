@@ -81,6 +81,10 @@ func readAnswer(resp *http.Response) ([]byte, error) {
 		// A failure to close costs a connection, nothing else.
 		_ = resp.Body.Close()
 	}()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// Nobody asked for that, and the time of the request does not bound what follows.
+		return nil, nil
+	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		return io.ReadAll(io.LimitReader(resp.Body, maxRefusalBytes))
 	}

@@ -59,6 +59,13 @@ func TestStrangers(t *testing.T) {
 		"Empty":        {reason: "an empty answer", handler: apiError(200, ""), want: "WorkloadServerError"},
 		"UnknownCode":  {reason: "an unknown code counts as the first of its class", handler: apiError(499, "s3cret"), want: "AgentRejected", says: "400"},
 		"InvalidCode":  {reason: "a code without a class counts as a failure", handler: cut("HTTP/1.1 999 s3cret\r\nContent-Length: 0\r\n\r\n"), want: "WorkloadServerError", says: "500"},
+		"OtherProtocol": {reason: "the connection is not for anything else", handler: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", "s3cret")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, want: "WorkloadServerError", says: "500"},
 		"Redirect": {reason: "credentials do not follow", handler: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+"/s3cret", http.StatusFound)
 		}, want: "WorkloadServerError", says: "redirects"},
