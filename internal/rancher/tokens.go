@@ -25,6 +25,9 @@ import (
 // the namespace of the name of that cluster.
 const DefaultTokenName = "default-token"
 
+// systemTokenName is the name of the token that Rancher switches its agent to.
+const systemTokenName = "system"
+
 // Keys of the Secret of a registration token.
 const (
 	tokenKey         = "token"
@@ -111,7 +114,7 @@ func (t *Tokens) published(ctx context.Context, cluster string) (*unstructured.U
 
 // Accepted returns all tokens by which an agent of a v3 Rancher cluster may connect: those of the default
 // token and those of the token that Rancher switches its agent to after the first contact. Registration
-// tokens that are not complete yet contribute nothing. All of it is read live: it is needed for the
+// tokens that are not complete yet contribute nothing, nor do those of others whose Secret must not be read. All of it is read live: it is needed for the
 // repair of an agent only, so no cache needs to hold more than default tokens. Never log the result.
 func (t *Tokens) Accepted(ctx context.Context, cluster string) ([]string, error) {
 	list := &unstructured.UnstructuredList{}
@@ -130,6 +133,11 @@ func (t *Tokens) Accepted(ctx context.Context, cluster string) ([]string, error)
 		}
 		tokens, err := t.secretTokens(ctx, crt)
 		if _, ok := errors.AsType[*outcome.Problem](err); ok {
+			continue
+		}
+		// An isolated instance may read the Secrets of Rancher's own tokens only. Turtles and users make others, which no agent that was
+		// installed here connects with; they must not keep it from being repaired. Of Rancher's own the right is missed, and that is told.
+		if apierrors.IsForbidden(err) && crt.GetName() != DefaultTokenName && crt.GetName() != systemTokenName {
 			continue
 		}
 		if err != nil {

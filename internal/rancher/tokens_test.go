@@ -1,21 +1,26 @@
 package rancher
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -226,6 +231,50 @@ func TestAccepted(t *testing.T) {
 	none, err := tokens.Accepted(t.Context(), "c-other")
 	if err != nil || len(none) != 0 {
 		t.Errorf("tokens of another cluster: %d, %v", len(none), err)
+	}
+}
+
+// TestAcceptedWithoutRights reads as an isolated instance, which may get the Secrets of Rancher's own tokens by their names.
+func TestAcceptedWithoutRights(t *testing.T) {
+	status := func(secret string) map[string]any { return map[string]any{"tokenSecretName": secret} }
+	tokens := tokensOf(t,
+		crt("c-abcde", status("crt-token-c-abcde")), tokenSecret("crt-token-c-abcde", map[string]string{"token": oldToken}),
+		crt("default-token", status("crt-token-default-token")), tokenSecret("crt-token-default-token", map[string]string{"token": testToken}),
+		crt("system", status("crt-token-system")),
+	)
+	for name, tc := range map[string]struct {
+		reason  string
+		secret  string
+		refusal error
+		fails   bool
+	}{
+		"Forbidden": {reason: "what must not be read is left out", secret: "crt-token-c-abcde", refusal: apierrors.NewForbidden(corev1.Resource("secrets"), "crt-token-c-abcde", nil)},
+		"Failed":    {reason: "nobody knows what it would have said", secret: "crt-token-c-abcde", refusal: apierrors.NewInternalError(errors.New("etcd")), fails: true},
+		"Default":   {reason: "this one has to be readable", secret: "crt-token-default-token", refusal: apierrors.NewForbidden(corev1.Resource("secrets"), "crt-token-default-token", nil), fails: true},
+		"System":    {reason: "so has this one", secret: "crt-token-system", refusal: apierrors.NewForbidden(corev1.Resource("secrets"), "crt-token-system", nil), fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live, ok := tokens.live.(client.WithWatch)
+			if !ok {
+				t.Fatal("the fake client does not watch")
+			}
+			limited := *tokens
+			limited.live = interceptor.NewClient(live, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					if key.Name == tc.secret {
+						return tc.refusal
+					}
+					return c.Get(ctx, key, object, options...)
+				},
+			})
+			got, err := limited.Accepted(t.Context(), testCluster)
+			if (err != nil) != tc.fails {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if !tc.fails && !slices.Equal(got, []string{testToken}) {
+				t.Errorf("%s: got %d tokens", tc.reason, len(got))
+			}
+		})
 	}
 }
 
