@@ -65,7 +65,11 @@ func NewDownloader(o DownloaderOptions) (*Downloader, error) {
 	return &Downloader{
 		timeout:  o.Timeout,
 		maxBytes: o.MaxBytes,
-		clients:  &clientPool{insecure: o.InsecureSkipTLSVerify, proxy: o.Proxy},
+		clients: &clientPool{
+			insecure: o.InsecureSkipTLSVerify,
+			pings:    http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+			proxy:    o.Proxy,
+		},
 	}, nil
 }
 

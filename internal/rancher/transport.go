@@ -21,11 +21,17 @@ const (
 	idleConnTimeout     = 90 * time.Second
 	maxIdlePerHost      = 10
 	maxHeaderBytes      = 64 << 10
+
+	// All downloads share an HTTP/2 connection. One that is dead without a word, because a node or a firewall forgot it, is asked for a sign
+	// of life after pingAfter of silence and given up pingTimeout later; else all imports would wait for TCP to give it up, many minutes.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
 )
 
 // clientPool keeps one HTTP client, and so one set of connections, per set of trusted CAs.
 type clientPool struct {
 	insecure bool
+	pings    http.HTTP2Config
 	proxy    func(*http.Request) (*url.URL, error)
 
 	mu sync.Mutex
@@ -92,6 +98,7 @@ func (p *clientPool) transport(trust Trust) *http.Transport {
 		},
 		TLSHandshakeTimeout:    tlsHandshakeTimeout,
 		ForceAttemptHTTP2:      true,
+		HTTP2:                  &p.pings,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleConnTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,

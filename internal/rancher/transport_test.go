@@ -68,6 +68,92 @@ func testReuse(t *testing.T, protocol string) {
 	}
 }
 
+// TestDownloadLeavesDeadConnections has a connection go silent between two downloads, as one does that a firewall has forgotten.
+func TestDownloadLeavesDeadConnections(t *testing.T) {
+	protocols := make(chan string, 10)
+	server := newRancherServer(t, func(w http.ResponseWriter, r *http.Request) {
+		protocols <- r.Proto
+		answer(http.StatusOK, "text/plain", agentManifest(t))(w, r)
+	}, "HTTP/2.0")
+	forwarder := newForwarder(t, server.Listener.Addr().String())
+	d := newTestDownloader(t, DownloaderOptions{Timeout: 2 * time.Second})
+	if got := d.clients.pings; got.SendPingTimeout <= 0 || got.SendPingTimeout > 30*time.Second || got.PingTimeout <= 0 || got.PingTimeout > 30*time.Second {
+		t.Errorf("dead connections are noticed too late: %+v", got)
+	}
+	d.clients.pings = http.HTTP2Config{SendPingTimeout: 50 * time.Millisecond, PingTimeout: 50 * time.Millisecond}
+	registration, trust := registrationAt(t, "https://"+forwarder.Addr().String()), server.trust(t)
+	if _, err := d.Manifest(t.Context(), registration, trust); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-protocols; got != "HTTP/2.0" {
+		t.Fatalf("want HTTP/2.0, got %s", got)
+	}
+
+	forwarder.silence()
+	// The first one may still be sent over the dead connection.
+	_, err := d.Manifest(t.Context(), registration, trust)
+	if err != nil {
+		_, err = d.Manifest(t.Context(), registration, trust)
+	}
+	if err != nil {
+		t.Errorf("a dead connection is used on: %v", err)
+	}
+}
+
+// forwarder forwards TCP connections.
+type forwarder struct {
+	net.Listener
+	// dead counts the connections that are forwarded no more.
+	dead, accepted atomic.Int64
+}
+
+// silence keeps the connections there are open, and forwards nothing of theirs any more.
+func (f *forwarder) silence() { f.dead.Store(f.accepted.Load()) }
+
+func newForwarder(t *testing.T, target string) *forwarder {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &forwarder{Listener: listener}
+	t.Cleanup(func() { _ = listener.Close() })
+	forward := func(from, to net.Conn, number int64) {
+		defer func() { _ = from.Close() }()
+		defer func() { _ = to.Close() }()
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			if number <= f.dead.Load() {
+				continue
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			front, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			back, err := new(net.Dialer).DialContext(t.Context(), "tcp", target)
+			if err != nil {
+				_ = front.Close()
+				return
+			}
+			number := f.accepted.Add(1)
+			go forward(front, back, number)
+			go forward(back, front, number)
+		}
+	}()
+	return f
+}
+
 // newProxy is a proxy that knows CONNECT and leads every host to one server.
 func newProxy(t *testing.T, target string, status int) (proxy *httptest.Server, asked *atomic.Value) {
 	t.Helper()
