@@ -30,11 +30,12 @@ func agentAPI(deployment, secret string) http.HandlerFunc {
 
 // containers is the content of a Deployment with an agent, and padding of n bytes in an annotation.
 func containers(n int) string {
-	return `"metadata":{"name":"cattle-cluster-agent","annotations":{"a":"` + strings.Repeat("x", n) + `"}},
-		"spec":{"template":{"spec":{"containers":[{"name":"sidecar"},{"name":"agent","env":[
+	return `"metadata":{"name":"cattle-cluster-agent","annotations":{"a":"` + strings.Repeat("x", n) + `"}},` + agentSpec
+}
+
+const agentSpec = `"spec":{"template":{"spec":{"containers":[{"name":"sidecar"},{"name":"agent","env":[
 			{"name":"CATTLE_CA_CHECKSUM","value":"cafe"},{"name":"NODE","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName"}}},
 			{"name":"CATTLE_CREDENTIAL_NAME","value":"cattle-credentials-x"}]}]}}}`
-}
 
 func TestAgent(t *testing.T) {
 	encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -46,7 +47,7 @@ func TestAgent(t *testing.T) {
 	}{
 		"Working":           {reason: "the agent is as Rancher wants it", deployment: containers(0), secret: working},
 		"Large":             {reason: "an object may be large", deployment: containers(400 << 10), secret: working},
-		"Terminating":       {reason: "it is about to go", deployment: `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},` + containers(0)[strings.Index(containers(0), `"spec"`):], secret: working, want: "being deleted"},
+		"Terminating":       {reason: "it is about to go", deployment: `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},` + agentSpec, secret: working, want: "being deleted"},
 		"SecretTerminating": {reason: "its Secret is about to go", deployment: containers(0), secret: `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},` + working, want: "being deleted"},
 		"NoEnv":             {reason: "it has no credentials", deployment: `"spec":{}`, want: "names no"},
 		"NoToken":           {reason: "its Secret is empty", deployment: containers(0), secret: `"data":null`, want: "another URL"},

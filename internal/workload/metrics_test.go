@@ -28,26 +28,7 @@ func TestMetricsDoNotGrow(t *testing.T) {
 		_, _ = c.Agent(t.Context())
 	}
 
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts, seen := map[string]bool{}, map[string]bool{}
-	for _, family := range families {
-		if family.GetName() != "rest_client_requests_total" {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			for _, label := range metric.GetLabel() {
-				switch label.GetName() {
-				case "host":
-					hosts[label.GetValue()] = true
-				case "code":
-					seen[label.GetValue()] = true
-				}
-			}
-		}
-	}
+	hosts, seen := counted(t, "host"), counted(t, "code")
 	if got := slices.Sorted(maps.Keys(hosts)); !slices.Equal(got, []string{"workload"}) {
 		t.Errorf("want one host for all workload clusters, got %q", got)
 	}
@@ -59,6 +40,29 @@ func TestMetricsDoNotGrow(t *testing.T) {
 	if !seen["418"] || !seen["500"] {
 		t.Errorf("known codes are not counted: %v", seen)
 	}
+}
+
+// counted returns the values of a label of the requests that client-go has counted.
+func counted(t *testing.T, label string) map[string]bool {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]bool{}
+	for _, family := range families {
+		if family.GetName() != "rest_client_requests_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, pair := range metric.GetLabel() {
+				if pair.GetName() == label {
+					values[pair.GetValue()] = true
+				}
+			}
+		}
+	}
+	return values
 }
 
 // TestRequestsReachTheirHost asks a server what it is asked for.
