@@ -150,7 +150,13 @@ func (o *overlap) uninstall(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(said).To(ContainSubstring("Done: 1 CAPI clusters, 1 Rancher clusters"))
 	Expect(current(ctx, o.fixture, o.cluster).Finalizers).NotTo(ContainElement(finalizer))
+
+	By("one that is installed later, and goes on")
 	pause(false)
+	first = o.launch(ctx, 0)
+	Eventually(func() []string { return current(ctx, o.fixture, o.cluster).Finalizers }).WithTimeout(2 * patience).Should(ContainElement(finalizer))
+	Eventually(o.reason(ctx, o.cluster)).Should(Equal("True/Imported"))
+	Expect(first.Stop()).To(Succeed())
 }
 
 func (o *overlap) crash(ctx context.Context) {
