@@ -73,7 +73,7 @@ func (r *Reconciler) leaveRecord(ctx context.Context, s *scope, record *record, 
 		return cause // releaseOrphans would not know it.
 	}
 	owned := slices.ContainsFunc(record.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == s.cluster.UID })
-	if err := r.askToGo(ctx, record); err != nil && !(owned && apierrors.IsInternalError(err)) {
+	if err := r.askToGo(ctx, record); err != nil && (!owned || !apierrors.IsInternalError(err)) {
 		return errors.Join(cause, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("The Rancher cluster is let go later, for it cannot be written now", "rancherCluster", record.id(), "because", cause.Error())

@@ -281,7 +281,7 @@ func TestJobsEndTogether(t *testing.T) {
 			defer close(asked)
 			for i := 0; ctx.Err() == nil; i++ {
 				key := types.NamespacedName{Namespace: "ns", Name: strconv.Itoa(i)}
-				j.Do(key, "input", func(context.Context) outcome.Outcome {
+				j.Do(key, "input", func(context.Context) outcome.Outcome { //nolint:contextcheck // a job belongs to Start
 					running.Add(1)
 					defer running.Add(-1)
 					return outcome.Done()

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,7 +155,7 @@ func (r *Reconciler) strategies() []Strategy {
 // refuses even to ask for it, and that would be a failure without end.
 func (r *Reconciler) splitID(id string) (Strategy, string, bool) {
 	kind, name, ok := strings.Cut(id, "/")
-	if !ok || name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+	if !ok || name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, "", false
 	}
 	for _, strategy := range r.strategies() {

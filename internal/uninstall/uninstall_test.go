@@ -125,7 +125,7 @@ func TestUntilTellsTheCause(t *testing.T) {
 		defer cancel()
 		deadline, _ := ctx.Deadline()
 		u := &uninstaller{opts: &Options{}, out: io.Discard}
-		err := u.until(ctx, func(ctx context.Context) (bool, error) {
+		err := u.until(ctx, func(context.Context) (bool, error) {
 			if !time.Now().Before(deadline) {
 				return false, errors.New("would exceed context deadline")
 			}
