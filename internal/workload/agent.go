@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -106,7 +107,9 @@ func (c *Client) Agent(ctx context.Context) (AgentState, error) {
 			}
 		}
 	}
-	if state.CredentialsSecret == "" {
+	if len(validation.IsDNS1123Subdomain(state.CredentialsSecret)) > 0 {
+		// What no Secret can be called names none. It is a stranger's text of any length, and would be part of messages.
+		state.CredentialsSecret = ""
 		return state, nil
 	}
 	secret := &credentials{}

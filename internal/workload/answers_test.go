@@ -50,6 +50,7 @@ func TestAgent(t *testing.T) {
 		"Terminating":       {reason: "it is about to go", deployment: `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},` + agentSpec, secret: working, want: "being deleted"},
 		"SecretTerminating": {reason: "its Secret is about to go", deployment: containers(0), secret: `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},` + working, want: "being deleted"},
 		"NoEnv":             {reason: "it has no credentials", deployment: `"spec":{}`, want: "names no"},
+		"NoName":            {reason: "no Secret can have such a name", deployment: strings.Replace(containers(0), "cattle-credentials-x", strings.Repeat("s3cret ", 10_000), 1), secret: `"data":1`, want: "names no"},
 		"NoToken":           {reason: "its Secret is empty", deployment: containers(0), secret: `"data":null`, want: "another URL"},
 	}
 	for name, tc := range cases {
