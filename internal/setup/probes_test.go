@@ -29,13 +29,13 @@ func listen(t *testing.T, always map[string]healthz.Checker) *probes {
 }
 
 // get returns the status and the body of a probe.
-func (p *probes) get(t *testing.T, path string) (int, string) {
+func (p *probes) get(ctx context.Context, t *testing.T, path string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.listener.Addr().String()+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.listener.Addr().String()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestProbesAreServedFromOneManagerToTheNext(t *testing.T) {
 	goOn(t, p.serve)
 	expect := func(reason, path string, status int, text string) {
 		t.Helper()
-		got, body := p.get(t, path)
+		got, body := p.get(t.Context(), t, path)
 		if got != status || !strings.Contains(body, text) {
 			t.Errorf("%s: %s is %d %q, want %d with %q", reason, path, got, body, status, text)
 		}
@@ -108,11 +108,11 @@ func TestAnInstanceWithoutRightsAnywhereLivesAndIsReady(t *testing.T) {
 	goOn(t, func(ctx context.Context) error {
 		return during(ctx, p.runManagers, service{name: "probes", serve: p.probes.serve})
 	})
-	if status, body := p.probes.get(t, "/healthz"); status != 200 {
+	if status, body := p.probes.get(t.Context(), t, "/healthz"); status != 200 {
 		t.Errorf("liveness is %d %q", status, body)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		status, _ := p.probes.get(t, "/readyz")
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		status, _ := p.probes.get(ctx, t, "/readyz")
 		return status == 200, nil
 	})
 	if err != nil {
