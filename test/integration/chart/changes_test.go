@@ -1,0 +1,135 @@
+package chart_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+var _ = Describe("A release that is changed", Ordered, func() {
+	const namespace, tenant = "archelon-system", "tenant-a"
+	var (
+		admin client.Client
+		cli   *helm.Helm
+	)
+	BeforeAll(func(ctx SpecContext) {
+		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: certManager()})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(plane.Stop)
+		admin, err = client.New(plane.Config, client.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range []string{namespace, tenant} {
+			Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+		}
+		kubeconfig, err := plane.Kubeconfig()
+		Expect(err).NotTo(HaveOccurred())
+		cli, err = helm.New(kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(cli.Close)
+	})
+	release := func(values map[string]any) helm.Release {
+		return helm.Release{Name: "archelon", Namespace: namespace, Chart: filepath.Join(stage.Root(), "charts", "archelon"), Values: values}
+	}
+	// uninstall leaves the Job out, which nobody would run.
+	uninstall := func(ctx context.Context) {
+		GinkgoHelper()
+		all := release(nil)
+		all.Args = []string{"--no-hooks"}
+		Expect(cli.Uninstall(ctx, all)).To(Succeed())
+	}
+
+	It("goes to cert-manager and leaves it again, whose Secret stays", func(ctx SpecContext) {
+		selfManaged := release(map[string]any{"webhook": map[string]any{"enabled": true}})
+		certificates := release(map[string]any{"webhook": map[string]any{"enabled": true, "certificates": map[string]any{"mode": "cert-manager"}}})
+		Expect(cli.Install(ctx, selfManaged)).To(Succeed())
+		Expect(cli.Upgrade(ctx, certificates)).To(Succeed())
+		issue(ctx, admin, namespace)
+
+		By("a rollback, and another one")
+		Expect(cli.Rollback(ctx, selfManaged, 1)).To(Succeed())
+		Expect(cli.Rollback(ctx, certificates, 2)).To(Succeed())
+		By("an upgrade")
+		Expect(cli.Upgrade(ctx, selfManaged)).To(Succeed())
+		By("a new installation")
+		Expect(cli.Upgrade(ctx, certificates)).To(Succeed())
+		uninstall(ctx)
+		Expect(cli.Install(ctx, selfManaged)).To(Succeed())
+		uninstall(ctx)
+	})
+
+	It("gets no other names when it is isolated, and nothing has been changed then", func(ctx SpecContext) {
+		isolated := map[string]any{"namespaces": []any{tenant}}
+		Expect(cli.Install(ctx, release(isolated))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			uninstall(ctx)
+			letGo(ctx, admin, tenant)
+		})
+		for _, name := range []string{"fullnameOverride", "nameOverride"} {
+			renamed := release(map[string]any{"namespaces": []any{tenant}, name: "importer"})
+			Expect(cli.Upgrade(ctx, renamed)).To(MatchError(ContainSubstring("the objects of this release are called archelon-system.archelon")))
+		}
+		deployments := &appsv1.DeploymentList{}
+		Expect(admin.List(ctx, deployments, client.InNamespace(namespace))).To(Succeed())
+		Expect(deployments.Items).To(HaveLen(1))
+		Expect(cli.Upgrade(ctx, release(isolated))).To(Succeed())
+	})
+})
+
+// certManager returns CRDs that take what the chart makes of them.
+func certManager() []*apiextensionsv1.CustomResourceDefinition {
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, kind := range []string{"Certificate", "Issuer"} {
+		singular := strings.ToLower(kind)
+		crds = append(crds, &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: singular + "s.cert-manager.io"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "cert-manager.io", Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Singular: singular, Plural: singular + "s"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", XPreserveUnknownFields: new(true),
+					}},
+				}},
+			},
+		})
+	}
+	return crds
+}
+
+// issue does what cert-manager does about a Certificate: it makes a Secret of its own, without an owner.
+func issue(ctx context.Context, admin client.Client, namespace string) {
+	GinkgoHelper()
+	certificates := &unstructured.UnstructuredList{}
+	certificates.SetGroupVersionKind(schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "CertificateList"})
+	Expect(admin.List(ctx, certificates, client.InNamespace(namespace))).To(Succeed())
+	Expect(certificates.Items).To(HaveLen(1))
+	name, _, err := unstructured.NestedString(certificates.Items[0].Object, "spec", "secretName")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(admin.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: nil, corev1.TLSPrivateKeyKey: nil},
+	})).To(Succeed())
+}
+
+// letGo takes the finalizer off the RoleBinding of an isolated release, as its manager does.
+func letGo(ctx context.Context, admin client.Client, namespace string) {
+	GinkgoHelper()
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "archelon-isolated"}}
+	Expect(admin.Patch(ctx, binding, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+}
