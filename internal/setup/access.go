@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/archelon-io/archelon/internal/shard"
@@ -26,6 +27,12 @@ const accessPoll = 10 * time.Second
 
 // retryPause is the pause after a question that was not answered.
 const retryPause = time.Second
+
+// accessQuestions is about how many namespaces the API server is asked at a time. There are six questions about each.
+const accessQuestions = 10
+
+// unknown is lacking as long as the API server has not answered.
+const unknown = "not known yet"
 
 // access asks the API server in which namespaces of a scope this instance may work. A cache that may not list or watch one of its kinds in one of
 // its namespaces never syncs and holds up all others, so a namespace in which anything is not granted is left out until all is.
@@ -95,24 +102,31 @@ func describe(lacking map[string]string) string {
 // divide tells the namespaces in which the instance may work from those in which it lacks a right, and says which. When the API server does not
 // answer it is asked again, so that a moment's failure costs no restart.
 func (a *access) divide(ctx context.Context, names []string) (granted []string, lacking map[string]string) {
+	lacks := make([]string, len(names))
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), accessQuestions, len(names), func(i int) { lacks[i] = a.ask(ctx, names[i]) })
 	lacking = map[string]string{}
-	for _, name := range names {
-		lacks := "not known yet" // It stays so when the context ends.
-		// It ends with the answer or the context.
-		_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
-			var err error
-			if lacks, err = a.lacks(ctx, name); err != nil && ctx.Err() == nil {
-				a.logger.Error(err, "Asking for this instance's rights failed; trying again")
-			}
-			return err == nil, nil
-		})
-		if lacks == "" {
+	for i, name := range names {
+		if lacks[i] == "" {
 			granted = append(granted, name)
 		} else {
-			lacking[name] = lacks
+			lacking[name] = lacks[i]
 		}
 	}
 	return granted, lacking
+}
+
+// ask is lacks, until there is an answer.
+func (a *access) ask(ctx context.Context, name string) string {
+	lacks := unknown // It stays so when the context ends.
+	// It ends with the answer or the context.
+	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if lacks, err = a.lacks(ctx, name); err != nil && ctx.Err() == nil {
+			a.logger.Error(err, "Asking for this instance's rights failed; trying again")
+		}
+		return err == nil, nil
+	})
+	return lacks
 }
 
 // grow returns when the instance may work in one more of the namespaces, or when the context ends.
@@ -140,7 +154,7 @@ func (a *access) lacks(ctx context.Context, namespace string) (string, error) {
 		for _, verb := range []string{"list", "watch"} {
 			may, err := a.may(ctx, namespace, verb, resource)
 			if err != nil {
-				return "not known yet", err
+				return unknown, err
 			}
 			if !may {
 				return verb + " " + resource.String(), nil

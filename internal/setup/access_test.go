@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -19,12 +20,16 @@ type reviews struct {
 	authorizationclient.SelfSubjectAccessReviewInterface
 	refused map[string]bool
 	err     error
-	asked   []string
+
+	mu    sync.Mutex
+	asked []string
 }
 
 func (r *reviews) Create(_ context.Context, review *authorizationv1.SelfSubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error) {
 	a := review.Spec.ResourceAttributes
 	request := a.Namespace + ": " + a.Verb + " " + schema.GroupResource{Group: a.Group, Resource: a.Resource}.String()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.asked = append(r.asked, request)
 	review.Status.Allowed = !r.refused[request]
 	return review, r.err
