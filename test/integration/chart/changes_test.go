@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,19 +23,19 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-var _ = Describe("A release that is changed", Ordered, func() {
-	const namespace, tenant = "archelon-system", "tenant-a"
+var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func() {
+	const namespace, tenant, going = "archelon-system", "tenant-a", "goes-away"
 	var (
 		admin client.Client
 		cli   *helm.Helm
 	)
 	BeforeAll(func(ctx SpecContext) {
-		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: certManager()})
+		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: certManager(), ControllerManager: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(plane.Stop)
 		admin, err = client.New(plane.Config, client.Options{})
 		Expect(err).NotTo(HaveOccurred())
-		for _, name := range []string{namespace, tenant} {
+		for _, name := range []string{namespace, tenant, going} {
 			Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
 		kubeconfig, err := plane.Kubeconfig()
@@ -87,6 +89,48 @@ var _ = Describe("A release that is changed", Ordered, func() {
 		Expect(admin.List(ctx, deployments, client.InNamespace(namespace))).To(Succeed())
 		Expect(deployments.Items).To(HaveLen(1))
 		Expect(cli.Upgrade(ctx, release(isolated))).To(Succeed())
+	})
+
+	It("leaves its RoleBindings behind when it is rolled back from isolated to central, until they are let go by hand", func(ctx SpecContext) {
+		Expect(cli.Install(ctx, release(nil))).To(Succeed())
+		DeferCleanup(uninstall)
+		Expect(cli.Upgrade(ctx, release(map[string]any{"namespaces": []any{tenant}}))).To(Succeed())
+		Expect(cli.Rollback(ctx, release(nil), 1)).To(Succeed())
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "archelon-isolated"}}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(binding), binding)).To(Succeed())
+		Expect(binding.DeletionTimestamp).NotTo(BeNil())
+		Expect(binding.Finalizers).To(ConsistOf("archelon.io/role-in-use"))
+		letGo(ctx, admin, tenant)
+		Expect(apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(binding), binding))).To(BeTrue())
+	})
+
+	It("is not rolled back when a namespace is gone, but goes back by an upgrade", func(ctx SpecContext) {
+		values := func(replicas int) map[string]any {
+			return map[string]any{"namespaces": []any{tenant, going}, "replicas": replicas}
+		}
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "archelon"}}
+		replicas := func() int32 {
+			GinkgoHelper()
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+			return *deployment.Spec.Replicas
+		}
+		Expect(cli.Install(ctx, release(values(2)))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			uninstall(ctx)
+			letGo(ctx, admin, tenant)
+		})
+		Expect(cli.Upgrade(ctx, release(values(1)))).To(Succeed())
+		gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: going}}
+		Expect(admin.Delete(ctx, gone)).To(Succeed())
+		letGo(ctx, admin, going)
+		Eventually(func() bool {
+			return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(gone), gone))
+		}).WithTimeout(time.Minute).Should(BeTrue())
+
+		Expect(cli.Rollback(ctx, release(nil), 1)).To(MatchError(ContainSubstring(`namespaces "goes-away" not found`)))
+		Expect(replicas()).To(BeEquivalentTo(1))
+		Expect(cli.Upgrade(ctx, release(values(2)))).To(Succeed())
+		Expect(replicas()).To(BeEquivalentTo(2))
 	})
 })
 
