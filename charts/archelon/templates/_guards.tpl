@@ -5,6 +5,10 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if and .Values.namespaces (not (include "archelon.namespaces" . | fromJson).names) }}
 {{- fail "namespaces: every one of them is in excludedNamespaces too, so there is nothing to work in" }}
 {{- end }}
+{{- $strict := semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version }}
+{{- if and $strict (or .Values.metrics.enabled .Values.webhook.enabled) (regexMatch "^[0-9]" (include "archelon.fullname" .)) }}
+{{- fail (printf "before Kubernetes 1.36 the name of a Service cannot begin with a digit, as %s does: set fullnameOverride, or choose another name of the release" (include "archelon.fullname" .)) }}
+{{- end }}
 {{- $ports := list 9440 }}
 {{- if .Values.metrics.enabled }}{{ $ports = append $ports (int .Values.metrics.port) }}{{ end }}
 {{- if .Values.webhook.enabled }}{{ $ports = append $ports (int .Values.webhook.port) }}{{ end }}
