@@ -68,7 +68,7 @@ func (s *shards) changes() {
 			_, body, err := scrape(ctx, one.Metrics, token)
 			return body, err
 		}
-		Expect(metrics()).To(ContainSubstring("archelon_caches_synced 0"))
+		Eventually(metrics).Should(ContainSubstring("archelon_caches_synced 0"))
 
 		Expect(s.Client.Create(ctx, namespaceOf(first))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(first))).To(Succeed()) })
@@ -77,7 +77,7 @@ func (s *shards) changes() {
 		s.expectImported(ctx, cluster)
 		Expect(one.alive(ctx)()).To(Succeed())
 		Eventually(one.Ready).WithContext(ctx).Should(Succeed())
-		Expect(metrics()).To(ContainSubstring("archelon_caches_synced 1"))
+		Eventually(metrics).Should(ContainSubstring("archelon_caches_synced 1"))
 		s.remove(ctx, cluster)
 		one.expectLawful()
 	})
