@@ -134,7 +134,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
 		"Address that serves metrics over HTTPS, to clients that may GET the non-resource URL /metrics. 0 switches it off.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
-		"Address that serves /healthz and /readyz. Ready means that caches are synced, Rancher's settings are readable and the webhook, if it is on, has a certificate. 0 switches it off.")
+		"Address that serves /healthz and /readyz. Ready means that caches are synced, Rancher's settings are readable and the webhook, if it is on, has a certificate. An instance that waits for rights in the first of its namespaces has no caches and is ready without. 0 switches it off.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
 		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
 	o.Webhook.addFlags(fs)
