@@ -79,9 +79,9 @@ func (v values) merged(other values) values {
 	return result
 }
 
-// template renders the chart as "helm template" does.
+// template renders the chart as "helm template" does, with the hook that it would leave out without a cluster.
 func template(ctx context.Context, r release, v values) ([]byte, error) {
-	set, err := yaml.Marshal(v)
+	set, err := yaml.Marshal(values{"uninstall": values{"offline": true}}.merged(v))
 	if err != nil {
 		return nil, err
 	}

@@ -102,6 +102,14 @@ a namespace up when it has the rights, with the next upgrade. Where there is no 
 {{- dict "names" $names | toJson }}
 {{- end }}
 
+{{/*
+Whether the hook that uninstalls is rendered: "true" or nothing. Where there is no cluster to ask, as with "helm template", what is rendered is
+mostly applied by something that does not know Helm's hooks, and would uninstall at once.
+*/}}
+{{- define "archelon.uninstalls" -}}
+{{- if and .Values.uninstall.enabled (or .Values.uninstall.offline (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
+{{- end }}
+
 {{/* The flags that say what the instance works on. The manager and the uninstaller have them alike. */}}
 {{- define "archelon.scopeArgs" -}}
 {{- range .Values.namespaces }}
