@@ -153,7 +153,12 @@ readOnlyRootFilesystem: true
   valueFrom:
     fieldRef:
       fieldPath: metadata.namespace
-{{- $proxied := or .Values.proxy.http .Values.proxy.https }}
+{{- $names := list }}
+{{- range .Values.extraEnv }}{{ $names = append $names (upper .name) }}{{ end }}
+{{- with .Values.extraEnv }}
+{{- /* Before the proxies, whose URLs can name what is in it: $(PASSWORD). */}}
+{{ toYaml . }}
+{{- end }}
 {{- with .Values.proxy.https }}
 - name: HTTPS_PROXY
   value: {{ . | quote }}
@@ -162,12 +167,10 @@ readOnlyRootFilesystem: true
 - name: HTTP_PROXY
   value: {{ . | quote }}
 {{- end }}
-{{- if $proxied }}
+{{- /* Whoever names a proxy: the API server is not behind it. */}}
+{{- if and (or .Values.proxy.http .Values.proxy.https (has "HTTPS_PROXY" $names) (has "HTTP_PROXY" $names)) (not (has "NO_PROXY" $names)) }}
 - name: NO_PROXY
   value: {{ list .Values.proxy.noProxy ".svc,.cluster.local,kubernetes.default,$(KUBERNETES_SERVICE_HOST)" | compact | join "," | quote }}
-{{- end }}
-{{- with .Values.extraEnv }}
-{{ toYaml . }}
 {{- end }}
 {{- end }}
 
