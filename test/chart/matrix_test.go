@@ -139,6 +139,20 @@ func TestMatrix(t *testing.T) {
 			})
 		}
 	})
+	t.Run("words", func(t *testing.T) {
+		for name, cell := range words() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				rendered := objects(t, cell.release, cell.set)
+				checkNames(t, rendered)
+				checkWords(t, rendered, cell)
+				checkPods(t, rendered, nil)
+				checkFlags(t, rendered)
+				checkWildcards(t, rendered)
+				seen.add(t, rendered)
+			})
+		}
+	})
 	t.Logf("%d combinations, %d different objects", len(matrix), len(seen.unique))
 	seen.check(t)
 }

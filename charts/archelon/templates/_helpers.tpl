@@ -64,8 +64,8 @@ that a release can leave cert-manager, by an upgrade, a rollback or a new instal
 {{/* Labels. */}}
 
 {{- define "archelon.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "archelon.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "archelon.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "archelon.labels" -}}
@@ -185,7 +185,7 @@ tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
