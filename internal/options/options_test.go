@@ -84,6 +84,7 @@ func TestValidate(t *testing.T) {
 		"WebhookOwn":    {reason: "certificates of its own", args: []string{"--webhook-bind-address=127.0.0.1:9443", "--webhook-secret=a", "--webhook-service=b", "--webhook-configuration=c"}},
 		"WebhookOff":    {reason: "what is off needs nothing", args: []string{"--webhook-secret=a"}},
 		"WebhookNone":   {reason: "TLS needs a certificate", args: []string{"--webhook-bind-address=:9443"}, want: "exactly one of --webhook-cert-dir and --webhook-secret"},
+		"WebhookDigit":  {reason: "Services may be called so since Kubernetes 1.36", args: []string{"--webhook-bind-address=:9443", "--webhook-secret=1st", "--webhook-service=1st", "--webhook-configuration=c"}},
 		"WebhookBoth":   {reason: "which one is to be served?", args: []string{"--webhook-bind-address=:9443", "--webhook-cert-dir=x", "--webhook-secret=a", "--webhook-service=b", "--webhook-configuration=c"}, want: "exactly one of"},
 		"WebhookHalf":   {reason: "nobody would trust it", args: []string{"--webhook-bind-address=:9443", "--webhook-secret=a", "--webhook-service=b"}, want: "--webhook-secret needs --webhook-service and --webhook-configuration"},
 		"WebhookPort":   {reason: "there is nothing to listen on", args: []string{"--webhook-bind-address=9443", "--webhook-cert-dir=x"}, want: `--webhook-bind-address "9443"`},

@@ -63,7 +63,8 @@ func (w *Webhook) validate() []error {
 		check       func(string) []string
 	}{
 		{"secret", w.Secret, validation.IsDNS1123Subdomain},
-		{"service", w.Service, validation.IsDNS1035Label},
+		// Before Kubernetes 1.36 it cannot begin with a digit. Which one that is, the API server knows.
+		{"service", w.Service, validation.IsDNS1123Label},
 		{"configuration", w.Configuration, validation.IsDNS1123Subdomain},
 	} {
 		if name.value != "" && len(name.check(name.value)) > 0 {
