@@ -70,7 +70,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{- define "archelon.labels" -}}
 {{- $labels := dict "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/managed-by" .Release.Service "app.kubernetes.io/part-of" "archelon" }}
-{{- $labels = merge $labels (include "archelon.selectorLabels" . | fromYaml) .Values.commonLabels }}
+{{- $labels = merge $labels (include "archelon.selectorLabels" . | fromYaml) (default dict .Values.commonLabels) }}
 {{- toYaml $labels }}
 {{- end }}
 
