@@ -15,6 +15,12 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if ne (len $ports) (len (uniq $ports)) }}
 {{- fail "metrics.port and webhook.port must differ from each other and from 9440, the port of the probes" }}
 {{- end }}
+{{- $certManager := and .Values.webhook.enabled (eq .Values.webhook.certificates.mode "cert-manager") }}
+{{- range .Values.extraVolumes }}
+{{- if and $certManager (eq .name "webhook") }}
+{{- fail "extraVolumes: webhook is the name of the volume with the certificate of cert-manager: choose another one" }}
+{{- end }}
+{{- end }}
 {{- include "archelon.durationGuards" . }}
 {{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "archelon.fullname" .) }}
 {{- $selected := dig "spec" "selector" "matchLabels" "app.kubernetes.io/name" (include "archelon.name" .) $deployment }}
