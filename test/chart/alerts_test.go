@@ -67,10 +67,26 @@ func TestCertificateAlert(t *testing.T) {
 	}
 }
 
+// Where something else than the ServiceMonitor brings the metrics they have another job, and nobody is down.
+func TestAlertsOfAnotherJob(t *testing.T) {
+	dir := t.TempDir()
+	raw, err := os.ReadFile(filepath.Join("testdata", "job.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "job.yaml"), raw)
+	own := values{"metrics": values{"serviceMonitor": values{"enabled": false}, "prometheusRule": values{"job": "kubernetes-pods"}}}
+	write(t, filepath.Join(dir, "rules.yaml"), rulesOf(t, release{"archelon", "blue"}, own))
+	if _, err := run(t.Context(), ".", nil, programs["promtool"], "test", "rules", filepath.Join(dir, "job.yaml")); err != nil {
+		t.Error(err)
+	}
+}
+
 // rulesOf returns what is in the PrometheusRule of a release, as Prometheus reads it.
 func rulesOf(t *testing.T, r release, set values) []byte {
 	t.Helper()
-	for _, object := range objects(t, r, set.merged(values{"metrics": values{"prometheusRule": values{"enabled": true}}})) {
+	on := values{"metrics": values{"serviceMonitor": values{"enabled": true}, "prometheusRule": values{"enabled": true}}}
+	for _, object := range objects(t, r, on.merged(set)) {
 		if object.GetKind() == "PrometheusRule" {
 			rules, err := yaml.Marshal(object.Object["spec"])
 			if err != nil {

@@ -89,8 +89,12 @@ func everything() values {
 		"serviceAccount":            values{"name": "other", "annotations": values{"a": "b"}},
 		"podDisruptionBudget":       values{"maxUnavailable": "50%"},
 		"metrics": values{
-			"readers":        []any{values{"namespace": "monitoring", "name": "prometheus"}},
-			"serviceMonitor": values{"enabled": true, "interval": "1m30s", "labels": values{"release": "prometheus"}},
+			"readers": []any{values{"namespace": "monitoring", "name": "prometheus"}},
+			"serviceMonitor": values{
+				"enabled": true, "interval": "1m30s", "scrapeTimeout": "30s", "labels": values{"release": "prometheus"},
+				"relabelings":       []any{values{"sourceLabels": []string{"__meta_kubernetes_pod_node_name"}, "targetLabel": "node"}},
+				"metricRelabelings": []any{values{"action": "drop", "sourceLabels": []string{"__name__"}, "regex": "go_.*"}},
+			},
 			"prometheusRule": values{"enabled": true, "labels": values{"release": "prometheus"}, "alertLabels": values{"team": "a"}},
 			"dashboard":      values{"enabled": true, "namespace": "cattle-dashboards"},
 		},

@@ -275,5 +275,9 @@ func badValues() map[string]string {
 		"{serviceAccount: {name: a.-b}}":                                                            "/serviceAccount/name",
 		"{priorityClassName: a..b}":                                                                 "/priorityClassName",
 		"{podLabels: {a..b/c: d}}":                                                                  "a..b/c",
+		"{metrics: {serviceMonitor: {scrapeTimeout: 10}}}":                                          "/metrics/serviceMonitor/scrapeTimeout",
+		"{metrics: {serviceMonitor: {relabelings: [{source_labels: [a]}]}}}":                        "'source_labels'",
+		"{metrics: {serviceMonitor: {metricRelabelings: [{action: remove}]}}}":                      "/metrics/serviceMonitor/metricRelabelings/0/action",
+		"{metrics: {prometheusRule: {job: 'a\"b'}}}":                                                "/metrics/prometheusRule/job",
 	}
 }

@@ -15,6 +15,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if ne (len $ports) (len (uniq $ports)) }}
 {{- fail "metrics.port and webhook.port must differ from each other and from 9440, the port of the probes" }}
 {{- end }}
+{{- include "archelon.monitoringGuards" . }}
 {{- $certManager := and .Values.webhook.enabled (eq .Values.webhook.certificates.mode "cert-manager") }}
 {{- range .Values.extraVolumes }}
 {{- if and $certManager (eq .name "webhook") }}
@@ -51,6 +52,19 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- $filter := .root.Values.watchFilter }}
 {{- if and (not .role.own) (not (include "archelon.isolated" .root)) (or (eq .role.filter $filter) (not .role.filter) (not $filter)) }}
 {{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter on both, or uninstall it" .role.release .role.namespace (ternary (printf ", on Clusters with watch filter %s" .role.filter) "" (ne .role.filter ""))) }}
+{{- end }}
+{{- end }}
+
+{{- /* What would come to nothing, or alert for ever. */}}
+{{- define "archelon.monitoringGuards" -}}
+{{- range list "serviceMonitor" "prometheusRule" "dashboard" }}
+{{- if and (not $.Values.metrics.enabled) (index $.Values.metrics .).enabled }}
+{{- fail (printf "metrics.%s is enabled and there are no metrics for it: set metrics.enabled to true, or metrics.%s.enabled to false" . .) }}
+{{- end }}
+{{- end }}
+{{- $rule := .Values.metrics.prometheusRule }}
+{{- if and $rule.enabled (not $rule.job) (not .Values.metrics.serviceMonitor.enabled) }}
+{{- fail "metrics.prometheusRule is enabled without metrics.serviceMonitor, so ArchelonDown would fire for ever: enable the ServiceMonitor, or set metrics.prometheusRule.job to the label job that your own scrape configuration gives the metrics" }}
 {{- end }}
 {{- end }}
 

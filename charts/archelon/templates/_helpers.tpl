@@ -61,6 +61,11 @@ that a release can leave cert-manager, by an upgrade, a rollback or a new instal
 {{- end }}
 {{- end }}
 
+{{/* The label job of the metrics in Prometheus: the name of the Service, with the ServiceMonitor. */}}
+{{- define "archelon.job" -}}
+{{- default (printf "%s-metrics" (include "archelon.fullname" .)) .Values.metrics.prometheusRule.job }}
+{{- end }}
+
 {{/* Labels. */}}
 
 {{- define "archelon.selectorLabels" -}}
