@@ -78,6 +78,7 @@ func everything() values {
 		"affinity": values{"podAntiAffinity": values{"requiredDuringSchedulingIgnoredDuringExecution": []any{
 			values{"topologyKey": "kubernetes.io/hostname", "labelSelector": values{"matchExpressions": []any{values{"key": "a", "operator": "Exists"}}}},
 		}}},
+		"updateStrategy":            values{"rollingUpdate": values{"maxSurge": 0, "maxUnavailable": "50%"}},
 		"tolerations":               []any{values{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}},
 		"topologySpreadConstraints": []any{values{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}},
 		"priorityClassName":         "system-cluster-critical",
