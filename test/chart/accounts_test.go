@@ -44,7 +44,7 @@ func checkAccounts(t *testing.T, rendered []*unstructured.Unstructured, on []str
 	}
 	own, runners := []string{accountOf(on)}, []string{"archelon-system/" + accountOf(on)}
 	if !slices.Contains(on, "bare") {
-		own, runners = append(own, "archelon-uninstall"), append(runners, "archelon-system/archelon-uninstall")
+		own, runners = append(own, "archelon.uninstall"), append(runners, "archelon-system/archelon.uninstall")
 	}
 	for what, pair := range map[string][2][]string{"who runs": {own, runs}, "who has roles": {runners, bound}} {
 		if diff := cmp.Diff(sorted(pair[0]), sorted(pair[1])); diff != "" {

@@ -110,17 +110,21 @@ func everything() values {
 	}
 }
 
-// foreign combines what the matrix has no room for, with what it could get in the way of: a ServiceAccount that is somebody else's, and a release
-// without the uninstaller.
+// foreign combines what the matrix has no room for, with what it could get in the way of: a ServiceAccount that is somebody else's, a release
+// without the uninstaller, and one that works in its own namespace.
 func foreign() [][]choice {
 	account := values{"serviceAccount": values{"create": false, "name": "theirs"}}
 	bare := values{"uninstall": values{"enabled": false}}
 	return [][]choice{
-		{{"theirs", account}, {"bare", bare}, {"theirs-bare", account.merged(bare)}},
+		{{"ours", values{}}, {"theirs", account}, {"bare", bare}, {"theirs-bare", account.merged(bare)}},
 		{{"v1", values{}}, {"v3", values{"features": values{"managementv3-cluster": values{"enabled": true}}}}},
 		{{"metrics", values{}}, {"", values{"metrics": values{"enabled": false}}}},
 		{{"", values{}}, {"webhook", values{"webhook": values{"enabled": true}}}},
-		{{"central", values{}}, {"isolated", values{"namespaces": []string{"watch1", "watch2"}}}},
+		{
+			{"central", values{}},
+			{"isolated", values{"namespaces": []string{"watch1", "watch2"}}},
+			{"isolated-own", values{"namespaces": []string{"watch1", "watch2", "archelon-system"}}},
+		},
 	}
 }
 
@@ -201,54 +205,5 @@ func (m *manifests) check(t *testing.T) {
 	location := filepath.Join(strings.TrimSpace(string(schemas)), "{{.Group}}", "{{.ResourceKind}}_{{.ResourceAPIVersion}}.json")
 	if _, err := run(t.Context(), ".", nil, programs["kubeconform"], "-strict", "-schema-location", location, file); err != nil {
 		t.Error(err)
-	}
-}
-
-// id tells objects apart in a cluster.
-func id(object *unstructured.Unstructured) string {
-	return fmt.Sprintf("%s %s/%s", object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
-}
-
-// checkNames wants each object once, and in the namespace of the release unless it says where.
-func checkNames(t *testing.T, rendered []*unstructured.Unstructured) {
-	t.Helper()
-	found := map[string]bool{}
-	for _, object := range rendered {
-		if found[id(object)] {
-			t.Errorf("%s is there twice", id(object))
-		}
-		found[id(object)] = true
-		if object.GetLabels()["app.kubernetes.io/instance"] == "" {
-			t.Errorf("%s has no labels of the chart", id(object))
-		}
-	}
-}
-
-// Releases that are not the same have no object in common. Names that are put together or cut off must not hide that.
-func TestReleasesDoNotCollide(t *testing.T) {
-	long := "a-release-with-a-name-as-long-as-helm-takes-it-abcde"
-	all := everything().merged(values{"instance": "", "serviceAccount": values{"name": ""}, "webhook": values{"certificates": values{"mode": "self-managed"}}})
-	for name, pair := range map[string][2]release{
-		"SameNameOtherNamespace": {{"archelon", "a"}, {"archelon", "b"}},
-		"OtherNameSameNamespace": {{"one", "a"}, {"two", "a"}},
-		"NamesRunTogether":       {{"a-archelon", "team"}, {"archelon", "team-a"}},
-		"LongNames":              {{long + "f", "a"}, {long + "g", "a"}},
-		"LongNamespaces":         {{"archelon", strings.Repeat("n", 62) + "a"}, {"archelon", strings.Repeat("n", 62) + "b"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first := map[string]bool{}
-			for _, object := range objects(t, pair[0], all.merged(values{"namespaces": []string{"watch1"}})) {
-				first[id(object)] = true
-			}
-			for _, object := range objects(t, pair[1], all.merged(values{"namespaces": []string{"watch2"}})) {
-				if first[id(object)] {
-					t.Errorf("both have %s", id(object))
-				}
-				if object.GetNamespace() != "" && len(object.GetName()) > 63 {
-					t.Errorf("the name of %s is too long", id(object))
-				}
-			}
-		})
 	}
 }

@@ -181,6 +181,9 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 	} else {
 		want[""] = needed(r.Central, wide...)
 	}
+	if slices.Contains(on, "own") {
+		want["archelon-system"] = needed(r.IsolatedNamespace, own...)
+	}
 	got := granted(t, rendered, accountOf(on))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rights of the manager (-want +got):\n%s", diff)
@@ -223,14 +226,24 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 	for name, set := range map[string]values{
 		"Central":         {},
 		"Isolated":        {"namespaces": []string{"watch1", "watch2"}},
+		"IsolatedOwn":     {"namespaces": []string{"archelon-system", "watch2"}},
 		"CentralDeletes":  {"uninstall": values{"deleteRecords": true}},
 		"IsolatedDeletes": {"namespaces": []string{"watch1", "watch2"}, "uninstall": values{"deleteRecords": true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered := objects(t, release{"archelon", "archelon-system"}, set)
-			uninstaller, manager := granted(t, rendered, "archelon-uninstall"), granted(t, rendered, "archelon")
+			uninstaller, manager := granted(t, rendered, "archelon.uninstall"), granted(t, rendered, "archelon")
 			if len(uninstaller) != len(manager) {
 				t.Errorf("it has rights in %d places, and the manager in %d", len(uninstaller), len(manager))
+			}
+			own := uninstaller["archelon-system"]
+			if !slices.Contains(own, "patch deployments/scale.apps[archelon]") {
+				t.Errorf("it cannot stop the manager: %v", own)
+			}
+			for _, right := range uninstaller["watch2"] {
+				if name == "IsolatedOwn" && !slices.Contains(own, right) {
+					t.Errorf("it may %q in watch2, and not in the namespace of the release", right)
+				}
 			}
 			// There it stops the manager, which the manager does not.
 			delete(uninstaller, "archelon-system")

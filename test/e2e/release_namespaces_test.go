@@ -75,3 +75,28 @@ var _ = Describe("An isolated release whose namespaces come and go", Ordered, fu
 		Eventually(r.gone(ctx, namespaceOf(going))).WithTimeout(2 * patience).Should(BeTrue())
 	})
 })
+
+// Scenario: the namespace of a release is one of those that it works in. The uninstaller has two RoleBindings there: one that Helm grants with the
+// release, and one of the hook.
+var _ = Describe("An isolated release that works in its own namespace", Ordered, func() {
+	var (
+		r       = &releases{}
+		release helm.Release
+	)
+	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
+	BeforeAll(func(ctx context.Context) {
+		r.start(ctx)
+		release = r.release(ctx, "archelon", map[string]any{"namespaces": []any{"archelon-system"}, "replicas": 1})
+		r.install(ctx, release)
+	})
+
+	It("imports a cluster there and holds nothing any more when it is uninstalled", func(ctx context.Context) {
+		r.expectImported(ctx, r.light(ctx, release.Namespace, "at-home", selected))
+		records := r.records(ctx)
+		Expect(r.helm.Uninstall(ctx, release)).To(Succeed())
+		Expect(r.held(ctx)).To(BeEmpty())
+		Expect(r.left(ctx, release)).To(BeEmpty())
+		Expect(r.records(ctx)).To(Equal(records))
+		r.expectLawful(release)
+	})
+})

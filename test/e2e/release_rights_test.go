@@ -85,7 +85,7 @@ func (r *releases) serving(ctx context.Context, release helm.Release) []string {
 // uninstalled asserts on what has been asked for since then that the uninstaller of the release has used each of its rights.
 func (r *releases) uninstalled(ctx context.Context, release helm.Release, began metav1.MicroTime) {
 	GinkgoHelper()
-	account := release.Name + "-uninstall"
+	account := release.Name + ".uninstall"
 	// As the chart has them: they are gone by now.
 	rendered := release
 	rendered.Args = []string{"--kube-version=" + stage.KubeVersion}
@@ -129,7 +129,7 @@ func (r *releases) forget(ctx context.Context, cluster *clusterv1.Cluster) {
 // withoutBindings has the uninstaller find its RoleBindings missing in the namespaces, and makes each again when it has asked what the matter is.
 func (r *releases) withoutBindings(ctx context.Context, release helm.Release, namespaces []string, do func()) {
 	GinkgoHelper()
-	account := "system:serviceaccount:" + release.Namespace + ":" + release.Name + "-uninstall"
+	account := "system:serviceaccount:" + release.Namespace + ":" + release.Name + ".uninstall"
 	var bindings []*rbacv1.RoleBinding
 	for _, namespace := range namespaces {
 		binding := current(ctx, r.fixture, &rbacv1.RoleBinding{ObjectMeta: objectMeta(namespace, "archelon-uninstall")})

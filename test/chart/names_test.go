@@ -1,0 +1,98 @@
+package chart_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// id tells objects apart in a cluster.
+func id(object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
+}
+
+// checkNames wants each object once, and in the namespace of the release unless it says where.
+func checkNames(t *testing.T, rendered []*unstructured.Unstructured) {
+	t.Helper()
+	found := map[string]bool{}
+	for _, object := range rendered {
+		if found[id(object)] {
+			t.Errorf("%s is there twice", id(object))
+		}
+		found[id(object)] = true
+		if object.GetLabels()["app.kubernetes.io/instance"] == "" {
+			t.Errorf("%s has no labels of the chart", id(object))
+		}
+	}
+}
+
+// Releases that are not the same have no object in common. Names that are put together or cut off must not hide that.
+func TestReleasesDoNotCollide(t *testing.T) {
+	long := "a-release-with-a-name-as-long-as-helm-takes-it-abcde"
+	all := everything().merged(values{"instance": "", "serviceAccount": values{"name": ""}, "webhook": values{"certificates": values{"mode": "self-managed"}}})
+	for name, pair := range map[string][2]release{
+		"SameNameOtherNamespace": {{"archelon", "a"}, {"archelon", "b"}},
+		"OtherNameSameNamespace": {{"one", "a"}, {"two", "a"}},
+		"NamesRunTogether":       {{"a-archelon", "team"}, {"archelon", "team-a"}},
+		"LongNames":              {{long + "f", "a"}, {long + "g", "a"}},
+		"LongNamespaces":         {{"archelon", strings.Repeat("n", 62) + "a"}, {"archelon", strings.Repeat("n", 62) + "b"}},
+		// The second one works in the namespace of the first, where its RoleBindings have names that are the same for all.
+		"InItsNamespace":         {{"archelon", "watch2"}, {"other", "a"}},
+		"InThatOfIsolated":       {{"archelon-isolated", "watch2"}, {"other", "a"}},
+		"InThatOfUninstall":      {{"archelon-uninstall", "watch2"}, {"other", "a"}},
+		"InThatOfLeaderElection": {{"archelon-leader-election", "watch2"}, {"other", "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := map[string]bool{}
+			for _, object := range objects(t, pair[0], all.merged(values{"namespaces": []string{"watch1"}})) {
+				first[id(object)] = true
+			}
+			for _, object := range objects(t, pair[1], all.merged(values{"namespaces": []string{"watch2"}})) {
+				if first[id(object)] {
+					t.Errorf("both have %s", id(object))
+				}
+				if object.GetNamespace() != "" && len(object.GetName()) > 63 {
+					t.Errorf("the name of %s is too long", id(object))
+				}
+			}
+		})
+	}
+}
+
+// A release that works in its own namespace has objects there whose names come from it, and some whose names do not.
+func TestReleaseInItsOwnNamespace(t *testing.T) {
+	for name, set := range map[string]values{
+		"archelon": {}, "archelon-isolated": {}, "archelon-uninstall": {}, "archelon-central": {}, "archelon-manager": {}, "archelon-leader-election": {},
+		"other": {}, "overridden": {"fullnameOverride": "archelon-uninstall"}, "ending": {"fullnameOverride": "team-isolated"},
+		"account": {"serviceAccount": values{"name": "archelon-uninstall"}, "fullnameOverride": "archelon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := values{"namespaces": []string{"a", "b"}, "webhook": values{"enabled": true}}.merged(set)
+			checkNames(t, objects(t, release{name, "a"}, set))
+		})
+	}
+}
+
+// Helm deletes a hook before it makes it: it must not be what another release in the namespace has.
+func TestHooksAreNobodyElses(t *testing.T) {
+	hooks := map[string]bool{}
+	for _, object := range objects(t, release{"archelon", "a"}, values{}) {
+		if object.GetAnnotations()["helm.sh/hook"] != "" {
+			hooks[id(object)] = true
+		}
+	}
+	if len(hooks) == 0 {
+		t.Fatal("there are no hooks")
+	}
+	for _, name := range []string{"archelon-uninstall", "archelon-uninstall-uninstall", "uninstall-archelon"} {
+		for _, object := range objects(t, release{name, "a"}, values{"namespaces": []string{"a"}}) {
+			if hooks[id(object)] {
+				t.Errorf("%s of release %s is a hook of another one", id(object), name)
+			}
+		}
+	}
+}
