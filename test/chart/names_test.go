@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // id tells objects apart in a cluster.
@@ -94,5 +97,42 @@ func TestHooksAreNobodyElses(t *testing.T) {
 				t.Errorf("%s of release %s is a hook of another one", id(object), name)
 			}
 		}
+	}
+}
+
+// Names and namespaces may be what YAML takes for a number or a truth value.
+func TestRightsOfNamesLikeNumbers(t *testing.T) {
+	for _, word := range []string{"2026", "1e3", "0x10", "0o7", "123", "true", "on", "null", "y"} {
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			set := values{
+				"namespaces": []string{word}, "fullnameOverride": "archelon", "instance": word, "watchFilter": word,
+				"serviceAccount": values{"name": word}, "metrics": values{"readers": []any{values{"namespace": word, "name": word}}},
+				"image": values{"registry": "", "repository": word, "tag": "30"}, "webhook": values{"enabled": true},
+			}
+			for _, scope := range []values{set, set.merged(values{"namespaces": []string{}})} {
+				for _, object := range objects(t, release{word, word}, scope) {
+					var typed any
+					switch kind := object.GetKind(); kind {
+					case "Role", "ClusterRole":
+						typed = &rbacv1.ClusterRole{} // A Role has no fields that it has not.
+					case "RoleBinding", "ClusterRoleBinding":
+						typed = &rbacv1.RoleBinding{}
+					case "Job":
+						typed = &batchv1.Job{}
+					default:
+						continue
+					}
+					// Here it is about who may do what and where.
+					unstructured.RemoveNestedField(object.Object, "metadata", "labels")
+					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+						t.Errorf("%s: %v", id(object), err)
+					}
+					if name := object.GetName(); name == "" || strings.TrimSpace(name) != name {
+						t.Errorf("a %s has the name %q", object.GetKind(), name)
+					}
+				}
+			}
+		})
 	}
 }
