@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
@@ -20,6 +21,7 @@ func checkPods(t *testing.T, rendered []*unstructured.Unstructured, on []string)
 	}
 	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	pods := 0
+	selectors := selectorsOf(t, rendered)
 	for _, object := range rendered {
 		if kind := object.GetKind(); kind != "Deployment" && kind != "Job" {
 			continue
@@ -35,6 +37,14 @@ func checkPods(t *testing.T, rendered []*unstructured.Unstructured, on []string)
 		if result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
 			t.Errorf("%s is not restricted: %s", id(object), result.ForbiddenDetail())
 		}
+		for name, selector := range selectors {
+			if selected := selector.Matches(labels.Set(pod.Labels)); selected != (object.GetKind() == "Deployment") {
+				t.Errorf("%s selects the Pods of %s: %t", name, id(object), selected)
+			}
+		}
+		if slices.Contains(on, "everything") && (pod.Labels["example.com/sidecar"] != "no" || pod.Annotations["a"] != "b") {
+			t.Errorf("the Pods of %s have labels %v and annotations %v", id(object), pod.Labels, pod.Annotations)
+		}
 		for _, container := range pod.Spec.Containers {
 			if security := container.SecurityContext; security == nil || security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem {
 				t.Errorf("%s: container %s may write to its image", id(object), container.Name)
@@ -47,6 +57,30 @@ func checkPods(t *testing.T, rendered []*unstructured.Unstructured, on []string)
 	if want := workloads(on); pods != want {
 		t.Errorf("there are %d workloads, want %d", pods, want)
 	}
+}
+
+// selectorsOf returns what Pods are selected by, by who does it.
+func selectorsOf(t *testing.T, rendered []*unstructured.Unstructured) map[string]labels.Selector {
+	t.Helper()
+	found := map[string]labels.Selector{}
+	for _, object := range rendered {
+		path := []string{"spec", "selector", "matchLabels"}
+		switch object.GetKind() {
+		case "Deployment", "PodDisruptionBudget":
+		case "Service":
+			path = path[:2]
+		case "NetworkPolicy":
+			path[1] = "podSelector"
+		default:
+			continue
+		}
+		set, ok, err := unstructured.NestedStringMap(object.Object, path...)
+		if err != nil || !ok {
+			t.Fatalf("%s has no selector: %v", id(object), err)
+		}
+		found[id(object)] = labels.SelectorFromSet(set)
+	}
+	return found
 }
 
 // workloads are the manager and, unless it is off, the uninstaller.
