@@ -36,6 +36,19 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if eq $scope "isolated" }}{{ include "archelon.isolatedRoleGuards" (dict "role" $role "root" $) }}{{ end }}
 {{- if eq $scope "central" }}{{ include "archelon.centralRoleGuards" (dict "role" $role "root" $) }}{{ end }}
 {{- end }}
+{{- include "archelon.namespaceGuards" . }}
+{{- end }}
+
+{{- /* Helm would refuse it too, without a word about what to do. */}}
+{{- define "archelon.namespaceGuards" -}}
+{{- range (include "archelon.namespaces" . | fromJson).names }}
+{{- $binding := lookup "rbac.authorization.k8s.io/v1" "RoleBinding" . "archelon-isolated" }}
+{{- $release := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $binding }}
+{{- $namespace := dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $binding }}
+{{- if and $release (not (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace))) }}
+{{- fail (printf "release %s in namespace %s has RoleBinding archelon-isolated in namespace %s, and so works there alone, whatever the watchFilter: take %s out of namespaces of one of the two, or make central releases with a watchFilter each" $release $namespace . .) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* The RoleBindings of an isolated instance are held by a finalizer, which its manager alone takes off, and their role cannot be changed. */}}
