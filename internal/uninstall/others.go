@@ -31,7 +31,7 @@ func (u *uninstaller) forsaken(clusters []object, others map[string]instance.Cla
 	var errs []error
 	for i := range clusters {
 		cluster := &clusters[i]
-		if u.mine(cluster) || !held(cluster) {
+		if u.mine(cluster) || !u.covers(cluster) || !held(cluster) {
 			continue
 		}
 		by := cluster.Annotations[archelonv1.InstanceAnnotation]
@@ -60,12 +60,12 @@ func (u *uninstaller) others(ctx context.Context) (map[string]instance.Claim, er
 	return claims, nil
 }
 
-// sayLeft says which CAPI clusters stay held, because another instance works on them.
+// sayLeft says which CAPI clusters in the scope stay held, because another instance works on them.
 func (u *uninstaller) sayLeft(clusters []object) {
 	const most = 10
 	left := map[string][]string{}
 	for i := range clusters {
-		if !u.mine(&clusters[i]) && held(&clusters[i]) {
+		if !u.mine(&clusters[i]) && u.covers(&clusters[i]) && held(&clusters[i]) {
 			by := clusters[i].Annotations[archelonv1.InstanceAnnotation]
 			left[by] = append(left[by], client.ObjectKeyFromObject(&clusters[i]).String())
 		}

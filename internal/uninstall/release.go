@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/instance"
 )
 
 type object = metav1.PartialObjectMetadata
@@ -52,16 +53,14 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 	return found, err
 }
 
-// clusters returns the CAPI clusters in the scope.
+// clusters returns the CAPI clusters wherever the uninstaller has rights, which is more than the scope of the instance: that may have been narrowed,
+// and what was imported before is still held.
 func (u *uninstaller) clusters(ctx context.Context) ([]object, error) {
-	var options []client.ListOption
-	if u.opts.WatchFilter != "" {
-		options = append(options, client.MatchingLabels{clusterv1.WatchLabel: u.opts.WatchFilter})
-	}
-	return u.list(ctx, clusterv1.GroupVersion.WithKind("Cluster"), options...)
+	return u.list(ctx, clusterv1.GroupVersion.WithKind("Cluster"))
 }
 
-// list returns the objects of a kind in the scope. A kind that does not exist has none, nor has a namespace in which the instance has no rights.
+// list returns the objects of a kind in the namespaces of an isolated instance, or in all. A kind that does not exist has none, nor has a namespace in
+// which the instance has no rights.
 func (u *uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]object, error) {
 	namespaces := u.scope.Included()
 	if len(namespaces) == 0 {
@@ -78,22 +77,24 @@ func (u *uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, op
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("listing %s.%s: %w", kind.Kind, kind.Group, err)
 		}
-		for i := range list.Items {
-			if u.scope.Owns(list.Items[i].Namespace) {
-				found = append(found, list.Items[i])
-			}
-		}
+		found = append(found, list.Items...)
 	}
 	return found, nil
 }
 
-// mine reports whether no other instance works on the CAPI cluster.
+// mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that nobody has taken over, or it is in
+// the scope and names nobody.
 func (u *uninstaller) mine(cluster *object) bool {
 	by := cluster.Annotations[archelonv1.InstanceAnnotation]
-	return by == "" || by == u.self.String()
+	return by == u.self.String() || by == "" && u.covers(cluster)
 }
 
-// releaseRecords lets go of the Rancher clusters in the scope, but for those of CAPI clusters that another instance works on.
+// covers reports whether the CAPI cluster is in the scope that the instance has now.
+func (u *uninstaller) covers(cluster *object) bool {
+	return instance.Claim{Scope: u.scope, WatchFilter: u.opts.WatchFilter}.Covers(cluster)
+}
+
+// releaseRecords lets go of the Rancher clusters of this instance's CAPI clusters, and of those whose CAPI cluster is gone.
 func (u *uninstaller) releaseRecords(ctx context.Context, clusters []object) (int, []error) {
 	var errs []error
 	records, err := u.list(ctx, provisioningv1.SchemeGroupVersion.WithKind("Cluster"), client.HasLabels{archelonv1.OwnerUIDLabel})
@@ -107,31 +108,41 @@ func (u *uninstaller) releaseRecords(ctx context.Context, clusters []object) (in
 	}
 	found := 0
 	for _, record := range slices.Concat(records, management.Items) {
-		if !u.scope.Owns(record.Labels[archelonv1.OwnerNamespaceLabel]) || !held(&record) || !u.ours(&record, clusters) {
+		owner := ownerOf(&record, clusters)
+		if !held(&record) || !u.ours(&record, owner) {
 			continue
 		}
 		found++
-		if err := u.releaseRecord(ctx, &record); err != nil {
+		if err := u.releaseRecord(ctx, &record, u.opts.DeleteRecords && (owner == nil || u.covers(owner))); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return found, errs
 }
 
-// ours reports whether the CAPI cluster of a record is this instance's. One that does not exist is nobody's, unless a watch filter hides it.
-func (u *uninstaller) ours(record *object, clusters []object) bool {
+// ownerOf returns the CAPI cluster that a record was made for, nil if it is not among them.
+func ownerOf(record *object, clusters []object) *object {
 	for i := range clusters {
 		if string(clusters[i].UID) == record.Labels[archelonv1.OwnerUIDLabel] {
-			return u.mine(&clusters[i])
+			return &clusters[i]
 		}
 	}
-	return u.opts.WatchFilter == ""
+	return nil
+}
+
+// ours reports whether a record is this instance's, as its CAPI cluster is. If that is gone, it is the record of whoever has the namespace in the
+// scope; which watch filter the CAPI cluster had nobody knows.
+func (u *uninstaller) ours(record, owner *object) bool {
+	if owner != nil {
+		return u.mine(owner)
+	}
+	return u.opts.WatchFilter == "" && u.scope.Owns(record.Labels[archelonv1.OwnerNamespaceLabel])
 }
 
 // releaseRecord takes the finalizer off a Rancher cluster. One that is to be deleted is deleted first: should the process die between the two,
 // the finalizer still says that there is something to do.
-func (u *uninstaller) releaseRecord(ctx context.Context, record *object) error {
-	if u.opts.DeleteRecords && !deleting(record) {
+func (u *uninstaller) releaseRecord(ctx context.Context, record *object, remove bool) error {
+	if remove && !deleting(record) {
 		if err := u.deleteRecord(ctx, record); err != nil {
 			return err
 		}
@@ -171,15 +182,17 @@ func (u *uninstaller) deleteRecord(ctx context.Context, record *object) error {
 }
 
 // releaseCluster takes the finalizer off a CAPI cluster. What names its Rancher cluster stays as long as that does: an instance that is installed
-// later goes on with it.
+// later goes on with it. That is also why a Rancher cluster stays if its CAPI cluster is not in the scope any more: it may be meant for another instance.
 func (u *uninstaller) releaseCluster(ctx context.Context, cluster *object) error {
-	if deleting(cluster) && !u.opts.DeleteRecords {
+	inside := u.covers(cluster)
+	recordDeleted := u.opts.DeleteRecords && inside
+	if deleting(cluster) && !recordDeleted {
 		u.say("%s is being deleted and the manager has not deleted its Rancher cluster %s: delete it in Rancher", describe(cluster), cluster.Annotations[archelonv1.RecordAnnotation])
 	}
 	err := u.patch(ctx, cluster, func() {
 		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
 		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
-		if u.opts.DeleteRecords {
+		if recordDeleted {
 			delete(cluster.Annotations, archelonv1.RecordAnnotation)
 		}
 	})
@@ -187,6 +200,9 @@ func (u *uninstaller) releaseCluster(ctx context.Context, cluster *object) error
 		return err
 	}
 	u.count.clusters++
+	if !inside {
+		u.count.outside++
+	}
 	return nil
 }
 

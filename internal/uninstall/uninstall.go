@@ -49,8 +49,11 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 		}
 	}
 	note := ""
+	if u.count.outside > 0 {
+		note = fmt.Sprintf("; %d of the CAPI clusters were not in the scope any more, and their Rancher clusters stay", u.count.outside)
+	}
 	if len(u.skipped) > 0 {
-		note = "; not looked into: namespaces " + strings.Join(sets.List(u.skipped), ", ")
+		note += "; not looked into: namespaces " + strings.Join(sets.List(u.skipped), ", ")
 	}
 	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings let go, %d Rancher clusters deleted%s",
 		u.count.clusters, u.count.records, u.count.bindings, u.count.deleted, note)
@@ -63,7 +66,7 @@ type uninstaller struct {
 	scope  shard.Scope
 	self   instance.ID
 	out    io.Writer
-	count  struct{ clusters, records, bindings, deleted int }
+	count  struct{ clusters, outside, records, bindings, deleted int }
 	// skipped are namespaces that were not looked into.
 	skipped sets.Set[string]
 }
@@ -106,7 +109,8 @@ func (u *uninstaller) finishDeletions(ctx context.Context) error {
 			return false, err
 		}
 		for i := range clusters {
-			if deleting(&clusters[i]) && held(&clusters[i]) {
+			// The manager sees to deletions in its namespaces, whatever its watch filter says.
+			if cluster := &clusters[i]; deleting(cluster) && held(cluster) && u.scope.Owns(cluster.Namespace) && u.mine(cluster) {
 				return false, nil
 			}
 		}

@@ -71,7 +71,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What is another instance's is left alone, also the record of a cluster that a watch filter hides.
+// What is another instance's is left alone, also the record of a cluster that is gone and may have had another watch filter.
 func TestOurs(t *testing.T) {
 	cluster := func(uid, by string) object {
 		found := object{}
@@ -88,15 +88,17 @@ func TestOurs(t *testing.T) {
 		filter  string
 		want    bool
 	}{
-		"Ours":                {cluster("uid-1", "archelon-system/archelon"), "", true},
-		"Nobodys":             {cluster("uid-1", ""), "", true},
-		"Anothers":            {cluster("uid-1", "other-system/archelon"), "", false},
-		"ItsClusterIsGone":    {cluster("uid-2", "other-system/archelon"), "", true},
-		"ItsClusterIsOutside": {cluster("uid-2", ""), "blue", false},
+		"Ours":             {cluster("uid-1", "archelon-system/archelon"), "", true},
+		"Nobodys":          {cluster("uid-1", ""), "", true},
+		"Anothers":         {cluster("uid-1", "other-system/archelon"), "", false},
+		"ItsClusterIsGone": {cluster("uid-2", "other-system/archelon"), "", true},
+		"ItsClusterIsGone, and may have been another's": {cluster("uid-2", ""), "blue", false},
+		"Outside":    {cluster("uid-1", ""), "blue", false},
+		"OursBefore": {cluster("uid-1", "archelon-system/archelon"), "blue", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := &uninstaller{opts: &Options{WatchFilter: tc.filter}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}}
-			if got := u.ours(record, []object{tc.cluster}); got != tc.want {
+			if got := u.ours(record, ownerOf(record, []object{tc.cluster})); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
