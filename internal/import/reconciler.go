@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,6 +24,10 @@ import (
 // conflictRetry is the pause after an optimistic lock failed: time enough for the watch to bring
 // the newer object, whose event alone may be filtered out as irrelevant.
 const conflictRetry = 50 * time.Millisecond
+
+// withdrawnRetry is the pause after a cluster was left alone whose namespace was taken from the instance. The instance may get it again, which no
+// watch on the cluster tells.
+const withdrawnRetry = 10 * time.Second
 
 // Reconciler imports CAPI clusters into Rancher. All fields are required unless they say otherwise.
 type Reconciler struct {
@@ -50,6 +55,8 @@ type Reconciler struct {
 	Peers *instance.Peers
 	// Claim limits the import to CAPI Clusters; the zero value is all.
 	Claim instance.Claim
+	// Withdrawn reports whether a namespace was taken from this instance while it runs: nothing is worked on there. Optional.
+	Withdrawn func(ctx context.Context, namespace string) (bool, error)
 	// AdoptTurtles takes over records that Rancher Turtles made, unless the CAPI Cluster says otherwise.
 	AdoptTurtles bool
 	// FleetWorkspaces are those that a CAPI Cluster may ask for. Fleet brings what belongs to a workspace, secrets included, to all of its clusters, and
@@ -106,6 +113,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// A label or a name led here. What the cache does not hold must not be taken for gone.
 		return ctrl.Result{}, nil
 	}
+	if withdrawn, err := r.withdrawn(ctx, req.NamespacedName); err != nil {
+		return ctrl.Result{}, err
+	} else if withdrawn {
+		return ctrl.Result{RequeueAfter: withdrawnRetry}, nil
+	}
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		if !apierrors.IsNotFound(err) {
@@ -133,6 +145,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return result, err
 	}
 	return r.finish(ctx, s, r.run(ctx, s))
+}
+
+// withdrawn forgets a cluster whose namespace was taken from this instance: the role keeper lets go of what is held there.
+func (r *Reconciler) withdrawn(ctx context.Context, key types.NamespacedName) (bool, error) {
+	if r.Withdrawn == nil {
+		return false, nil
+	}
+	withdrawn, err := r.Withdrawn(ctx, key.Namespace)
+	if err != nil || !withdrawn {
+		return false, err
+	}
+	r.forget(key)
+	r.aside.forget(key)
+	r.holdings.forget(key)
+	return true, nil
 }
 
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:

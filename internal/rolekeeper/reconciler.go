@@ -1,23 +1,25 @@
 // Package rolekeeper keeps the rights of an isolated instance in a namespace that is being deleted until nothing there needs them. Kubernetes
 // deletes what is in such a namespace in no order that helps: without its RoleBinding the instance may not take its finalizer off CAPI clusters, and the
 // namespace is stuck. A finalizer on the RoleBinding holds it, and with it the rights, for RBAC does not care whether a RoleBinding is being deleted.
-// A RoleBinding that somebody deletes in a namespace that stays is let go at once: the rights are withdrawn.
+// A RoleBinding that somebody deletes in a namespace that stays withdraws the rights. It is let go as soon as the clusters there are: nobody
+// could take the finalizers off after that.
 package rolekeeper
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,13 +33,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // roleBinding is the name of the RoleBinding that gives a namespace to an isolated instance.
 const roleBinding = archelonv1.IsolatedRoleBinding
 
-// Reconciler lets RoleBindings go. All fields are required.
+// Reconciler lets RoleBindings go. All exported fields are required.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes to the management cluster.
 	Client client.Client
@@ -47,22 +50,27 @@ type Reconciler struct {
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
 	// Bindings is a cache of the metadata of the RoleBindings of this name in all namespaces: one may be withdrawn together with its
 	// namespace's place in the scope.
-	Bindings cache.Cache
+	Bindings client.Reader
+	// Self is this instance.
+	Self instance.ID
 	// Scope is where the instance works.
 	Scope shard.Scope
+
+	// withdrawn are the names of namespaces that stayed when the rights in them went.
+	withdrawn sync.Map
 }
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil {
-		return errors.New("the role keeper needs a client, a reader, access reviews and a cache of RoleBindings")
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, bindings cache.Cache) error {
+	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" {
+		return errors.New("the role keeper needs a client, a reader, access reviews, a cache of RoleBindings and the instance")
 	}
 	itsNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: object.GetNamespace()}}}
 	})
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("role-keeper").
-		WatchesRawSource(source.Kind(r.Bindings, bindingMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
+		WatchesRawSource(source.Kind(bindings, bindingMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, binding *metav1.PartialObjectMetadata) []reconcile.Request {
 				if !deleting(binding) {
 					return nil
@@ -87,8 +95,8 @@ func gone() predicate.Predicate {
 	}
 }
 
-// Reconcile lets the RoleBinding of a namespace go when it is deleted, unless the namespace is being deleted as well and holds something that
-// the instance has to let go before.
+// Reconcile lets the RoleBinding of a namespace go when it is deleted and the instance holds nothing there. In a namespace that is being deleted as
+// well, the importer has to let go before; in one that stays it does so itself.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	binding := bindingMetadata()
 	err := r.Bindings.Get(ctx, client.ObjectKey{Namespace: req.Name, Name: roleBinding}, binding)
@@ -98,8 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if may, err := r.may(ctx, req.Name); err != nil || !may {
 		return ctrl.Result{}, err
 	}
-	if kept, err := r.kept(ctx, req.Name); err != nil || kept {
-		return ctrl.Result{}, err
+	if after, err := r.kept(ctx, req.Name); err != nil || after != nil {
+		return ptr.Deref(after, ctrl.Result{}), err
 	}
 	before := binding.DeepCopy()
 	controllerutil.RemoveFinalizer(binding, archelonv1.RoleFinalizer)
@@ -111,17 +119,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// kept reports whether the rights are needed: in a namespace of this instance that is being deleted and not empty yet. Kubernetes deletes what is
-// in a namespace after it has noted the deletion of the namespace, so a namespace without that note stays.
-func (r *Reconciler) kept(ctx context.Context, name string) (bool, error) {
+// kept returns nil if the rights in a namespace may go, or else when to ask again: zero if an event tells.
+func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error) {
+	ending, err := r.ending(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("getting namespace %s: %w", name, err)
+	}
+	if !ending {
+		found, err := r.release(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if found == 0 {
+			r.withdrawn.Store(name, true)
+			return nil, nil //nolint:nilnil // there is nothing to wait for
+		}
+		return &ctrl.Result{RequeueAfter: lookAgain}, nil
+	}
 	if !r.Scope.Owns(name) {
-		return false, nil
+		return nil, nil //nolint:nilnil // there is nothing to wait for
 	}
-	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil || !deleting(namespace) {
-		return false, client.IgnoreNotFound(err)
+	needed, err := r.needed(ctx, name)
+	if err != nil || !needed {
+		return nil, err
 	}
-	return r.needed(ctx, name)
+	return &ctrl.Result{}, nil
 }
 
 // needed reports whether there is a CAPI cluster left, or a record of one: the namespace cannot go before them, and the instance may have to do

@@ -57,7 +57,8 @@ func (c *controllers) Start(ctx context.Context) error {
 	if err := waitForCRDs(ctx, c.mgr.GetConfig(), c.mgr.GetHTTPClient()); err != nil || ctx.Err() != nil {
 		return err
 	}
-	if err := errors.Join(c.setupImport(ctx), c.setupRoleKeeper(ctx)); err != nil {
+	keeper, err := c.setupRoleKeeper(ctx)
+	if err := errors.Join(err, c.setupImport(ctx, keeper)); err != nil {
 		return err
 	}
 	for _, object := range append(scopedObjects(),
@@ -99,8 +100,8 @@ func (c *controllers) watchInstances(ctx context.Context) error {
 	return c.mgr.Add(c.peers)
 }
 
-// setupImport adds the import controller with the strategy that the gate chooses.
-func (c *controllers) setupImport(ctx context.Context) error {
+// setupImport adds the import controller with the strategy that the gate chooses. The role keeper, if there is one, tells it where to work no more.
+func (c *controllers) setupImport(ctx context.Context, keeper *rolekeeper.Reconciler) error {
 	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}
 	if c.opts.Gates.Enabled(feature.ManagementV3Cluster) {
 		active, other = other, active
@@ -139,17 +140,20 @@ func (c *controllers) setupImport(ctx context.Context) error {
 		AdoptTurtles:    c.opts.AdoptTurtles,
 		FleetWorkspaces: c.opts.FleetWorkspaces,
 	}
+	if keeper != nil {
+		reconciler.Withdrawn = keeper.Withdrawn
+	}
 	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside})
 }
 
-// setupRoleKeeper adds the controller that lets RoleBindings go, which an instance may have if it works in named namespaces.
-func (c *controllers) setupRoleKeeper(ctx context.Context) error {
+// setupRoleKeeper adds the controller that lets RoleBindings go, which an instance may have if it works in named namespaces. It is nil if it may not.
+func (c *controllers) setupRoleKeeper(ctx context.Context) (*rolekeeper.Reconciler, error) {
 	if len(c.claim.Scope.Included()) == 0 {
-		return nil
+		return nil, nil //nolint:nilnil // most instances have none, which is no error
 	}
 	reviews, err := authorizationclient.NewForConfigAndClient(c.mgr.GetConfig(), c.mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("building a client for access reviews: %w", err)
+		return nil, fmt.Errorf("building a client for access reviews: %w", err)
 	}
 	var may bool
 	// It ends with the answer or the context: a moment's failure costs no restart.
@@ -161,12 +165,13 @@ func (c *controllers) setupRoleKeeper(ctx context.Context) error {
 		return err == nil, nil
 	})
 	if !may {
-		return nil
+		return nil, nil //nolint:nilnil // it needs none
 	}
 	keeper := &rolekeeper.Reconciler{
-		Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews(), Bindings: c.beside, Scope: c.claim.Scope,
+		Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews(), Bindings: c.beside,
+		Self: c.peers.Self(), Scope: c.claim.Scope,
 	}
-	return keeper.SetupWithManager(c.mgr)
+	return keeper, keeper.SetupWithManager(c.mgr, c.beside)
 }
 
 // checks are what the readiness of the process depends on while the manager runs.

@@ -89,13 +89,14 @@ func (s *shards) endings(strategy string) {
 
 // withdrawals are about rights that an administrator takes away in a namespace that stays.
 func (s *shards) withdrawals(strategy string) {
-	It("lets the RoleBinding go when it is deleted, while it works there and after that", func(ctx context.Context) {
+	It("lets the clusters and then the RoleBinding go when that is deleted, while it works there and after that", func(ctx context.Context) {
 		first, second := s.namespace(ctx, nil), s.namespace(ctx, nil)
 		one := s.isolated(ctx, "archelon1", []string{watch1, first, second}, gate(strategy))
 		clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "stays", selected), s.light(ctx, first, "left", selected), s.light(ctx, second, "left", selected)}
 		s.expectImported(ctx, clusters...)
 		Expect(s.Client.Delete(ctx, roleBindingIn(first))).To(Succeed())
 		Eventually(s.gone(ctx, roleBindingIn(first))).Should(BeTrue())
+		Expect(current(ctx, s.fixture, clusters[1]).Finalizers).NotTo(ContainElement(finalizer))
 		Eventually(s.mayRelease(ctx, one, first)).Should(BeFalse())
 
 		By("a namespace that is no longer in the scope, as when a release of the chart has one less")
@@ -104,6 +105,7 @@ func (s *shards) withdrawals(strategy string) {
 		Consistently(s.gone(ctx, roleBindingIn(second))).Should(BeFalse())
 		one = s.launch(ctx, one.Instance, append(flags("namespace", watch1), gate(strategy))...)
 		Eventually(s.gone(ctx, roleBindingIn(second))).Should(BeTrue())
+		Expect(current(ctx, s.fixture, clusters[2]).Finalizers).NotTo(ContainElement(finalizer))
 		one.expectLawful()
 
 		By("the clusters there, which are nobody's now and stay imported")

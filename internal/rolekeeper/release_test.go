@@ -1,0 +1,217 @@
+package rolekeeper
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+const tenant = "tenant"
+
+// answer is what an API server says to every question about rights.
+type answer struct {
+	authorizationclient.SelfSubjectAccessReviewInterface
+	allowed bool
+}
+
+func (a answer) Create(_ context.Context, review *authorizationv1.SelfSubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error) {
+	review.Status.Allowed = a.allowed
+	return review, nil
+}
+
+// world is a namespace with clusters of this instance, of another one and of nobody, and the RoleBinding.
+func world(t *testing.T, withdrawn, ending bool) client.Client {
+	t.Helper()
+	known, err := scheme.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rbacv1.AddToScheme(known); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Finalizers: []string{"kubernetes"}}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "archelon-isolated", Finalizers: []string{"archelon.io/role-in-use"}}}
+	if withdrawn {
+		binding.DeletionTimestamp = &now
+	}
+	if ending {
+		namespace.DeletionTimestamp = &now
+	}
+	objects := []client.Object{namespace, binding}
+	held := []string{"archelon.io/rancher-import", "somebody.else/s"}
+	for name, by := range map[string]string{"ours": "one/archelon", "theirs": "two/archelon", "nobodys": ""} {
+		cluster := metav1.ObjectMeta{
+			Namespace: tenant, Name: name, UID: types.UID(name), Finalizers: held, Annotations: map[string]string{"archelon.io/rancher-cluster": "v1/" + name},
+		}
+		if by != "" {
+			cluster.Annotations["archelon.io/instance"] = by
+		}
+		record := metav1.ObjectMeta{
+			Namespace: tenant, Name: name + "-capi", Finalizers: held,
+			Labels: map[string]string{"archelon.io/capi-cluster-uid": name, "cluster-api.cattle.io/capi-cluster-owner-ns": tenant, "cluster-api.cattle.io/owned": ""},
+		}
+		v3 := record
+		v3.Namespace = ""
+		objects = append(objects, &clusterv1.Cluster{ObjectMeta: cluster}, &provisioningv1.Cluster{ObjectMeta: record}, &managementv3.Cluster{ObjectMeta: v3})
+	}
+	return fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).Build()
+}
+
+func keeper(t *testing.T, c client.Client, may bool, namespaces ...string) *Reconciler {
+	t.Helper()
+	scope, err := shard.New(namespaces, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Reconciler{Client: c, APIReader: c, Bindings: c, Reviews: answer{allowed: may}, Scope: scope, Self: instance.ID{Namespace: "one", Name: "archelon"}}
+}
+
+// free returns what our finalizer is no longer on, of all kinds.
+func free(t *testing.T, c client.Client) []string {
+	t.Helper()
+	var names []string
+	for prefix, kind := range map[string]schema.GroupVersion{"": clusterv1.GroupVersion, "v1/": provisioningv1.SchemeGroupVersion, "v3/": managementv3.SchemeGroupVersion} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.WithKind("ClusterList"))
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			if !slices.Contains(list.Items[i].Finalizers, "somebody.else/s") {
+				t.Errorf("%s lost the finalizer of somebody else", list.Items[i].Name)
+			}
+			if !slices.Contains(list.Items[i].Finalizers, "archelon.io/rancher-import") {
+				names = append(names, prefix+list.Items[i].Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// run reconciles the namespace as often as it asks for, and reports whether it did ask to look again. Until then the rights stay.
+func run(t *testing.T, r *Reconciler) bool {
+	t.Helper()
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: tenant}}
+	result, err := r.Reconcile(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.RequeueAfter == 0 {
+		return false
+	}
+	if !bound(t, r.Client) {
+		t.Error("the rights went together with the clusters, and were to outlast them")
+	}
+	if result, err = r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("got %v, %v for the second time, want nothing more to do", result, err)
+	}
+	return true
+}
+
+func bound(t *testing.T, c client.Reader) bool {
+	t.Helper()
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "archelon-isolated"}, &rbacv1.RoleBinding{})
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// The rights in a namespace that stays go after the clusters have been let go, whether the namespace is in the scope or has left it.
+func TestRightsThatAreWithdrawn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason            string
+		scope             string
+		withdrawn, ending bool
+		may               bool
+		free              []string
+		kept              bool
+	}{
+		"OutOfScope":  {"as when a release has a namespace less", "elsewhere", true, false, true, []string{"ours", "v1/nobodys-capi", "v1/ours-capi", "v3/nobodys-capi", "v3/ours-capi"}, false},
+		"InScope":     {"somebody deleted the RoleBinding", tenant, true, false, true, []string{"ours", "v1/nobodys-capi", "v1/ours-capi", "v3/nobodys-capi", "v3/ours-capi"}, false},
+		"Ending":      {"the importer deletes the records", tenant, true, true, true, nil, true},
+		"EndingOther": {"nothing there is in the scope", "elsewhere", true, true, true, nil, false},
+		"Granted":     {"nothing was withdrawn", tenant, false, false, true, nil, true},
+		"NotOurs":     {"it is the RoleBinding of another instance", "elsewhere", true, false, false, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := world(t, tc.withdrawn, tc.ending)
+			r := keeper(t, c, tc.may, tc.scope)
+			if got := run(t, r); got != (len(tc.free) > 0) {
+				t.Errorf("got %t, want it to look again when it has let something go", got)
+			}
+			if diff := cmp.Diff(tc.free, free(t, c)); diff != "" {
+				t.Errorf("let go (-want +got):\n%s%s", diff, tc.reason)
+			}
+			if got := bound(t, c); got != tc.kept {
+				t.Errorf("got %t, want the RoleBinding kept: %t: %s", got, tc.kept, tc.reason)
+			}
+			ours := &clusterv1.Cluster{}
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "ours"}, ours); err != nil {
+				t.Fatal(err)
+			}
+			if ours.Annotations["archelon.io/rancher-cluster"] == "" || (ours.Annotations["archelon.io/instance"] == "") != (len(tc.free) > 0) {
+				t.Errorf("got annotations %v, want the record named, and the instance only as long as it works there", ours.Annotations)
+			}
+		})
+	}
+}
+
+// The importer takes nothing again in a namespace that is being taken away.
+func TestWithdrawn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		withdrawn, ending, may, want bool
+	}{
+		"Withdrawn":        {true, false, true, true},
+		"WithItsNamespace": {true, true, true, false},
+		"Granted":          {false, false, true, false},
+		"AnothersBinding":  {true, false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := keeper(t, world(t, tc.withdrawn, tc.ending), tc.may, tenant).Withdrawn(t.Context(), tenant)
+			if err != nil || got != tc.want {
+				t.Errorf("got %t, %v, want %t", got, err, tc.want)
+			}
+		})
+	}
+	if got, err := keeper(t, world(t, true, false), true, tenant).Withdrawn(t.Context(), "elsewhere"); err != nil || got {
+		t.Errorf("got %t, %v for a namespace without a RoleBinding, want false", got, err)
+	}
+}
+
+// What was withdrawn stays so when the RoleBinding is gone, until there is another one.
+func TestWithdrawnForGood(t *testing.T) {
+	c := world(t, true, false)
+	r := keeper(t, c, true, tenant)
+	run(t, r)
+	if got, err := r.Withdrawn(t.Context(), tenant); bound(t, c) || err != nil || !got {
+		t.Errorf("got %t, %v without the RoleBinding, want true", got, err)
+	}
+	if err := c.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "archelon-isolated"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Withdrawn(t.Context(), tenant); err != nil || got {
+		t.Errorf("got %t, %v with a new RoleBinding, want false", got, err)
+	}
+}
