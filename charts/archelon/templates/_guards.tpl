@@ -62,6 +62,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- end }}
 
 {{- define "archelon.centralRoleGuards" -}}
+{{- if and .role.own (include "archelon.isolated" .root) }}{{ include "archelon.heldElsewhereGuards" .root }}{{ end }}
 {{- $filter := .root.Values.watchFilter }}
 {{- if and (not .role.own) (not (include "archelon.isolated" .root)) (or (eq .role.filter $filter) (not .role.filter) (not $filter)) }}
 {{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter on both, or uninstall it" .role.release .role.namespace (ternary (printf ", on Clusters with watch filter %s" .role.filter) "" (ne .role.filter ""))) }}
@@ -78,6 +79,25 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- $rule := .Values.metrics.prometheusRule }}
 {{- if and $rule.enabled (not $rule.job) (not .Values.metrics.serviceMonitor.enabled) }}
 {{- fail "metrics.prometheusRule is enabled without metrics.serviceMonitor, so ArchelonDown would fire for ever: enable the ServiceMonitor, or set metrics.prometheusRule.job to the label job that your own scrape configuration gives the metrics" }}
+{{- end }}
+{{- end }}
+
+{{- /* The uninstaller of an isolated release has no rights elsewhere: nobody would let go of what a central one holds there. */}}
+{{- define "archelon.heldElsewhereGuards" -}}
+{{- $instance := printf "%s/%s" .Release.Namespace (include "archelon.instance" .) }}
+{{- $names := (include "archelon.namespaces" . | fromJson).names }}
+{{- $held := list }}
+{{- if .Capabilities.APIVersions.Has "cluster.x-k8s.io/v1beta2/Cluster" }}
+{{- range (lookup "cluster.x-k8s.io/v1beta2" "Cluster" "" "").items }}
+{{- $ours := eq (dig "annotations" "archelon.io/instance" "" .metadata) $instance }}
+{{- if and $ours (has "archelon.io/rancher-import" (.metadata.finalizers | default list)) (not (has .metadata.namespace $names)) }}
+{{- $held = append $held (printf "%s/%s" .metadata.namespace .metadata.name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $held }}
+{{- $more := ternary (printf " and %d more" (sub (len $held) 10)) "" (gt (len $held) 10) }}
+{{- fail (printf "this release holds CAPI clusters outside of namespaces: %s%s: uninstall it and install it again. Clusters stay imported and connected" (slice $held 0 (min 10 (len $held)) | join ", ") $more) }}
 {{- end }}
 {{- end }}
 
