@@ -53,7 +53,7 @@ const (
 	// Rancher cluster while its CAPI Cluster must learn of its deletion.
 	ImportFinalizer = "archelon.io/rancher-import"
 	// RoleFinalizer is held on the RoleBinding of an isolated instance, so that the rights outlive what they are needed for
-	// when the namespace is deleted.
+	// when the namespace is deleted or taken from the instance.
 	RoleFinalizer = "archelon.io/role-in-use"
 
 	// IsolatedRoleBinding is the name of the RoleBinding that gives a namespace to an isolated instance. It is the same for all instances, so
