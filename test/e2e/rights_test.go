@@ -3,18 +3,13 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"regexp"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,7 +110,7 @@ func (l *fullLife) lead(ctx context.Context) {
 		Expect(l.Client.Create(ctx, namespaceOf(watch2))).To(Succeed())
 	}
 
-	used := slices.DeleteFunc(l.requests(), func(e auditv1.Event) bool { return e.RequestReceivedTimestamp.Before(&began) })
+	used := slices.DeleteFunc(append(l.requests(), l.reviewed()...), func(e auditv1.Event) bool { return e.RequestReceivedTimestamp.Before(&began) })
 	for _, e := range used {
 		Expect(e.ResponseStatus.Code).NotTo(BeEquivalentTo(403), "%s %s", e.Verb, e.RequestURI)
 	}
@@ -145,11 +140,36 @@ func (l *fullLife) deletions(ctx context.Context, moved, cluster *clusterv1.Clus
 	By("deletions")
 	l.choose(ctx, current(ctx, l.fixture, moved), "false")
 	Eventually(l.reason(ctx, moved)).Should(Equal("False/NotSelected"))
-	Expect(l.Client.Delete(ctx, l.look(ctx).records(l.strategy, cluster)[0])).To(Succeed())
-	Eventually(l.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+	l.removal(ctx, cluster)
 	l.patch(ctx, current(ctx, l.fixture, cluster), func(o client.Object) { o.SetAnnotations(nil) })
 	l.expectImported(ctx, cluster)
 	l.remove(ctx, moved, cluster)
+}
+
+// removal deletes the record in Rancher while the CAPI cluster cannot be changed. That is tried again and again at the same version of the object, and
+// client-go counts the Events that say so in one.
+func (l *fullLife) removal(ctx context.Context, cluster *clusterv1.Cluster) {
+	GinkgoHelper()
+	Expect(l.Client.Create(ctx, obstacle())).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(l.Client.Delete(ctx, obstacle()))).To(Succeed())
+	})
+	// The API server loads it a moment later.
+	Eventually(func() error { return l.Client.Update(ctx, current(ctx, l.fixture, cluster), client.DryRunAll) }).Should(MatchError(ContainSubstring("obstacle")))
+	Expect(l.Client.Delete(ctx, l.look(ctx).records(l.strategy, cluster)[0])).To(Succeed())
+	Eventually(func() bool { return l.repeated(ctx, cluster, "RemovedInRancher") }).Should(BeTrue())
+	Expect(l.Client.Delete(ctx, obstacle())).To(Succeed())
+	Eventually(l.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("False/RemovedInRancher"))
+}
+
+// repeated reports whether an Event about a CAPI cluster stands for several.
+func (l *fullLife) repeated(ctx context.Context, cluster *clusterv1.Cluster, reason string) bool {
+	GinkgoHelper()
+	list := &corev1.EventList{}
+	Expect(l.Client.List(ctx, list, client.InNamespace(cluster.Namespace))).To(Succeed())
+	return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+		return e.InvolvedObject.UID == cluster.UID && e.Reason == reason && e.Series != nil
+	})
 }
 
 // losesCertificates has the webhook judge, loses the Secret of its certificates, and has it judge with new ones.
@@ -184,112 +204,4 @@ func (l *fullLife) crashes(ctx context.Context) []*clusterv1.Cluster {
 		crashed = append(crashed, cluster)
 	}
 	return crashed
-}
-
-// inNoLife are rights that this scenario cannot have used.
-func inNoLife(right string) bool {
-	return slices.Contains([]string{
-		// Rancher's webhook asks whether whoever makes a record with a workspace has it.
-		"fleetaddcluster fleetworkspaces.management.cattle.io", "fleetworkspaces.management.cattle.io fleet-default",
-		// client-go changes an Event that is published again for the same version of an object, after a write that failed for example.
-		"patch events.events.k8s.io",
-	}, right)
-}
-
-// granted returns the rules of all roles that the manager is bound to, by role.
-func (l *fullLife) granted(ctx context.Context) map[string][]rbacv1.PolicyRule {
-	GinkgoHelper()
-	var objects []unstructured.Unstructured
-	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind + "List"))
-		Expect(l.Client.List(ctx, list)).To(Succeed())
-		objects = append(objects, list.Items...)
-	}
-	return rulesOf(objects, stage.SystemNamespace, stage.ServiceAccount)
-}
-
-// rulesOf returns the rules of those roles among the objects that a ServiceAccount is bound to, by role.
-func rulesOf(objects []unstructured.Unstructured, namespace, account string) map[string][]rbacv1.PolicyRule {
-	GinkgoHelper()
-	find := func(kind, namespace, name string) []rbacv1.PolicyRule {
-		GinkgoHelper()
-		for i := range objects {
-			if o := &objects[i]; o.GetKind() == kind && o.GetName() == name && (kind == "ClusterRole" || o.GetNamespace() == namespace) {
-				role := &rbacv1.ClusterRole{} // A Role has no fields that it has not.
-				Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role)).To(Succeed())
-				return role.Rules
-			}
-		}
-		Fail(roleKey(kind, name) + " does not exist")
-		return nil
-	}
-	rules := map[string][]rbacv1.PolicyRule{}
-	for i := range objects {
-		if kind := objects[i].GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
-			continue
-		}
-		binding := &rbacv1.RoleBinding{} // A ClusterRoleBinding has the same fields.
-		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, binding)).To(Succeed())
-		if slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Namespace == namespace && s.Name == account }) {
-			ref := binding.RoleRef
-			rules[roleKey(ref.Kind, ref.Name)] = find(ref.Kind, binding.Namespace, ref.Name)
-		}
-	}
-	Expect(rules).NotTo(BeEmpty())
-	return rules
-}
-
-func roleKey(kind, name string) string { return fmt.Sprintf("%s %q", kind, name) }
-
-// allowedBy is how the API server says in its audit log which role allowed a request.
-var allowedBy = regexp.MustCompile(`^RBAC: allowed by \S+ "[^"]+" of ((?:Cluster)?Role "[^"]+") to `)
-
-// unused returns what the rules grant and no request asked for, as "role: verb resource.group". Each verb has to be used for each resource, and each
-// name with some verb.
-func unused(granted map[string][]rbacv1.PolicyRule, requests []auditv1.Event) []string {
-	did := map[string]bool{}
-	for _, e := range requests {
-		role := allowedBy.FindStringSubmatch(e.Annotations["authorization.k8s.io/reason"])
-		if e.ObjectRef == nil || role == nil {
-			continue
-		}
-		resource := e.ObjectRef.Resource
-		if e.ObjectRef.Subresource != "" {
-			resource += "/" + e.ObjectRef.Subresource
-		}
-		resource += "." + e.ObjectRef.APIGroup
-		did[role[1]+": "+e.Verb+" "+resource] = true
-		if e.Verb == "patch" && e.ResponseStatus.Code == http.StatusCreated {
-			did[role[1]+": create "+resource] = true // An apply that creates needs both rights; the log has the first.
-		}
-		did[role[1]+": "+resource+" "+e.ObjectRef.Name] = true
-	}
-	var idle []string
-	for role, rules := range granted {
-		for _, right := range rights(rules) {
-			if !did[role+": "+right] && !inNoLife(right) {
-				idle = append(idle, role+": "+right)
-			}
-		}
-	}
-	return idle
-}
-
-// rights takes rules apart.
-func rights(rules []rbacv1.PolicyRule) []string {
-	var all []string
-	for _, rule := range rules {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					all = append(all, verb+" "+resource+"."+group)
-				}
-				for _, name := range rule.ResourceNames {
-					all = append(all, resource+"."+group+" "+name)
-				}
-			}
-		}
-	}
-	return all
 }

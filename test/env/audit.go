@@ -11,12 +11,15 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// auditPolicy records who asked for what and how it was answered, never bodies:
-// a test's audit log must not become a second home of Secrets.
+// auditPolicy records who asked for what and how it was answered, without bodies:
+// a test's audit log must not become a second home of Secrets. A review of somebody's
+// rights holds none, and says nothing without its body.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+- level: RequestResponse
+  resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]
 - level: Metadata
 `
 
