@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/archelon-io/archelon/test/helm"
+)
+
+// Scenario: an isolated release is changed and goes back by a rollback. Its namespaces are the same all the while: Helm gives and takes rights as they
+// were rendered, so with other namespaces it would be another matter.
+var _ = Describe("An isolated release that is rolled back", Ordered, func() {
+	var (
+		r        = &releases{}
+		release  helm.Release
+		clusters []*clusterv1.Cluster
+		before   map[string]string
+	)
+	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
+	BeforeAll(func(ctx context.Context) {
+		r.start(ctx)
+		release = r.release(ctx, "archelon", map[string]any{"namespaces": []any{watch1, watch2}})
+		r.install(ctx, release)
+		for i := range 6 {
+			clusters = append(clusters, r.light(ctx, []string{watch1, watch2}[i%2], fmt.Sprint("cluster-", i), selected))
+		}
+		r.expectImported(ctx, clusters...)
+		before = r.records(ctx)
+		Expect(before).To(HaveLen(len(clusters)))
+	})
+	// expectUndisturbed asserts that an operation costs no agent its connection and no cluster its record, that the rights are there afterwards, and
+	// that the instance works with them.
+	expectUndisturbed := func(ctx context.Context, operate func()) {
+		GinkgoHelper()
+		lost := r.watchConnections(ctx, clusters)
+		operate()
+		Expect(lost()).To(BeEmpty(), "agents that were disconnected")
+		Expect(r.records(ctx)).To(Equal(before))
+		for _, namespace := range []string{watch1, watch2} {
+			binding := current(ctx, r.fixture, roleBindingIn(namespace))
+			Expect(binding.DeletionTimestamp).To(BeNil())
+			Expect(binding.Finalizers).To(ConsistOf("archelon.io/role-in-use"))
+			late := r.light(ctx, namespace, "late", selected)
+			r.expectImported(ctx, late)
+			r.drop(ctx, late)
+		}
+		r.expectLawful(release)
+	}
+
+	It("keeps every record and every connection in an upgrade with other features, and in the rollback", func(ctx context.Context) {
+		changed := release
+		changed.Values = with(release.Values, map[string]any{
+			"turtles": map[string]any{"adopt": true}, "metrics": map[string]any{"enabled": false}, "import": map[string]any{"concurrency": 3},
+			"replicas": 1, "webhook": map[string]any{"enabled": true},
+		})
+		expectUndisturbed(ctx, func() {
+			Expect(r.helm.Upgrade(ctx, changed)).To(Succeed())
+			r.expectCertificates(ctx, release)
+		})
+		expectUndisturbed(ctx, func() {
+			r.switchWebhookOff(ctx, release, func() { Expect(r.helm.Rollback(ctx, release, 1)).To(Succeed()) })
+		})
+	})
+
+	It("keeps them when Helm rolls an upgrade back by itself that does not get ready", func(ctx context.Context) {
+		broken := release
+		broken.Values = with(release.Values, map[string]any{"extraArgs": []any{"--no-such-flag"}, "metrics": map[string]any{"enabled": false}})
+		broken.Args, broken.Timeout = []string{"--atomic"}, 20*time.Second
+		expectUndisturbed(ctx, func() {
+			Expect(r.helm.Upgrade(ctx, broken)).To(MatchError(ContainSubstring("has been rolled back due to atomic being set")))
+		})
+		status, err := r.helm.Status(ctx, release)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status.Info.Status).To(Equal("deployed"))
+	})
+
+	It("holds nothing any more when it is uninstalled", func(ctx context.Context) {
+		Expect(r.helm.Uninstall(ctx, release)).To(Succeed())
+		Expect(r.held(ctx)).To(BeEmpty())
+		Expect(r.left(ctx, release)).To(BeEmpty())
+		Expect(r.records(ctx)).To(Equal(before))
+		r.expectLawful(release)
+	})
+})
