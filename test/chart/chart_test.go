@@ -5,9 +5,7 @@ package chart_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -16,7 +14,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
 
@@ -95,20 +92,7 @@ func objects(t *testing.T, r release, v values) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		switch {
-		case err != nil && errors.Is(err, io.EOF):
-			return all
-		case err != nil:
-			t.Fatal(err)
-		case len(object.Object) > 0:
-			all = append(all, object)
-		}
-	}
+	return decode(t, raw)
 }
 
 func TestLint(t *testing.T) {

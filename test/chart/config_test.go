@@ -1,0 +1,102 @@
+package chart_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// What hack/rbac does not generate is written twice, in the chart and in config: the Role in the instance's own namespace, and the RoleBinding that holds
+// a namespace of an isolated instance.
+func TestConfigSaysTheSame(t *testing.T) {
+	const binding = "RoleBinding archelon-isolated"
+	cases := map[string]struct {
+		reason     string
+		release    release
+		values     values
+		file, role string
+		bindings   string
+	}{
+		"Central": {
+			reason:  "the Lease, and Events about it",
+			release: release{"archelon", "archelon-system"}, values: values{},
+			file: "rbac/leader_election_role.yaml", role: "Role archelon",
+		},
+		"Isolated": {
+			reason:  "the same, and what keeps the rights in a namespace that is being deleted",
+			release: release{"archelon1", "archelon1-system"}, values: values{"namespaces": []string{"watch1"}},
+			file: "isolated/instance.yaml", role: "Role archelon1", bindings: "isolated/namespace_role_binding.yaml",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			rendered := byName(objects(t, tc.release, tc.values))
+			theirs := byName(configured(t, tc.file))
+			want, got := theirs["Role archelon-leader-election"], rendered[tc.role]
+			if want == nil || got == nil {
+				t.Fatalf("%s: config/%s has the Role: %t, the chart: %t", tc.reason, tc.file, want != nil, got != nil)
+			}
+			if want.GetNamespace() != got.GetNamespace() {
+				t.Errorf("%s: in config it is in namespace %s, in the chart in %s", tc.reason, want.GetNamespace(), got.GetNamespace())
+			}
+			if diff := cmp.Diff(texts(roleOf(t, want).Rules), texts(roleOf(t, got).Rules)); diff != "" {
+				t.Errorf("%s (-config/%s +chart):\n%s", tc.reason, tc.file, diff)
+			}
+			if tc.bindings == "" {
+				return
+			}
+			want, got = byName(configured(t, tc.bindings))[binding], rendered[binding]
+			if want == nil || got == nil {
+				t.Fatalf("%s: config/%s has the RoleBinding: %t, the chart: %t", tc.reason, tc.bindings, want != nil, got != nil)
+			}
+			if diff := cmp.Diff(want.GetFinalizers(), got.GetFinalizers()); diff != "" {
+				t.Errorf("%s: finalizers (-config/%s +chart):\n%s", tc.reason, tc.bindings, diff)
+			}
+		})
+	}
+}
+
+// configured returns the objects of a file of config.
+func configured(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, "config", filepath.FromSlash(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, raw)
+}
+
+// decode returns the objects of a manifest.
+func decode(t *testing.T, manifest []byte) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		switch {
+		case err != nil && errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		case len(object.Object) > 0:
+			all = append(all, object)
+		}
+	}
+}
+
+// byName returns objects by kind and name.
+func byName(all []*unstructured.Unstructured) map[string]*unstructured.Unstructured {
+	found := map[string]*unstructured.Unstructured{}
+	for _, object := range all {
+		found[object.GetKind()+" "+object.GetName()] = object
+	}
+	return found
+}
