@@ -3,7 +3,6 @@ package chart_test
 import (
 	"context"
 	"path/filepath"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -11,13 +10,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/helm"
 	"github.com/archelon-io/archelon/test/stage"
@@ -30,7 +29,7 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 		cli   *helm.Helm
 	)
 	BeforeAll(func(ctx SpecContext) {
-		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: certManager(), ControllerManager: true})
+		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: builder.CertManagerCRDs(), ControllerManager: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(plane.Stop)
 		admin, err = client.New(plane.Config, client.Options{})
@@ -133,28 +132,6 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 		Expect(replicas()).To(BeEquivalentTo(2))
 	})
 })
-
-// certManager returns CRDs that take what the chart makes of them.
-func certManager() []*apiextensionsv1.CustomResourceDefinition {
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, kind := range []string{"Certificate", "Issuer"} {
-		singular := strings.ToLower(kind)
-		crds = append(crds, &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: singular + "s.cert-manager.io"},
-			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-				Group: "cert-manager.io", Scope: apiextensionsv1.NamespaceScoped,
-				Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Singular: singular, Plural: singular + "s"},
-				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-					Name: "v1", Served: true, Storage: true,
-					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-						Type: "object", XPreserveUnknownFields: new(true),
-					}},
-				}},
-			},
-		})
-	}
-	return crds
-}
 
 // issue does what cert-manager does about a Certificate: it makes a Secret of its own, without an owner.
 func issue(ctx context.Context, admin client.Client, namespace string) {
