@@ -36,7 +36,7 @@ var _ = Describe("Rights", Ordered, ContinueOnFailure, func() {
 			}
 			for _, on := range eachAlone() {
 				// Every day all features together. What the chart has on by itself, the other scenarios have too.
-				everyday := (strategy == "v3") == (len(scope) == 0) && on.webhook && on.metrics
+				everyday := (strategy == "v3") == (len(scope) == 0) && on == everything()
 				It(fmt.Sprintf("of %s with %s are all used with %s records, and suffice", name, on.name, strategy), longUnless(everyday), func(ctx context.Context) {
 					life := &fullLife{shards: s, on: on, strategy: strategy, namespaces: scope, reader: reader}
 					life.lead(ctx)
@@ -46,22 +46,29 @@ var _ = Describe("Rights", Ordered, ContinueOnFailure, func() {
 	}
 })
 
-// features are what brings rights of its own.
+// features are what brings rights or arguments of its own.
 type features struct {
-	name             string
-	metrics, webhook bool
+	name                    string
+	metrics, webhook, adopt bool
 }
 
 // eachAlone are the features alone and together.
 func eachAlone() []features {
 	return []features{
-		{"neither metrics nor a webhook", false, false}, {"metrics", true, false}, {"a webhook", false, true}, {"metrics and a webhook", true, true},
+		{name: "no feature"}, {name: "metrics", metrics: true}, {name: "a webhook", webhook: true}, {name: "the adoption of Turtles' records", adopt: true},
+		everything(),
 	}
+}
+
+func everything() features {
+	return features{name: "all features", metrics: true, webhook: true, adopt: true}
 }
 
 // values returns those of the chart.
 func (f features) values() map[string]any {
-	return map[string]any{"metrics": map[string]any{"enabled": f.metrics}, "webhook": map[string]any{"enabled": f.webhook}}
+	return map[string]any{
+		"metrics": map[string]any{"enabled": f.metrics}, "webhook": map[string]any{"enabled": f.webhook}, "turtles": map[string]any{"adopt": f.adopt},
+	}
 }
 
 // fullLife is one of everything.
@@ -82,7 +89,7 @@ func (l *fullLife) lead(ctx context.Context) {
 	l.expectImported(ctx, moved)
 	Expect(l.manager.Stop()).To(Succeed())
 	Expect(l.Client.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "archelon-leader-election"}})).To(Succeed())
-	crashed := l.crashes(ctx)
+	crashed, taken := l.crashes(ctx), l.ofTurtles(ctx)
 
 	began := metav1.NowMicro()
 	l.begin(ctx, l.strategy)
@@ -90,12 +97,15 @@ func (l *fullLife) lead(ctx context.Context) {
 		Eventually(l.gone(ctx, cluster)).Should(BeTrue())
 	}
 	Eventually(func() string { return current(ctx, l.fixture, moved).Annotations[recordKey] }).WithTimeout(2 * patience).Should(HavePrefix(l.strategy + "/"))
-	l.expectImported(ctx, moved)
+	l.expectImported(ctx, append(taken, moved)...)
+	for _, cluster := range taken {
+		Eventually(func() []string { return l.events(ctx, cluster) }).Should(ContainElement("Adopted"))
+	}
 
 	cluster := l.settings(ctx)
 	By("repairs")
 	l.expectRepaired(ctx, l.strategy, cluster)
-	l.deletions(ctx, moved, cluster)
+	l.deletions(ctx, moved, cluster, taken...)
 	if l.on.metrics {
 		code, _ := l.scrape(ctx, l.reader)
 		Expect(code).To(Equal(200))
@@ -135,7 +145,7 @@ func (l *fullLife) settings(ctx context.Context) *clusterv1.Cluster {
 	return cluster
 }
 
-func (l *fullLife) deletions(ctx context.Context, moved, cluster *clusterv1.Cluster) {
+func (l *fullLife) deletions(ctx context.Context, moved, cluster *clusterv1.Cluster, more ...*clusterv1.Cluster) {
 	GinkgoHelper()
 	By("deletions")
 	l.choose(ctx, current(ctx, l.fixture, moved), "false")
@@ -143,7 +153,7 @@ func (l *fullLife) deletions(ctx context.Context, moved, cluster *clusterv1.Clus
 	l.removal(ctx, cluster)
 	l.patch(ctx, current(ctx, l.fixture, cluster), func(o client.Object) { o.SetAnnotations(nil) })
 	l.expectImported(ctx, cluster)
-	l.remove(ctx, moved, cluster)
+	l.remove(ctx, append(more, moved, cluster)...)
 }
 
 // removal deletes the record in Rancher while the CAPI cluster cannot be changed. That is tried again and again at the same version of the object, and
@@ -204,4 +214,19 @@ func (l *fullLife) crashes(ctx context.Context) []*clusterv1.Cluster {
 		crashed = append(crashed, cluster)
 	}
 	return crashed
+}
+
+// ofTurtles returns a cluster that Turtles has imported with the strategy of this life, none unless such are adopted.
+func (l *fullLife) ofTurtles(ctx context.Context) []*clusterv1.Cluster {
+	GinkgoHelper()
+	if !l.on.adopt {
+		return nil
+	}
+	cluster := l.light(ctx, watch1, "of-turtles", selected, func(c *clusterv1.Cluster) { c.Finalizers = []string{turtlesHold} })
+	if l.strategy == "v3" {
+		l.turtlesV3Record(ctx, cluster)
+	} else {
+		l.turtlesV1Record(ctx, cluster)
+	}
+	return []*clusterv1.Cluster{cluster}
 }
