@@ -100,16 +100,16 @@ func (r *releases) uninstalled(ctx context.Context, release helm.Release, began 
 }
 
 // leftBehind makes a CAPI cluster that was paused when the strategy was switched, so that it still has a v3 Cluster, with all that we put on both.
-func (r *releases) leftBehind(ctx context.Context, name string) *clusterv1.Cluster {
+func (r *releases) leftBehind(ctx context.Context, namespace, name string) *clusterv1.Cluster {
 	GinkgoHelper()
-	cluster := r.light(ctx, watch1, name, func(c *clusterv1.Cluster) {
+	cluster := r.light(ctx, namespace, name, func(c *clusterv1.Cluster) {
 		c.Finalizers = []string{finalizer}
 		c.Spec.Paused = new(true)
 		setAnnotation(c, recordKey, "v3/"+recordOf(name))
 	})
 	Expect(r.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Name: recordOf(name), Finalizers: []string{finalizer},
-		Labels: map[string]string{ownedLabel: "", ownerLabel: name, ownerNSLabel: watch1, uidLabel: string(cluster.UID)},
+		Labels: map[string]string{ownedLabel: "", ownerLabel: name, ownerNSLabel: namespace, uidLabel: string(cluster.UID)},
 	}})).To(Succeed())
 	return cluster
 }

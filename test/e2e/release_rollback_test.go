@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/archelon-io/archelon/test/helm"
@@ -79,8 +80,13 @@ var _ = Describe("An isolated release that is rolled back", Ordered, func() {
 		Expect(status.Info.Status).To(Equal("deployed"))
 	})
 
-	It("holds nothing any more when it is uninstalled", func(ctx context.Context) {
-		Expect(r.helm.Uninstall(ctx, release)).To(Succeed())
+	It("holds nothing any more when it is uninstalled, and leaves Rancher clusters alone", func(ctx context.Context) {
+		r.leftBehind(ctx, watch1, "left-behind")
+		before = r.records(ctx)
+		Expect(before).To(HaveLen(len(clusters) + 1))
+		began := metav1.NowMicro()
+		r.withoutBindings(ctx, release, []string{watch1, watch2}, func() { Expect(r.helm.Uninstall(ctx, release)).To(Succeed()) })
+		r.uninstalled(ctx, release, began)
 		Expect(r.held(ctx)).To(BeEmpty())
 		Expect(r.left(ctx, release)).To(BeEmpty())
 		Expect(r.records(ctx)).To(Equal(before))

@@ -106,7 +106,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 	})
 
 	It("holds nothing any more when it is uninstalled, though the uninstaller is killed, and leaves Rancher clusters and agents alone", func(ctx context.Context) {
-		old := r.leftBehind(ctx, "left-central")
+		old := r.leftBehind(ctx, watch1, "left-central")
 		undisturbed := before
 		before = r.records(ctx)
 		Expect(before).To(HaveLen(count + 1))
@@ -168,7 +168,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 	It("deletes its Rancher clusters when it is told to", func(ctx context.Context) {
 		release.Values = with(release.Values, map[string]any{"uninstall": map[string]any{"deleteRecords": true}})
 		Expect(r.helm.Upgrade(ctx, release)).To(Succeed())
-		clusters = append(clusters, r.leftBehind(ctx, "left-isolated"))
+		clusters = append(clusters, r.leftBehind(ctx, watch1, "left-isolated"))
 		began := metav1.NowMicro()
 		r.withoutBindings(ctx, release, []string{watch1, watch2}, func() { Expect(r.helm.Uninstall(ctx, release)).To(Succeed()) })
 		r.uninstalled(ctx, release, began)
@@ -193,7 +193,9 @@ var _ = Describe("Releases side by side", Label("kind"), Ordered, func() {
 		r.start(ctx)
 		one = r.release(ctx, "archelon1", map[string]any{"namespaces": []any{watch1}, "replicas": 1})
 		two = r.release(ctx, "archelon2", map[string]any{"namespaces": []any{watch2}, "replicas": 1, "features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}}})
-		all = r.release(ctx, "archelon", map[string]any{"excludedNamespaces": []any{watch1, watch2}, "replicas": 1})
+		all = r.release(ctx, "archelon", map[string]any{
+			"excludedNamespaces": []any{watch1, watch2}, "replicas": 1, "uninstall": map[string]any{"deleteRecords": true},
+		})
 		for _, release := range []helm.Release{one, two, all} {
 			r.install(ctx, release)
 		}
@@ -224,7 +226,13 @@ var _ = Describe("Releases side by side", Label("kind"), Ordered, func() {
 			}
 			Expect(current(ctx, r.fixture, &w.clusters[i]).Finalizers).To(held, w.clusters[i].Namespace)
 		}
+		r.leftBehind(ctx, watch3, "left-behind")
+		began := metav1.NowMicro()
 		Expect(r.helm.Uninstall(ctx, all)).To(Succeed())
+		r.uninstalled(ctx, all, began)
+		Eventually(func() map[string]string { return r.records(ctx) }).WithTimeout(2 * patience).Should(And(
+			HaveLen(2), HaveKey(watch1+"/shared"), HaveKey(watch2+"/shared"),
+		), "its own records are deleted, as it was told")
 		Expect(r.helm.Uninstall(ctx, two)).To(Succeed())
 		Expect(r.held(ctx)).To(BeEmpty())
 		for _, release := range []helm.Release{one, two, all} {
