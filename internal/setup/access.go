@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,10 +41,11 @@ type access struct {
 	reviews authorizationclient.SelfSubjectAccessReviewInterface
 	scope   shard.Scope
 	watched []schema.GroupResource
+	lacking prometheus.Gauge
 	logger  logr.Logger
 }
 
-func newAccess(config *rest.Config, scope shard.Scope) (*access, error) {
+func newAccess(config *rest.Config, scope shard.Scope, lacking prometheus.Gauge) (*access, error) {
 	client, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building a client for access reviews: %w", err)
@@ -52,11 +54,11 @@ func newAccess(config *rest.Config, scope shard.Scope) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &access{reviews: client.SelfSubjectAccessReviews(), scope: scope, watched: watched, logger: ctrl.Log.WithName("setup")}, nil
+	return &access{reviews: client.SelfSubjectAccessReviews(), scope: scope, watched: watched, lacking: lacking, logger: ctrl.Log.WithName("setup")}, nil
 }
 
-// granted waits until the instance may work somewhere, and returns where, and what is missing; it calls waiting when it may nowhere. To lack the
-// rights for a scope that is not a list of names is an error: there is nothing to begin with.
+// granted waits until the instance may work somewhere, and returns where, and what is missing, which it counts; it calls waiting when it may nowhere. To
+// lack the rights for a scope that is not a list of names is an error: there is nothing to begin with.
 func (a *access) granted(ctx context.Context, waiting func()) (scope shard.Scope, missing []string, err error) {
 	names := a.scope.Included()
 	if len(names) == 0 {
@@ -72,6 +74,9 @@ func (a *access) granted(ctx context.Context, waiting func()) (scope shard.Scope
 				return false, fmt.Errorf("this instance is to work in %s and may not %s there: bind it to the ClusterRole of config/rbac, or name its namespaces with --namespace", a.scope, lacking[names[0]])
 			}
 			return true, nil
+		}
+		if ctx.Err() == nil {
+			a.lacking.Set(float64(len(lacking)))
 		}
 		if text := describe(lacking); text != reported && text != "" {
 			reported = text
@@ -129,45 +134,31 @@ func (a *access) ask(ctx context.Context, name string) string {
 	return lacks
 }
 
-// grow returns when the instance may work in one more of the namespaces, or when the context ends.
-func (a *access) grow(ctx context.Context, missing []string) {
-	if len(missing) == 0 {
-		<-ctx.Done()
-		return
-	}
-	// It ends with the context only: a question that fails is asked again.
-	_ = wait.PollUntilContextCancel(ctx, accessPoll, false, func(ctx context.Context) (bool, error) {
-		for _, name := range missing {
-			if lacks, err := a.lacks(ctx, name); err == nil && lacks == "" {
-				a.logger.Info("This instance may work in one more namespace; starting over with it", "namespace", name)
-				return true, nil
-			}
-		}
-		return false, nil
-	})
-}
-
 // lacks returns the first right that the instance lacks in a namespace, in all if it is empty: to list and to watch whatever its cache holds of
 // namespaces. It is "" if none is missing. Where nobody has granted anything the first answer is enough.
 func (a *access) lacks(ctx context.Context, namespace string) (string, error) {
 	for _, resource := range a.watched {
-		for _, verb := range []string{"list", "watch"} {
-			may, err := a.may(ctx, namespace, verb, resource)
+		for _, verb := range verbs() {
+			one := right{verb: verb, resource: resource}
+			may, err := a.may(ctx, namespace, one)
 			if err != nil {
 				return unknown, err
 			}
 			if !may {
-				return verb + " " + resource.String(), nil
+				return one.String(), nil
 			}
 		}
 	}
 	return "", nil
 }
 
+// verbs are what a cache needs.
+func verbs() []string { return []string{"list", "watch"} }
+
 // may reports whether the instance has one right. Whoever may not even ask is believed to.
-func (a *access) may(ctx context.Context, namespace, verb string, resource schema.GroupResource) (bool, error) {
+func (a *access) may(ctx context.Context, namespace string, one right) (bool, error) {
 	review, err := a.reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: resource.Group, Resource: resource.Resource},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: one.verb, Group: one.resource.Group, Resource: one.resource.Resource},
 	}}, metav1.CreateOptions{})
 	if apierrors.IsForbidden(err) {
 		return true, nil

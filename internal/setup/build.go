@@ -28,3 +28,14 @@ func newSynced(registry prometheus.Registerer) (prometheus.Gauge, error) {
 	})
 	return gauge, registry.Register(gauge)
 }
+
+// newLacking registers the metric
+//
+//	archelon_namespaces_without_rights     how many of its namespaces this process may not work in
+func newLacking(registry prometheus.Registerer) (prometheus.Gauge, error) {
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "archelon_namespaces_without_rights",
+		Help: "How many of the namespaces that this instance names it leaves out, because it lacks rights there, or they do not exist. This replica found it out, whether it leads or not.",
+	})
+	return gauge, registry.Register(gauge)
+}

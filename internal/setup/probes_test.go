@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -101,7 +102,7 @@ func TestAnInstanceWithoutRightsAnywhereLivesAndIsReady(t *testing.T) {
 	p := &process{
 		rights: &access{
 			reviews: &reviews{refused: map[string]bool{"a: list secrets": true}},
-			scope:   scope, watched: []schema.GroupResource{resource}, logger: logr.Discard(),
+			scope:   scope, watched: []schema.GroupResource{resource}, lacking: prometheus.NewGauge(prometheus.GaugeOpts{}), logger: logr.Discard(),
 		},
 		probes: listen(t, nil),
 	}

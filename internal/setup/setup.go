@@ -52,7 +52,7 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	rights, err := newAccess(config, scope)
+	rights, err := newAccess(config, scope, meters.lacking)
 	if err != nil {
 		return err
 	}
@@ -91,11 +91,11 @@ func (p *process) runManagers(ctx context.Context) error {
 		if err != nil {
 			return ignoreStop(ctx, err)
 		}
-		// The namespaces of a cache are fixed for its life, so one more means a new manager.
+		// The namespaces of a cache are fixed for its life, so one more or less means a new manager.
 		running, stop := context.WithCancel(ctx)
 		go func() {
 			defer stop()
-			p.rights.grow(running, missing)
+			p.rights.change(running, granted.Included(), missing)
 		}()
 		err = p.run(running, instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter})
 		stop()
@@ -118,6 +118,7 @@ type meters struct {
 	imports *importer.Metrics
 	info    *instance.Info
 	synced  prometheus.Gauge
+	lacking prometheus.Gauge
 }
 
 func newMeters() (*meters, error) {
@@ -136,7 +137,11 @@ func newMeters() (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &meters{imports: imports, info: info, synced: synced}, nil
+	lacking, err := newLacking(metrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return &meters{imports: imports, info: info, synced: synced, lacking: lacking}, nil
 }
 
 // run runs a manager for the namespaces of a claim until the context ends.

@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -10,6 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -113,6 +117,56 @@ func (s *shards) withdrawals(strategy string) {
 		s.central(ctx, "archelon2", append(flags("namespace", first, second), gate(strategy))...)
 		s.remove(ctx, clusters...)
 	})
+
+	// A watch outlives the rights to it by minutes, and is refused for ever after that.
+	It("watches nothing any more where it has lost its rights, and everything where it has them again", func(ctx context.Context) {
+		withdrawn, doomed := s.namespace(ctx, nil), s.namespace(ctx, nil)
+		one := s.isolated(ctx, "archelon1", []string{watch1, withdrawn, doomed}, gate(strategy))
+		clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "stays", selected), s.light(ctx, withdrawn, "left", selected)}
+		s.expectImported(ctx, append(clusters, s.light(ctx, doomed, "goes", selected))...)
+		token := s.metricsReader(ctx)
+		metrics := func() (string, error) {
+			_, body, err := scrape(ctx, one.Metrics, token)
+			return body, err
+		}
+		watching := func(namespace string) func() []string { return func() []string { return one.watching(namespace) } }
+		for _, namespace := range []string{watch1, withdrawn, doomed} {
+			Eventually(watching(namespace)).Should(HaveLen(3), namespace)
+		}
+		Eventually(metrics).Should(ContainSubstring("archelon_namespaces_without_rights 0\n"))
+
+		Expect(s.Client.Delete(ctx, roleBindingIn(withdrawn))).To(Succeed())
+		Expect(s.Client.Delete(ctx, namespaceOf(doomed))).To(Succeed())
+		Eventually(s.gone(ctx, namespaceOf(doomed))).WithTimeout(2 * patience).Should(BeTrue())
+		for _, namespace := range []string{withdrawn, doomed} {
+			Eventually(watching(namespace)).WithTimeout(4*patience).Should(BeEmpty(), namespace)
+		}
+		Eventually(watching(watch1)).Should(HaveLen(3))
+		Eventually(metrics).Should(ContainSubstring("archelon_namespaces_without_rights 2\n"))
+
+		Expect(s.Grant(ctx, one.Instance, withdrawn)).To(Succeed())
+		Eventually(watching(withdrawn)).Should(HaveLen(3))
+		Eventually(metrics).Should(ContainSubstring("archelon_namespaces_without_rights 1\n"))
+		s.expectImported(ctx, clusters...)
+		s.remove(ctx, clusters...)
+		one.expectLawful()
+	})
+}
+
+// watching returns the resources that the instance has open watches on in a namespace.
+func (i *instance) watching(namespace string) []string {
+	GinkgoHelper()
+	open := map[types.UID]string{}
+	for _, e := range i.audited() {
+		switch {
+		case e.Verb != "watch" || e.ObjectRef == nil || e.ObjectRef.Namespace != namespace:
+		case e.Stage == auditv1.StageResponseStarted:
+			open[e.AuditID] = e.ObjectRef.APIGroup + "/" + e.ObjectRef.Resource
+		default:
+			delete(open, e.AuditID)
+		}
+	}
+	return slices.Collect(maps.Values(open))
 }
 
 func roleBindingIn(namespace string) *rbacv1.RoleBinding {
