@@ -47,3 +47,33 @@ func anyKey(v values, known map[string]*schema) bool {
 	}
 	return false
 }
+
+// What pages say to delete by its name has that name, for the release that they install.
+func TestWebhookConfigurationInPages(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "operations", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	for _, object := range objects(t, release{"archelon", "archelon-system"}, values{"webhook": values{"enabled": true, "failurePolicy": "Fail", "port": 10250}}) {
+		if object.GetKind() == "ValidatingWebhookConfiguration" {
+			want = object.GetName()
+		}
+	}
+	found := 0
+	for _, page := range pages {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`kubectl delete validatingwebhookconfiguration (\S+)`).FindAllSubmatch(content, -1) {
+			found++
+			if string(match[1]) != want {
+				t.Errorf("%s deletes ValidatingWebhookConfiguration %s, and the chart has %s", page, match[1], want)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no page deletes one, or none is found")
+	}
+}
