@@ -7,12 +7,14 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,7 +31,9 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 		cli   *helm.Helm
 	)
 	BeforeAll(func(ctx SpecContext) {
-		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: builder.CertManagerCRDs(), ControllerManager: true})
+		capi, err := env.CAPICRDs()
+		Expect(err).NotTo(HaveOccurred())
+		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: append(capi, builder.CertManagerCRDs()...), ControllerManager: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(plane.Stop)
 		admin, err = client.New(plane.Config, client.Options{})
@@ -71,6 +75,34 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 		uninstall(ctx)
 		Expect(cli.Install(ctx, selfManaged)).To(Succeed())
 		uninstall(ctx)
+	})
+
+	It("keeps CAPI Clusters from being created without a replica, until the webhook's configuration is deleted, which comes back by itself", func(ctx SpecContext) {
+		strict := release(map[string]any{"webhook": map[string]any{"enabled": true, "failurePolicy": "Fail"}})
+		Expect(cli.Install(ctx, strict)).To(Succeed())
+		DeferCleanup(uninstall)
+		// restore creates what a backup has, again and again.
+		restore := func() error {
+			cluster := builder.Cluster(tenant, "restored")
+			cluster.Labels = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "true"}
+			object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cluster)
+			Expect(err).NotTo(HaveOccurred())
+			return admin.Create(ctx, &unstructured.Unstructured{Object: object}, client.DryRunAll)
+		}
+		refused := MatchError(ContainSubstring(`failed calling webhook "cluster.import.archelon.io"`))
+		remove := func() {
+			GinkgoHelper()
+			configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "archelon-system.archelon"}}
+			Expect(admin.Delete(ctx, configuration)).To(Succeed())
+			Eventually(restore).Should(Succeed())
+		}
+		Eventually(restore).Should(refused)
+		remove()
+		Expect(cli.Upgrade(ctx, strict)).To(Succeed())
+		Eventually(restore).Should(refused)
+		remove()
+		Expect(cli.Rollback(ctx, strict, 2)).To(Succeed())
+		Eventually(restore).Should(refused)
 	})
 
 	It("gets no other names when it is isolated, and nothing has been changed then", func(ctx SpecContext) {
