@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,14 +150,14 @@ func TestNamespacesWithoutRightsAreCounted(t *testing.T) {
 					_, _, err := a.granted(t.Context(), func() {})
 					done <- err
 				}()
-				for i, want := range tc.counts {
-					if i > 0 {
-						pause(t.Context(), accessPoll)
-					}
+				var counts []float64
+				for range tc.counts {
 					synctest.Wait()
-					if got := valueOf(t, registry); got != want {
-						t.Errorf("%s: %v after %s, want %v", tc.reason, got, time.Since(begin), want)
-					}
+					counts = append(counts, valueOf(t, registry))
+					pause(t.Context(), accessPoll)
+				}
+				if diff := cmp.Diff(tc.counts, counts); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 				}
 				if err := <-done; err != nil {
 					t.Error(err)
