@@ -70,6 +70,7 @@ type Reconciler struct {
 	aside        *aside
 	jobs         *jobs
 	writes       *ownWrites
+	told         *told
 	creations    *creations
 	holdings     *holdings
 	turtles      turtlesLease
@@ -125,6 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		r.forget(req.NamespacedName)
 		r.aside.forget(req.NamespacedName)
+		r.told.forget(req.NamespacedName)
 		return ctrl.Result{}, r.releaseOrphans(ctx, req.NamespacedName)
 	}
 	if r.writes.ahead(cluster) {

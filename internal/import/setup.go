@@ -68,7 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(ControllerName).
-		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged(r.told))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfNamesake), builder.WithPredicates(gone())).
 		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(importLabelChanged())).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfKubeconfig)).
@@ -118,6 +118,7 @@ func (r *Reconciler) complete(options Options) error {
 	r.aside = newAside(r.Metrics)
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.writes = newOwnWrites()
+	r.told = newTold()
 	r.creations = newCreations()
 	r.holdings = newHoldings()
 	return nil

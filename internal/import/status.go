@@ -37,6 +37,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) 
 	after := conditionFor(s, out, before)
 	if after != nil && !sameState(before, after) {
 		r.stampTransition(before, after)
+		r.told.note(s.cluster, after)
 		if err := r.applyConditions(ctx, s.cluster, fieldOwner, *after); err != nil {
 			return ctrl.Result{}, errors.Join(out.Err, fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err))
 		}

@@ -32,7 +32,7 @@ const (
 
 // clusterChanged admits changes of a CAPI cluster that can change what the import does. CAPI updates the
 // status of a Cluster often. Resyncs pass, as a net under everything else.
-func clusterChanged() predicate.Predicate {
+func clusterChanged(own *told) predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*clusterv1.Cluster)
@@ -47,16 +47,16 @@ func clusterChanged() predicate.Predicate {
 				!maps.Equal(before.Labels, after.Labels) ||
 				!maps.Equal(before.Annotations, after.Annotations) ||
 				!slices.Equal(before.Finalizers, after.Finalizers) ||
-				lostCondition(before, after)
+				lostCondition(own, before, after)
 		},
 	}
 }
 
-// lostCondition reports whether somebody else changed our condition, which a restored backup does for example. What we
-// wrote ourselves is not told apart: looking at it again costs no request.
-func lostCondition(before, after *clusterv1.Cluster) bool {
+// lostCondition reports whether somebody else changed our condition, which a restored backup does for example. What this process
+// wrote last itself is none of it.
+func lostCondition(own *told, before, after *clusterv1.Cluster) bool {
 	return !equality.Semantic.DeepEqual(
-		conditions.Get(before, archelonv1.RancherImportedCondition), conditions.Get(after, archelonv1.RancherImportedCondition))
+		conditions.Get(before, archelonv1.RancherImportedCondition), conditions.Get(after, archelonv1.RancherImportedCondition)) && !own.has(after)
 }
 
 // importLabelChanged admits namespaces whose import label appears, changes or goes. A cache that selects the label shows it as the deletion of

@@ -5,6 +5,7 @@ package outcome
 
 import (
 	"errors"
+	"regexp"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -65,8 +66,14 @@ func Stall(reason, message string) Outcome {
 
 // Fail is a failure that is retried with the backoff of the queue.
 func Fail(reason string, err error) Outcome {
-	return Outcome{Kind: KindFail, Reason: reason, Message: err.Error(), Err: err}
+	return Outcome{Kind: KindFail, Reason: reason, Message: steady(err.Error()), Err: err}
 }
+
+// volatile is what Go's errors hold that is another with each try: the local address of a connection, and the time.
+var volatile = regexp.MustCompile(`(?:\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._-]+)?\]|[0-9.]+):[0-9]+->|(current time) [0-9]{4}-[0-9T:.+Z-]+`)
+
+// steady takes out of a text what would make it another one after the next try.
+func steady(text string) string { return volatile.ReplaceAllString(text, "$1") }
 
 // IsDone reports whether the next phase may run.
 func (o Outcome) IsDone() bool { return o.Kind == KindDone }
@@ -120,5 +127,5 @@ func FromError(err error, reason string) Outcome {
 	if !errors.As(err, &p) {
 		return Fail(reason, err)
 	}
-	return Outcome{Kind: p.Kind, Reason: p.Reason, Message: p.Error(), After: p.After, Err: err}
+	return Outcome{Kind: p.Kind, Reason: p.Reason, Message: steady(p.Error()), After: p.After, Err: err}
 }

@@ -1,0 +1,50 @@
+package importer
+
+import (
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// told remembers the condition that this process applied last to each CAPI cluster. Its event must not wake the cluster: after a failure
+// that would be a retry beside the backoff, and without end if the next failure reads otherwise.
+type told struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]telling
+}
+
+type telling struct {
+	uid       types.UID
+	condition metav1.Condition
+}
+
+func newTold() *told { return &told{last: map[types.NamespacedName]telling{}} }
+
+// note remembers a condition. It is called before the write, whose event may come before its answer.
+func (t *told) note(cluster *clusterv1.Cluster, condition *metav1.Condition) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last[client.ObjectKeyFromObject(cluster)] = telling{uid: cluster.UID, condition: *condition}
+}
+
+// has reports whether the cluster has the condition that was applied last.
+func (t *told) has(cluster *clusterv1.Cluster) bool {
+	found := conditions.Get(cluster, archelonv1.RancherImportedCondition)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, ok := t.last[client.ObjectKeyFromObject(cluster)]
+	return ok && found != nil && last.uid == cluster.UID && sameState(&last.condition, found)
+}
+
+// forget drops a cluster that is gone.
+func (t *told) forget(key types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.last, key)
+}

@@ -1,0 +1,54 @@
+package importer
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+func TestOwnConditionDoesNotWake(t *testing.T) {
+	with := func(version, uid string, condition *metav1.Condition) *clusterv1.Cluster {
+		cluster := testCluster()
+		cluster.ResourceVersion, cluster.UID = version, types.UID(uid)
+		if condition != nil {
+			cluster.Status.Conditions = []metav1.Condition{*condition}
+		}
+		return cluster
+	}
+	condition := func(message string) *metav1.Condition {
+		return &metav1.Condition{Type: "RancherImported", Status: "False", Reason: "InternalError", Message: message, LastTransitionTime: metav1.NewTime(time.Unix(1, 0))}
+	}
+	own := newTold()
+	own.note(with("1", "uid-1", nil), condition("first"))
+	own.note(with("1", "uid-1", nil), condition("second"))
+	renamed := with("2", "uid-1", condition("second"))
+	renamed.Labels = map[string]string{"a": "b"}
+	changed := clusterChanged(own)
+	for name, tc := range map[string]struct {
+		reason string
+		after  *clusterv1.Cluster
+		want   bool
+	}{
+		"Own":       {reason: "it is what was just written", after: with("2", "uid-1", condition("second"))},
+		"OwnBefore": {reason: "somebody brought back what was written before", after: with("2", "uid-1", condition("first")), want: true},
+		"Changed":   {reason: "somebody changed it", after: with("2", "uid-1", condition("other")), want: true},
+		"Removed":   {reason: "somebody removed it", after: with("2", "uid-1", nil), want: true},
+		"Successor": {reason: "another cluster has it from a backup", after: with("2", "uid-2", condition("second")), want: true},
+		"AndMore":   {reason: "what changed together with it counts", after: renamed, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := changed.Update(event.UpdateEvent{ObjectOld: with("1", "uid-1", condition("before")), ObjectNew: tc.after}); got != tc.want {
+				t.Errorf("%s: admitted %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+	own.forget(client.ObjectKeyFromObject(testCluster()))
+	if len(own.last) != 0 {
+		t.Errorf("%d clusters are remembered, want none", len(own.last))
+	}
+}

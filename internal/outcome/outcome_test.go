@@ -1,0 +1,39 @@
+package outcome
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestMessagesAreSteady(t *testing.T) {
+	for name, tc := range map[string]struct{ reason, text, want string }{
+		"LocalAddress": {
+			reason: "each try has a port of its own",
+			text:   "failed calling webhook: read tcp 10.42.0.1:51822->10.43.9.9:443: connection reset by peer",
+			want:   "failed calling webhook: read tcp 10.43.9.9:443: connection reset by peer",
+		},
+		"LocalAddresses": {
+			reason: "also of IPv6, and of the way to the name server",
+			text:   "dial tcp: lookup a on [fd00::a]:53: read udp [fe80::1%eth0]:4312->[fd00::a]:53: i/o timeout, read udp [::1]:1->[::2]:53: refused",
+			want:   "dial tcp: lookup a on [fd00::a]:53: read udp [fd00::a]:53: i/o timeout, read udp [::2]:53: refused",
+		},
+		"Time": {
+			reason: "each try has a time of its own; that of the certificate stays",
+			text:   "x509: certificate has expired or is not yet valid: current time 2026-11-22T02:33:05+01:00 is after 2025-01-01T00:00:00Z",
+			want:   "x509: certificate has expired or is not yet valid: current time is after 2025-01-01T00:00:00Z",
+		},
+		"Other": {reason: "what does not change is kept", text: "spec.a->b: no, dial tcp 10.43.9.9:443: refused", want: "spec.a->b: no, dial tcp 10.43.9.9:443: refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := errors.New(tc.text)
+			if got := Fail("InternalError", err); got.Message != tc.want || !errors.Is(got.Err, err) {
+				t.Errorf("%s: got %q for %v, want %q and the error as it is", tc.reason, got.Message, got.Err, tc.want)
+			}
+			problem := &Problem{Kind: KindFail, Reason: "RancherUnreachable", Message: "no way", Err: err}
+			if got := FromError(fmt.Errorf("downloading: %w", problem), ""); got.Message != "no way: "+tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got.Message, "no way: "+tc.want)
+			}
+		})
+	}
+}
