@@ -103,6 +103,6 @@ const (
 	// the scope of one of them. It is the reason of ScopeOverlapCondition, and of a warning Event by the one that stands aside.
 	ScopesOverlapReason = "ScopesOverlap"
 
-	// InternalErrorReason: a request to the management cluster failed; it is retried.
+	// InternalErrorReason: a request to the management cluster failed, or met nothing but conflicts for some time; it is retried.
 	InternalErrorReason = "InternalError"
 )

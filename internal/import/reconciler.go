@@ -71,6 +71,7 @@ type Reconciler struct {
 	jobs         *jobs
 	writes       *ownWrites
 	told         *told
+	conflicts    *conflicts
 	creations    *creations
 	holdings     *holdings
 	turtles      turtlesLease
@@ -127,6 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req.NamespacedName)
 		r.aside.forget(req.NamespacedName)
 		r.told.forget(req.NamespacedName)
+		r.conflicts.forget(req.NamespacedName)
 		return ctrl.Result{}, r.releaseOrphans(ctx, req.NamespacedName)
 	}
 	if r.writes.ahead(cluster) {

@@ -29,9 +29,18 @@ const (
 // finish publishes how a reconcile ended and tells the queue what comes next.
 func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) (ctrl.Result, error) {
 	r.publishDeeds(s)
-	if apierrors.IsConflict(out.Err) {
-		// Somebody else was faster. That is no news for users.
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	if out.Kind == outcome.KindFail && apierrors.IsConflict(out.Err) {
+		row, lasted := r.conflicts.note(s.key(), r.Clock.Now())
+		switch {
+		case row <= conflictsAtOnce:
+			// Somebody else was faster. That is no news for users.
+			return ctrl.Result{RequeueAfter: conflictRetry}, nil
+		case lasted < conflictPatience:
+			return out.Result()
+		}
+		out.Message += conflictRemedy
+	} else {
+		r.conflicts.forget(s.key())
 	}
 	before := conditions.Get(s.cluster, archelonv1.RancherImportedCondition)
 	after := conditionFor(s, out, before)
@@ -49,6 +58,8 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) 
 	}
 	return out.Result()
 }
+
+const conflictRemedy = "; writes have met nothing but conflicts for seconds: look whether an admission webhook refuses with code 409, whether somebody else writes the object all the time, and at the health of each API server"
 
 // conditionFor returns the condition that the run calls for, or nil to leave it as it is.
 func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *metav1.Condition {

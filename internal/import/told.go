@@ -2,6 +2,7 @@ package importer
 
 import (
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,4 +48,44 @@ func (t *told) forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.last, key)
+}
+
+// Conflicts in a row that are no news, and for how long.
+const (
+	conflictsAtOnce  = 3
+	conflictPatience = 5 * time.Second
+)
+
+// conflicts counts the writes in a row that met a conflict, by CAPI cluster. One or two are due to somebody who was faster. Without end they are
+// due to an API server that serves objects of the past, or to a webhook that refuses with the code of a conflict.
+type conflicts struct {
+	mu  sync.Mutex
+	row map[types.NamespacedName]streak
+}
+
+type streak struct {
+	length int
+	since  time.Time
+}
+
+func newConflicts() *conflicts { return &conflicts{row: map[types.NamespacedName]streak{}} }
+
+// note counts one more, and returns how many there are in a row by now and for how long.
+func (c *conflicts) note(key types.NamespacedName, now time.Time) (int, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.row[key]
+	if !ok {
+		found.since = now
+	}
+	found.length++
+	c.row[key] = found
+	return found.length, now.Sub(found.since)
+}
+
+// forget ends a row.
+func (c *conflicts) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.row, key)
 }

@@ -1,14 +1,22 @@
 package importer
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 func TestOwnConditionDoesNotWake(t *testing.T) {
@@ -50,5 +58,27 @@ func TestOwnConditionDoesNotWake(t *testing.T) {
 	own.forget(client.ObjectKeyFromObject(testCluster()))
 	if len(own.last) != 0 {
 		t.Errorf("%d clusters are remembered, want none", len(own.last))
+	}
+}
+
+func TestConflictsInARow(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
+	r := &Reconciler{Clock: now, conflicts: newConflicts(), Recorder: events.NewFakeRecorder(1)}
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "clusters"}, "prod", errors.New("changed"))
+	out := outcome.Fail("InternalError", fmt.Errorf("writing: %w", conflict))
+	for i := range 10 {
+		result, err := r.finish(t.Context(), &scope{cluster: testCluster(), intent: intentImport}, out)
+		if first := i < 3; first != (result.RequeueAfter > 0) || first != (err == nil) {
+			t.Errorf("conflict %d: got %+v, %v, want a short pause for the first three and then the backoff of the queue", i+1, result, err)
+		}
+		now.SetTime(now.Now().Add(100 * time.Millisecond))
+	}
+	if row, lasted := r.conflicts.note(jobKey, now.Now()); row != 1 || lasted != 0 {
+		t.Errorf("%d conflicts for %s of another cluster, want its first", row, lasted)
+	}
+	r.conflicts.forget(jobKey)
+	r.conflicts.forget(client.ObjectKeyFromObject(testCluster()))
+	if len(r.conflicts.row) != 0 {
+		t.Errorf("%d clusters are remembered, want none", len(r.conflicts.row))
 	}
 }
