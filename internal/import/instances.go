@@ -122,11 +122,12 @@ type aside struct {
 	metrics *Metrics
 	mu      sync.Mutex
 	to      map[types.NamespacedName]instance.ID
+	counts  map[instance.ID]int
 }
 
 func newAside(metrics *Metrics) *aside {
 	metrics.left.Reset()
-	return &aside{metrics: metrics, to: map[types.NamespacedName]instance.ID{}}
+	return &aside{metrics: metrics, to: map[types.NamespacedName]instance.ID{}, counts: map[instance.ID]int{}}
 }
 
 // note reports whether it is news that the cluster is left to the instance.
@@ -138,10 +139,10 @@ func (a *aside) note(key types.NamespacedName, to instance.ID) bool {
 		return false
 	}
 	if known {
-		a.metrics.leftTo(before.String(), -1)
+		a.count(before, -1)
 	}
 	a.to[key] = to
-	a.metrics.leftTo(to.String(), 1)
+	a.count(to, 1)
 	return true
 }
 
@@ -149,7 +150,16 @@ func (a *aside) forget(key types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if to, known := a.to[key]; known {
-		a.metrics.leftTo(to.String(), -1)
+		a.count(to, -1)
 		delete(a.to, key)
+	}
+}
+
+// count changes how many clusters are left to an instance. The lock is held.
+func (a *aside) count(to instance.ID, change int) {
+	a.counts[to] += change
+	a.metrics.leftTo(to.String(), a.counts[to])
+	if a.counts[to] == 0 {
+		delete(a.counts, to)
 	}
 }

@@ -2,8 +2,12 @@ package importer
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/archelon-io/archelon/internal/instance"
 )
@@ -35,5 +39,53 @@ func TestOverlapMessage(t *testing.T) {
 				t.Errorf("%s: %d bytes", tc.reason, len(got))
 			}
 		})
+	}
+}
+
+// Peers can be made up, so what is counted of them goes with them.
+func TestClustersLeftToPeersAreForgotten(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := func() map[string]float64 {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts := map[string]float64{}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				if family.GetName() == "archelon_import_clusters_left_to_peer" {
+					counts[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+				}
+			}
+		}
+		return counts
+	}
+	a := newAside(metrics)
+	peer := func(i int) instance.ID { return instance.ID{Namespace: "made-up", Name: strconv.Itoa(i)} }
+	moved, stays := types.NamespacedName{Namespace: "tenant", Name: "moved"}, types.NamespacedName{Namespace: "tenant", Name: "stays"}
+	a.note(stays, peer(0))
+	for i := range 1000 {
+		a.note(moved, peer(i))
+		a.note(types.NamespacedName{Namespace: "tenant", Name: strconv.Itoa(i)}, peer(i))
+	}
+	if got := series(); len(got) != 1000 || got["made-up/999"] != 2 {
+		t.Errorf("%d series of 1000 peers, and %v clusters left to the last one, want 2", len(got), got["made-up/999"])
+	}
+	a.forget(moved)
+	for i := range 1000 {
+		a.forget(types.NamespacedName{Namespace: "tenant", Name: strconv.Itoa(i)})
+	}
+	if got := series(); len(got) != 1 || got["made-up/0"] != 1 {
+		t.Errorf("got %v, want one cluster that is left to one peer", got)
+	}
+	a.forget(stays)
+	a.forget(stays)
+	if got := series(); len(got) != 0 || len(a.counts) != 0 {
+		t.Errorf("%d series and %d counts when no cluster is left to anybody", len(got), len(a.counts))
 	}
 }

@@ -62,8 +62,13 @@ func (m *Metrics) stopped(phase string, out outcome.Outcome) {
 	m.stops.WithLabelValues(phase, out.Kind.String(), out.Reason).Inc()
 }
 
-func (m *Metrics) leftTo(peer string, change float64) {
-	m.left.WithLabelValues(peer).Add(change)
+// leftTo sets how many clusters are left to a peer. One without has no series: anybody who may write Leases can make up peers.
+func (m *Metrics) leftTo(peer string, clusters int) {
+	if clusters == 0 {
+		m.left.DeleteLabelValues(peer)
+		return
+	}
+	m.left.WithLabelValues(peer).Set(float64(clusters))
 }
 
 func (m *Metrics) imported(strategy string, took time.Duration) {
