@@ -34,7 +34,7 @@ const registrationPatience = 30 * time.Second
 // in the management cluster changes any more.
 const registrationRepeat = 5 * time.Minute
 
-// cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again.
+// cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again at first.
 const cleanupRecheck = 5 * time.Second
 
 // Conditions of a v3 Cluster.
@@ -304,10 +304,10 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	if err != nil {
 		return fmt.Errorf("looking for Rancher's clean-up: %w", err)
 	}
-	if pending {
+	if pending != "" {
 		return &outcome.Problem{
 			Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, After: cleanupRecheck,
-			Message: "Rancher's clean-up of an earlier import is still at work in the workload cluster",
+			Message: fmt.Sprintf("Rancher's clean-up of an earlier import is still at work in the workload cluster: %s has not ended; if that lasts, look at its events there", pending),
 		}
 	}
 	step("download")

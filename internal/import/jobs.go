@@ -27,6 +27,9 @@ const (
 	jobRecheckBase = 30 * time.Second
 	// jobDelayMax ends the growth of both.
 	jobDelayMax = 5 * time.Minute
+	// jobPollMax ends the growth of the delays after the same Poll again. They grow by half from the first one on, which is the Poll's: what is waited
+	// for is found late by half of the time that it took, at most.
+	jobPollMax = time.Minute
 )
 
 // jobs runs the slow part of an import, requests to workload clusters and downloads, beside the
@@ -47,6 +50,7 @@ type jobs struct {
 	root    context.Context               //nolint:containedctx // set by Start; jobs outlive the reconcile that asks for them
 	early   map[types.NamespacedName]bool // asked for before Start
 	entries map[types.NamespacedName]*job
+	polls   map[types.NamespacedName]poll
 	wg      sync.WaitGroup
 }
 
@@ -60,6 +64,12 @@ type job struct {
 	next    time.Time       // when to work on the same input again; zero is never
 }
 
+// poll is the Poll that the last work for a cluster ended with.
+type poll struct {
+	reason string
+	delay  time.Duration
+}
+
 func newJobs(parallel int, c clock.PassiveClock) *jobs {
 	return &jobs{
 		clock:   c,
@@ -69,6 +79,7 @@ func newJobs(parallel int, c clock.PassiveClock) *jobs {
 		ended:   make(chan event.GenericEvent, parallel),
 		early:   map[types.NamespacedName]bool{},
 		entries: map[types.NamespacedName]*job{},
+		polls:   map[types.NamespacedName]poll{},
 	}
 }
 
@@ -90,8 +101,8 @@ func (j *jobs) Start(ctx context.Context) error {
 	return nil
 }
 
-// Do returns the result of the work for the input, or false while it is under way. Work that is Done or that
-// failed is repeated after a delay that grows until the input changes; the result then says when.
+// Do returns the result of the work for the input, or false while it is under way. Work that is Done, that
+// failed or that polls is repeated after a delay that grows until the input changes; the result then says when.
 func (j *jobs) Do(key types.NamespacedName, input string, work func(context.Context) outcome.Outcome) (outcome.Outcome, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -151,6 +162,7 @@ func (j *jobs) Forget(key types.NamespacedName) {
 func (j *jobs) restartDelays(key types.NamespacedName) {
 	j.backoff.Forget(key)
 	j.recheck.Forget(key)
+	delete(j.polls, key)
 }
 
 // start runs the work in a goroutine of its own. The lock is held.
@@ -205,6 +217,9 @@ func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outco
 		return
 	}
 	entry.result = result
+	if result.Kind != outcome.KindPoll {
+		delete(j.polls, key)
+	}
 	switch result.Kind {
 	case outcome.KindDone:
 		j.backoff.Forget(key)
@@ -212,7 +227,13 @@ func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outco
 	case outcome.KindFail:
 		entry.next = j.clock.Now().Add(j.backoff.When(key))
 	case outcome.KindPoll:
-		entry.next = j.clock.Now().Add(result.After)
+		last := j.polls[key]
+		delay := result.After
+		if last.reason == result.Reason {
+			delay = max(delay, min(last.delay+last.delay/2, jobPollMax))
+		}
+		j.polls[key] = poll{reason: result.Reason, delay: delay}
+		entry.next = j.clock.Now().Add(delay)
 	case outcome.KindWait, outcome.KindStall:
 	}
 }

@@ -157,6 +157,56 @@ func TestJobsBackOffAfterFailure(t *testing.T) {
 	})
 }
 
+// What polls for ever, as for a clean-up that cannot end, costs less and less.
+func TestJobsPollLaterEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJobs(t, 1)
+		do := func(input, reason string, after time.Duration) time.Duration {
+			t.Helper()
+			work := func(context.Context) outcome.Outcome { return outcome.Poll(reason, "m", after) }
+			j.Do(jobKey, input, work)
+			settle(t, j)
+			out, ended := j.Do(jobKey, input, work)
+			if !ended || out.Kind != outcome.KindPoll {
+				t.Fatalf("got %+v, %t, want the poll", out, ended)
+			}
+			return out.After
+		}
+		next := func(input, reason string, after time.Duration) time.Duration {
+			t.Helper()
+			delay := do(input, reason, after)
+			time.Sleep(delay) //nolint:forbidigo // fake time
+			return delay
+		}
+		var delays []time.Duration
+		for range 10 {
+			delays = append(delays, next("a", "WaitingForCleanup", 8*time.Second))
+		}
+		want := []time.Duration{
+			8 * time.Second, 12 * time.Second, 18 * time.Second, 27 * time.Second, 40500 * time.Millisecond,
+			time.Minute, time.Minute, time.Minute, time.Minute, time.Minute,
+		}
+		if !slices.Equal(delays, want) {
+			t.Errorf("got delays %v, want %v", delays, want)
+		}
+		if got := next("a", "KubeconfigMissing", 8*time.Second); got != 8*time.Second {
+			t.Errorf("got a delay of %v for another reason, want the first one", got)
+		}
+		next("a", "KubeconfigMissing", 8*time.Second)
+		if got := next("b", "KubeconfigMissing", 8*time.Second); got != 8*time.Second {
+			t.Errorf("got a delay of %v for another input, want the first one", got)
+		}
+		if got := next("b", "KubeconfigMissing", 2*time.Minute); got != 2*time.Minute {
+			t.Errorf("got a delay of %v, want what was asked for", got)
+		}
+		do("b", "KubeconfigMissing", 8*time.Second)
+		j.Forget(jobKey)
+		if len(j.polls) != 0 {
+			t.Errorf("%d polls are remembered, want none", len(j.polls))
+		}
+	})
+}
+
 // A panic in one cluster's job is that cluster's failure, with the place of the job given back.
 func TestJobsSurviveAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -174,16 +174,16 @@ func (s AgentState) Format(f fmt.State, _ rune) {
 // LogValue implements slog.LogValuer without the token.
 func (s AgentState) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// CleanupPending reports whether Rancher still removes an earlier registration: the Job that does it is under way, in any namespace, or
-// the namespace of the agent is being deleted. A Job that has failed for good, or was not able to delete itself, does nothing any more. These are
+// CleanupPending names what Rancher still removes an earlier registration with, "" if nothing: the Job that does it and is under way, in any namespace,
+// or the namespace of the agent, which is being deleted. A Job that has failed for good, or was not able to delete itself, does nothing any more. These are
 // two requests, more only where there are many Jobs with Rancher's label.
-func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
-	var found bool
+func (c *Client) CleanupPending(ctx context.Context) (string, error) {
+	var found string
 	err := c.call(ctx, "listing Rancher's clean-up Jobs", func(ctx context.Context) (err error) {
 		found, err = c.findCleanup(ctx)
 		return err
 	})
-	if err != nil || found {
+	if err != nil || found != "" {
 		return found, err
 	}
 	namespace := &unstructured.Unstructured{}
@@ -191,28 +191,39 @@ func (c *Client) CleanupPending(ctx context.Context) (bool, error) {
 	err = c.call(ctx, "getting Namespace "+agentNamespace, func(ctx context.Context) error {
 		return client.IgnoreNotFound(c.api.Get(ctx, client.ObjectKey{Name: agentNamespace}, namespace))
 	})
-	return err == nil && namespace.GetDeletionTimestamp() != nil, err
+	if err != nil || namespace.GetDeletionTimestamp() == nil {
+		return "", err
+	}
+	return "Namespace " + agentNamespace, nil
 }
 
-// findCleanup looks for a Job that cleans up, page by page.
-func (c *Client) findCleanup(ctx context.Context) (bool, error) {
+// findCleanup looks for a Job that cleans up, page by page, and names it.
+func (c *Client) findCleanup(ctx context.Context) (string, error) {
 	next := ""
 	for range maxJobPages {
 		jobs := &unstructured.UnstructuredList{}
 		jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
 		err := c.api.List(ctx, jobs, client.MatchingLabels{cleanupLabel: cleanupValue}, client.Limit(jobsPerPage), client.Continue(next))
 		if err != nil {
-			return false, err
+			return "", err
 		}
-		if slices.ContainsFunc(jobs.Items, cleansUp) {
-			return true, nil
+		if i := slices.IndexFunc(jobs.Items, cleansUp); i >= 0 {
+			return nameOfJob(&jobs.Items[i]), nil
 		}
 		if next = jobs.GetContinue(); next == "" {
-			return false, nil
+			return "", nil
 		}
 	}
-	return false, fail(archelonv1.WorkloadServerErrorReason,
+	return "", fail(archelonv1.WorkloadServerErrorReason,
 		"the workload cluster lists more than %d Jobs with label %s=%s: delete those that have ended", jobsPerPage*maxJobPages, cleanupLabel, cleanupValue)
+}
+
+// nameOfJob names a Job, unless a stranger's text stands where its name should be.
+func nameOfJob(job *unstructured.Unstructured) string {
+	if len(validation.IsDNS1123Label(job.GetNamespace())) > 0 || len(validation.IsDNS1123Subdomain(job.GetName())) > 0 {
+		return "a Job " + cleanupPrefix + "*"
+	}
+	return "Job " + job.GetNamespace() + "/" + job.GetName()
 }
 
 // cleansUp reports whether a Job is a clean-up of Rancher that has not ended.

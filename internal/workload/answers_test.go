@@ -226,8 +226,8 @@ func TestManyJobs(t *testing.T) {
 		}
 	})
 	pending, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(t.Context())
-	if err != nil || !pending {
-		t.Errorf("a Job on the second page is not found: %t, %v", pending, err)
+	if err != nil || pending == "" {
+		t.Errorf("a Job on the second page is not found: %q, %v", pending, err)
 	}
 
 	endless := newAPIServer(t, apiError(http.StatusOK, page("next", other)))

@@ -24,7 +24,7 @@ const (
 	// FieldManager is the field manager of all that is applied in workload clusters.
 	FieldManager = "archelon"
 
-	// cleanupPoll is how soon a workload cluster is looked at again while Rancher cleans up in it: the
+	// cleanupPoll is how soon a workload cluster is looked at again at first while Rancher cleans up in it: the
 	// clean-up begins with a pause of a minute, and nothing here watches workload clusters.
 	cleanupPoll = 15 * time.Second
 )
@@ -102,7 +102,7 @@ func cleanupProblem(what string) *outcome.Problem {
 	return &outcome.Problem{
 		Kind:    outcome.KindPoll,
 		Reason:  archelonv1.WaitingForCleanupReason,
-		Message: fmt.Sprintf("%s in the workload cluster is still being deleted after an earlier registration", what),
+		Message: fmt.Sprintf("%s in the workload cluster is still being deleted after an earlier registration; if that lasts, look at its finalizers", what),
 		After:   cleanupPoll,
 	}
 }

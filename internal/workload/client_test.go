@@ -321,24 +321,25 @@ func TestCleanupPending(t *testing.T) {
 		namespace = "GET /api/v1/namespaces/cattle-system"
 	)
 	cleanup := func(conditions string) string {
-		return `{"metadata":{"name":"cattle-cleanup-x","generateName":"cattle-cleanup-"},"status":{"conditions":[` + conditions + `]}}`
+		return `{"metadata":{"namespace":"default","name":"cattle-cleanup-x","generateName":"cattle-cleanup-"},"status":{"conditions":[` + conditions + `]}}`
 	}
 	cases := map[string]struct {
 		reason    string
 		items     string
 		namespace string
-		want      bool
+		want      string
 		asked     []string
 	}{
 		"None":        {reason: "no Job and no namespace is no clean-up", asked: []string{job, namespace}},
 		"Other":       {reason: "Rancher makes other Jobs", items: `{"metadata":{"name":"a-1","generateName":"a-"}}`, asked: []string{job, namespace}},
 		"Installed":   {reason: "a namespace that stays is no clean-up", namespace: `{}`, asked: []string{job, namespace}},
-		"Terminating": {reason: "the Job is over and what it deleted is not gone", namespace: `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, want: true, asked: []string{job, namespace}},
+		"Terminating": {reason: "the Job is over and what it deleted is not gone", namespace: `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, want: "Namespace cattle-system", asked: []string{job, namespace}},
 		"Failed":      {reason: "a Job that failed for good does nothing any more", items: cleanup(`{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"True"}`), asked: []string{job, namespace}},
 		"Complete":    {reason: "a Job that could not delete itself is over", items: cleanup(`{"type":"Complete","status":"True"}`), asked: []string{job, namespace}},
-		"Failing":     {reason: "a Job that may succeed yet is under way", items: cleanup(`{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"False"}`), want: true, asked: []string{job}},
-		"Malformed":   {reason: "conditions that are none say nothing", items: cleanup(`"Failed"`), want: true, asked: []string{job}},
-		"Found":       {reason: "the clean-up is under way", items: `{"metadata":{"name":"a-1","generateName":"a-"}},{"metadata":{"name":"cattle-cleanup-x","generateName":"cattle-cleanup-"}}`, want: true, asked: []string{job}},
+		"Failing":     {reason: "a Job that may succeed yet is under way", items: cleanup(`{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"False"}`), want: "Job default/cattle-cleanup-x", asked: []string{job}},
+		"Malformed":   {reason: "conditions that are none say nothing", items: cleanup(`"Failed"`), want: "Job default/cattle-cleanup-x", asked: []string{job}},
+		"Found":       {reason: "the clean-up is under way", items: `{"metadata":{"name":"a-1","generateName":"a-"}},{"metadata":{"namespace":"default","name":"cattle-cleanup-x","generateName":"cattle-cleanup-"}}`, want: "Job default/cattle-cleanup-x", asked: []string{job}},
+		"Strange":     {reason: "only what can be a name is quoted", items: `{"metadata":{"namespace":"default","name":"token: s3cret","generateName":"cattle-cleanup-"}}`, want: "a Job cattle-cleanup-*", asked: []string{job}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +360,7 @@ func TestCleanupPending(t *testing.T) {
 			})
 			got, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(t.Context())
 			if err != nil || got != tc.want {
-				t.Errorf("%s: want %t, got %t, %v", tc.reason, tc.want, got, err)
+				t.Errorf("%s: want %q, got %q, %v", tc.reason, tc.want, got, err)
 			}
 			close(asked)
 			var requests []string
