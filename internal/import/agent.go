@@ -127,18 +127,23 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 		return out
 	})
 	switch {
+	case !ended && management.known:
+		return outcome.Wait(archelonv1.AgentDisconnectedReason, agentDisconnected)
 	case !ended:
 		return outcome.Wait(archelonv1.ConnectingAgentReason, "Rancher's agent is being installed in the workload cluster")
 	case !result.IsDone():
 		return asDelayed(result)
 	case management.known:
-		return outcome.Poll(archelonv1.AgentDisconnectedReason,
-			"Rancher reports the agent as disconnected; what is installed is able to connect, so look at the Deployment cattle-system/cattle-cluster-agent and at the network of the workload cluster", result.After)
+		return outcome.Poll(archelonv1.AgentDisconnectedReason, agentDisconnected, result.After)
 	default:
 		return outcome.Poll(archelonv1.WaitingForAgentReason,
 			"Rancher's agent is installed in the workload cluster and has yet to connect to Rancher", result.After)
 	}
 }
+
+// agentDisconnected is true while a lost agent is looked at and afterwards, so that a loss costs one write of the condition.
+const agentDisconnected = "Rancher reports the agent as disconnected; what is installed is being looked at, and installed again if it cannot connect: " +
+	"if this lasts, look at the Deployment cattle-system/cattle-cluster-agent and at the network of the workload cluster"
 
 // forget drops what is kept for the work on a workload cluster: the last result and the connection.
 func (r *Reconciler) forget(key types.NamespacedName) {

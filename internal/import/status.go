@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,10 +88,15 @@ func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *meta
 		condition.Message = fmt.Sprintf("Label %s does not select this cluster; set it to \"true\" on the Cluster or its Namespace to import", archelonv1.ImportLabel)
 	case out.Reason == archelonv1.PausedReason && (before == nil || before.Status == metav1.ConditionTrue):
 		return nil // Being paused does not disconnect a cluster.
-	case out.Reason == archelonv1.ConnectingAgentReason && out.Kind == outcome.KindWait && before != nil && before.Status == metav1.ConditionFalse:
+	case lookingAtAgent(out) && before != nil && before.Status == metav1.ConditionFalse:
 		return nil // It lasts a moment; what comes of it is worth a write.
 	}
 	return condition
+}
+
+// lookingAtAgent reports whether a job in the workload cluster has only just begun.
+func lookingAtAgent(out outcome.Outcome) bool {
+	return out.Kind == outcome.KindWait && (out.Reason == archelonv1.ConnectingAgentReason || out.Reason == archelonv1.AgentDisconnectedReason)
 }
 
 func sameState(before, after *metav1.Condition) bool {
@@ -168,6 +174,8 @@ func troubled(out outcome.Outcome) bool {
 	switch out.Reason {
 	case archelonv1.RemovedInRancherReason, archelonv1.HandedToTurtlesReason, archelonv1.WaitingForAgentReason, archelonv1.WaitingForRancherReason, archelonv1.WaitingForCleanupReason:
 		return false
+	case archelonv1.AgentDisconnectedReason:
+		return true
 	}
 	return out.Kind == outcome.KindStall || out.Kind == outcome.KindFail || out.Kind == outcome.KindPoll ||
 		out.Kind == outcome.KindWait && out.Err != nil
@@ -188,13 +196,21 @@ func (r *Reconciler) event(s *scope, kind, reason, format string, args ...any) {
 	r.Recorder.Eventf(s.cluster, nil, kind, reason, "Import", "%s", note)
 }
 
-// observeImport measures how long an import took, from the making of the record to its first connection.
+// importBegins is how long after its record was made a cluster can get its first condition, in doubt by clocks that differ.
+const importBegins = time.Minute
+
+// observeImport measures how long an import took, from the making of the record to its first connection. A condition that became False
+// later than the record was made tells of a connection that was lost, or of a record that was taken over: their age says nothing.
 func (r *Reconciler) observeImport(s *scope, before, after *metav1.Condition) {
 	if after.Status != metav1.ConditionTrue || before == nil || s.record == nil {
 		return
 	}
+	made := s.record.GetCreationTimestamp().Time
+	if before.LastTransitionTime.Sub(made) > importBegins {
+		return
+	}
 	switch before.Reason {
 	case archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason:
-		r.Metrics.imported(s.record.strategy.Kind(), r.Clock.Now().Sub(s.record.GetCreationTimestamp().Time))
+		r.Metrics.imported(s.record.strategy.Kind(), r.Clock.Now().Sub(made))
 	}
 }

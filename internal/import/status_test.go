@@ -4,12 +4,16 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -34,6 +38,8 @@ func TestConditionFor(t *testing.T) {
 		"JobRuns":       {reason: "a job that only just started is not worth a write", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), before: waiting},
 		"JobRunsFirst":  {reason: "unless nothing is said yet", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), want: condition(metav1.ConditionFalse, "ConnectingAgent", "c")},
 		"JobRunsRepair": {reason: "or what is said is not true any more", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), before: imported, want: condition(metav1.ConditionFalse, "ConnectingAgent", "c")},
+		"LostRuns":      {reason: "a lost agent that is looked at is lost", intent: intentImport, out: outcome.Wait("AgentDisconnected", "d"), before: imported, want: condition(metav1.ConditionFalse, "AgentDisconnected", "d")},
+		"LostRunsLater": {reason: "what was found before stands until the next look has ended", intent: intentImport, out: outcome.Wait("AgentDisconnected", "d"), before: waiting},
 		"Stranger":      {reason: "a cluster that has nothing to do with Rancher gets no condition", intent: intentIdle, out: outcome.Done()},
 		"Deleted":       {reason: "the object may be gone", intent: intentDelete, out: outcome.Done(), before: imported},
 		"DeleteFails":   {reason: "a deletion that cannot go on says so", intent: intentDelete, out: outcome.Fail("InternalError", errors.New("down")), before: imported, want: condition(metav1.ConditionFalse, "Deleting", "down")},
@@ -60,5 +66,62 @@ func TestLongEvent(t *testing.T) {
 	_, note, _ := strings.Cut(<-recorder.Events, "RecordRejected ")
 	if len(note) > 1024 || !utf8.ValidString(note) || !strings.HasSuffix(note, "...") {
 		t.Errorf("got a note of %d bytes, %q; the API server takes 1024 and refuses more", len(note), note)
+	}
+}
+
+func TestLostAgentMakesAnEvent(t *testing.T) {
+	recorder := events.NewFakeRecorder(2)
+	r := &Reconciler{Recorder: recorder}
+	s := &scope{cluster: testCluster(), intent: intentImport}
+	before := &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Imported"}
+	for _, out := range []outcome.Outcome{outcome.Wait("AgentDisconnected", "d"), outcome.Poll("AgentDisconnected", "d", time.Second)} {
+		after := conditionFor(s, out, before)
+		r.publishChange(s, out, before, after)
+		before = after
+	}
+	if got := <-recorder.Events; got != "Warning AgentDisconnected d" || len(recorder.Events) != 0 {
+		t.Errorf("got %q and %d more, want one warning for one loss", got, len(recorder.Events))
+	}
+}
+
+func TestObserveImport(t *testing.T) {
+	made := time.Unix(1_000_000, 0)
+	for name, tc := range map[string]struct {
+		reason, before string
+		lost           time.Duration // from the making of the record to its condition False
+		want           uint64
+	}{
+		"First":      {reason: "the agent of a new record connected", before: "WaitingForAgent", lost: time.Second, want: 1},
+		"Early":      {reason: "the cluster had a condition before its record", before: "ConnectingAgent", lost: -time.Hour, want: 1},
+		"Looked":     {reason: "a lost agent came back while it was looked at", before: "AgentDisconnected", lost: time.Second},
+		"Repaired":   {reason: "a lost agent came back after its repair", before: "WaitingForAgent", lost: 14 * 24 * time.Hour},
+		"Failed":     {reason: "or after a repair that failed", before: "ConnectingAgent", lost: 14 * 24 * time.Hour},
+		"NotRancher": {reason: "or after Rancher had to prepare a registration again", before: "WaitingForRancher", lost: 14 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			metrics, err := NewMetrics(registry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &Reconciler{Metrics: metrics, Clock: clocktesting.NewFakePassiveClock(made.Add(15 * 24 * time.Hour))}
+			object := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", CreationTimestamp: metav1.NewTime(made)}}
+			s := &scope{cluster: testCluster(), record: &record{Object: object, strategy: testStrategy{kind: "v3"}}}
+			before := &metav1.Condition{Status: metav1.ConditionFalse, Reason: tc.before, LastTransitionTime: metav1.NewTime(made.Add(tc.lost))}
+			r.observeImport(s, before, &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Imported"})
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got uint64
+			for _, family := range families {
+				if family.GetName() == "archelon_import_duration_seconds" {
+					got = family.GetMetric()[0].GetHistogram().GetSampleCount()
+				}
+			}
+			if got != tc.want {
+				t.Errorf("%s: counted %d times, want %d", tc.reason, got, tc.want)
+			}
+		})
 	}
 }
