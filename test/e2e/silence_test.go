@@ -41,7 +41,7 @@ var _ = Describe("Settled clusters", Ordered, func() {
 		contacts atomic.Int32 // connections to workload clusters
 	)
 	BeforeAll(func(ctx context.Context) {
-		f = newSilentFixture(ctx)
+		f = newSilentFixture(ctx, "silence")
 		token = f.metricsReader(ctx)
 		server := countConnections(ctx, &contacts)
 		f.startSilentManager(ctx)
@@ -82,13 +82,13 @@ var _ = Describe("Settled clusters", Ordered, func() {
 })
 
 // newSilentFixture is a management cluster with Rancher's CRDs and settings, and without Rancher.
-func newSilentFixture(ctx context.Context) *fixture {
+func newSilentFixture(ctx context.Context, name string) *fixture {
 	GinkgoHelper()
 	crds, err := env.CAPICRDs()
 	Expect(err).NotTo(HaveOccurred())
 	ranchers, err := rancher.CRDs(true)
 	Expect(err).NotTo(HaveOccurred())
-	management, err := env.Start(ctx, env.Options{Name: "silence", CRDs: append(crds, ranchers...), Audit: true})
+	management, err := env.Start(ctx, env.Options{Name: name, CRDs: append(crds, ranchers...), Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(management.Stop)
 	s := &stage.Stage{Management: management, Client: adminClient(management)}
