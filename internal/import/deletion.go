@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -284,13 +285,13 @@ func (r *Reconciler) deleteOtherKinds(ctx context.Context, s *scope) outcome.Out
 
 // releaseOrphans lets go of records that are being deleted and whose CAPI cluster is gone. A record that is not being
 // deleted is left alone, for its cluster may be about to be restored from a backup, unless this process has seen the cluster vanish
-// together with our finalizer.
-func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedName) error {
+// together with our finalizer. What it has seen is kept for a moment, until the record must have come by its own watch; the duration is when to look again.
+func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	gone := &clusterv1.Cluster{}
 	gone.Namespace, gone.Name = key.Namespace, key.Name
 	records, _, err := r.recordsOf(ctx, gone)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for i := range records {
 		lost := !records[i].deleting() && r.holdings.lost(key, records[i].Object)
@@ -299,18 +300,17 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedNam
 		}
 		if err := r.APIReader.Get(ctx, key, &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
 			if err != nil {
-				return fmt.Errorf("confirming that the CAPI cluster is gone: %w", err)
+				return 0, fmt.Errorf("confirming that the CAPI cluster is gone: %w", err)
 			}
-			return nil
+			return 0, nil
 		}
 		end := r.releaseRecord
 		if lost {
 			end = r.deleteRecord
 		}
 		if err := end(ctx, &records[i]); client.IgnoreNotFound(err) != nil {
-			return err
+			return 0, err
 		}
 	}
-	r.holdings.forget(key)
-	return nil
+	return r.holdings.expire(key, r.Clock.Now()), nil
 }

@@ -129,7 +129,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.aside.forget(req.NamespacedName)
 		r.told.forget(req.NamespacedName)
 		r.conflicts.forget(req.NamespacedName)
-		return ctrl.Result{}, r.releaseOrphans(ctx, req.NamespacedName)
+		left, err := r.releaseOrphans(ctx, req.NamespacedName)
+		return ctrl.Result{RequeueAfter: left}, err
 	}
 	if r.writes.ahead(cluster) {
 		// The watch is about to bring what we wrote ourselves. Its event wakes us, unless it is filtered out.

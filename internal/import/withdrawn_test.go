@@ -42,7 +42,7 @@ func TestWithdrawnNamespace(t *testing.T) {
 			if !errors.Is(err, tc.err) || (result.RequeueAfter > 0) != tc.wantRetry {
 				t.Errorf("got %v, %v: %s", result, err, tc.reason)
 			}
-			if _, kept := r.holdings.uids[client.ObjectKeyFromObject(cluster)]; kept == tc.wantRetry {
+			if _, kept := r.holdings.last[client.ObjectKeyFromObject(cluster)]; kept == tc.wantRetry {
 				t.Errorf("the cluster is remembered as held: %t", kept)
 			}
 		})

@@ -108,10 +108,16 @@ func (c *creations) forget(cluster types.UID) {
 // would tell such a cluster from one whose record was restored from a backup ahead of it.
 type holdings struct {
 	mu   sync.Mutex
-	uids map[types.NamespacedName]types.UID
+	last map[types.NamespacedName]holding
 }
 
-func newHoldings() *holdings { return &holdings{uids: map[types.NamespacedName]types.UID{}} }
+type holding struct {
+	uid types.UID
+	// gone is when the cluster was first found gone.
+	gone time.Time
+}
+
+func newHoldings() *holdings { return &holdings{last: map[types.NamespacedName]holding{}} }
 
 // note remembers whether the cluster, as it was just read or written, carries our finalizer.
 func (h *holdings) note(cluster *clusterv1.Cluster) {
@@ -119,17 +125,37 @@ func (h *holdings) note(cluster *clusterv1.Cluster) {
 	defer h.mu.Unlock()
 	// A paused cluster may be on its way to another management cluster, finalizers and all.
 	if holds(cluster) && cluster.DeletionTimestamp.IsZero() && !paused(cluster) {
-		h.uids[client.ObjectKeyFromObject(cluster)] = cluster.UID
+		h.last[client.ObjectKeyFromObject(cluster)] = holding{uid: cluster.UID}
 		return
 	}
-	delete(h.uids, client.ObjectKeyFromObject(cluster))
+	delete(h.last, client.ObjectKeyFromObject(cluster))
 }
 
-// forget drops a cluster whose end was seen through.
+// forget drops a cluster that somebody else looks after.
 func (h *holdings) forget(key types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.uids, key)
+	delete(h.last, key)
+}
+
+// expire drops a cluster that has been gone for long enough, and returns for how much longer it is remembered otherwise. The record may have been made
+// a moment before: it comes by a watch of its own, which may be the slower one.
+func (h *holdings) expire(key types.NamespacedName, now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held, ok := h.last[key]
+	if !ok {
+		return 0
+	}
+	if held.gone.IsZero() {
+		held.gone = now
+		h.last[key] = held
+	}
+	left := madeTrust - now.Sub(held.gone)
+	if left <= 0 {
+		delete(h.last, key)
+	}
+	return max(0, left)
 }
 
 // lost reports whether the record was made for a cluster that carried our finalizer when it was seen last. It is
@@ -137,6 +163,6 @@ func (h *holdings) forget(key types.NamespacedName) {
 func (h *holdings) lost(key types.NamespacedName, record client.Object) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	uid := h.uids[key]
+	uid := h.last[key].uid
 	return uid != "" && record.GetLabels()[archelonv1.OwnerUIDLabel] == string(uid)
 }

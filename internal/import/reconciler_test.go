@@ -1,0 +1,133 @@
+package importer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/workload"
+)
+
+const (
+	finalizer = "archelon.io/rancher-import"
+	recordKey = "archelon.io/rancher-cluster"
+)
+
+// v3Strategy is what the reconciler needs of a strategy to find and end records.
+type v3Strategy struct{ Strategy }
+
+func (v3Strategy) Kind() string                               { return "v3" }
+func (v3Strategy) NewObject() client.Object                   { return &managementv3.Cluster{} }
+func (v3Strategy) NewList() client.ObjectList                 { return &managementv3.ClusterList{} }
+func (v3Strategy) ManagementName(record client.Object) string { return record.GetName() }
+func (v3Strategy) Derived(client.Object) bool                 { return false }
+func (v3Strategy) Key(_ *clusterv1.Cluster, name string) client.ObjectKey {
+	return client.ObjectKey{Name: name}
+}
+
+// bench is a reconciler on objects that stand for both the cache and the API server.
+type bench struct {
+	*Reconciler
+	clock *testingclock.FakeClock
+}
+
+func newBench(t *testing.T, claim instance.Claim, objects ...client.Object) *bench {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	known, err := scheme.New()
+	must(err)
+	c := fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).WithStatusSubresource(&clusterv1.Cluster{}).
+		WithIndex(&managementv3.Cluster{}, ownerIndex, ownerKeys).Build()
+	b := &bench{clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
+	peers, err := instance.NewPeers(instance.ID{Name: "archelon"}, false, c, b.clock)
+	must(err)
+	workloads, err := workload.NewClients(c, workload.Options{})
+	must(err)
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	must(err)
+	b.Reconciler = &Reconciler{
+		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Active: v3Strategy{}, Workloads: workloads, Metrics: metrics,
+		Peers: peers, Claim: claim, Clock: b.clock,
+		aside: newAside(metrics), jobs: newJobs(1, b.clock), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
+		told: newTold(), conflicts: newConflicts(),
+	}
+	return b
+}
+
+// reconcile reconciles the cluster of the tests.
+func (b *bench) reconcile(t *testing.T) ctrl.Result {
+	t.Helper()
+	result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(testCluster())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// there reports whether an object exists, and reads it.
+func (b *bench) there(t *testing.T, object client.Object) bool {
+	t.Helper()
+	err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return !apierrors.IsNotFound(err)
+}
+
+func held(c *clusterv1.Cluster) {
+	c.Finalizers = []string{finalizer}
+	annotated(recordKey, "v3/c-abcde")(c)
+}
+
+func v3Record() *managementv3.Cluster {
+	return &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", UID: "record-1", Finalizers: []string{finalizer}, Labels: map[string]string{
+		"cluster-api.cattle.io/owned": "", "cluster-api.cattle.io/capi-cluster-owner": "prod", "cluster-api.cattle.io/capi-cluster-owner-ns": "tenant",
+		"archelon.io/capi-cluster-uid": "uid-1",
+	}}}
+}
+
+// A cluster that was asked to go a moment before it got our finalizer vanishes with it. Its end and its record come by two watches.
+func TestTheRecordOfALostClusterMayComeLater(t *testing.T) {
+	b := newBench(t, instance.Claim{})
+	b.holdings.note(testCluster(held))
+	if got := b.reconcile(t); got.RequeueAfter != madeTrust {
+		t.Errorf("the cluster is gone and its record unknown: it is looked at again after %s, want %s", got.RequeueAfter, madeTrust)
+	}
+	b.clock.Step(madeTrust / 2)
+	if err := b.Client.Create(t.Context(), v3Record()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.reconcile(t); got.RequeueAfter != madeTrust/2 {
+		t.Errorf("looked at again after %s, want %s", got.RequeueAfter, madeTrust/2)
+	}
+	if b.there(t, v3Record()) {
+		t.Error("the record is left behind")
+	}
+	b.clock.Step(madeTrust / 2)
+	if got := b.reconcile(t); got.RequeueAfter != 0 || len(b.holdings.last) != 0 {
+		t.Errorf("after %s, %d clusters are remembered, and looked at again after %s", madeTrust, len(b.holdings.last), got.RequeueAfter)
+	}
+	if err := b.Client.Create(t.Context(), v3Record()); err != nil {
+		t.Fatal(err)
+	}
+	if b.reconcile(t); !b.there(t, v3Record()) {
+		t.Error("a record that is restored ahead of its cluster is deleted")
+	}
+}
