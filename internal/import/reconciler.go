@@ -140,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !r.responsible(cluster) {
 		r.forget(req.NamespacedName)
 		r.aside.forget(req.NamespacedName)
-		return ctrl.Result{}, nil
+		return r.leaveBehind(ctx, cluster)
 	}
 	s, err := r.newScope(ctx, cluster)
 	if err != nil {
@@ -168,7 +168,8 @@ func (r *Reconciler) withdrawn(ctx context.Context, key types.NamespacedName) (b
 }
 
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:
-// every step of it is idempotent, and a label that was taken away must not leave a finalizer behind.
+// every step of it is idempotent, and a label that was taken away must not leave a finalizer behind. leaveBehind is about the deletion of a
+// record of such a cluster.
 func (r *Reconciler) responsible(cluster *clusterv1.Cluster) bool {
 	return r.Claim.Covers(cluster) || !cluster.DeletionTimestamp.IsZero() && holds(cluster)
 }

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -129,5 +131,72 @@ func TestTheRecordOfALostClusterMayComeLater(t *testing.T) {
 	}
 	if b.reconcile(t); !b.there(t, v3Record()) {
 		t.Error("a record that is restored ahead of its cluster is deleted")
+	}
+}
+
+func TestARecordIsReleasedAlthoughNobodyClaimsItsCluster(t *testing.T) {
+	deleted := func(name string) *managementv3.Cluster {
+		record := v3Record()
+		record.DeletionTimestamp = new(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)))
+		record.Name = name
+		return record
+	}
+	imported := func(c *clusterv1.Cluster) {
+		conditions.Set(c, metav1.Condition{Type: "RancherImported", Status: metav1.ConditionTrue, Reason: "Imported"})
+	}
+	paused := func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }
+	type end struct {
+		record, held     bool
+		imported, reason string
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		cluster *clusterv1.Cluster
+		record  *managementv3.Cluster
+		want    end
+	}{
+		"Deleted": {
+			reason:  "deleted in Rancher",
+			cluster: testCluster(held, imported), record: deleted("c-abcde"), want: end{imported: "true", reason: "RemovedInRancher"},
+		},
+		"Kept": {
+			reason:  "nothing happened",
+			cluster: testCluster(held, imported), record: v3Record(), want: end{record: true, held: true, reason: "Imported"},
+		},
+		"Paused": {
+			reason:  "a paused cluster is left alone",
+			cluster: testCluster(held, imported, paused), record: deleted("c-abcde"), want: end{record: true, held: true, reason: "Imported"},
+		},
+		"NotedOnly": {
+			reason:  "the process died before it released the record",
+			cluster: testCluster(imported, annotated("imported", "true")), record: deleted("c-abcde"), want: end{imported: "true", reason: "RemovedInRancher"},
+		},
+		"ReleasedOnly": {
+			reason:  "the process died before it said so",
+			cluster: testCluster(imported, annotated("imported", "true")), want: end{imported: "true", reason: "RemovedInRancher"},
+		},
+		"Foreign": {
+			reason:  "it was never imported",
+			cluster: testCluster(annotated("imported", "true")), want: end{imported: "true"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{tc.cluster}
+			if tc.record != nil {
+				objects = append(objects, tc.record)
+			}
+			b := newBench(t, instance.Claim{WatchFilter: "a"}, objects...)
+			b.reconcile(t)
+			cluster := testCluster()
+			got := end{record: b.there(t, v3Record())}
+			b.there(t, cluster)
+			got.held, got.imported = slices.Contains(cluster.Finalizers, finalizer), cluster.Annotations["imported"]
+			if c := conditions.Get(cluster, "RancherImported"); c != nil {
+				got.reason = c.Reason
+			}
+			if got != tc.want {
+				t.Errorf("%s: got %+v, want %+v", tc.reason, got, tc.want)
+			}
+		})
 	}
 }

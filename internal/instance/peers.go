@@ -130,6 +130,24 @@ func (p *Peers) ownerOf(ctx context.Context, cluster client.Object) (Verdict, er
 	return mine, nil
 }
 
+// Deserted reports whether nobody else looks after a cluster that this instance does not claim: no peer that is alive stands on it, and none claims
+// it, or takes too long over it. The duration is when to ask again although no peer changes; zero if that is not needed.
+func (p *Peers) Deserted(ctx context.Context, cluster client.Object) (bool, time.Duration, error) {
+	_, peers, err := p.living(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	stands := cluster.GetAnnotations()[archelonv1.InstanceAnnotation]
+	if slices.ContainsFunc(peers, func(peer Peer) bool { return peer.String() == stands }) {
+		return false, 0, nil
+	}
+	if slices.ContainsFunc(peers, func(peer Peer) bool { return peer.Covers(cluster) }) {
+		left := p.graceLeft(cluster.GetUID())
+		return left == 0, left, nil
+	}
+	return true, 0, nil
+}
+
 // rivals returns the peers in view that claim a cluster.
 func (p *Peers) rivals(cluster client.Object) []ID {
 	p.mu.Lock()

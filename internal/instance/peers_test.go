@@ -140,6 +140,54 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
+func TestDeserted(t *testing.T) {
+	type answer struct {
+		Deserted bool
+		Retry    time.Duration
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		setUp  func(*world)
+		stands string
+		wait   time.Duration
+		want   answer
+	}{
+		"Alone":     {reason: "nobody else is there", setUp: func(*world) {}, want: answer{Deserted: true}},
+		"Mine":      {reason: "this one stands on it", setUp: func(w *world) { w.lease(other, "-watch1", 0) }, stands: "one/archelon", want: answer{Deserted: true}},
+		"Filtered":  {reason: "nobody's filter fits, and nobody stands on it", setUp: func(w *world) { w.lease(other, "*", 0, filtered("red")) }, want: answer{Deserted: true}},
+		"Theirs":    {reason: "the other one stands on it, and claims it as little as this one", setUp: func(w *world) { w.lease(other, "*", 0, filtered("red")) }, stands: "two/archelon"},
+		"Gone":      {reason: "the one that stands on it has stopped", setUp: func(w *world) { w.lease(other, "*", 0, released) }, stands: "two/archelon", want: answer{Deserted: true}},
+		"Claimed":   {reason: "the other one takes it over", setUp: func(w *world) { w.lease(other, "*", 0, filtered("blue")) }, stands: "one/archelon", want: answer{Retry: grace}},
+		"Neglected": {reason: "the other one does nothing", setUp: func(w *world) { w.lease(other, "*", 0) }, wait: grace, want: answer{Deserted: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, true)
+			w.lease(me, "*", 0, filtered("green"))
+			tc.setUp(w)
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "watch1", Name: "c", UID: "uid-1", Labels: map[string]string{clusterv1.WatchLabel: "blue"}}}
+			if tc.stands != "" {
+				cluster.Annotations = map[string]string{archelonv1.InstanceAnnotation: tc.stands}
+			}
+			ask := func() (got answer) {
+				var err error
+				if got.Deserted, got.Retry, err = w.peers.Deserted(t.Context(), cluster); err != nil {
+					t.Fatal(err)
+				}
+				return got
+			}
+			got := ask()
+			if tc.wait > 0 {
+				w.clock.Step(tc.wait)
+				tc.setUp(w) // It is renewed.
+				got = ask()
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: %s", tc.reason, diff)
+			}
+		})
+	}
+}
+
 func TestAnInstanceKeepsStillWhenItMeetsOthers(t *testing.T) {
 	w := newWorld(t, true)
 	w.lease(me, "*", 0)

@@ -21,6 +21,8 @@ var _ = Describe("A record that loses its labels", func() {
 	}
 })
 
+const watchKey = "cluster.x-k8s.io/watch-filter"
+
 func describeLostLabels(strategy string) {
 	labels := []string{ownedLabel, ownerLabel, ownerNSLabel, uidLabel}
 	var (
@@ -80,6 +82,20 @@ func describeLostLabels(strategy string) {
 			Entry("without its UID", "no-uid", []string{uidLabel}),
 			Entry("without any label", "no-labels", labels),
 		)
+
+		It("is let go when it is deleted in Rancher after its cluster lost the label that the instance goes by", func(ctx context.Context) {
+			f.run(ctx, gate(strategy), "--sync-period=1h", "--watch-filter=a")
+			cluster := f.cluster(ctx, namespace, "unwatched", selected, func(c *clusterv1.Cluster) { c.Labels[watchKey] = "a" })
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			record := recordOf(ctx, cluster)
+			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { delete(o.GetLabels(), watchKey) })
+			Expect(f.Client.Delete(ctx, record)).To(Succeed())
+			Eventually(f.gone(ctx, record)).Should(BeTrue())
+			Eventually(f.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+			Expect(current(ctx, f, cluster).Annotations).To(HaveKeyWithValue(importedKey, "true"))
+			Expect(cluster.Annotations).NotTo(HaveKey(recordKey))
+			Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
+		})
 
 		It("goes with its cluster all the same", func(ctx context.Context) {
 			f.run(ctx, gate(strategy), "--sync-period=1h")
