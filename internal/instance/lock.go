@@ -40,18 +40,19 @@ func Namespace() (string, error) {
 }
 
 // NewLock returns the lock that the replicas of an instance take turns with: a Lease that carries the claim of its holder from the
-// request on that takes it. Requests time out after half of the renew deadline, so that one that hangs does not cost the Lease.
-func NewLock(config *rest.Config, scheme *runtime.Scheme, id ID, claim Claim, renewDeadline time.Duration) (resourcelock.Interface, error) {
+// request on that takes it. Requests time out after half of the renew deadline, so that one that hangs does not cost the Lease. The function
+// ends what sends the lock's Events, and is called when the lock is not used any more.
+func NewLock(config *rest.Config, scheme *runtime.Scheme, id ID, claim Claim, renewDeadline time.Duration) (resourcelock.Interface, func(), error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("naming the replica: %w", err)
+		return nil, nil, fmt.Errorf("naming the replica: %w", err)
 	}
 	identity := host + "_" + string(uuid.NewUUID())
 	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	config.Timeout = max(renewDeadline/2, time.Second)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("building a client for Leases: %w", err)
+		return nil, nil, fmt.Errorf("building a client for Leases: %w", err)
 	}
 	events := record.NewBroadcaster()
 	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: clients.CoreV1().Events(id.Namespace)})
@@ -63,7 +64,7 @@ func NewLock(config *rest.Config, scheme *runtime.Scheme, id ID, claim Claim, re
 			EventRecorder: events.NewRecorder(scheme, corev1.EventSource{Component: identity}),
 		},
 		Labels: map[string]string{archelonv1.InstanceLabel: id.Name},
-	}, nil
+	}, events.Shutdown, nil
 }
 
 // announcer adds annotations to every Lease that is written through it.

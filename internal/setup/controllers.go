@@ -38,15 +38,16 @@ const probeTimeout = 2 * time.Second
 // controllers adds the controllers to the manager once their CRDs exist, and warms the caches in standby
 // replicas as well, so that a takeover is quick.
 type controllers struct {
-	mgr      ctrl.Manager
-	opts     *options.Options
-	claim    instance.Claim
-	peers    *instance.Peers
-	settings *rancher.Settings
-	beside   cache.Cache
-	metrics  *importer.Metrics
-	gauge    prometheus.Gauge // of synced
-	synced   atomic.Bool
+	mgr        ctrl.Manager
+	opts       *options.Options
+	claim      instance.Claim
+	peers      *instance.Peers
+	settings   *rancher.Settings
+	downloader *rancher.Downloader
+	beside     cache.Cache
+	metrics    *importer.Metrics
+	gauge      prometheus.Gauge // of synced
+	synced     atomic.Bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: a standby replica gets ready too.
@@ -110,14 +111,6 @@ func (c *controllers) setupImport(ctx context.Context, keeper *rolekeeper.Reconc
 	if err != nil {
 		return err
 	}
-	downloader, err := rancher.NewDownloader(rancher.DownloaderOptions{
-		Timeout:               c.opts.ManifestTimeout,
-		MaxBytes:              c.opts.ManifestMaxBytes,
-		InsecureSkipTLSVerify: c.opts.InsecureSkipTLSVerify,
-	})
-	if err != nil {
-		return err
-	}
 	workloads, err := workload.NewClients(c.mgr.GetAPIReader(), workload.Options{Timeout: c.opts.WorkloadTimeout, UserAgent: version.Get().UserAgent()})
 	if err != nil {
 		return err
@@ -130,7 +123,7 @@ func (c *controllers) setupImport(ctx context.Context, keeper *rolekeeper.Reconc
 		Others:     []importer.Strategy{other},
 		Settings:   c.settings,
 		Tokens:     tokens,
-		Downloader: downloader,
+		Downloader: c.downloader,
 		Workloads:  workloads,
 		Metrics:    c.metrics,
 		Peers:      c.peers,

@@ -151,10 +151,20 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
-	self, lock, err := identify(p.config, s, p.opts, claim)
+	self, lock, unlock, err := identify(p.config, s, p.opts, claim)
 	if err != nil {
 		return err
 	}
+	defer unlock()
+	downloader, err := rancher.NewDownloader(rancher.DownloaderOptions{
+		Timeout:               p.opts.ManifestTimeout,
+		MaxBytes:              p.opts.ManifestMaxBytes,
+		InsecureSkipTLSVerify: p.opts.InsecureSkipTLSVerify,
+	})
+	if err != nil {
+		return err
+	}
+	defer downloader.Close()
 	p.meters.info.Set(self, claim)
 	mgr, err := ctrl.NewManager(p.config, managerOptions(s, p.opts, claim.Scope, lock))
 	if err != nil {
@@ -168,7 +178,9 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 	if err != nil {
 		return err
 	}
-	controllers := &controllers{mgr: mgr, opts: p.opts, claim: claim, peers: peers, settings: settings, beside: beside, metrics: p.meters.imports, gauge: p.meters.synced}
+	controllers := &controllers{
+		mgr: mgr, opts: p.opts, claim: claim, peers: peers, settings: settings, downloader: downloader, beside: beside, metrics: p.meters.imports, gauge: p.meters.synced,
+	}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
 	}
@@ -204,21 +216,21 @@ func managerOptions(s *runtime.Scheme, opts *options.Options, scope shard.Scope,
 	}
 }
 
-// identify names this instance and returns the lock that its replicas take turns with, nil without leader election.
-func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, claim instance.Claim) (instance.ID, resourcelock.Interface, error) {
+// identify names this instance and returns the lock that its replicas take turns with, nil without leader election, and what ends the lock.
+func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, claim instance.Claim) (instance.ID, resourcelock.Interface, func(), error) {
 	whole, err := opts.Scope()
 	if err != nil {
-		return instance.ID{}, nil, err
+		return instance.ID{}, nil, nil, err
 	}
 	self := instance.ID{Name: cmp.Or(opts.Instance, whole.LeaseName(defaultInstance))}
 	if !opts.LeaderElect {
-		return self, nil, nil
+		return self, nil, func() {}, nil
 	}
 	if self.Namespace, err = ownNamespace(opts); err != nil {
-		return self, nil, err
+		return self, nil, nil, err
 	}
-	lock, err := instance.NewLock(config, s, self, claim, opts.LeaderElectRenewDeadline)
-	return self, lock, err
+	lock, unlock, err := instance.NewLock(config, s, self, claim, opts.LeaderElectRenewDeadline)
+	return self, lock, unlock, err
 }
 
 // ownNamespace returns the namespace of the instance's Lease and of its Secret.
