@@ -112,27 +112,32 @@ func TestRightsOfNamesLikeNumbers(t *testing.T) {
 			}
 			for _, scope := range []values{set, set.merged(values{"namespaces": []string{}})} {
 				for _, object := range objects(t, release{word, word}, scope) {
-					var typed any
-					switch kind := object.GetKind(); kind {
-					case "Role", "ClusterRole":
-						typed = &rbacv1.ClusterRole{} // A Role has no fields that it has not.
-					case "RoleBinding", "ClusterRoleBinding":
-						typed = &rbacv1.RoleBinding{}
-					case "Job":
-						typed = &batchv1.Job{}
-					default:
-						continue
-					}
-					// Here it is about who may do what and where.
-					unstructured.RemoveNestedField(object.Object, "metadata", "labels")
-					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-						t.Errorf("%s: %v", id(object), err)
-					}
-					if name := object.GetName(); name == "" || strings.TrimSpace(name) != name {
-						t.Errorf("a %s has the name %q", object.GetKind(), name)
-					}
+					checkTyped(t, object)
 				}
 			}
 		})
+	}
+}
+
+// checkTyped wants an object that says who may do what and where, or does it, to have text where text belongs.
+func checkTyped(t *testing.T, object *unstructured.Unstructured) {
+	t.Helper()
+	var typed any
+	switch object.GetKind() {
+	case "Role", "ClusterRole":
+		typed = &rbacv1.ClusterRole{} // A Role has no fields that it has not.
+	case "RoleBinding", "ClusterRoleBinding":
+		typed = &rbacv1.RoleBinding{}
+	case "Job":
+		typed = &batchv1.Job{}
+	default:
+		return
+	}
+	unstructured.RemoveNestedField(object.Object, "metadata", "labels")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+		t.Errorf("%s: %v", id(object), err)
+	}
+	if name := object.GetName(); name == "" || strings.TrimSpace(name) != name {
+		t.Errorf("a %s has the name %q", object.GetKind(), name)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,25 +38,36 @@ func checkPods(t *testing.T, rendered []*unstructured.Unstructured, on []string)
 		if result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
 			t.Errorf("%s is not restricted: %s", id(object), result.ForbiddenDetail())
 		}
-		for name, selector := range selectors {
-			if selected := selector.Matches(labels.Set(pod.Labels)); selected != (object.GetKind() == "Deployment") {
-				t.Errorf("%s selects the Pods of %s: %t", name, id(object), selected)
-			}
-		}
-		if slices.Contains(on, "everything") && (pod.Labels["example.com/sidecar"] != "no" || pod.Annotations["a"] != "b") {
-			t.Errorf("the Pods of %s have labels %v and annotations %v", id(object), pod.Labels, pod.Annotations)
-		}
-		for _, container := range pod.Spec.Containers {
-			if security := container.SecurityContext; security == nil || security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem {
-				t.Errorf("%s: container %s may write to its image", id(object), container.Name)
-			}
-			if container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
-				t.Errorf("%s: container %s has no memory set", id(object), container.Name)
-			}
-		}
+		checkPodLabels(t, object, pod, selectors, on)
+		checkContainers(t, object, pod)
 	}
 	if want := workloads(on); pods != want {
 		t.Errorf("there are %d workloads, want %d", pods, want)
+	}
+}
+
+// checkPodLabels wants the Pods of the Deployment to be selected, and no others, and all to have what the values add.
+func checkPodLabels(t *testing.T, object *unstructured.Unstructured, pod *corev1.PodTemplateSpec, selectors map[string]labels.Selector, on []string) {
+	t.Helper()
+	for name, selector := range selectors {
+		if selected := selector.Matches(labels.Set(pod.Labels)); selected != (object.GetKind() == "Deployment") {
+			t.Errorf("%s selects the Pods of %s: %t", name, id(object), selected)
+		}
+	}
+	if slices.Contains(on, "everything") && (pod.Labels["example.com/sidecar"] != "no" || pod.Annotations["a"] != "b") {
+		t.Errorf("the Pods of %s have labels %v and annotations %v", id(object), pod.Labels, pod.Annotations)
+	}
+}
+
+func checkContainers(t *testing.T, object *unstructured.Unstructured, pod *corev1.PodTemplateSpec) {
+	t.Helper()
+	for _, container := range pod.Spec.Containers {
+		if security := container.SecurityContext; security == nil || security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem {
+			t.Errorf("%s: container %s may write to its image", id(object), container.Name)
+		}
+		if container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: container %s has no memory set", id(object), container.Name)
+		}
 	}
 }
 
