@@ -28,7 +28,7 @@ func words() map[string]cell {
 		"instance":          "0",
 	}
 	certManager := values{"webhook": values{"certificates": values{"mode": "cert-manager"}}}
-	isolated := values{"namespaces": []any{"10042", "1e3", "0x10", "true", "null", "2026-11-22"}}
+	isolated := values{"namespaces": []string{"10042", "1e3", "0x10", "true", "null", "2026-11-22"}}
 	cells := map[string]cell{
 		"isolated": {release{"archelon", "archelon-system"}, set.merged(isolated)},
 		"excluded": {release{"archelon", "archelon-system"}, set.merged(values{"excludedNamespaces": []any{"10042", "1e3"}})},
@@ -54,10 +54,8 @@ func words() map[string]cell {
 func checkWords(t *testing.T, rendered []*unstructured.Unstructured, c cell) {
 	t.Helper()
 	known := []string{c.release.namespace, "123"}
-	if names, ok := c.set["namespaces"].([]any); ok {
-		for _, name := range names {
-			known = append(known, name.(string))
-		}
+	if names, ok := c.set["namespaces"].([]string); ok {
+		known = append(known, names...)
 	}
 	for _, object := range rendered {
 		switch namespace, found, err := unstructured.NestedString(object.Object, "metadata", "namespace"); {
