@@ -38,11 +38,7 @@ func TestConfigSaysTheSame(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			rendered := byName(objects(t, tc.release, tc.values))
-			theirs := byName(configured(t, tc.file))
-			want, got := theirs["Role archelon-leader-election"], rendered[tc.role]
-			if want == nil || got == nil {
-				t.Fatalf("%s: config/%s has the Role: %t, the chart: %t", tc.reason, tc.file, want != nil, got != nil)
-			}
+			want, got := pair(t, byName(configured(t, tc.file))["Role archelon-leader-election"], rendered[tc.role])
 			if want.GetNamespace() != got.GetNamespace() {
 				t.Errorf("%s: in config it is in namespace %s, in the chart in %s", tc.reason, want.GetNamespace(), got.GetNamespace())
 			}
@@ -52,15 +48,21 @@ func TestConfigSaysTheSame(t *testing.T) {
 			if tc.bindings == "" {
 				return
 			}
-			want, got = byName(configured(t, tc.bindings))[binding], rendered[binding]
-			if want == nil || got == nil {
-				t.Fatalf("%s: config/%s has the RoleBinding: %t, the chart: %t", tc.reason, tc.bindings, want != nil, got != nil)
-			}
+			want, got = pair(t, byName(configured(t, tc.bindings))[binding], rendered[binding])
 			if diff := cmp.Diff(want.GetFinalizers(), got.GetFinalizers()); diff != "" {
 				t.Errorf("%s: finalizers (-config/%s +chart):\n%s", tc.reason, tc.bindings, diff)
 			}
 		})
 	}
+}
+
+// pair wants both to exist.
+func pair(t *testing.T, config, chart *unstructured.Unstructured) (*unstructured.Unstructured, *unstructured.Unstructured) {
+	t.Helper()
+	if config == nil || chart == nil {
+		t.Fatalf("config has it: %t, the chart: %t", config != nil, chart != nil)
+	}
+	return config, chart
 }
 
 // configured returns the objects of a file of config.
