@@ -230,9 +230,8 @@ var _ = Describe("Releases side by side", Label("kind"), Ordered, func() {
 		began := metav1.NowMicro()
 		Expect(r.helm.Uninstall(ctx, all)).To(Succeed())
 		r.uninstalled(ctx, all, began)
-		Eventually(func() map[string]string { return r.records(ctx) }).WithTimeout(2 * patience).Should(And(
-			HaveLen(2), HaveKey(watch1+"/shared"), HaveKey(watch2+"/shared"),
-		), "its own records are deleted, as it was told")
+		others := And(HaveLen(2), HaveKey(watch1+"/shared"), HaveKey(watch2+"/shared"))
+		Eventually(func() map[string]string { return r.records(ctx) }).WithTimeout(2*patience).Should(others, "its own are deleted, as it was told")
 		Expect(r.helm.Uninstall(ctx, two)).To(Succeed())
 		Expect(r.held(ctx)).To(BeEmpty())
 		for _, release := range []helm.Release{one, two, all} {
