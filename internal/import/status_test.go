@@ -79,8 +79,11 @@ func TestLostAgentMakesAnEvent(t *testing.T) {
 		r.publishChange(s, out, before, after)
 		before = after
 	}
-	if got := <-recorder.Events; got != "Warning AgentDisconnected d" || len(recorder.Events) != 0 {
-		t.Errorf("got %q and %d more, want one warning for one loss", got, len(recorder.Events))
+	if len(recorder.Events) != 1 {
+		t.Fatalf("got %d events, want one for one loss", len(recorder.Events))
+	}
+	if got := <-recorder.Events; got != "Warning AgentDisconnected d" {
+		t.Errorf("got %q, want a warning", got)
 	}
 }
 
