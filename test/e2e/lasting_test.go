@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +22,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 )
 
 // Trouble that does not end costs less and less, and is told. Rancher is played by the spec itself.
@@ -147,7 +146,7 @@ func (f *fixture) refuseRecords(ctx context.Context, by admissionregistrationv1.
 	DeferCleanup(func(ctx context.Context) error { return client.IgnoreNotFound(f.Client.Delete(ctx, webhook)) })
 	Eventually(func() error {
 		return f.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-probe"}}, client.DryRunAll)
-	}).Should(Satisfy(how))
+	}).Should(MatchError(how, "the refusal of the webhook"))
 	return webhook
 }
 
@@ -185,7 +184,12 @@ func conflicting() admissionregistrationv1.WebhookClientConfig {
 		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Code: http.StatusConflict, Message: "quota of the spec"}}
 		review.Request = nil
-		_ = json.NewEncoder(w).Encode(review)
+		body, err := json.Marshal(review)
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write(body)
 	}))
 	DeferCleanup(server.Close)
 	return admissionregistrationv1.WebhookClientConfig{
