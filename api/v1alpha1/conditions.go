@@ -82,7 +82,8 @@ const (
 	ManagedByTurtlesReason = "ManagedByTurtles"
 
 	// ForeignRecordReason: a Rancher cluster names this CAPI cluster as its owner and was not made for it, or
-	// not for this incarnation of it. Delete that Rancher cluster or its owner labels.
+	// not for this incarnation of it; or has a name that its record needs; or is a v3 Cluster that its v1 record leads to and
+	// was not made from. Delete the Rancher cluster that the message names, or its owner labels.
 	ForeignRecordReason = "ForeignRecord"
 
 	// IncompleteOwnerLabelsReason: a Rancher cluster carries only one of the two owner labels. Restore the

@@ -64,7 +64,7 @@ const (
 	OwnerUIDLabel = "archelon.io/capi-cluster-uid"
 
 	// RecordAnnotation on a CAPI Cluster is the name of its Rancher cluster, written before that
-	// cluster is created: "v3/c-xxxxx" or "v1/<name>-capi".
+	// cluster is created: "v3/c-xxxxx" or "v1/<name>-capi". Others can write it too, so any other name is not followed.
 	RecordAnnotation = "archelon.io/rancher-cluster"
 
 	// InstanceAnnotation on a CAPI Cluster names the instance that works on it, "<namespace>/<instance>", written together

@@ -66,7 +66,7 @@ func (r *Reconciler) findManagement(ctx context.Context, s *scope) outcome.Outco
 	}
 	cluster := &managementv3.Cluster{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster)
-	if apierrors.IsNotFound(err) && name != s.record.GetName() {
+	if apierrors.IsNotFound(err) && s.record.GetNamespace() != "" {
 		// The cache has what carries owner labels. A v3 Cluster from before its v1 record was adopted has none yet, and they can be
 		// taken off; the next phase puts them on.
 		err = r.APIReader.Get(ctx, client.ObjectKey{Name: name}, cluster)
@@ -76,6 +76,12 @@ func (r *Reconciler) findManagement(ctx context.Context, s *scope) outcome.Outco
 			return waitingForRancher()
 		}
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("getting the v3 Rancher cluster: %w", err))
+	}
+	if !s.record.stands(cluster) {
+		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make, becomes the companion of that.
+		return outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s, and another one is made",
+			s.record, name, s.record), unseenRecheck)
 	}
 	if !cluster.DeletionTimestamp.IsZero() {
 		return outcome.Wait(archelonv1.RecordTerminatingReason, "The Rancher cluster is being deleted in Rancher")

@@ -95,6 +95,8 @@ type scope struct {
 	// claimed is set by the claim phase when the record's name was written ahead in this run, which proves that
 	// the cached cluster was current.
 	claimed bool
+	// chosen is set by the claim phase when the name was chosen in this run, instead of read from the cluster, where others can write it.
+	chosen bool
 	// record is set by the record phase.
 	record *record
 	// created is set by the record phase when it made the record.

@@ -21,19 +21,18 @@ import (
 // The optimistic lock makes it the one decision that every process agrees on: names of v3 records are random, caches are
 // stale and processes die, and still there is one name.
 func (r *Reconciler) claim(ctx context.Context, s *scope) outcome.Outcome {
-	strategy, name, ok := r.splitID(s.cluster.Annotations[archelonv1.RecordAnnotation])
-	if named := s.find(s.cluster.Annotations[archelonv1.RecordAnnotation]); named != nil && named.deleting() {
-		// Its removal is known already, or was asked for by us: the next record gets a name of its own.
-		ok = false
-	}
-	if ok && strategy == r.Active && holds(s.cluster) {
+	name, ok, err := r.namedRecord(ctx, s)
+	switch {
+	case err != nil:
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	case ok && holds(s.cluster):
 		return outcome.Done()
-	}
-	if !ok || strategy != r.Active {
+	case !ok:
 		if out := s.waitForTerminating(); !out.IsDone() {
 			return out
 		}
 		name = r.chooseName(ctx, s)
+		s.chosen = true
 	}
 	if _, err := r.desired(s.cluster, name); err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
@@ -134,6 +133,12 @@ func (r *Reconciler) ensureRecord(ctx context.Context, s *scope) outcome.Outcome
 			return out
 		}
 	}
+	if !strategy.Names(s.cluster, name) {
+		return r.adoptOwn(ctx, s, strategy, name) // Only one that exists can have such a name.
+	}
+	if out := r.checkNamespace(ctx, s, strategy, name); !out.IsDone() {
+		return out
+	}
 	desired, err := r.desired(s.cluster, name)
 	if err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
@@ -201,17 +206,7 @@ func (r *Reconciler) adoptOwn(ctx context.Context, s *scope, strategy Strategy, 
 		return outcome.Done()
 	}
 	// Somebody else was first to take the name. Nothing was made under it, so another one is chosen.
-	other := strategy.ProposeName(s.cluster, func(candidate string) bool {
-		return candidate == name || r.taken(ctx, s.cluster, candidate)
-	})
-	if other == name {
-		return outcome.Stall(archelonv1.ForeignRecordReason, fmt.Sprintf(
-			"The %s has the name of this cluster's record and was not made for it; delete or rename it", found))
-	}
-	if out := r.writeAhead(ctx, s, other); !out.IsDone() {
-		return out
-	}
-	return outcome.Poll(archelonv1.WaitingForRancherReason, "The chosen name was taken; starting over with another one", conflictRetry)
+	return r.rename(ctx, s, found)
 }
 
 // isRejection tells a refusal by validation, a webhook or RBAC from a failure of the API server.

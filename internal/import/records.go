@@ -52,6 +52,31 @@ func (r record) madeFor(cluster *clusterv1.Cluster) bool {
 		emptyOr(labels[archelonv1.OwnerNameLabel], cluster.Name) && emptyOr(labels[archelonv1.OwnerNamespaceLabel], cluster.Namespace)
 }
 
+// Annotations that Rancher puts on the v3 Cluster that it makes from a v1 Cluster.
+const (
+	administratedAnnotation = "provisioning.cattle.io/administrated"
+	madeFromNamespace       = "objectset.rio.cattle.io/owner-namespace"
+	madeFromName            = "objectset.rio.cattle.io/owner-name"
+)
+
+// stands reports whether the v3 Cluster is the record itself, or was made by Rancher from it. The status of a v1 record alone does not tell:
+// Rancher fills it in by the name of the record, which may be that of any v3 Cluster.
+func (r record) stands(cluster client.Object) bool {
+	if r.GetNamespace() == "" {
+		return cluster.GetName() == r.GetName()
+	}
+	annotations := cluster.GetAnnotations()
+	if namespace, name := annotations[madeFromNamespace], annotations[madeFromName]; namespace != "" || name != "" {
+		// Whatever UID it has: a restored record that was attached to a new CAPI cluster is ahead of it.
+		return namespace == r.GetNamespace() && name == r.GetName()
+	}
+	if uid := cluster.GetLabels()[archelonv1.OwnerUIDLabel]; uid != "" {
+		return uid == r.GetLabels()[archelonv1.OwnerUIDLabel]
+	}
+	_, administrated := annotations[administratedAnnotation]
+	return administrated
+}
+
 func emptyOr(value, want string) bool { return value == "" || value == want }
 
 func (r record) halfLabelled() bool {
@@ -132,8 +157,8 @@ func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) 
 func splitDerived(records []record) (own, derived []record) {
 	behind := map[string]bool{}
 	for _, record := range records {
-		if name := record.strategy.ManagementName(record.Object); name != record.GetName() {
-			behind[name] = true
+		if record.GetNamespace() != "" {
+			behind[record.strategy.ManagementName(record.Object)] = true
 		}
 	}
 	for _, record := range records {

@@ -61,6 +61,12 @@ func (Strategy) ProposeName(cluster *clusterv1.Cluster, taken func(string) bool)
 	return wranglername.SafeConcatName(base, hex.EncodeToString(hash[:])[:8], nameSuffix)
 }
 
+// Names implements importer.Strategy.
+func (s Strategy) Names(cluster *clusterv1.Cluster, name string) bool {
+	first := s.ProposeName(cluster, func(string) bool { return false })
+	return name == first || name == s.ProposeName(cluster, func(proposed string) bool { return proposed == first })
+}
+
 // Render implements importer.Strategy. The spec stays empty but for agent settings: without rkeConfig a v1
 // Cluster is a request for an import.
 func (Strategy) Render(d importer.Desired) *unstructured.Unstructured {

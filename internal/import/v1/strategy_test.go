@@ -105,3 +105,31 @@ func FuzzProposeName(f *testing.F) {
 		}
 	})
 }
+
+func TestNames(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason, cluster, name string
+		want                  bool
+	}{
+		"First":    {reason: "the first choice", cluster: "prod", name: "prod-capi", want: true},
+		"Second":   {reason: "where that is taken", cluster: "prod", name: "prod-2d2f1cf3-capi", want: true},
+		"Hash":     {reason: "the hash of another cluster", cluster: "prod", name: "prod-00000000-capi"},
+		"Other":    {reason: "the record of another cluster", cluster: "prod", name: "test-capi"},
+		"Cluster":  {reason: "Rancher would delete the CAPI cluster with it", cluster: "prod", name: "prod"},
+		"V3":       {reason: "Rancher would make it the companion of that v3 Cluster", cluster: "prod", name: "c-vvvvv"},
+		"NotFirst": {reason: "a name with dots always has a hash", cluster: "a.b", name: "a-b-capi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (Strategy{}).Names(capiCluster(test.cluster), test.name); got != test.want {
+				t.Errorf("Names(%s, %s) = %t: %s", test.cluster, test.name, got, test.reason)
+			}
+		})
+	}
+	for _, name := range []string{"prod", "a.b", strings.Repeat("x", 63)} {
+		for _, taken := range []bool{false, true} {
+			if proposed := (Strategy{}).ProposeName(capiCluster(name), func(string) bool { return taken }); !(Strategy{}).Names(capiCluster(name), proposed) {
+				t.Errorf("%q was proposed for %q and is not known again", proposed, name)
+			}
+		}
+	}
+}

@@ -3,6 +3,8 @@
 package importv3
 
 import (
+	"regexp"
+
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -22,6 +24,9 @@ const (
 	// administratedAnnotation is on every v3 Cluster that Rancher made from a v1 Cluster.
 	administratedAnnotation = "provisioning.cattle.io/administrated"
 )
+
+// proposed matches what ProposeName returns: Kubernetes' alphabet for generated names has no vowels, nor digits that look like one.
+var proposed = regexp.MustCompile(`^c-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 
 // Strategy makes v3 records. Their names are random, so the importer writes a chosen name ahead.
 type Strategy struct{}
@@ -50,6 +55,10 @@ func (Strategy) ProposeName(_ *clusterv1.Cluster, taken func(string) bool) strin
 		}
 	}
 }
+
+// Names implements importer.Strategy. Rancher takes over the namespace that has the name of a v3 Cluster and deletes it with the cluster, so a name of
+// any other form would be somebody's namespace.
+func (Strategy) Names(_ *clusterv1.Cluster, name string) bool { return proposed.MatchString(name) }
 
 // Render implements importer.Strategy. The name that the user gave becomes the display name.
 func (Strategy) Render(d importer.Desired) *unstructured.Unstructured {

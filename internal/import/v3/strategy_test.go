@@ -63,3 +63,19 @@ func TestDerived(t *testing.T) {
 		t.Error("only a v3 Cluster that Rancher made from a v1 Cluster is derived")
 	}
 }
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"c-bcdfg": true, "c-24567": true, "c-01234": false, "c-abcde": false, "c-bcdf": false, "c-bcdfgh": false, "c-m-bcdfg": false,
+		"victim": false, "cattle-system": false, "local": false, "c-BCDFG": false, "xc-bcdfg": false, "c-bcdfg\n": false,
+	} {
+		if got := (Strategy{}).Names(capiCluster(), name); got != want {
+			t.Errorf("Names(%q) = %t, want %t", name, got, want)
+		}
+	}
+	for range 1000 {
+		if name := (Strategy{}).ProposeName(capiCluster(), func(string) bool { return false }); !(Strategy{}).Names(capiCluster(), name) {
+			t.Fatalf("%q was proposed and is not known again", name)
+		}
+	}
+}
