@@ -87,7 +87,8 @@ func (r *Reconciler) checkNamespace(ctx context.Context, s *scope, strategy Stra
 	return outcome.Done() // Creating the record tells whose it is.
 }
 
-// rename writes another name ahead, because the one that the cluster has is not free.
+// rename writes another name ahead, because the one that the cluster has is not free. Where the other one is not free either, nothing is written: it
+// would go to and fro between the two.
 func (r *Reconciler) rename(ctx context.Context, s *scope, found *record) outcome.Outcome {
 	strategy, name := found.strategy, found.GetName()
 	other := strategy.ProposeName(s.cluster, func(candidate string) bool {
@@ -96,6 +97,14 @@ func (r *Reconciler) rename(ctx context.Context, s *scope, found *record) outcom
 	if other == name {
 		return outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
 			"The %s has the name of this cluster's record and was not made for it; delete it", found), unseenRecheck)
+	}
+	second := &record{Object: strategy.NewObject(), strategy: strategy}
+	switch err := r.APIReader.Get(ctx, strategy.Key(s.cluster, other), second.Object); {
+	case err == nil && !second.madeFor(s.cluster):
+		return outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+			"The %s and the %s have the names that this cluster's record may have, and were not made for it; delete one of them", found, second), unseenRecheck)
+	case client.IgnoreNotFound(err) != nil:
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("getting the %s Rancher cluster: %w", strategy.Kind(), err))
 	}
 	if out := r.writeAhead(ctx, s, other); !out.IsDone() {
 		return out

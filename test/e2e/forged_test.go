@@ -124,6 +124,19 @@ func describeForgedNames(strategy string) {
 				g.Expect(found.Spec.DisplayName).To(Equal("victim"))
 			}).Should(Succeed())
 		})
+
+		It("is not changed to and fro when all that it may be is taken", func(ctx context.Context) {
+			// Without our labels the cache does not show them.
+			for _, name := range []string{"squeezed-capi", secondName(namespace, "squeezed")} {
+				foreign := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+				foreign.Annotations = map[string]string{"field.cattle.io/no-creator-rbac": "true"}
+				Expect(f.Client.Create(ctx, foreign)).To(Succeed())
+			}
+			cluster := f.clusterWith(ctx, namespace, "squeezed", []byte("none"), selected)
+			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
+			version := current(ctx, f, cluster).ResourceVersion
+			Consistently(func() string { return current(ctx, f, cluster).ResourceVersion }).Should(Equal(version))
+		})
 	})
 }
 
