@@ -135,8 +135,18 @@ func (r *Reconciler) checkSelection(_ context.Context, s *scope) outcome.Outcome
 }
 
 // checkPermission stops where the "imported" annotation forbids a new import.
-func (r *Reconciler) checkPermission(_ context.Context, s *scope) outcome.Outcome {
-	if _, blocked := s.cluster.Annotations[archelonv1.ImportedAnnotation]; blocked && !s.hasRecord() {
+func (r *Reconciler) checkPermission(ctx context.Context, s *scope) outcome.Outcome {
+	_, blocked := s.cluster.Annotations[archelonv1.ImportedAnnotation]
+	if blocked && !s.hasRecord() && holds(s.cluster) {
+		// The annotation may have been there all the time, and the record only have lost the label by which the cache knows it.
+		if err := r.findNamed(ctx, s); err != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, err)
+		}
+		if out := r.observeRemoval(ctx, s); !out.IsDone() {
+			return out
+		}
+	}
+	if blocked && !s.hasRecord() {
 		r.forget(s.key())
 		return outcome.Stall(archelonv1.RemovedInRancherReason,
 			`The annotation "imported" keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted in Rancher. Remove the annotation to import again`)

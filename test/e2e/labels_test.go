@@ -108,6 +108,26 @@ func describeLostLabels(strategy string) {
 			Eventually(f.gone(ctx, record)).Should(BeTrue())
 		})
 
+		It("is not taken for one that was removed, whatever annotation its cluster has meanwhile", func(ctx context.Context) {
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			cluster, record := imported(ctx, "annotated")
+			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, importedKey, "true") })
+			uid := record.GetUID()
+			strip(ctx, record, ownedLabel)
+			Eventually(func() map[string]string { return current(ctx, f, record).GetLabels() }).Should(HaveKey(ownedLabel))
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(recordOf(ctx, cluster).GetUID()).To(Equal(uid))
+
+			By("but is when it was")
+			Expect(f.manager.Stop()).To(Succeed())
+			strip(ctx, record, ownedLabel)
+			Expect(f.Client.Delete(ctx, record)).To(Succeed())
+			f.run(ctx, gate(strategy), "--sync-period=1h")
+			Eventually(f.gone(ctx, record)).Should(BeTrue())
+			Eventually(f.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+			Expect(current(ctx, f, cluster).Finalizers).NotTo(ContainElement(finalizer))
+		})
+
 		It("is found although the annotation that names it says what cannot be a name", func(ctx context.Context) {
 			f.run(ctx, gate(strategy), "--sync-period=1h")
 			cluster := f.clusterWith(ctx, namespace, "misnamed", []byte("none"), selected)
