@@ -80,7 +80,7 @@ func (r *Reconciler) findManagement(ctx context.Context, s *scope) outcome.Outco
 	if !s.record.stands(cluster) {
 		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make, becomes the companion of that.
 		return outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
-			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s, and another one is made",
+			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s and import the cluster again",
 			s.record, name, s.record), unseenRecheck)
 	}
 	if !cluster.DeletionTimestamp.IsZero() {

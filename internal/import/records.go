@@ -70,6 +70,9 @@ func (r record) stands(cluster client.Object) bool {
 		// Whatever UID it has: a restored record that was attached to a new CAPI cluster is ahead of it.
 		return namespace == r.GetNamespace() && name == r.GetName()
 	}
+	if cluster.GetName() == r.GetName() {
+		return false // It was there first, and the record has the name of its companion.
+	}
 	if uid := cluster.GetLabels()[archelonv1.OwnerUIDLabel]; uid != "" {
 		return uid == r.GetLabels()[archelonv1.OwnerUIDLabel]
 	}

@@ -62,6 +62,7 @@ func TestStands(t *testing.T) {
 		"Adopted":   {reason: "Turtles labelled it with no UID", record: v1Record("prod-capi", "uid-1"), name: "c-m-1", annotations: administrated, want: true},
 		"Labelled":  {reason: "it has our UID", record: v1Record("prod-capi", "uid-1"), name: "c-m-1", uid: "uid-1", want: true},
 		"Victim":    {reason: "the v3 Cluster of somebody, which the name of the record leads to", record: v1Record("c-vvvvv", "uid-1"), name: "c-vvvvv"},
+		"Marked":    {reason: "the same, which got our labels in whatever way", record: v1Record("c-vvvvv", "uid-1"), name: "c-vvvvv", uid: "uid-1"},
 		"Imported":  {reason: "the record of another CAPI cluster", record: v1Record("c-vvvvv", "uid-1"), name: "c-vvvvv", uid: "uid-2"},
 		"Foreign":   {reason: "made for another CAPI cluster", record: v1Record("c-vvvvv", "uid-1"), name: "c-vvvvv", uid: "uid-2", annotations: administrated},
 	} {
