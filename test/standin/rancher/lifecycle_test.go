@@ -187,6 +187,16 @@ var _ = Describe("A v1 Cluster", func() {
 		Expect(absent(ctx, management, object(capiGVK, "default", "twin"))).To(BeTrue())
 		Expect(absent(ctx, management, object(capiGVK, "default", "single"))).To(BeFalse())
 	})
+
+	It("25: takes its v3 Cluster with it out of another workspace as well", func(ctx SpecContext) {
+		startGeneration(ctx, generations()[0])
+		prov := newProvisioning(ctx, "moved-capi")
+		cluster, err := get(ctx, management, clusterGVK, "", provisioned(ctx, "moved-capi"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(change(ctx, cluster, spec("fleetWorkspaceName", "blue"))).To(Succeed())
+		remove(ctx, prov)
+		Eventually(absent).WithContext(ctx).WithArguments(management, cluster).Should(BeTrue())
+	})
 })
 
 func make63() []byte {

@@ -56,10 +56,11 @@ func (r *reactor) reconcileProvisioning(ctx context.Context, key types.Namespace
 		if apierrors.IsNotFound(err) {
 			r.fresh.forget(named(prov, key))
 			r.delays.forget(provisioningOwner(key), "")
-			return 0, nil
+			return 0, r.prune(ctx, key)
 		}
 		return 0, err
 	}
+	r.present.Store(key, nil)
 	if r.fresh.stale(prov) {
 		return conflictDelay, nil
 	}

@@ -156,6 +156,30 @@ func (r *reactor) deleteClusterOf(ctx context.Context, prov *unstructured.Unstru
 	return false, nil
 }
 
+// prune deletes what was made from a v1 Cluster whose end Rancher has seen. The removal before spares a v3 Cluster in another workspace;
+// wrangler's apply does not: without its owner, the set of generated objects is empty.
+func (r *reactor) prune(ctx context.Context, key client.ObjectKey) error {
+	if _, seen := r.present.Load(key); !seen {
+		return nil
+	}
+	made := newList(clusterGVK)
+	if err := r.client.List(ctx, made, client.MatchingFields{indexOrigin: key.String()}); err != nil {
+		return fmt.Errorf("looking for the v3 Cluster of %s: %w", key, err)
+	}
+	for i := range made.Items {
+		cluster := &made.Items[i]
+		if !cluster.GetDeletionTimestamp().IsZero() {
+			continue
+		}
+		err := r.api.Delete(ctx, cluster, client.Preconditions{UID: new(cluster.GetUID())})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting v3 Cluster %s: %w", cluster.GetName(), err)
+		}
+	}
+	r.present.Delete(key)
+	return nil
+}
+
 // deleteNamesake deletes the CAPI Cluster with the given key and returns how long to wait for its
 // end.
 func (r *reactor) deleteNamesake(ctx context.Context, key client.ObjectKey) (time.Duration, error) {

@@ -30,8 +30,10 @@ type reactor struct {
 	fresh  *freshness
 	// tokenMade has the version of each v3 Cluster at which its default token was seen to last.
 	tokenMade *freshness
-	cancel    context.CancelFunc
-	done      chan struct{}
+	// present has the keys of the v1 Clusters that were seen to exist.
+	present sync.Map
+	cancel  context.CancelFunc
+	done    chan struct{}
 }
 
 // conflictDelay is the pause after a lost race for an object; the cache needs it to catch up.
