@@ -27,12 +27,12 @@ func TestConfigSaysTheSame(t *testing.T) {
 		"Central": {
 			reason:  "the Lease, and Events about it",
 			release: release{"archelon", "archelon-system"}, values: values{},
-			file: "rbac/leader_election_role.yaml", role: "Role archelon",
+			file: "rbac/leader_election_role.yaml", role: "Role archelon.manager",
 		},
 		"Isolated": {
 			reason:  "the same, and what keeps the rights in a namespace that is being deleted",
 			release: release{"archelon1", "archelon1-system"}, values: values{"namespaces": []string{"watch1"}},
-			file: "isolated/instance.yaml", role: "Role archelon1", bindings: "isolated/namespace_role_binding.yaml",
+			file: "isolated/instance.yaml", role: "Role archelon1.manager", bindings: "isolated/namespace_role_binding.yaml",
 		},
 	}
 	for name, tc := range cases {
