@@ -162,8 +162,9 @@ test-image: ## Build the image and look at what is in it.
 test-integration: controlplane ## Stand-ins, the test environment, the agent and a small benchmark, against real API servers.
 	go test -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart)
 
-# Scenarios wait most of the time, so two at once are no hindrance to each other. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
-GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=2 --race --timeout=90m --no-color --output-interceptor-mode=none
+# Scenarios wait much of the time, so three at once are no hindrance to each other on two processors. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
+# The manager under test always has the race detector, the program of the tests with TESTFLAGS=--race: it takes a fifth of all processor time.
+GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=3 --timeout=90m --no-color --output-interceptor-mode=none
 
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.
