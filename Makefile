@@ -182,6 +182,11 @@ test-e2e-isolated: controlplane ## As test-e2e, with the chart installed for nam
 test-e2e-everything: controlplane ## As test-e2e, with the features of the chart on that are off by default.
 	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.values=testdata/everything.yaml
 
+.PHONY: test-e2e-feature
+FEATURE ?= webhook
+test-e2e-feature: controlplane ## As test-e2e, with one of these features on: FEATURE=webhook, FEATURE=adoption.
+	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.values=testdata/$(FEATURE).yaml
+
 # One process: there can be one in-memory infrastructure on a machine. docs/development/testing.md has more.
 .PHONY: test-e2e-capi
 test-e2e-capi: capi ## End-to-end specs with the real controllers of Cluster API, without 100 clusters at once.
