@@ -214,7 +214,8 @@ var _ = Describe("The admission webhook for CAPI Clusters, with certificates of 
 		Consistently(w.writes).WithTimeout(3 * time.Second).Should(Equal(before))
 
 		// The Lease of a leader that was killed lasts for a while.
-		leader := w.leader()
+		var leader *replica
+		Eventually(func() *replica { leader = w.leader(); return leader }).WithTimeout(patience).ShouldNot(BeNil())
 		leader.manager.Kill()
 		other := w.replicas[0]
 		if other == leader {

@@ -126,7 +126,7 @@ func (w *world) grant(ctx context.Context) {
 		},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "webhook"}, RoleRef: ref("Role", "webhook"), Subjects: subjects},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}, RoleRef: ref("ClusterRole", "webhook"), Subjects: subjects},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "lease"}, RoleRef: ref("Role", "archelon"), Subjects: subjects},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "lease"}, RoleRef: ref("Role", "archelon.manager"), Subjects: subjects},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "manager"}, RoleRef: ref("ClusterRole", "archelon-manager"), Subjects: subjects},
 	} {
 		Expect(w.admin.Create(ctx, object)).To(Succeed())
