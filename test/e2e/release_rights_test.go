@@ -88,7 +88,7 @@ func (r *releases) uninstalled(ctx context.Context, release helm.Release, began 
 	account := release.Name + ".uninstall"
 	// As the chart has them: they are gone by now.
 	rendered := release
-	rendered.Args = []string{"--kube-version=" + stage.KubeVersion}
+	rendered.Args = []string{"--kube-version=" + stage.KubeVersion, "--set=uninstall.offline=true"}
 	objects, err := r.helm.Template(ctx, rendered)
 	Expect(err).NotTo(HaveOccurred())
 	events, err := r.Management.AuditEvents()

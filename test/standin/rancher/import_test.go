@@ -78,7 +78,15 @@ var _ = Describe("A registration token", func() {
 		cluster := newCluster(ctx, "c-crt03")
 		newToken(ctx, "default", "orphan", "c-none1")
 		Eventually(tokenField("c-crt03", "default-token", "status", "tokenSecretName")).WithContext(ctx).Should(Equal("crt-token-default-token"))
-		Eventually(clusterConditions("c-crt03")).WithContext(ctx).Should(HaveKey("Connected"))
+		// Each change of the cluster is a look at the token, so nothing may be left to change.
+		version := ""
+		Eventually(func(g Gomega, ctx context.Context) {
+			before := version
+			g.Expect(management.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+			version = cluster.GetResourceVersion()
+			g.Expect(version).To(Equal(before))
+			g.Expect(conditions(cluster)).To(HaveKey("Connected"))
+		}).WithContext(ctx).MustPassRepeatedly(50).Should(Succeed())
 		Expect(s.SetServerURL(ctx, "https://rancher.example.test:8443/some/path")).To(Succeed())
 		Consistently(tokenField("c-crt03", "default-token", "status", "manifestUrl")).WithContext(ctx).Should(BeEmpty())
 		Expect(change(ctx, cluster, annotation("wake", "up"))).To(Succeed())
