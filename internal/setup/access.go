@@ -43,6 +43,8 @@ type access struct {
 	watched []schema.GroupResource
 	lacking prometheus.Gauge
 	logger  logr.Logger
+	// suspect holds a suspicion that rights were lost.
+	suspect chan struct{}
 }
 
 func newAccess(config *rest.Config, scope shard.Scope, lacking prometheus.Gauge) (*access, error) {
@@ -54,7 +56,7 @@ func newAccess(config *rest.Config, scope shard.Scope, lacking prometheus.Gauge)
 	if err != nil {
 		return nil, err
 	}
-	return &access{reviews: client.SelfSubjectAccessReviews(), scope: scope, watched: watched, lacking: lacking, logger: ctrl.Log.WithName("setup")}, nil
+	return &access{reviews: client.SelfSubjectAccessReviews(), scope: scope, watched: watched, lacking: lacking, logger: ctrl.Log.WithName("setup"), suspect: make(chan struct{}, 1)}, nil
 }
 
 // granted waits until the instance may work somewhere, and returns where, and what is missing, which it counts; it calls waiting when it may nowhere. To

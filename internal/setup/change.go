@@ -10,13 +10,22 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// How rights that are there are looked after. Without them the watches go on until the API server ends them, after five to ten minutes; from then on it
-// refuses each of them for ever. A RoleBinding that is replaced is away for a moment, and a new manager is not free. So a right is lost when it is refused as
-// often as this, accessPoll apart; and a RoleBinding that comes and goes makes a manager follow another no more often than every lossPoll.
+// How rights that were there are looked for. Without them the watches go on until the API server ends them, after five to ten minutes; from then on it
+// refuses each of them for ever. A RoleBinding that is replaced is away for a moment, and a new manager is not free. So a right is lost when it is refused
+// as often as this, accessPoll apart.
 const (
-	lossPoll     = time.Minute
 	lossRefusals = 4
+	// lossPoll is how often an instance looks that may not watch its RoleBindings.
+	lossPoll = time.Minute
 )
+
+// suspectLoss has the rights in namespaces looked at. It never blocks, and several calls at once are one.
+func (a *access) suspectLoss() {
+	select {
+	case a.suspect <- struct{}{}:
+	default:
+	}
+}
 
 // change returns when the instance may work in one more of its namespaces, or no more in one in which it works, or when the context ends.
 func (a *access) change(ctx context.Context, granted, missing []string) {
@@ -46,32 +55,34 @@ func (a *access) grow(ctx context.Context, missing []string) {
 	})
 }
 
-// shrink returns when the instance has lost rights in one of the namespaces, or when the context ends. None, for a scope that is not a list of names, are
-// never lost: there would be nothing to go on with.
+// shrink returns when the instance has lost rights in one of the namespaces, or when the context ends. It asks when there is a suspicion, and never else. None,
+// for a scope that is not a list of names, are never lost: there would be nothing to go on with.
 func (a *access) shrink(ctx context.Context, granted []string) {
-	if len(granted) == 0 {
-		<-ctx.Done()
-		return
-	}
-	looks := 0
-	// It ends with the context only: a question that fails is asked again.
-	_ = wait.PollUntilContextCancel(ctx, lossPoll, false, func(ctx context.Context) (bool, error) {
-		// A RoleBinding that goes takes all rights along, so each look asks for one of them, and the next one for another.
+	// A RoleBinding that goes takes all rights along, so each look asks for one of them, and the next one for another.
+	for looks := 0; ; looks++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.suspect:
+		}
 		one := a.right(looks)
-		looks++
-		lost := a.refused(ctx, granted, one)
-		for range lossRefusals - 1 {
-			if len(lost) == 0 || !pause(ctx, accessPoll) {
-				return false, nil
-			}
-			lost = a.refused(ctx, lost, one)
+		if lost := a.lost(ctx, granted, one); len(lost) > 0 {
+			a.logger.Info("This instance may not work in some of its namespaces any more; starting over without them", "namespaces", lost, "lacking", one.String())
+			return
 		}
-		if len(lost) == 0 {
-			return false, nil
+	}
+}
+
+// lost returns those of the namespaces in which a right is refused for good. The API server may grant for a moment what is gone, so it does not ask at once.
+func (a *access) lost(ctx context.Context, granted []string, one right) []string {
+	lost := granted
+	for range lossRefusals {
+		if len(lost) == 0 || !pause(ctx, accessPoll) {
+			return nil
 		}
-		a.logger.Info("This instance may not work in some of its namespaces any more; starting over without them", "namespaces", lost, "lacking", one.String())
-		return true, nil
-	})
+		lost = a.refused(ctx, lost, one)
+	}
+	return lost
 }
 
 // right is one that the instance needs in each of its namespaces.

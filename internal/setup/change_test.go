@@ -38,6 +38,7 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason           string
 		granted, missing []string
+		quiet            bool // nothing happens to RoleBindings, else once a minute
 		answer           func(at time.Duration, namespace, right string) (bool, error)
 		want             time.Duration
 	}{
@@ -46,23 +47,23 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 			answer: func(time.Duration, string, string) (bool, error) { return true, nil },
 		},
 		"NamespaceDeleted": {
-			reason: "its watches would be refused for ever", granted: []string{"a", "b"}, want: 90 * time.Second,
+			reason: "its watches would be refused for ever", granted: []string{"a", "b"}, want: 100 * time.Second,
 			answer: func(at time.Duration, namespace, _ string) (bool, error) {
 				return namespace != "b" || at < 10*time.Second, nil
 			},
 		},
 		"AllWithdrawn": {
-			reason: "it waits for rights, as at its start", granted: []string{"a", "b"}, want: 90 * time.Second,
+			reason: "it waits for rights, as at its start", granted: []string{"a", "b"}, want: 100 * time.Second,
 			answer: func(at time.Duration, _, _ string) (bool, error) { return at < 10*time.Second, nil },
 		},
 		"OneRightOfSix": {
-			reason: "each is asked for in turn", granted: []string{"a"}, want: 6*time.Minute + 30*time.Second,
+			reason: "each is asked for in turn", granted: []string{"a"}, want: 6*time.Minute + 40*time.Second,
 			answer: func(_ time.Duration, _, right string) (bool, error) { return right != "watch secrets", nil },
 		},
 		"RoleBindingReplaced": {
 			reason: "it was away for a moment", granted: []string{"a"}, want: never,
 			answer: func(at time.Duration, _, _ string) (bool, error) {
-				return !within(at, 55*time.Second, 75*time.Second), nil
+				return !within(at, 55*time.Second, 95*time.Second), nil
 			},
 		},
 		"RoleBindingComesAndGoes": {
@@ -74,7 +75,7 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 			answer: func(time.Duration, string, string) (bool, error) { return false, silent },
 		},
 		"NoAnswerMeanwhile": {
-			reason: "a refusal that is not confirmed waits for the next look", granted: []string{"a"}, want: 2*time.Minute + 30*time.Second,
+			reason: "a refusal that is not confirmed waits for the next look", granted: []string{"a"}, want: 2*time.Minute + 40*time.Second,
 			answer: func(at time.Duration, _, _ string) (bool, error) {
 				if within(at, 75*time.Second, 100*time.Second) {
 					return false, silent
@@ -88,6 +89,10 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 				return namespace != "c" || at > 35*time.Second, nil
 			},
 		},
+		"NoSuspicion": {
+			reason: "it asks for nothing by itself", granted: []string{"a"}, quiet: true, want: never,
+			answer: func(time.Duration, string, string) (bool, error) { return false, nil },
+		},
 		"NoList": {
 			reason: "a scope that is not a list has nothing to go on with", want: never,
 			answer: func(time.Duration, string, string) (bool, error) { return false, nil },
@@ -100,9 +105,16 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				a := &access{reviews: &timedReviews{begin: begin, answer: tc.answer}, watched: watched, logger: logr.Discard()}
+				a := &access{reviews: &timedReviews{begin: begin, answer: tc.answer}, watched: watched, logger: logr.Discard(), suspect: make(chan struct{}, 1)}
 				ctx, stop := context.WithTimeout(t.Context(), never)
 				defer stop()
+				if !tc.quiet {
+					go func() {
+						for pause(ctx, time.Minute) {
+							a.suspectLoss()
+						}
+					}()
+				}
 				a.change(ctx, tc.granted, tc.missing)
 				if got := time.Since(begin); got != tc.want {
 					t.Errorf("%s: it ends after %s, want %s", tc.reason, got, tc.want)

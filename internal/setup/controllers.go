@@ -12,6 +12,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -48,6 +49,8 @@ type controllers struct {
 	metrics    *importer.Metrics
 	gauge      prometheus.Gauge // of synced
 	synced     atomic.Bool
+	// suspectLoss is called when rights in a namespace may have been lost.
+	suspectLoss func()
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: a standby replica gets ready too.
@@ -72,6 +75,9 @@ func (c *controllers) Start(ctx context.Context) error {
 	if _, err := c.beside.GetInformer(ctx, metadataOf("Secret")); err != nil {
 		return ignoreStop(ctx, fmt.Errorf("starting the watch on token Secrets: %w", err))
 	}
+	if err := c.watchRights(ctx, keeper != nil); err != nil {
+		return ignoreStop(ctx, fmt.Errorf("starting the watch on RoleBindings: %w", err))
+	}
 	if err := c.watchInstances(ctx); err != nil {
 		return ignoreStop(ctx, fmt.Errorf("starting the watch on the Leases of instances: %w", err))
 	}
@@ -82,6 +88,25 @@ func (c *controllers) Start(ctx context.Context) error {
 	c.gauge.Set(1)
 	c.mgr.GetLogger().Info("Caches are synced")
 	return nil
+}
+
+// watchRights has the rights in the namespaces of an isolated instance looked at when a RoleBinding is gone, or every minute if it may not watch them.
+func (c *controllers) watchRights(ctx context.Context, watchable bool) error {
+	if len(c.claim.Scope.Included()) == 0 {
+		return nil
+	}
+	if !watchable {
+		go wait.UntilWithContext(ctx, func(context.Context) { c.suspectLoss() }, lossPoll)
+		return nil
+	}
+	binding := &metav1.PartialObjectMetadata{}
+	binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
+	bindings, err := c.beside.GetInformer(ctx, binding)
+	if err != nil {
+		return err
+	}
+	_, err = bindings.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { c.suspectLoss() }})
+	return err
 }
 
 // watchInstances tells the peers of every change of a Lease, and starts them when the cache has the Leases: they read from it.

@@ -180,6 +180,7 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 	}
 	controllers := &controllers{
 		mgr: mgr, opts: p.opts, claim: claim, peers: peers, settings: settings, downloader: downloader, beside: beside, metrics: p.meters.imports, gauge: p.meters.synced,
+		suspectLoss: p.rights.suspectLoss,
 	}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
