@@ -314,10 +314,20 @@ func (w *badWorld) badManifests() {
 			w.Rancher.SetFault(fault)
 		}
 		w.release(ctx)
-		found = w.examine(ctx, clusters, 2*window)
-		for _, request := range w.Rancher.ImportRequests() {
-			downloads[request.Cluster]++
+		counted := func() map[string]int {
+			counts := map[string]int{}
+			for _, request := range w.Rancher.ImportRequests() {
+				counts[request.Cluster]++
+			}
+			return counts
 		}
+		// On a busy machine a first try may begin late, and a second one has to wait for its time.
+		for name, cluster := range clusters {
+			id := w.v3Records(ctx, cluster)[0].Name
+			Eventually(func() int { return counted()[id] }).Should(BeNumerically(">=", 2), name)
+		}
+		found = w.examine(ctx, clusters, 2*window)
+		downloads = counted()
 		w.Rancher.ClearFaults()
 	})
 	DescribeTable("tells what came, and goes on when Rancher answers properly", func(ctx context.Context, c badInput) {
