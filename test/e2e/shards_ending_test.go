@@ -115,6 +115,10 @@ func (s *shards) withdrawals(strategy string) {
 		By("the clusters there, which are nobody's now and stay imported")
 		s.expectImported(ctx, clusters...)
 		s.central(ctx, "archelon2", append(flags("namespace", first, second), gate(strategy))...)
+		// Until somebody has taken them over, nobody would delete their records with them.
+		for _, cluster := range clusters[1:] {
+			Eventually(func() []string { return current(ctx, s.fixture, cluster).Finalizers }).Should(ContainElement(finalizer))
+		}
 		s.remove(ctx, clusters...)
 	})
 
