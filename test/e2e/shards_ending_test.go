@@ -151,6 +151,7 @@ func (s *shards) withdrawals(strategy string) {
 		Expect(s.Grant(ctx, one.Instance, withdrawn)).To(Succeed())
 		Eventually(watching(withdrawn)).Should(HaveLen(3))
 		Eventually(metrics).Should(ContainSubstring("archelon_namespaces_without_rights 1\n"))
+		Eventually(func() []string { return current(ctx, s.fixture, clusters[1]).Finalizers }).Should(ContainElement(finalizer))
 		s.expectImported(ctx, clusters...)
 		s.remove(ctx, clusters...)
 		one.expectLawful()
