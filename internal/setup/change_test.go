@@ -109,11 +109,7 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 				ctx, stop := context.WithTimeout(t.Context(), never)
 				defer stop()
 				if !tc.quiet {
-					go func() {
-						for pause(ctx, time.Minute) {
-							a.suspectLoss()
-						}
-					}()
+					go suspectEachMinute(ctx, a)
 				}
 				a.change(ctx, tc.granted, tc.missing)
 				if got := time.Since(begin); got != tc.want {
@@ -121,6 +117,12 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func suspectEachMinute(ctx context.Context, a *access) {
+	for pause(ctx, time.Minute) {
+		a.suspectLoss()
 	}
 }
 
