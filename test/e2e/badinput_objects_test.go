@@ -136,7 +136,7 @@ func (w *badWorld) badKubeconfigs() {
 			}
 		})
 		w.release(ctx)
-		found = w.examine(ctx, clusters, window)
+		found = w.examine(ctx, clusters, window, cases...)
 		// A try begins in the management cluster, so all that led to these requests are known afterwards.
 		requests = w.workloadRequests()
 		tries := w.tries()
@@ -318,7 +318,7 @@ func (w *badWorld) badObjects() {
 			}
 		}
 		w.unannotate(ctx, clusters["twice"], "cluster.x-k8s.io/paused")
-		found = w.examine(ctx, clusters, window)
+		found = w.examine(ctx, clusters, window, cases...)
 		for name, cluster := range clusters {
 			requests[name] = w.requestsFor(cluster)
 		}

@@ -26,7 +26,7 @@ func (w *badWorld) badTokens() {
 		before := w.tries()[client.ObjectKeyFromObject(cluster)]
 		Expect(w.Client.Create(ctx, w.kubeconfig(cluster))).To(Succeed())
 		Eventually(w.reason(ctx, cluster)).ShouldNot(Equal("False/KubeconfigMissing"))
-		found := w.examine(ctx, clusters, window/2)[c.name]
+		found := w.examine(ctx, clusters, window/2, c)[c.name]
 		found.tries = found.tries[len(before):]
 		repair(ctx, token)
 		c.expect(found)
