@@ -19,8 +19,10 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/feature"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
@@ -65,6 +67,10 @@ func (c *controllers) Start(ctx context.Context) error {
 	if err := errors.Join(err, c.setupImport(ctx, keeper)); err != nil {
 		return err
 	}
+	// Before the watches in the namespaces: where the rights are lost already, those never begin.
+	if err := c.watchRights(ctx, keeper != nil); err != nil {
+		return ignoreStop(ctx, fmt.Errorf("starting the watch on RoleBindings: %w", err))
+	}
 	for _, object := range append(scopedObjects(),
 		&managementv3.Cluster{}, &managementv3.Setting{}, &coordinationv1.Lease{}, rancher.NewRegistrationToken(), metadataOf("Namespace"),
 	) {
@@ -74,9 +80,6 @@ func (c *controllers) Start(ctx context.Context) error {
 	}
 	if _, err := c.beside.GetInformer(ctx, metadataOf("Secret")); err != nil {
 		return ignoreStop(ctx, fmt.Errorf("starting the watch on token Secrets: %w", err))
-	}
-	if err := c.watchRights(ctx, keeper != nil); err != nil {
-		return ignoreStop(ctx, fmt.Errorf("starting the watch on RoleBindings: %w", err))
 	}
 	if err := c.watchInstances(ctx); err != nil {
 		return ignoreStop(ctx, fmt.Errorf("starting the watch on the Leases of instances: %w", err))
@@ -90,7 +93,8 @@ func (c *controllers) Start(ctx context.Context) error {
 	return nil
 }
 
-// watchRights has the rights in the namespaces of an isolated instance looked at when a RoleBinding is gone, or every minute if it may not watch them.
+// watchRights has the rights in the namespaces of an isolated instance looked at when a RoleBinding is gone, or every minute if it may not watch them. One may
+// have gone between the instance's questions and the watch, of which no event tells.
 func (c *controllers) watchRights(ctx context.Context, watchable bool) error {
 	if len(c.claim.Scope.Included()) == 0 {
 		return nil
@@ -101,12 +105,24 @@ func (c *controllers) watchRights(ctx context.Context, watchable bool) error {
 	}
 	binding := &metav1.PartialObjectMetadata{}
 	binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
-	bindings, err := c.beside.GetInformer(ctx, binding)
+	bindings, err := c.beside.GetInformer(ctx, binding) // and its first list
 	if err != nil {
 		return err
 	}
 	_, err = bindings.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { c.suspectLoss() }})
-	return err
+	if err != nil {
+		return err
+	}
+	for _, namespace := range c.claim.Scope.Included() {
+		err := c.beside.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err != nil {
+			c.suspectLoss()
+		}
+	}
+	return nil
 }
 
 // watchInstances tells the peers of every change of a Lease, and starts them when the cache has the Leases: they read from it.

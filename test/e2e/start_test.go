@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -19,8 +20,9 @@ import (
 // Scenario 3: the manager is installed before CAPI and Rancher, and two replicas take turns.
 var _ = Describe("Start", Ordered, func() {
 	var (
-		s     *stage.Stage
-		first *stage.Manager
+		s             *stage.Stage
+		first, losing *stage.Manager
+		apart         = stage.Instance{Name: "isolated", Isolated: true}
 	)
 	BeforeAll(func(ctx context.Context) {
 		management, err := env.Start(ctx, env.Options{Name: "start"})
@@ -29,6 +31,15 @@ var _ = Describe("Start", Ordered, func() {
 		s = &stage.Stage{Management: management, Client: adminClient(management), Values: furtherValues()}
 		Expect(s.Prepare(ctx)).To(Succeed())
 		first = startReplica(ctx, s)
+
+		Expect(s.Install(ctx, apart)).To(Succeed())
+		for _, name := range []string{watch1, watch2} {
+			Expect(s.Client.Create(ctx, namespaceOf(name))).To(Succeed())
+		}
+		Expect(s.Grant(ctx, apart, watch1, watch2)).To(Succeed())
+		losing, err = s.StartInstance(ctx, apart, manager, GinkgoWriter, flags("namespace", watch1, watch2)...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(losing.Stop)
 	})
 
 	It("waits for missing CRDs and says for which", func(ctx context.Context) {
@@ -38,6 +49,13 @@ var _ = Describe("Start", Ordered, func() {
 			ContainSubstring("settings.management.cattle.io"),
 		))
 		Expect(first.Ready(ctx)).To(MatchError(ContainSubstring("[-]caches failed")))
+	})
+
+	It("loses rights in a namespace, of several, while it waits", func(ctx context.Context) {
+		Eventually(losing.Logs).Should(ContainSubstring("Waiting for CRDs of CAPI and Rancher"))
+		// It has asked for its rights, and does not watch its RoleBindings yet.
+		Expect(s.Client.Patch(ctx, roleBindingIn(watch2), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(s.Client.Delete(ctx, roleBindingIn(watch2))).To(Succeed())
 	})
 
 	It("still waits, for Rancher alone, when CAPI is there", func(ctx context.Context) {
@@ -60,6 +78,11 @@ var _ = Describe("Start", Ordered, func() {
 		Expect(standin.Start(ctx)).To(Succeed())
 		DeferCleanup(standin.Stop)
 		Eventually(first.Ready).WithContext(ctx).Should(Succeed())
+	})
+
+	It("goes on without the namespace whose rights went unseen", func(ctx context.Context) {
+		Eventually(losing.Logs).WithTimeout(2 * patience).Should(MatchRegexp(`may not work in some of its namespaces any more.*"` + watch2 + `"`))
+		Eventually(losing.Ready).WithContext(ctx).Should(Succeed())
 	})
 
 	It("hands over to a replica that is ready before it leads", func(ctx context.Context) {
