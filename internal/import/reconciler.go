@@ -127,10 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, fmt.Errorf("getting CAPI cluster: %w", err)
 		}
-		r.forget(req.NamespacedName)
-		r.aside.forget(req.NamespacedName)
-		r.told.forget(req.NamespacedName)
-		r.conflicts.forget(req.NamespacedName)
+		r.forgetAll(req.NamespacedName)
 		left, err := r.releaseOrphans(ctx, req.NamespacedName)
 		return ctrl.Result{RequeueAfter: left}, err
 	}
@@ -140,8 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.holdings.note(cluster)
 	if !r.responsible(cluster) {
-		r.forget(req.NamespacedName)
-		r.aside.forget(req.NamespacedName)
+		r.forgetAll(req.NamespacedName)
 		return r.leaveBehind(ctx, cluster)
 	}
 	s, err := r.newScope(ctx, cluster)
@@ -163,10 +159,17 @@ func (r *Reconciler) withdrawn(ctx context.Context, key types.NamespacedName) (b
 	if err != nil || !withdrawn {
 		return false, err
 	}
-	r.forget(key)
-	r.aside.forget(key)
+	r.forgetAll(key)
 	r.holdings.forget(key)
 	return true, nil
+}
+
+// forgetAll drops what is known of a cluster that is gone, or that this instance handles no more.
+func (r *Reconciler) forgetAll(key types.NamespacedName) {
+	r.forget(key)
+	r.aside.forget(key)
+	r.told.forget(key)
+	r.conflicts.forget(key)
 }
 
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,17 +35,22 @@ func TestWithdrawnNamespace(t *testing.T) {
 			// Without a client: whatever else it did would fail.
 			r := &Reconciler{
 				Withdrawn: func(context.Context, string) (bool, error) { return true, tc.err },
-				Workloads: &workload.Clients{}, jobs: newJobs(1, clock.RealClock{}), aside: newAside(metrics), holdings: newHoldings(),
+				Workloads: &workload.Clients{}, jobs: newJobs(1, clock.RealClock{}), aside: newAside(metrics), holdings: newHoldings(), told: newTold(), conflicts: newConflicts(),
 			}
 			cluster := testCluster()
 			cluster.Finalizers = []string{archelonv1.ImportFinalizer}
 			r.holdings.note(cluster)
+			r.told.note(cluster, &metav1.Condition{})
+			r.conflicts.note(client.ObjectKeyFromObject(cluster), time.Now())
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
 			if !errors.Is(err, tc.err) || (result.RequeueAfter > 0) != tc.wantRetry {
 				t.Errorf("got %v, %v: %s", result, err, tc.reason)
 			}
 			if _, kept := r.holdings.last[client.ObjectKeyFromObject(cluster)]; kept == tc.wantRetry {
 				t.Errorf("the cluster is remembered as held: %t", kept)
+			}
+			if kept := len(r.told.last) + len(r.conflicts.row); (kept > 0) == tc.wantRetry {
+				t.Errorf("%d things are remembered of the cluster", kept)
 			}
 		})
 	}
