@@ -147,7 +147,7 @@ test: lint verify test-unit test-chart test-image test-integration test-e2e ## E
 
 .PHONY: test-chart
 test-chart: ## The Helm chart: its values, what it renders, its alerts; no network, no cluster.
-	go test -count=1 -timeout=15m $(TESTFLAGS) ./test/chart
+	go test -count=1 -timeout=45m $(TESTFLAGS) ./test/chart
 
 .PHONY: test-unit
 test-unit: ## Tests beside the code: no network, no processes.
@@ -155,7 +155,7 @@ test-unit: ## Tests beside the code: no network, no processes.
 
 .PHONY: test-image
 test-image: ## Build the image and look at what is in it.
-	go -C hack/image test -count=1 -timeout=20m $(TESTFLAGS) ./...
+	go -C hack/image test -count=1 -timeout=45m $(TESTFLAGS) ./...
 
 # Two packages at a time, which wait most of the time: each starts API servers of its own.
 .PHONY: test-integration
