@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,19 +47,30 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// Of a long log often only the end is kept: the reasons of all failures belong there.
+// Of a long log often only the end is kept, and the runner's summary has the places alone: who starts the runner prints the file of this name last.
+// Several processes have no output of their own here.
 var _ = ReportAfterSuite("why specs failed", func(report Report) {
+	path := os.Getenv("ARCHELON_E2E_FAILURES")
+	if path == "" {
+		return
+	}
+	var text strings.Builder
 	for _, spec := range report.SpecReports {
 		if !spec.Failed() {
 			continue
 		}
-		_, _ = fmt.Fprintf(os.Stdout, "\nFAILED %s\n%s\n%s\n", spec.FullText(), spec.Failure.FailureNodeLocation, ends(spec.Failure.Message, 1000))
+		_, _ = fmt.Fprintf(&text, "FAILED %s\n%s\n%s\n", spec.FullText(), frames(spec.Failure.Location.FullStackTrace), ends(spec.Failure.Message, 300))
 		for _, more := range spec.AdditionalFailures {
-			_, _ = fmt.Fprintf(os.Stdout, "and: %s\n", ends(more.Failure.Message, 500))
+			_, _ = fmt.Fprintf(&text, "and: %s\n", ends(more.Failure.Message, 150))
 		}
-		_, _ = fmt.Fprintf(os.Stdout, "last logged: %s\n", ends(spec.CapturedGinkgoWriterOutput, 800))
 	}
+	Expect(os.WriteFile(path, []byte(text.String()), 0o600)).To(Succeed())
 })
+
+// frames returns the lines of specs in a stack, the helpers' too.
+func frames(stack string) string {
+	return strings.Join(regexp.MustCompile(`\w+_test\.go:\d+`).FindAllString(stack, -1), " < ")
+}
 
 // ends returns the first and the last n bytes of a text.
 func ends(text string, n int) string {
