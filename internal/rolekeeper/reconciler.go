@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -19,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -55,15 +55,16 @@ type Reconciler struct {
 	Self instance.ID
 	// Scope is where the instance works.
 	Scope shard.Scope
+	// Clock is the time.
+	Clock clock.PassiveClock
 
-	// withdrawn are the names of namespaces that stayed when the rights in them went.
-	withdrawn sync.Map
+	losses losses
 }
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, bindings cache.Cache) error {
-	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" {
-		return errors.New("the role keeper needs a client, a reader, access reviews, a cache of RoleBindings and the instance")
+	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" || r.Clock == nil {
+		return errors.New("the role keeper needs a client, a reader, access reviews, a cache of RoleBindings, the instance and a clock")
 	}
 	itsNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: object.GetNamespace()}}}
@@ -131,7 +132,7 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 			return nil, err
 		}
 		if found == 0 {
-			r.withdrawn.Store(name, true)
+			r.losses.set(name, loss{sure: true})
 			return nil, nil //nolint:nilnil // there is nothing to wait for
 		}
 		return &ctrl.Result{RequeueAfter: lookAgain}, nil
@@ -175,21 +176,23 @@ func (r *Reconciler) needed(ctx context.Context, namespace string) (bool, error)
 }
 
 func (r *Reconciler) may(ctx context.Context, namespace string) (bool, error) {
-	return allowed(ctx, r.Reviews, "patch", namespace)
+	return allowed(ctx, r.Reviews, roleBindings("patch", namespace))
 }
 
 // MayWatch reports whether this instance may watch the RoleBindings that give namespaces to isolated instances. One that has its rights by a
 // ClusterRoleBinding needs none and may not.
 func MayWatch(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface) (bool, error) {
-	return allowed(ctx, reviews, "watch", metav1.NamespaceAll)
+	return allowed(ctx, reviews, roleBindings("watch", metav1.NamespaceAll))
 }
 
-func allowed(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface, verb, namespace string) (bool, error) {
-	review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: verb, Group: rbacv1.GroupName, Resource: "rolebindings", Name: roleBinding,
-		},
-	}}, metav1.CreateOptions{})
+func roleBindings(verb, namespace string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: rbacv1.GroupName, Resource: "rolebindings", Name: roleBinding}
+}
+
+func allowed(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface, what authorizationv1.ResourceAttributes) (bool, error) {
+	review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
+	}, metav1.CreateOptions{})
 	if apierrors.IsForbidden(err) {
 		return false, nil
 	}

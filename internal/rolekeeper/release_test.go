@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,7 +85,7 @@ func keeper(t *testing.T, c client.Client, may bool, namespaces ...string) *Reco
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Reconciler{Client: c, APIReader: c, Bindings: c, Reviews: answer{allowed: may}, Scope: scope, Self: instance.ID{Namespace: "one", Name: "archelon"}}
+	return &Reconciler{Client: c, APIReader: c, Bindings: c, Reviews: answer{allowed: may}, Scope: scope, Self: instance.ID{Namespace: "one", Name: "archelon"}, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
 }
 
 // free returns what our finalizer is no longer on, of all kinds.
@@ -213,5 +215,43 @@ func TestWithdrawnForGood(t *testing.T) {
 	}
 	if got, err := r.Withdrawn(t.Context(), tenant); err != nil || got {
 		t.Errorf("got %t, %v with a new RoleBinding, want false", got, err)
+	}
+}
+
+// A replica that has let nothing go itself, because another one led, believes an API server that still grants only after a while.
+func TestUnbound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		namespace string
+		passed    time.Duration
+		may, want bool
+	}{
+		"JustNow":         {tenant, time.Second, true, true},
+		"Lost":            {tenant, time.Minute, false, true},
+		"OtherwiseBound":  {tenant, time.Minute, true, false},
+		"NotInItsScope":   {"elsewhere", time.Second, true, false},
+		"LostBeforeStart": {tenant, 1e6 * time.Hour, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := world(t, false, false)
+			r := keeper(t, c, tc.may, tenant)
+			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "archelon-isolated"}}
+			if err := c.Patch(t.Context(), binding, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Delete(t.Context(), binding); err != nil {
+				t.Fatal(err)
+			}
+			r.Unbound(tc.namespace, r.Clock.Now().Add(-tc.passed))
+			if got, err := r.Withdrawn(t.Context(), tc.namespace); err != nil || got != tc.want {
+				t.Errorf("got %t, %v, want %t", got, err, tc.want)
+			}
+			binding.ResourceVersion = ""
+			if err := c.Create(t.Context(), binding); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := r.Withdrawn(t.Context(), tc.namespace); err != nil || got {
+				t.Errorf("got %t, %v with a RoleBinding, want false", got, err)
+			}
+		})
 	}
 }

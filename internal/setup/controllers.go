@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,7 +69,7 @@ func (c *controllers) Start(ctx context.Context) error {
 		return err
 	}
 	// Before the watches in the namespaces: where the rights are lost already, those never begin.
-	if err := c.watchRights(ctx, keeper != nil); err != nil {
+	if err := c.watchRights(ctx, keeper); err != nil {
 		return ignoreStop(ctx, fmt.Errorf("starting the watch on RoleBindings: %w", err))
 	}
 	for _, object := range append(scopedObjects(),
@@ -95,11 +96,11 @@ func (c *controllers) Start(ctx context.Context) error {
 
 // watchRights has the rights in the namespaces of an isolated instance looked at when a RoleBinding is gone, or every minute if it may not watch them. One may
 // have gone between the instance's questions and the watch, of which no event tells.
-func (c *controllers) watchRights(ctx context.Context, watchable bool) error {
+func (c *controllers) watchRights(ctx context.Context, keeper *rolekeeper.Reconciler) error {
 	if len(c.claim.Scope.Included()) == 0 {
 		return nil
 	}
-	if !watchable {
+	if keeper == nil {
 		go wait.UntilWithContext(ctx, func(context.Context) { c.suspectLoss() }, lossPoll)
 		return nil
 	}
@@ -109,7 +110,12 @@ func (c *controllers) watchRights(ctx context.Context, watchable bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = bindings.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { c.suspectLoss() }})
+	_, err = bindings.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(binding any) {
+		if key, err := toolscache.DeletionHandlingObjectToName(binding); err == nil {
+			keeper.Unbound(key.Namespace, time.Now())
+		}
+		c.suspectLoss()
+	}})
 	if err != nil {
 		return err
 	}
@@ -119,6 +125,7 @@ func (c *controllers) watchRights(ctx context.Context, watchable bool) error {
 			return err
 		}
 		if err != nil {
+			keeper.Unbound(namespace, time.Time{})
 			c.suspectLoss()
 		}
 	}
@@ -203,7 +210,7 @@ func (c *controllers) setupRoleKeeper(ctx context.Context) (*rolekeeper.Reconcil
 	}
 	keeper := &rolekeeper.Reconciler{
 		Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews(), Bindings: c.beside,
-		Self: c.peers.Self(), Scope: c.claim.Scope,
+		Self: c.peers.Self(), Scope: c.claim.Scope, Clock: clock.RealClock{},
 	}
 	return keeper, keeper.SetupWithManager(c.mgr, c.beside)
 }

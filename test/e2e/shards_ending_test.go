@@ -122,6 +122,27 @@ func (s *shards) withdrawals(strategy string) {
 		s.remove(ctx, clusters...)
 	})
 
+	It("is over for a replica, too, that leads after that", func(ctx context.Context) {
+		withdrawn := s.namespace(ctx, nil)
+		one := s.isolated(ctx, "archelon1", []string{watch1, withdrawn}, gate(strategy))
+		next := s.launch(ctx, one.Instance, append(flags("namespace", watch1, withdrawn), gate(strategy))...)
+		clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "stays", selected), s.light(ctx, withdrawn, "left", selected)}
+		s.expectImported(ctx, clusters...)
+		Expect(s.Client.Delete(ctx, roleBindingIn(withdrawn))).To(Succeed())
+		Eventually(s.gone(ctx, roleBindingIn(withdrawn))).Should(BeTrue())
+
+		Expect(one.Stop()).To(Succeed())
+		Eventually(next.Logs).Should(ContainSubstring(`"Starting workers" controller="rancher-import"`))
+		clusters = append(clusters, s.light(ctx, watch1, "new", selected))
+		s.expectImported(ctx, clusters...)
+		Consistently(func() []string { return current(ctx, s.fixture, clusters[1]).Finalizers }).ShouldNot(ContainElement(finalizer))
+		next.expectLawful()
+
+		s.central(ctx, "archelon2", append(flags("namespace", withdrawn), gate(strategy))...)
+		Eventually(func() []string { return current(ctx, s.fixture, clusters[1]).Finalizers }).Should(ContainElement(finalizer))
+		s.remove(ctx, clusters...)
+	})
+
 	// A watch outlives the rights to it by minutes, and is refused for ever after that.
 	It("watches nothing any more where it has lost its rights, and everything where it has them again", func(ctx context.Context) {
 		withdrawn, doomed := s.namespace(ctx, nil), s.namespace(ctx, nil)
