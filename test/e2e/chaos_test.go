@@ -11,9 +11,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -138,7 +141,15 @@ func watchRecords(ctx context.Context, config *rest.Config) *sightings {
 	Expect(err).NotTo(HaveOccurred())
 	c, err := client.NewWithWatch(config, client.Options{Scheme: known})
 	Expect(err).NotTo(HaveOccurred())
-	events, err := c.Watch(context.WithoutCancel(ctx), &managementv3.ClusterList{})
+	begin := &managementv3.ClusterList{}
+	Expect(c.List(ctx, begin)).To(Succeed())
+	Expect(begin.Items).To(BeEmpty())
+	// A busy API server ends watches, and this one goes on from where it was.
+	events, err := watchtools.NewRetryWatcherWithContext(context.WithoutCancel(ctx), begin.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, &managementv3.ClusterList{}, &client.ListOptions{Raw: &options})
+		},
+	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(events.Stop)
 	seen := &sightings{records: map[types.UID]*managementv3.Cluster{}}
