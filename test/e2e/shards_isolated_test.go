@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"slices"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -115,8 +117,24 @@ func (s *shards) expectRepaired(ctx context.Context, strategy string, cluster *c
 	s.Rancher.RemoveWorkload(id)
 	Expect(s.Rancher.AddWorkload(id, s.servers.Config(id))).To(Succeed())
 	Eventually(s.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
+	// The look at the agent ends when it connects.
+	Eventually(s.readSecrets).WithArguments(internal).WithPolling(500 * time.Millisecond).Should(ContainElement("crt-token-system"))
 	s.Rancher.HoldConnect(false)
 	s.expectImported(ctx, cluster)
+}
+
+// readSecrets returns the names of the Secrets in a namespace that an instance has got.
+func (s *shards) readSecrets(namespace string) []string {
+	GinkgoHelper()
+	events, err := s.Management.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, e := range events {
+		if strings.HasSuffix(e.User.Username, ":"+stage.ServiceAccount) && e.Verb == "get" && e.ObjectRef != nil && e.ObjectRef.Resource == "secrets" && e.ObjectRef.Namespace == namespace {
+			names = append(names, e.ObjectRef.Name)
+		}
+	}
+	return names
 }
 
 // inside is a client of a light workload cluster.
