@@ -25,7 +25,7 @@ import (
 // lookAgain is the pause before the rights go after something was let go: a reconcile that had begun may still have made a record then.
 const lookAgain = time.Second
 
-// noticed is how long every API server takes at most to notice that a RoleBinding is gone.
+// noticed is how long API servers are given to notice that a RoleBinding is gone.
 const noticed = 30 * time.Second
 
 // Withdrawn reports whether the rights in a namespace are being or were taken away although the namespace stays. The instance holds nothing there any
