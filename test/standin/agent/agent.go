@@ -35,6 +35,8 @@ type Options struct {
 	Server string
 	// CAChecksum is the SHA-256 of Rancher's setting cacerts; empty means that the system's roots are trusted.
 	CAChecksum string
+	// Features are what Rancher gave the agent when it applied it itself; a downloaded manifest has none.
+	Features string
 	// Strict trusts nothing but the CA with that checksum. Without it the system's roots are trusted, too.
 	Strict bool
 	// Config reaches the agent's own API server; nil means that of the Pod.
@@ -69,6 +71,7 @@ func FromEnvironment(get func(string) string) (Options, error) {
 		CredentialName: get("CATTLE_CREDENTIAL_NAME"),
 		Server:         get("CATTLE_SERVER"),
 		CAChecksum:     get("CATTLE_CA_CHECKSUM"),
+		Features:       get("CATTLE_FEATURES"),
 		Strict:         get("STRICT_VERIFY") == "true",
 		APIServer:      get(APIServerVariable),
 		FirstRetry:     500 * time.Millisecond,
@@ -133,7 +136,7 @@ func attempt(ctx context.Context, opts Options) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	known.Credential = opts.CredentialName
+	known.Credential, known.Features = opts.CredentialName, opts.Features
 	return holdSession(ctx, given, known, trust, opts)
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -50,9 +52,9 @@ func (f *fleet) runAgent(ctx context.Context, w *workload) (time.Duration, error
 		f.disconnect(w.name, "its Deployment is gone")
 		return 0, nil
 	}
-	name := envValue(deployment, "CATTLE_CREDENTIAL_NAME")
+	name, managed := envValue(deployment, "CATTLE_CREDENTIAL_NAME"), manages(envValue(deployment, featuresEnv))
 	current, connected := f.standin.sessions.ofWorkload(w.name)
-	if connected && current.credential == name {
+	if connected && current.credential == name && current.managed == managed {
 		return 0, nil // a running pod has mounted its credentials
 	}
 	retry := f.standin.opts.Timings.AgentRetry
@@ -77,11 +79,16 @@ func (f *fleet) runAgent(ctx context.Context, w *workload) (time.Duration, error
 		return retry, nil
 	}
 	if connected && current.cluster == cluster {
-		f.standin.sessions.renew(w.name, name, token) // a rolling update keeps a tunnel up
+		f.standin.sessions.renew(w.name, name, token, managed) // a rolling update keeps a tunnel up
 		f.standin.clusters.add(client.ObjectKey{Name: cluster}, 0)
 		return 0, nil
 	}
-	return 0, f.connect(ctx, w, cluster, name, token)
+	return 0, f.connect(ctx, w, session{cluster: cluster, credential: name, token: token, managed: managed})
+}
+
+// manages says whether an agent with these features opens, beside the tunnel with which it registers, the one that makes its cluster connected.
+func manages(features string) bool {
+	return slices.Contains(strings.Split(features, ","), agentFeature+"=true")
 }
 
 // runs says whether the Deployment has a pod.
@@ -138,21 +145,15 @@ func (w *workload) refused(f *fleet, reason string) {
 	}
 }
 
-func (f *fleet) connect(ctx context.Context, w *workload, cluster, credential, token string) error {
+func (f *fleet) connect(ctx context.Context, w *workload, in session) error {
 	known, err := w.learn(ctx)
 	if err != nil {
 		return err
 	}
-	f.standin.sessions.open(session{
-		cluster:    cluster,
-		workload:   w.name,
-		credential: credential,
-		token:      token,
-		address:    address(w.config),
-		caCert:     base64.StdEncoding.EncodeToString(w.config.CAData),
-		version:    known.version,
-		nodes:      known.nodes,
-	})
+	in.workload, in.address = w.name, address(w.config)
+	in.caCert = base64.StdEncoding.EncodeToString(w.config.CAData)
+	in.version, in.nodes = known.version, known.nodes
+	f.standin.sessions.open(in)
 	if registered, ok := f.get(w.name); !ok || registered != w || f.standin.isDown() {
 		f.disconnect(w.name, "Rancher or its workload cluster went away meanwhile")
 		return nil
@@ -160,8 +161,8 @@ func (f *fleet) connect(ctx context.Context, w *workload, cluster, credential, t
 	w.mu.Lock()
 	w.lastSeen = ""
 	w.mu.Unlock()
-	f.standin.opts.Logger.V(1).Info("agent opened its session", "cluster", cluster, "workload", w.name)
-	f.standin.clusters.add(client.ObjectKey{Name: cluster}, 0)
+	f.standin.opts.Logger.V(1).Info("agent opened its session", "cluster", in.cluster, "workload", w.name)
+	f.standin.clusters.add(client.ObjectKey{Name: in.cluster}, 0)
 	return nil
 }
 

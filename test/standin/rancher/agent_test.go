@@ -3,6 +3,7 @@ package rancher_test
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
 // credentialName returns the Secret that the agent's Deployment names, and whether the
@@ -29,7 +32,7 @@ func credentialName(ctx context.Context) (name string, features bool, err error)
 }
 
 var _ = Describe("The agent", func() {
-	It("18: connects only with Deployment and Secret, and only when Rancher lets it", func(ctx SpecContext) {
+	It("18: connects only with Deployment and Secret, as what Rancher applied, and only when Rancher lets it", func(ctx SpecContext) {
 		s := startGeneration(ctx, generations()[0])
 		newCluster(ctx, "c-agent")
 		manifest := download(ctx, s, "c-agent")
@@ -43,6 +46,21 @@ var _ = Describe("The agent", func() {
 		s.HoldConnect(false)
 		Eventually(connected).Should(BeTrue())
 		Eventually(clusterConditions("c-agent")).WithContext(ctx).Should(HaveKeyWithValue("Connected", "True"))
+		_, features, err := credentialName(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(features).To(BeTrue())
+	})
+
+	It("18: has only registered as long as Rancher has not applied it", func(ctx SpecContext) {
+		s := startGeneration(ctx, generations()[0], func(o *rancher.Options) { o.Timings.Deploy = time.Hour })
+		newCluster(ctx, "c-regis")
+		apply(ctx, download(ctx, s, "c-regis"), nil)
+		Eventually(clusterConditions("c-regis")).WithContext(ctx).Should(And(
+			HaveKeyWithValue("Provisioned", "True"), HaveKeyWithValue("Connected", "False"), HaveKeyWithValue("Ready", "False/Disconnected")))
+		Consistently(clusterConditions("c-regis")).WithContext(ctx).Should(And(
+			HaveKeyWithValue("Connected", "False"), HaveKeyWithValue("Waiting", "Unknown"), Not(HaveKey("AgentDeployed"))))
+		_, connected := s.Connected("c-regis")
+		Expect(connected).To(BeFalse())
 	})
 
 	for reason, spoil := range map[string]func(*corev1.Secret){
@@ -82,14 +100,26 @@ var _ = Describe("The agent", func() {
 			cluster := join(ctx, s, "c-steps")
 			Eventually(func() []string { return firstSeen(versions()) }).Should(Equal([]string{
 				"driver", "apiEndpoint", "caCert", "serviceAccountTokenSecret",
-				"Provisioned", "Pending", "Connected", "AgentTlsStrictCheck", "Ready", "Waiting",
-				"version", "nodeCount", "SystemAccountCreated", "AgentDeployed",
+				"Provisioned", "Pending", "AgentTlsStrictCheck", "SystemAccountCreated", "AgentDeployed",
+				"Connected", "Ready", "Waiting", "version", "nodeCount",
 			}), "each in a write of its own")
+			lost := slices.IndexFunc(versions(), func(u *unstructured.Unstructured) bool { return conditions(u)["Ready"] == "False/Disconnected" })
+			first := slices.IndexFunc(versions(), func(u *unstructured.Unstructured) bool { return conditions(u)["Connected"] == "True" })
+			Expect(lost).To(And(BeNumerically(">=", 0), BeNumerically("<", first)), "it counts as disconnected before it was ever connected")
+			for _, version := range versions() {
+				if field(version, "status", "driver") == "" {
+					Expect(version.GetAnnotations()).NotTo(HaveKey("lifecycle.cattle.io/create.cluster-provisioner-controller"))
+				}
+			}
 			live, err := get(ctx, management, clusterGVK, "", "c-steps")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(field(live, "status", "driver")).To(Equal("imported"))
 			Expect(field(live, "status", "apiEndpoint")).To(Equal(strings.TrimSuffix(workloadPlane.Config.Host, "/")))
 			Expect(field(live, "status", "version", "gitVersion")).To(HavePrefix("v1."))
+			Expect(live.GetAnnotations()).To(And(
+				HaveKeyWithValue("provisioner.cattle.io/ke-driver-update", "updated"),
+				HaveKeyWithValue("lifecycle.cattle.io/create.cluster-provisioner-controller", "true"),
+				HaveKeyWithValue("io.cattle.agent.registration-token-hash", HaveLen(10))))
 
 			Eventually(func() int { return s.Reapplies("c-steps") }).Should(Equal(1))
 			name, features, err := credentialName(ctx)
@@ -109,19 +139,46 @@ var _ = Describe("The agent", func() {
 			deployment := clusterAgent()
 			Expect(workload.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 			Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("other/agent:2"))
+			Eventually(func(ctx context.Context) (map[string]string, error) {
+				u, err := get(ctx, management, clusterGVK, "", "c-steps")
+				return u.GetAnnotations(), err
+			}).WithContext(ctx).Should(HaveKeyWithValue("io.cattle.agent.force.deploy", "false"))
+
+			proxy := []any{map[string]any{"name": "HTTP_PROXY", "value": "http://proxy:3128"}}
+			Expect(change(ctx, cluster, spec("agentEnvVars", proxy))).To(Succeed())
+			Eventually(func() int { return s.Reapplies("c-steps") }).Should(Equal(3), "its environment changed")
+			Consistently(func() int { return s.Reapplies("c-steps") }).Should(Equal(3))
+			Expect(clusterConditions("c-steps")(ctx)).To(HaveKeyWithValue("Connected", "True"))
 		})
 
-		It("21: is reported as gone and as back ("+g.name+")", func(ctx SpecContext) {
+		It("21: is reported as gone, and comes back from the downloaded manifest only when Rancher is told to deploy it ("+g.name+")", func(ctx SpecContext) {
 			s := startGeneration(ctx, g)
-			join(ctx, s, "c-drop1")
+			cluster := join(ctx, s, "c-drop1")
 			removeAgent(ctx)
-			Eventually(clusterConditions("c-drop1")).WithContext(ctx).Should(And(
-				HaveKeyWithValue("Connected", "False"), HaveKeyWithValue("Ready", "False/Disconnected")))
+			lost := And(HaveKeyWithValue("Connected", "False"), HaveKeyWithValue("Ready", "False/Disconnected"),
+				HaveKeyWithValue("Waiting", "True"), HaveKeyWithValue("AgentDeployed", "True"))
+			Eventually(clusterConditions("c-drop1")).WithContext(ctx).Should(lost)
 			apply(ctx, download(ctx, s, "c-drop1"), nil)
+			Consistently(clusterConditions("c-drop1")).WithContext(ctx).Should(lost)
+			Expect(s.Reapplies("c-drop1")).To(Equal(1), "Rancher believes it deployed")
+			Expect(change(ctx, cluster, annotation("io.cattle.agent.force.deploy", "true"))).To(Succeed())
 			Eventually(clusterConditions("c-drop1")).WithContext(ctx).Should(And(
 				HaveKeyWithValue("Connected", "True"), HaveKeyWithValue("Ready", "True")))
+			Expect(s.Reapplies("c-drop1")).To(Equal(2))
 		})
 	}
+
+	It("21: comes back by itself when the manifest is applied over what Rancher applied", func(ctx SpecContext) {
+		s := startGeneration(ctx, generations()[0])
+		join(ctx, s, "c-over1")
+		Expect(workload.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace("cattle-system"))).To(Succeed())
+		s.RemoveWorkload("downstream")
+		Eventually(clusterConditions("c-over1")).WithContext(ctx).Should(HaveKeyWithValue("Connected", "False"))
+		Expect(s.AddWorkload("downstream", workloadPlane.Config)).To(Succeed())
+		applyAgain(ctx, download(ctx, s, "c-over1"))
+		Eventually(clusterConditions("c-over1")).WithContext(ctx).Should(HaveKeyWithValue("Connected", "True"))
+		Expect(s.Reapplies("c-over1")).To(Equal(1), "CATTLE_FEATURES stayed")
+	})
 
 	It("21: is gone when it is scaled to zero", func(ctx SpecContext) {
 		s := startGeneration(ctx, generations()[0])

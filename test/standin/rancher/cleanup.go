@@ -33,7 +33,7 @@ func (f *fleet) createCleanupJob(ctx context.Context, cluster string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	exists, err := w.hasCleanup(ctx)
-	if err != nil || exists {
+	if err != nil || exists && !w.takeRepeat() {
 		return err // it exists if an earlier attempt lost the race for the cluster's finalizer
 	}
 	created, err := f.createCleanup(ctx, w, cluster)
@@ -43,9 +43,32 @@ func (f *fleet) createCleanupJob(ctx context.Context, cluster string) error {
 	w.mu.Lock()
 	w.cleanup = created
 	w.mu.Unlock()
-	f.standin.delays.forget(workloadOwner(w.name), "cleanup")
+	if !exists {
+		f.standin.delays.forget(workloadOwner(w.name), "cleanup")
+	}
 	f.wake(w.name, 0)
 	return nil
+}
+
+// repeatCleanup has the next attempt create a Job although there is one.
+func (f *fleet) repeatCleanup(cluster string) {
+	session, ok := f.standin.sessions.ofCluster(cluster)
+	if !ok {
+		return
+	}
+	if w, ok := f.get(session.workload); ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.repeat = true
+	}
+}
+
+// takeRepeat says whether a Job is wanted beside the one that there is, and that it comes.
+func (w *workload) takeRepeat() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer func() { w.repeat = false }()
+	return w.repeat
 }
 
 // hasCleanup says whether a Job is on its way. One that is not played here may have ended since.
@@ -140,7 +163,7 @@ func (f *fleet) runCleanup(ctx context.Context, w *workload) (time.Duration, err
 	if wait := f.standin.delays.remaining(workloadOwner(w.name), "cleanup", f.standin.opts.Timings.Cleanup); wait > 0 {
 		return wait, nil
 	}
-	if err := f.clean(ctx, w, current); err != nil {
+	if err := f.clean(ctx, w); err != nil {
 		return 0, err
 	}
 	w.mu.Lock()
@@ -168,9 +191,9 @@ func (w *workload) adoptCleanup(ctx context.Context) error {
 	return nil
 }
 
-// clean removes Rancher from the workload cluster, and the Job last. On a cluster that runs
+// clean removes Rancher from the workload cluster, and the Jobs last. On a cluster that runs
 // Rancher itself it removes nothing.
-func (f *fleet) clean(ctx context.Context, w *workload, c *agent.Cleanup) error {
+func (f *fleet) clean(ctx context.Context, w *workload) error {
 	itself, err := agent.HasRancher(ctx, w.client)
 	if err != nil {
 		return fmt.Errorf("cleaning workload cluster %s up: %w", w.name, err)
@@ -183,8 +206,12 @@ func (f *fleet) clean(ctx context.Context, w *workload, c *agent.Cleanup) error 
 	w.mu.Lock()
 	w.doomed = append(w.doomed, deleted...)
 	w.mu.Unlock()
+	var jobs []agent.Cleanup
 	if err == nil {
-		err = c.Remove(ctx, w.client)
+		jobs, err = agent.FindCleanups(ctx, w.client)
+	}
+	for i := range jobs {
+		err = errors.Join(err, jobs[i].Remove(ctx, w.client))
 	}
 	if err != nil {
 		return fmt.Errorf("cleaning workload cluster %s up: %w", w.name, err)

@@ -56,10 +56,10 @@ func (r *reactor) reconcileCluster(ctx context.Context, key types.NamespacedName
 	var waits []time.Duration
 	for _, run := range []phase{
 		r.markCluster,
-		r.ensureNamespace,
 		r.assignWorkspace,
-		r.ensureDefaultToken,
 		r.ensureCompanion,
+		r.ensureNamespace,
+		r.ensureDefaultToken,
 		r.followAgent,
 	} {
 		wait, err := run(ctx, cluster)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,51 +12,78 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Steps of waits that belong to an agent's session or to its absence.
+// Steps of waits that belong to an agent's session, to its absence, and to an agent that Rancher applies.
 const (
 	stepSession = "session/"
 	stepAbsence = "absence/"
+	stepDeploy  = "deploy"
 )
 
-// followAgent reports the agent's session in the status of the cluster, step by step.
+// followAgent reports the agent's session in the status of the cluster, step by step. An agent that only registers has Rancher apply it,
+// and it is connected once it comes back as what Rancher applied.
 func (r *reactor) followAgent(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
+	owner := clusterOwner(cluster.GetName())
 	session, ok := r.sessions.ofCluster(cluster.GetName())
 	if !ok {
-		r.delays.forget(clusterOwner(cluster.GetName()), stepSession)
+		r.delays.forget(owner, stepSession)
+		r.delays.forget(owner, stepDeploy)
 		return r.reportAbsence(ctx, cluster)
 	}
-	r.delays.forget(clusterOwner(cluster.GetName()), stepAbsence)
-	return r.reportSession(ctx, cluster, session)
+	if err := r.reportContact(ctx, cluster, session); err != nil {
+		return 0, err
+	}
+	var reporting time.Duration
+	var err error
+	if session.managed {
+		r.delays.forget(owner, stepAbsence)
+		reporting, err = r.reportSession(ctx, cluster, session)
+	} else {
+		r.delays.forget(owner, stepSession)
+		reporting, err = r.reportAbsence(ctx, cluster)
+	}
+	if err != nil {
+		return 0, err
+	}
+	deploying, err := r.deployAgent(ctx, cluster, session)
+	return soonest(reporting, deploying), err
 }
 
-// reportAbsence is the checker's view of a cluster without a session.
+// reportAbsence is the checker's view of a cluster whose agent is not connected, which includes one that has registered and is about to be.
 func (r *reactor) reportAbsence(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
-	connected := conditionStatus(cluster, "Connected")
-	if connected == statusFalse && conditionStatus(cluster, "Ready") != statusTrue {
+	connected, ready := conditionStatus(cluster, "Connected"), conditionStatus(cluster, "Ready")
+	registered := conditionStatus(cluster, "Provisioned") == statusTrue
+	if connected == statusFalse && (!registered || ready == statusFalse) {
 		return 0, nil
 	}
+	step, patience := stepAbsence+"connected", r.opts.Timings.Connect
+	switch {
+	case connected == statusTrue:
+		patience = r.opts.Timings.Disconnect
+	case connected == statusFalse && ready == "":
+		step = stepAbsence + "ready"
+	case connected == statusFalse:
+		patience = 0
+	}
+	if wait := r.delays.remaining(clusterOwner(cluster.GetName()), step, patience); wait > 0 {
+		return wait, nil
+	}
 	if connected != statusFalse {
-		step, patience := stepAbsence+"connected", r.opts.Timings.Connect
-		if connected == statusTrue {
-			patience = r.opts.Timings.Disconnect
-		}
-		if wait := r.delays.remaining(clusterOwner(cluster.GetName()), step, patience); wait > 0 {
-			return wait, nil
-		}
 		r.log.Info("no agent is connected", "cluster", cluster.GetName())
 	}
 	changes := []mutate{condition("Connected", statusFalse, "", "")}
-	if conditionStatus(cluster, "Provisioned") == statusTrue {
-		changes = append(changes, condition("Ready", statusFalse, "Disconnected", "Cluster agent is not connected"))
+	if registered {
+		changes = append(changes, disconnected)
 	}
 	return 0, r.sequence(ctx, cluster, true, changes...)
 }
 
-// reportSession plays what follows a first contact; on later ones most writes change nothing.
+// disconnected is what Ready says of a registered cluster without a connected agent, also before the first connection.
+func disconnected(cluster *unstructured.Unstructured) {
+	condition("Ready", statusFalse, "Disconnected", "Cluster agent is not connected")(cluster)
+}
+
+// reportSession plays what follows the tunnel of an agent that Rancher applied; on later ones most writes change nothing.
 func (r *reactor) reportSession(ctx context.Context, cluster *unstructured.Unstructured, s session) (time.Duration, error) {
-	if err := r.reportContact(ctx, cluster, s); err != nil {
-		return 0, err
-	}
 	for _, stage := range []struct {
 		step string
 		wait time.Duration
@@ -63,7 +91,6 @@ func (r *reactor) reportSession(ctx context.Context, cluster *unstructured.Unstr
 	}{
 		{"connected", r.opts.Timings.Connect, r.reportConnected},
 		{"ready", r.opts.Timings.Health, r.reportReady},
-		{"deployed", r.opts.Timings.Deploy, r.reportDeployed},
 	} {
 		step := stepSession + strconv.Itoa(s.id) + "/" + stage.step
 		if wait := r.delays.remaining(clusterOwner(cluster.GetName()), step, stage.wait); wait > 0 {
@@ -73,7 +100,7 @@ func (r *reactor) reportSession(ctx context.Context, cluster *unstructured.Unstr
 			return 0, err
 		}
 	}
-	return r.redeploy(ctx, cluster, s)
+	return 0, nil
 }
 
 // reportContact stores what the agent presented of itself.
@@ -91,12 +118,22 @@ func (r *reactor) reportContact(ctx context.Context, cluster *unstructured.Unstr
 	if err := r.ensureAccountSecret(ctx, cluster); err != nil {
 		return err
 	}
-	if err := r.write(ctx, cluster, annotate(annotationDriverUpdate, "updated")); err != nil {
+	now := time.Now().UTC().Format(time.RFC3339)
+	if err := r.sequence(ctx, cluster, false,
+		annotateNew(annotationDriverUpdate, "updating/"+now),
+		annotate(annotationDriverUpdate, "updated"),
+		annotate(lifecyclePrefix+strings.TrimPrefix(finalizerProvision, finalizerPrefix), "true")); err != nil {
 		return err
 	}
-	return r.sequence(ctx, cluster, true,
-		condition("Provisioned", statusTrue, "", ""),
-		condition("Pending", statusTrue, "", ""))
+	changes := []mutate{condition("Provisioned", statusTrue, "", ""), condition("Pending", statusTrue, "", "")}
+	mode, err := setting(ctx, r.client, settingTLSMode)
+	if err != nil {
+		return err
+	}
+	if mode == tlsStrict {
+		changes = append(changes, condition("AgentTlsStrictCheck", statusTrue, "", ""))
+	}
+	return r.sequence(ctx, cluster, true, changes...)
 }
 
 // ensureAccountSecret keeps the token of the agent's service account, here a made-up one.
@@ -127,15 +164,11 @@ func (r *reactor) reportConnected(ctx context.Context, cluster *unstructured.Uns
 	if conditionStatus(cluster, "Connected") != statusTrue {
 		r.log.Info("agent connected", "cluster", cluster.GetName(), "workload", s.workload)
 	}
-	mode, err := setting(ctx, r.client, settingTLSMode)
-	if err != nil {
-		return err
+	var changes []mutate
+	if conditionStatus(cluster, "Ready") == "" {
+		changes = append(changes, disconnected) // the checker has looked before
 	}
-	changes := []mutate{condition("Connected", statusTrue, "", "")}
-	if mode == tlsStrict {
-		changes = append(changes, condition("AgentTlsStrictCheck", statusTrue, "", ""))
-	}
-	return r.sequence(ctx, cluster, true, changes...)
+	return r.sequence(ctx, cluster, true, append(changes, condition("Connected", statusTrue, "", ""))...)
 }
 
 func (r *reactor) reportReady(ctx context.Context, cluster *unstructured.Unstructured, s session) error {
@@ -147,10 +180,4 @@ func (r *reactor) reportReady(ctx context.Context, cluster *unstructured.Unstruc
 		condition("Waiting", statusTrue, "", ""),
 		set(s.version, "status", "version"),
 		set(s.nodes, "status", "nodeCount"))
-}
-
-func (r *reactor) reportDeployed(ctx context.Context, cluster *unstructured.Unstructured, _ session) error {
-	return r.sequence(ctx, cluster, true,
-		condition("SystemAccountCreated", statusTrue, "", ""),
-		condition("AgentDeployed", statusTrue, "", ""))
 }

@@ -20,12 +20,11 @@ func (r *reactor) markCluster(ctx context.Context, cluster *unstructured.Unstruc
 	var changes []mutate
 	for _, finalizer := range clusterFinalizers() {
 		changes = append(changes, addFinalizer(finalizer))
-		if lifecycle, ok := strings.CutPrefix(finalizer, finalizerPrefix); ok {
+		// The provisioner's is done when it knows the driver.
+		if lifecycle, ok := strings.CutPrefix(finalizer, finalizerPrefix); ok && finalizer != finalizerProvision {
 			changes = append(changes, annotate(lifecyclePrefix+lifecycle, "true"))
 		}
 	}
-	now := time.Now().UTC().Format(time.RFC3339)
-	changes = append(changes, annotateNew(annotationDriverUpdate, "updating/"+now))
 	return 0, r.sequence(ctx, cluster, false, changes...)
 }
 
@@ -57,6 +56,9 @@ func (r *reactor) ensureNamespace(ctx context.Context, cluster *unstructured.Uns
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return 0, fmt.Errorf("ensuring namespace %s: %w", cluster.GetName(), err)
 	}
+	if err := r.ensureProjects(ctx, cluster); err != nil {
+		return 0, err
+	}
 	if conditionStatus(cluster, "BackingNamespaceCreated") != statusTrue {
 		r.log.Info("cluster registered", "cluster", cluster.GetName(), "displayName", text(cluster, "spec", "displayName"))
 	}
@@ -68,6 +70,9 @@ func (r *reactor) ensureNamespace(ctx context.Context, cluster *unstructured.Uns
 			newCondition("Pending", statusUnknown, "")(u)
 			newCondition("Provisioned", statusUnknown, "")(u)
 			newCondition("Waiting", statusUnknown, "Waiting for API to be available")(u)
+			newCondition("PreBootstrapped", statusUnknown, "")(u)
+			newCondition("NoDiskPressure", statusTrue, "")(u)
+			newCondition("NoMemoryPressure", statusTrue, "")(u)
 		},
 	}
 	if _, ok := cluster.GetAnnotations()[annotationNoCreatorRBAC]; !ok {

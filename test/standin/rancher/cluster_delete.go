@@ -45,6 +45,9 @@ func (r *reactor) deleteCluster(ctx context.Context, cluster *unstructured.Unstr
 			continue
 		}
 		if err := r.write(ctx, cluster, dropFinalizer(handler.finalizer)); err != nil {
+			if handler.finalizer == finalizerAgent && apierrors.IsInternalError(err) {
+				r.fleet.repeatCleanup(cluster.GetName()) // its webhook is away, and Rancher does not remember what it has done
+			}
 			return 0, err
 		}
 	}
@@ -133,7 +136,7 @@ func provisioningKey(cluster *unstructured.Unstructured) (client.ObjectKey, bool
 	return client.ObjectKey{}, false
 }
 
-// removeBackingNamespace runs only when no finalizer but its own is left, also none of anybody
+// removeBackingNamespace deletes it and those of the projects. It runs only when no finalizer but its own is left, also none of anybody
 // else: with one, the namespace and its tokens live on.
 func (r *reactor) removeBackingNamespace(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
 	if len(cluster.GetFinalizers()) > 1 {
@@ -145,9 +148,11 @@ func (r *reactor) removeBackingNamespace(ctx context.Context, cluster *unstructu
 			return 0, fmt.Errorf("deleting the secret of the agent's service account: %w", err)
 		}
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.GetName()}}
-	if err := r.api.Delete(ctx, ns); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return 0, fmt.Errorf("deleting namespace %s: %w", ns.Name, err)
+	for _, name := range append(projectNamespaces(cluster), cluster.GetName()) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := r.api.Delete(ctx, ns); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("deleting namespace %s: %w", ns.Name, err)
+		}
 	}
 	r.log.Info("cluster removed", "cluster", cluster.GetName())
 	return 0, nil

@@ -2,6 +2,7 @@ package rancher_test
 
 import (
 	"context"
+	"regexp"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -46,6 +47,19 @@ func change(ctx context.Context, u *unstructured.Unstructured, changes ...func(*
 		change(live)
 	}
 	return management.Patch(ctx, live, client.MergeFrom(before))
+}
+
+// projectsOf returns the namespaces of a cluster's projects.
+func projectsOf(ctx context.Context, cluster string) ([]string, error) {
+	list := &corev1.NamespaceList{}
+	err := management.List(ctx, list)
+	var names []string
+	for i := range list.Items {
+		if regexp.MustCompile("^" + cluster + "-p-[a-z0-9]{5}$").MatchString(list.Items[i].Name) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, err
 }
 
 var _ = Describe("Start and admission", func() {
@@ -126,7 +140,7 @@ var _ = Describe("A new v3 Cluster", func() {
 				Eventually(func(g Gomega) {
 					seen := versions()
 					g.Expect(seen).NotTo(BeEmpty())
-					g.Expect(seen[len(seen)-1].GetAnnotations()).To(HaveKey("provisioner.cattle.io/ke-driver-update"))
+					g.Expect(seen[len(seen)-1].GetAnnotations()).To(HaveKey("lifecycle.cattle.io/create.mgmt-cluster-rbac-remove"))
 				}).Should(Succeed())
 				seen := versions()
 				for i := 1; i < len(seen); i++ {
@@ -143,7 +157,8 @@ var _ = Describe("A new v3 Cluster", func() {
 					"wrangler.cattle.io/mgmt-cluster-remove"))
 				Expect(last.GetAnnotations()).To(And(
 					HaveKeyWithValue("lifecycle.cattle.io/create.cluster-scoped-gc", "true"),
-					HaveKeyWithValue("lifecycle.cattle.io/create.mgmt-cluster-rbac-remove", "true")))
+					HaveKeyWithValue("lifecycle.cattle.io/create.mgmt-cluster-rbac-remove", "true"),
+					Not(HaveKey("lifecycle.cattle.io/create.cluster-provisioner-controller"))), "that needs a driver")
 			})
 
 			It("5: gets a namespace and conditions, but neither Ready nor AgentDeployed", func(ctx SpecContext) {
@@ -156,12 +171,16 @@ var _ = Describe("A new v3 Cluster", func() {
 					"Pending":                 "Unknown",
 					"Provisioned":             "Unknown",
 					"Waiting":                 "Unknown",
+					"PreBootstrapped":         "Unknown",
+					"NoDiskPressure":          "True",
+					"NoMemoryPressure":        "True",
 					"Connected":               "False",
 				}))
 				ns := &corev1.Namespace{}
 				Expect(management.Get(ctx, client.ObjectKey{Name: "c-conds"}, ns)).To(Succeed())
 				Expect(ns.Annotations).To(HaveKeyWithValue("management.cattle.io/system-namespace", "true"))
 				Expect(ns.OwnerReferences).To(BeEmpty())
+				Expect(projectsOf(ctx, "c-conds")).To(HaveLen(2))
 
 				newCluster(ctx, "c-owned", func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 				Eventually(clusterConditions("c-owned")).WithContext(ctx).Should(HaveKeyWithValue("CreatorMadeOwner", "True"))
@@ -169,7 +188,7 @@ var _ = Describe("A new v3 Cluster", func() {
 		})
 	}
 
-	It("6: gets the default Fleet workspace unless it is managed externally", func(ctx SpecContext) {
+	It("6: gets the default Fleet workspace unless it is managed externally, and then its companion is in namespace default", func(ctx SpecContext) {
 		startGeneration(ctx, generations()[0])
 		newCluster(ctx, "c-fleet")
 		newCluster(ctx, "c-exter", annotation("provisioning.cattle.io/externally-managed", "true"))
@@ -182,6 +201,8 @@ var _ = Describe("A new v3 Cluster", func() {
 		Eventually(workspace("c-fleet")).WithContext(ctx).Should(Equal("fleet-default"))
 		Eventually(clusterConditions("c-exter")).WithContext(ctx).Should(HaveKeyWithValue("Connected", "False"))
 		Expect(workspace("c-exter")(ctx)).To(BeEmpty())
+		_, err := get(ctx, management, provGVK, "default", "c-exter")
+		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("7: gets a default token in its namespace, after its deletion again as soon as the cluster changes", func(ctx SpecContext) {

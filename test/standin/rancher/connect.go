@@ -46,8 +46,11 @@ func (i *importServer) serveConnect(w http.ResponseWriter, r *http.Request) {
 	}
 	t := s.sessions.join(in)
 	defer func() {
-		if s.sessions.leave(in.workload, t) {
+		changed, ended := s.sessions.leave(in.workload, t, in.managed)
+		if ended {
 			s.opts.Logger.Info("agent disconnected", "cluster", in.cluster, "workload", in.workload)
+		}
+		if changed {
 			s.clusters.add(client.ObjectKey{Name: in.cluster}, 0)
 		}
 	}()
@@ -129,6 +132,7 @@ func (s *Standin) admitConnection(r *http.Request) (session, *refusal, error) {
 		caCert:     params.Cluster.CACert,
 		version:    params.Version,
 		nodes:      params.Nodes,
+		managed:    manages(params.Features),
 	}, nil, nil
 }
 

@@ -57,7 +57,8 @@ func (s *Standin) HoldTokens(ctx context.Context, hold bool) error {
 	return nil
 }
 
-// HoldConnect keeps agents that have no session from getting one until it is called with false.
+// HoldConnect keeps agents from getting a session, and those that have only registered from becoming connected, until it is called
+// with false.
 func (s *Standin) HoldConnect(hold bool) {
 	s.state.mu.Lock()
 	s.state.holdConnect = hold
@@ -81,10 +82,13 @@ func (s *Standin) refusesAgents() bool {
 }
 
 // Connected returns the name of the workload cluster whose agent is connected for the given v3
-// Cluster.
+// Cluster. One that has only registered is not.
 func (s *Standin) Connected(cluster string) (workload string, ok bool) {
 	session, ok := s.sessions.ofCluster(cluster)
-	return session.workload, ok
+	if !ok || !session.managed {
+		return "", false
+	}
+	return session.workload, true
 }
 
 // Reapplies returns how often Rancher has applied its agent by itself for the given v3 Cluster.

@@ -3,10 +3,12 @@ package rancher_test
 import (
 	"context"
 	"regexp"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -214,6 +216,31 @@ func cleanupJobs(ctx context.Context) ([]batchv1.Job, error) {
 	return jobs.Items, err
 }
 
+// noWebhook has the API server ask nobody about writes of a group's clusters, as it does when rancher-webhook is away.
+func noWebhook(ctx context.Context, group string) (back func()) {
+	GinkgoHelper()
+	fail, none := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
+	away := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "away"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name:         "away.example.test",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{"clusters"}},
+			}},
+			FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+	Expect(management.Create(ctx, away)).To(Succeed())
+	back = sync.OnceFunc(func() { Expect(management.Delete(context.Background(), away)).To(Succeed()) })
+	DeferCleanup(back)
+	probe := object(clusterGVK, "", "c-probe")
+	Eventually(func(ctx context.Context) error { return management.Create(ctx, probe.DeepCopy(), client.DryRunAll) }).
+		WithContext(ctx).Should(MatchError(apierrors.IsInternalError, "an internal error"))
+	return back
+}
+
 var _ = Describe("Deletion of a v3 Cluster", func() {
 	for _, g := range generations() {
 		It("24: keeps namespace and tokens while anybody has a finalizer ("+g.name+")", func(ctx SpecContext) {
@@ -243,6 +270,7 @@ var _ = Describe("Deletion of a v3 Cluster", func() {
 			for _, gone := range []client.Object{cluster, ns, companion} {
 				Eventually(absent).WithContext(ctx).WithArguments(management, gone).Should(BeTrue())
 			}
+			Eventually(projectsOf).WithContext(ctx).WithArguments("c-final").Should(BeEmpty())
 			Expect(absent(ctx, management, object(tokenGVK, "c-final", "default-token"))).To(BeTrue())
 			seen := versions()
 			for i := 1; i < len(seen); i++ {
@@ -284,6 +312,19 @@ var _ = Describe("Deletion of a v3 Cluster", func() {
 		apply(ctx, manifest, nil)
 		newCluster(ctx, "c-clean")
 		Consistently(func() bool { _, ok := s.Connected("c-clean"); return ok }).Should(BeFalse())
+	})
+
+	It("22: creates another Job each time that its webhook keeps it from taking the finalizer off", func(ctx SpecContext) {
+		s := startGeneration(ctx, generations()[0], func(o *rancher.Options) { o.Timings.Cleanup = time.Second })
+		cluster := join(ctx, s, "c-hooks")
+		back := noWebhook(ctx, clusterGVK.Group)
+		Expect(management.Delete(ctx, cluster)).To(Succeed())
+		Eventually(cleanupJobs).WithContext(ctx).Should(HaveLen(3))
+		back()
+		Eventually(absent).WithContext(ctx).WithArguments(management, cluster).Should(BeTrue())
+		Eventually(cleanupJobs).WithContext(ctx).Should(BeEmpty())
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cattle-system"}}
+		Eventually(absent).WithContext(ctx).WithArguments(workload, ns).Should(BeTrue())
 	})
 
 	It("22: leaves a workload cluster alone that was never connected", func(ctx SpecContext) {

@@ -49,7 +49,7 @@ type manifestEnv struct {
 
 // manifestData collects what the downloaded manifest of the cluster holds. Image overrides of
 // the cluster are ignored there, as in Rancher.
-func (s *Standin) manifestData(ctx context.Context, token, cluster string) (manifestData, error) {
+func (*Standin) manifestData(ctx context.Context, reader client.Reader, token, cluster string) (manifestData, error) {
 	out := manifestData{Token: token}
 	mode := ""
 	for name, target := range map[string]*string{
@@ -60,7 +60,7 @@ func (s *Standin) manifestData(ctx context.Context, token, cluster string) (mani
 		settingVersion:     &out.Version,
 		settingInstallUUID: &out.Install,
 	} {
-		value, err := setting(ctx, s.api, name)
+		value, err := setting(ctx, reader, name)
 		if err != nil {
 			return out, err
 		}
@@ -68,7 +68,7 @@ func (s *Standin) manifestData(ctx context.Context, token, cluster string) (mani
 	}
 	out.Strict = mode == tlsStrict
 	u := newObject(clusterGVK)
-	if err := s.api.Get(ctx, client.ObjectKey{Name: cluster}, u); err != nil {
+	if err := reader.Get(ctx, client.ObjectKey{Name: cluster}, u); err != nil {
 		// Without the token check Rancher serves clusters that it does not know.
 		return out, client.IgnoreNotFound(err)
 	}

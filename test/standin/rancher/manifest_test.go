@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // answer is what an HTTP request brought.
@@ -99,6 +100,17 @@ func apply(ctx context.Context, manifest string, keep func(*unstructured.Unstruc
 			}
 			return err
 		}).WithContext(ctx).Should(Succeed(), u.GetKind())
+	}
+}
+
+// applyAgain applies a manifest over what is there, as an importer does: what only Rancher set stays.
+func applyAgain(ctx context.Context, manifest string) {
+	GinkgoHelper()
+	for _, u := range documents(manifest) {
+		if u.GetKind() == "ClusterRoleBinding" {
+			u.SetNamespace("") // the stray one
+		}
+		Expect(workload.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("importer"), client.ForceOwnership)).To(Succeed(), u.GetKind())
 	}
 }
 

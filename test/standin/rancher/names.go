@@ -21,6 +21,7 @@ const (
 	annotationDriverUpdate      = "provisioner.cattle.io/ke-driver-update"
 	annotationForceDeploy       = "io.cattle.agent.force.deploy"
 	annotationTokenHash         = "io.cattle.agent.registration-token-hash"
+	annotationUpgraded          = "agent.cluster.cattle.io/upgraded-v1.22"
 
 	labelSetHash       = "objectset.rio.cattle.io/hash"
 	annotationSetID    = "objectset.rio.cattle.io/id"
@@ -46,8 +47,11 @@ const (
 	globalDataNamespace = "cattle-global-data"
 	agentNamespace      = "cattle-system"
 	agentName           = "cattle-cluster-agent"
+	featuresEnv         = "CATTLE_FEATURES"
+	agentFeature        = "multi-cluster-management-agent"
 	driverImported      = "imported"
 	kubectlManager      = "kubectl-client-side-apply"
+	rancherManager      = "rancher"
 
 	statusTrue    = "True"
 	statusFalse   = "False"
@@ -59,10 +63,9 @@ var (
 	mintedName = regexp.MustCompile(`^c-m-`)
 )
 
-// clusterFinalizers are those of a v3 Cluster, in the order in which they come; they go in the
-// same order, except that finalizerRBAC is always the last.
+// clusterFinalizers are those of a v3 Cluster, in the order in which they come.
 func clusterFinalizers() []string {
-	return []string{finalizerAgent, finalizerScopedGC, finalizerProvision, finalizerRBAC, finalizerRemove}
+	return []string{finalizerRemove, finalizerAgent, finalizerScopedGC, finalizerProvision, finalizerRBAC}
 }
 
 // provisioningFinalizers are those of a v1 Cluster.

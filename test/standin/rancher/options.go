@@ -43,18 +43,16 @@ type Timings struct {
 	Token time.Duration
 	// URL is, in mode TokenPlain, the time between the write of the token and that of the URL.
 	URL time.Duration
-	// Connect is the time between the agent's session and condition Connected, and between a new
-	// cluster and its first Connected=False.
+	// Connect is the time between the session of an agent that Rancher applied and condition Connected, between a new cluster and its first
+	// Connected=False, and between the first contact and Ready=False: in Rancher, one checker looks now and then.
 	Connect time.Duration
 	// Disconnect is the time between the end of the agent's session and Connected=False. Pods of a real agent need more than the default: the
 	// old one may go before the new one has connected, which Rancher, who looks now and then, hardly ever sees.
 	Disconnect time.Duration
 	// Health is the time between Connected and Ready.
 	Health time.Duration
-	// Deploy is the time between Ready and AgentDeployed.
+	// Deploy is the time between the agent's first contact, or what makes Rancher apply it once more, and the moment Rancher applies it.
 	Deploy time.Duration
-	// Redeploy is the time between AgentDeployed and the moment Rancher applies its agent again.
-	Redeploy time.Duration
 	// AgentStart is the time the agent takes from the existence of its Deployment and Secret to its first session.
 	AgentStart time.Duration
 	// AgentRetry is the time between two attempts of an agent that was refused.
@@ -80,11 +78,10 @@ func DefaultTimings() Timings {
 		ClusterName:         2 * tick,
 		Token:               2 * tick,
 		URL:                 2 * tick,
-		Connect:             3 * tick,
+		Connect:             2 * tick,
 		Disconnect:          3 * tick,
 		Health:              2 * tick,
-		Deploy:              2 * tick,
-		Redeploy:            2 * tick,
+		Deploy:              tick,
 		AgentStart:          2 * tick,
 		AgentRetry:          10 * tick,
 		CleanupRetry:        5 * tick,
@@ -104,9 +101,8 @@ func RancherTimings() Timings {
 		URL:                 time.Second,
 		Connect:             15 * time.Second,
 		Disconnect:          15 * time.Second,
-		Health:              15 * time.Second,
-		Deploy:              5 * time.Second,
-		Redeploy:            5 * time.Second,
+		Health:              5 * time.Second,
+		Deploy:              2 * time.Second,
 		AgentStart:          10 * time.Second,
 		AgentRetry:          10 * time.Second,
 		CleanupRetry:        3 * time.Second,

@@ -102,17 +102,27 @@ func connectedTo(s *rancher.Standin, cluster string) func() bool {
 	return func() bool { _, ok := s.Connected(cluster); return ok }
 }
 
-// joinReal has a real agent connect for a new v3 Cluster. Rancher has applied it again then, but this is still the first Pod.
+// joinReal has a real agent connect for a new v3 Cluster: a first Pod registers, Rancher applies the agent, and the second Pod is returned.
 func joinReal(ctx context.Context, s *rancher.Standin, name string) *pod {
 	GinkgoHelper()
 	newCluster(ctx, name)
 	apply(ctx, download(ctx, s, name), nil)
-	p := run(ctx)
+	first := run(ctx)
+	p := rollReal(ctx, s, name, 1)
+	first.stop()
 	Eventually(clusterConditions(name)).WithContext(ctx).Should(And(
 		HaveKeyWithValue("Connected", "True"),
 		HaveKeyWithValue("Ready", "True"),
 		HaveKeyWithValue("AgentDeployed", "True"),
 	))
-	Eventually(func() int { return s.Reapplies(name) }).Should(Equal(1))
+	return p
+}
+
+// rollReal waits until Rancher has applied the agent, and has the new Pod connect.
+func rollReal(ctx context.Context, s *rancher.Standin, name string, applied int) *pod {
+	GinkgoHelper()
+	Eventually(func() int { return s.Reapplies(name) }).Should(Equal(applied))
+	p := run(ctx)
+	Eventually(connectedTo(s, name)).Should(BeTrue())
 	return p
 }

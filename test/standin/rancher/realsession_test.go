@@ -23,7 +23,12 @@ var _ = Describe("A real agent", func() {
 		newCluster(ctx, "c-real1")
 		apply(ctx, download(ctx, s, "c-real1"), nil)
 		Consistently(connectedTo(s, "c-real1")).Should(BeFalse(), "nothing is played")
-		p := run(ctx)
+		first := run(ctx)
+		Eventually(clusterConditions("c-real1")).WithContext(ctx).Should(And(
+			HaveKeyWithValue("Provisioned", "True"), HaveKeyWithValue("AgentDeployed", "True"), HaveKeyWithValue("Ready", "False/Disconnected")))
+		Consistently(connectedTo(s, "c-real1")).Should(BeFalse(), "it was started without features and only registers")
+		p := rollReal(ctx, s, "c-real1", 1)
+		first.stop()
 		Eventually(clusterConditions("c-real1")).WithContext(ctx).Should(And(
 			HaveKeyWithValue("Connected", "True"), HaveKeyWithValue("Ready", "True"), HaveKeyWithValue("AgentDeployed", "True")))
 		workload, _ := s.Connected("c-real1")
@@ -31,8 +36,11 @@ var _ = Describe("A real agent", func() {
 		live, err := get(ctx, management, clusterGVK, "", "c-real1")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(field(live, "status", "apiEndpoint")).To(Equal(strings.TrimSuffix(workloadPlane.Config.Host, "/")))
-		Expect(field(live, "status", "version", "gitVersion")).To(HavePrefix("v1."))
 		Expect(field(live, "status", "caCert")).NotTo(BeEmpty())
+		Eventually(func(ctx context.Context) (string, error) {
+			live, err := get(ctx, management, clusterGVK, "", "c-real1")
+			return field(live, "status", "version", "gitVersion"), err
+		}).WithContext(ctx).Should(HavePrefix("v1."))
 		p.stop()
 		Eventually(clusterConditions("c-real1")).WithContext(ctx).Should(And(
 			HaveKeyWithValue("Connected", "False"), HaveKeyWithValue("Ready", "False/Disconnected")))
@@ -48,7 +56,7 @@ var _ = Describe("A real agent", func() {
 		Eventually(p.log).Should(gbytes.Say("status 503: Rancher takes no agents"))
 		Expect(connectedTo(s, "c-real2")()).To(BeFalse())
 		s.HoldConnect(false)
-		Eventually(connectedTo(s, "c-real2")).Should(BeTrue())
+		rollReal(ctx, s, "c-real2", 1)
 		s.HoldConnect(true)
 		Consistently(connectedTo(s, "c-real2")).Should(BeTrue(), "a session stays")
 	})
@@ -63,8 +71,7 @@ var _ = Describe("A real agent", func() {
 		Eventually(p.log).Should(gbytes.Say("the CA of Rancher has checksum .* but this agent was installed with"))
 		Expect(connectedTo(s, "c-real3")()).To(BeFalse())
 		p.stop()
-		removeAgent(ctx)
-		apply(ctx, download(ctx, s, "c-real3"), nil)
+		applyAgain(ctx, download(ctx, s, "c-real3"))
 		run(ctx)
 		Eventually(connectedTo(s, "c-real3")).Should(BeTrue())
 	})
@@ -128,6 +135,9 @@ var _ = Describe("A real agent", func() {
 		Eventually(third.log).Should(gbytes.Say("msg=connected"))
 		third.stop() // a new Pod that fails leaves the old one
 		Consistently(connectedTo(s, "c-real7")).Should(BeTrue())
+		plain := run(ctx, func(o *agent.Options) { o.Features = "" })
+		Eventually(plain.log).Should(gbytes.Say("msg=connected"))
+		Consistently(connectedTo(s, "c-real7")).Should(BeTrue(), "one that only registers takes nothing away")
 		second.stop()
 		Eventually(connectedTo(s, "c-real7")).Should(BeFalse())
 	})

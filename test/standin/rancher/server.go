@@ -218,7 +218,7 @@ func (i *importServer) importAnswer(r *http.Request, token, cluster string) (int
 			return http.StatusBadRequest, "invalid authImage - " + authImage
 		}
 	}
-	data, err := s.manifestData(r.Context(), token, cluster)
+	data, err := s.manifestData(r.Context(), s.api, token, cluster)
 	if err != nil {
 		return http.StatusInternalServerError, err.Error()
 	}

@@ -15,6 +15,7 @@ type session struct {
 	version    map[string]any
 	nodes      int64
 	token      string  // what the agent authenticated with
+	managed    bool    // it is the agent that Rancher applied itself, which opens the second tunnel as well
 	tunnel     *tunnel // nil if the agent is played
 }
 
@@ -22,7 +23,16 @@ type session struct {
 // stays.
 type tunnel struct {
 	connections int
+	managed     int           // of these, those of Pods that Rancher applied itself
 	ended       chan struct{} // closed when the session is over, whoever ended it
+}
+
+// add counts connections of Pods.
+func (t *tunnel) add(managed bool, n int) {
+	t.connections += n
+	if managed {
+		t.managed += n
+	}
 }
 
 // sessions are the tunnels that are up. One agent has at most one, and so has one cluster.
@@ -56,13 +66,13 @@ func (s *sessions) replace(in session) {
 	s.byCluster[in.cluster], s.byWorkload[in.workload] = &in, &in
 }
 
-// renew notes new credentials of a session that stays up, as when the agent's pod is rolled.
-func (s *sessions) renew(workload, credential, token string) {
+// renew notes what is new of a session that stays up, as when the agent's pod is rolled.
+func (s *sessions) renew(workload, credential, token string, managed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if current, ok := s.byWorkload[workload]; ok {
 		updated := *current
-		updated.credential, updated.token = credential, token
+		updated.credential, updated.token, updated.managed = credential, token, managed
 		s.byWorkload[workload], s.byCluster[current.cluster] = &updated, &updated
 	}
 }
@@ -76,26 +86,36 @@ func (s *sessions) join(in session) *tunnel {
 	if ok && current.cluster == in.cluster && current.tunnel != nil {
 		updated := *current
 		updated.credential, updated.token = in.credential, in.token
-		updated.tunnel.connections++
+		updated.tunnel.add(in.managed, 1)
+		updated.managed = updated.tunnel.managed > 0
 		s.byWorkload[in.workload], s.byCluster[in.cluster] = &updated, &updated
 		return updated.tunnel
 	}
-	in.tunnel = &tunnel{connections: 1, ended: make(chan struct{})}
+	in.tunnel = &tunnel{ended: make(chan struct{})}
+	in.tunnel.add(in.managed, 1)
 	s.replace(in)
 	return in.tunnel
 }
 
-// leave takes a connection away and says whether the session ended with it.
-func (s *sessions) leave(workload string, t *tunnel) bool {
+// leave takes a connection away. It says whether the session changed with it, and whether that was its end.
+func (s *sessions) leave(workload string, t *tunnel, managed bool) (changed, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.connections--
+	t.add(managed, -1)
 	current, ok := s.byWorkload[workload]
-	if !ok || current.tunnel != t || t.connections > 0 {
-		return false
+	switch {
+	case !ok || current.tunnel != t:
+		return false, false
+	case t.connections == 0:
+		s.remove(current)
+		return true, true
+	case current.managed == (t.managed > 0):
+		return false, false
 	}
-	s.remove(current)
-	return true
+	updated := *current
+	updated.managed = !current.managed
+	s.byWorkload[workload], s.byCluster[current.cluster] = &updated, &updated
+	return true, false
 }
 
 func (s *sessions) remove(in *session) {

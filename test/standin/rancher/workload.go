@@ -30,7 +30,8 @@ type workload struct {
 	cancel      context.CancelFunc
 
 	mu       sync.Mutex
-	cleanup  *agent.Cleanup // of the Job that is known, if any
+	cleanup  *agent.Cleanup // of the Job that was created last, if any is known
+	repeat   bool           // another Job is wanted
 	adopted  bool           // Jobs of an earlier stand-in were looked for
 	doomed   []string       // namespaces that were deleted and must end
 	facts    *facts
