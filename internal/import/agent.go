@@ -30,8 +30,9 @@ const cleanupRecheck = 5 * time.Second
 const (
 	// connectedCondition is True while Rancher reaches the workload cluster through its agent.
 	connectedCondition = "Connected"
-	// readyCondition is absent until the agent has connected once.
-	readyCondition = "Ready"
+	// waitingCondition is True from the first time on that Rancher found the workload cluster healthy through its agent. Ready is no such mark: it
+	// is False with reason Disconnected before the first connection, too.
+	waitingCondition = "Waiting"
 )
 
 // managementCluster is what matters of the management.cattle.io/v3 Cluster behind a record.
@@ -87,8 +88,8 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 		case connectedCondition:
 			view.connected = condition.Status == corev1.ConditionTrue
 			view.since = condition.LastUpdateTime
-		case readyCondition:
-			view.known = true
+		case waitingCondition:
+			view.known = condition.Status == corev1.ConditionTrue
 		}
 	}
 	return view

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -73,5 +74,41 @@ func TestUntilRequestEnds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// withConditions returns a v3 Cluster with conditions as Rancher sets them.
+func withConditions(status map[string]corev1.ConditionStatus) *managementv3.Cluster {
+	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde"}}
+	for kind, value := range status {
+		condition := managementv3.ClusterCondition{Status: value}
+		condition.Type = managementv3.ClusterConditionType(kind)
+		cluster.Status.Conditions = append(cluster.Status.Conditions, condition)
+	}
+	return cluster
+}
+
+func TestViewOf(t *testing.T) {
+	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
+	type status = map[string]corev1.ConditionStatus
+	for name, test := range map[string]struct {
+		reason           string
+		status           status
+		connected, known bool
+	}{
+		"New":        {reason: "nothing has happened", status: status{"Connected": no, "Waiting": unknown}},
+		"Registered": {reason: "Rancher calls an agent that has only registered disconnected", status: status{"Connected": no, "Waiting": unknown, "Provisioned": yes, "Ready": no}},
+		"Deployed":   {reason: "Rancher has applied its agent, which has yet to come back", status: status{"Connected": no, "Waiting": unknown, "Ready": no, "AgentDeployed": yes}},
+		"Failed":     {reason: "Rancher could not apply its agent", status: status{"Connected": no, "AgentDeployed": no}},
+		"Connected":  {reason: "the first healthy check comes a little later", status: status{"Connected": yes, "Waiting": unknown, "Ready": no, "AgentDeployed": yes}, connected: true},
+		"Ready":      {reason: "all is well", status: status{"Connected": yes, "Waiting": yes, "Ready": yes, "AgentDeployed": yes}, connected: true, known: true},
+		"Lost":       {reason: "Waiting stays True", status: status{"Connected": no, "Waiting": yes, "Ready": no, "AgentDeployed": yes}, known: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := viewOf(withConditions(test.status))
+			if got.connected != test.connected || got.known != test.known {
+				t.Errorf("viewOf() = connected %t, known %t, want %t, %t: %s", got.connected, got.known, test.connected, test.known, test.reason)
+			}
+		})
 	}
 }

@@ -103,7 +103,8 @@ func plainCluster(world func() *capiWorld) {
 	It("is served by a gateway that does what an API server does", func(ctx context.Context) { expectConformant(ctx, p) })
 
 	It("is none of the manager's business when it is scaled", func(ctx context.Context) {
-		Eventually(func() int { return w.Rancher.Reapplies(id) }).Should(Equal(1))
+		Eventually(func() int { return w.v3Records(ctx, p.cluster)[0].Status.NodeCount }).ShouldNot(BeZero(), "with that an import ends in Rancher")
+		Expect(w.Rancher.Reapplies(id)).To(Equal(1))
 		writes, version, asked := len(w.writes()), w.v3Records(ctx, p.cluster)[0].ResourceVersion, p.asked("")
 		w.kubectl(ctx, p.key.Namespace, nil, "scale", "--replicas=3", "kubeadmcontrolplane/plain-cp", "machinedeployment/plain-md")
 		Eventually(func(g Gomega) {

@@ -87,6 +87,7 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 		Expect(f.agent(ctx)).NotTo(BeNil())
 		Expect(current(ctx, f, cluster).Finalizers).To(ContainElement(finalizer))
 		Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElements("RancherClusterCreated", "Imported"))
+		Expect(f.events(ctx, cluster)).NotTo(ContainElement("AgentDisconnected"), "there was no connection to lose, whatever Rancher says")
 	})
 
 	It("does not revert what Rancher applies to its agent afterwards", func(ctx context.Context) {

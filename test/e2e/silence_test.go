@@ -151,6 +151,7 @@ func (f *fixture) connected(ctx context.Context, name string, status corev1.Cond
 	record.Status.Conditions = []managementv3.ClusterCondition{
 		{Type: "Connected", Status: status, LastUpdateTime: time.Now().UTC().Format(time.RFC3339)},
 		{Type: "Ready", Status: status},
+		{Type: "Waiting", Status: corev1.ConditionTrue}, // from the first connection on
 	}
 	Expect(f.Client.Status().Patch(ctx, record, client.MergeFrom(before))).To(Succeed())
 }
