@@ -33,6 +33,8 @@ const (
 	// waitingCondition is True from the first time on that Rancher found the workload cluster healthy through its agent. Ready is no such mark: it
 	// is False with reason Disconnected before the first connection, too.
 	waitingCondition = "Waiting"
+	// deployedCondition is True from the time on that Rancher has applied its agent itself.
+	deployedCondition = "AgentDeployed"
 )
 
 // managementCluster is what matters of the management.cattle.io/v3 Cluster behind a record.
@@ -44,6 +46,8 @@ type managementCluster struct {
 	connected bool
 	// known: the agent has connected at least once.
 	known bool
+	// deployed: Rancher has applied its agent itself, and does not look whether it is still there.
+	deployed bool
 	// since changes whenever the connection does.
 	since string
 }
@@ -90,6 +94,8 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 			view.since = condition.LastUpdateTime
 		case waitingCondition:
 			view.known = condition.Status == corev1.ConditionTrue
+		case deployedCondition:
+			view.deployed = condition.Status == corev1.ConditionTrue
 		}
 	}
 	return view
@@ -250,8 +256,11 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	}
 	if agent.Exists {
 		able, err := r.ableToConnect(ctx, agent, management, server.String(), trust.CAChecksum())
-		if err != nil || able {
+		if err != nil {
 			return err
+		}
+		if able {
+			return r.requestDeployment(ctx, management, agent)
 		}
 	}
 	step("guard")
@@ -273,13 +282,20 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	step("apply")
 	// What Rancher applied itself after the first contact is Rancher's, and a repair may take it over. So is the agent of an
 	// earlier record that Rancher had no way to clean up; one that belongs to another Rancher is not touched.
-	force := management.known || agent.BelongsTo(server.String())
+	force := management.known || management.deployed || agent.BelongsTo(server.String())
 	if err := cluster.Apply(ctx, manifest.Objects(), force); err != nil {
 		return fmt.Errorf("applying the import manifest: %w", err)
 	}
 	step("")
 	ctrl.LoggerFrom(ctx).Info("Applied Rancher's agent", "rancherCluster", management.name)
-	return nil
+	if !management.deployed {
+		return nil
+	}
+	// What Rancher added to the Deployment before stays there, if it was there.
+	if agent, err = cluster.Agent(ctx); err != nil {
+		return fmt.Errorf("looking at the agent that was installed: %w", err)
+	}
+	return r.requestDeployment(ctx, management, agent)
 }
 
 // ableToConnect reports whether the agent that is installed will connect by itself, so that it is left alone.

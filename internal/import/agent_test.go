@@ -92,22 +92,23 @@ func TestViewOf(t *testing.T) {
 	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
 	type status = map[string]corev1.ConditionStatus
 	for name, test := range map[string]struct {
-		reason           string
-		status           status
-		connected, known bool
+		reason                     string
+		status                     status
+		connected, known, deployed bool
 	}{
 		"New":        {reason: "nothing has happened", status: status{"Connected": no, "Waiting": unknown}},
 		"Registered": {reason: "Rancher calls an agent that has only registered disconnected", status: status{"Connected": no, "Waiting": unknown, "Provisioned": yes, "Ready": no}},
-		"Deployed":   {reason: "Rancher has applied its agent, which has yet to come back", status: status{"Connected": no, "Waiting": unknown, "Ready": no, "AgentDeployed": yes}},
+		"Deployed":   {reason: "Rancher has applied its agent, which has yet to come back", status: status{"Connected": no, "Waiting": unknown, "Ready": no, "AgentDeployed": yes}, deployed: true},
 		"Failed":     {reason: "Rancher could not apply its agent", status: status{"Connected": no, "AgentDeployed": no}},
-		"Connected":  {reason: "the first healthy check comes a little later", status: status{"Connected": yes, "Waiting": unknown, "Ready": no, "AgentDeployed": yes}, connected: true},
-		"Ready":      {reason: "all is well", status: status{"Connected": yes, "Waiting": yes, "Ready": yes, "AgentDeployed": yes}, connected: true, known: true},
-		"Lost":       {reason: "Waiting stays True", status: status{"Connected": no, "Waiting": yes, "Ready": no, "AgentDeployed": yes}, known: true},
+		"Connected":  {reason: "the first healthy check comes a little later", status: status{"Connected": yes, "Waiting": unknown, "Ready": no, "AgentDeployed": yes}, connected: true, deployed: true},
+		"Ready":      {reason: "all is well", status: status{"Connected": yes, "Waiting": yes, "Ready": yes, "AgentDeployed": yes}, connected: true, known: true, deployed: true},
+		"Lost":       {reason: "Waiting stays True", status: status{"Connected": no, "Waiting": yes, "Ready": no, "AgentDeployed": yes}, known: true, deployed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := viewOf(withConditions(test.status))
-			if got.connected != test.connected || got.known != test.known {
-				t.Errorf("viewOf() = connected %t, known %t, want %t, %t: %s", got.connected, got.known, test.connected, test.known, test.reason)
+			if got.connected != test.connected || got.known != test.known || got.deployed != test.deployed {
+				t.Errorf("viewOf() = connected %t, known %t, deployed %t, want %t, %t, %t: %s",
+					got.connected, got.known, got.deployed, test.connected, test.known, test.deployed, test.reason)
 			}
 		})
 	}

@@ -27,6 +27,7 @@ const (
 	agentDeployment = "cattle-cluster-agent"
 	credentialsEnv  = "CATTLE_CREDENTIAL_NAME"
 	caChecksumEnv   = "CATTLE_CA_CHECKSUM"
+	featuresEnv     = "CATTLE_FEATURES"
 
 	cleanupLabel  = "cattle.io/creator"
 	cleanupValue  = "norman"
@@ -83,6 +84,9 @@ type AgentState struct {
 	ServerURL string
 	// CAChecksum is the checksum of the CA that the agent insists on; empty when it insists on none.
 	CAChecksum string
+	// Deployed says whether Rancher has applied the Deployment itself: it gives it features, which the downloaded manifest does not have. An agent
+	// without them only registers with Rancher.
+	Deployed bool
 
 	// hasToken hides the token in a function because fmt prints what unexported fields of other structs
 	// hold without asking for its methods, but of a function only the address.
@@ -104,6 +108,8 @@ func (c *Client) Agent(ctx context.Context) (AgentState, error) {
 				state.CredentialsSecret = env.Value
 			case caChecksumEnv:
 				state.CAChecksum = env.Value
+			case featuresEnv:
+				state.Deployed = env.Value != ""
 			}
 		}
 	}

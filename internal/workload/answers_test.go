@@ -69,6 +69,32 @@ func TestAgent(t *testing.T) {
 	}
 }
 
+// An agent that Rancher applied has features, and one of the downloaded manifest has none.
+func TestAgentDeployed(t *testing.T) {
+	env := func(value string) string {
+		return strings.Replace(agentSpec, `{"name":"CATTLE_CA`, `{"name":"CATTLE_FEATURES","value":"`+value+`"},{"name":"CATTLE_CA`, 1)
+	}
+	for name, tc := range map[string]struct {
+		reason, deployment string
+		want               bool
+	}{
+		"Downloaded": {reason: "the manifest has no features", deployment: agentSpec},
+		"Deployed":   {reason: "Rancher gives it some, which change from release to release", deployment: env("fleet=false,multi-cluster-management-agent=true"), want: true},
+		"Empty":      {reason: "somebody took them away", deployment: env("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newAPIServer(t, agentAPI(tc.deployment, `"data":null`))
+			state, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).Agent(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if state.Deployed != tc.want {
+				t.Errorf("Deployed = %t, want %t: %s", state.Deployed, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
 // TestAnswersTakeLittleMemory asks servers for answers that become many times their size.
 func TestAnswersTakeLittleMemory(t *testing.T) {
 	const few = 256 << 20

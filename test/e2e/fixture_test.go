@@ -34,6 +34,7 @@ const (
 	uidLabel        = "archelon.io/capi-cluster-uid"
 	finalizer       = "archelon.io/rancher-import"
 	recordKey       = "archelon.io/rancher-cluster"
+	forceDeployKey  = "io.cattle.agent.force.deploy"
 	importedKey     = "imported"
 	condition       = "RancherImported"
 	agentNamespace  = "cattle-system"

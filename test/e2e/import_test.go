@@ -104,6 +104,17 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 		Expect(f.reason(ctx, cluster)()).To(Equal("True/Imported"))
 	})
 
+	It("connects it again when its agent is deleted, with the help of Rancher, which does not notice", func(ctx context.Context) {
+		name := managementName(ctx, f, rancherID)
+		before := f.Rancher.Reapplies(name)
+		Expect(f.workloadClient.Delete(ctx, f.agent(ctx))).To(Succeed())
+		Eventually(func() int { return f.Rancher.Reapplies(name) }).Should(Equal(before + 1))
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		v3 := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		Eventually(func() map[string]string { return current(ctx, f, v3).Annotations }).Should(HaveKeyWithValue(forceDeployKey, "false"))
+		Consistently(func() int { return f.Rancher.Reapplies(name) }).Should(Equal(before + 1))
+	})
+
 	It("carries later changes of labels over", func(ctx context.Context) {
 		f.patch(ctx, cluster, func(o client.Object) { o.SetLabels(map[string]string{"tier": "1"}) })
 		Eventually(func() map[string]string {

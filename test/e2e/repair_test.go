@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,25 +116,39 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 
 	// What breaks the agent without ending its session does not lead to a request before the session ends.
 	DescribeTable("installs it again, once, when there is none", func(ctx context.Context, damage func(context.Context)) {
-		before := f.repairs()
+		before, deployments := f.repairs(), f.Rancher.Reapplies(id)
 		damage(ctx)
 		Eventually(f.repairs).WithTimeout(2 * patience).Should(Equal(before + 1))
 		Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
+		// What was installed only registers. Rancher takes its own agent for deployed, and has to be asked for it.
+		Expect(f.Rancher.Reapplies(id)).To(Equal(deployments + 1))
 	},
 		Entry("because its Deployment was deleted", func(ctx context.Context) {
 			remove(ctx, &appsv1.Deployment{ObjectMeta: named(agentDeployment)})
 		}),
 		Entry("because its namespace was deleted", func(ctx context.Context) { remove(ctx, namespaceOf(agentNamespace)) }),
 	)
+	It("has Rancher deploy it again, once, when what is there only registers, as after a manager that died in mid-repair", func(ctx context.Context) {
+		before, deployments := f.repairs(), f.Rancher.Reapplies(id)
+		deployment(ctx, func(d *appsv1.Deployment) {
+			container := &d.Spec.Template.Spec.Containers[0]
+			container.Env = slices.DeleteFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "CATTLE_FEATURES" })
+		})
+		Eventually(func() int { return f.Rancher.Reapplies(id) }).Should(Equal(deployments + 1))
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Consistently(func() int { return f.Rancher.Reapplies(id) }).WithTimeout(quiet).Should(Equal(deployments + 1))
+		Expect(f.repairs()).To(Equal(before))
+	})
 	DescribeTable("installs it again, once, when it cannot connect any more", func(ctx context.Context, damage func(context.Context)) {
-		before, requests := f.repairs(), len(f.workloadRequests())
+		before, requests, deployments := f.repairs(), len(f.workloadRequests()), f.Rancher.Reapplies(id)
 		damage(ctx)
 		Consistently(func() int { return len(f.workloadRequests()) }).WithTimeout(2*resync).Should(Equal(requests), "while it is connected")
 		cut(ctx)
 		Eventually(f.repairs).Should(Equal(before + 1))
 		connect(ctx)
 		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
+		Expect(f.Rancher.Reapplies(id)).To(Equal(deployments), "what Rancher deployed is still there")
 	},
 		Entry("because its credentials were deleted", func(ctx context.Context) {
 			for _, env := range f.agent(ctx).Spec.Template.Spec.Containers[0].Env {
