@@ -42,6 +42,7 @@ func TestForsaken(t *testing.T) {
 	}{
 		"Ours":       {"it is let go", clusterHeldFor("prod", self), nil, false},
 		"Nobodys":    {"it is let go as well", clusterHeldFor("prod", ""), nil, false},
+		"Unelected":  {"it is let go as well: it ran without leader election", clusterHeldFor("prod", "archelon"), nil, false},
 		"Works":      {"the other one sees to it", clusterHeldFor("prod", other), map[string]instance.Claim{other: scopeOf(t, "tenant")}, false},
 		"Everywhere": {"the other one works in all namespaces", clusterHeldFor("prod", other), map[string]instance.Claim{other: scopeOf(t)}, false},
 		"NotHeld":    {"nothing is left on it", free, nil, false},

@@ -83,10 +83,17 @@ func (u *uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, op
 }
 
 // mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that nobody has taken over, or it is in
-// the scope and names nobody.
+// the scope and names nobody, or the name alone. That is how a manager names itself that runs without leader election, from outside the
+// cluster for example: it has no Lease, so it has no namespace.
 func (u *uninstaller) mine(cluster *object) bool {
-	by := cluster.Annotations[archelonv1.InstanceAnnotation]
-	return by == u.self.String() || by == "" && u.covers(cluster)
+	switch cluster.Annotations[archelonv1.InstanceAnnotation] {
+	case u.self.String():
+		return true
+	case "", u.self.Name:
+		return u.covers(cluster)
+	default:
+		return false
+	}
 }
 
 // covers reports whether the CAPI cluster is in the scope that the instance has now.

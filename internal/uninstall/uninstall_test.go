@@ -90,6 +90,9 @@ func TestOurs(t *testing.T) {
 	}{
 		"Ours":             {cluster("uid-1", "archelon-system/archelon"), "", true},
 		"Nobodys":          {cluster("uid-1", ""), "", true},
+		"Unelected":        {cluster("uid-1", "archelon"), "", true},
+		"UnelectedOutside": {cluster("uid-1", "archelon"), "blue", false},
+		"OtherUnelected":   {cluster("uid-1", "archelon2"), "", false},
 		"Anothers":         {cluster("uid-1", "other-system/archelon"), "", false},
 		"ItsClusterIsGone": {cluster("uid-2", "other-system/archelon"), "", true},
 		"ItsClusterIsGone, and may have been another's": {cluster("uid-2", ""), "blue", false},
