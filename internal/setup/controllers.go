@@ -51,6 +51,7 @@ type controllers struct {
 	beside     cache.Cache
 	metrics    *importer.Metrics
 	gauge      prometheus.Gauge // of synced
+	crds       *crdWait
 	synced     atomic.Bool
 	// suspectLoss is called when rights in a namespace may have been lost.
 	suspectLoss func()
@@ -61,7 +62,7 @@ func (c *controllers) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (c *controllers) Start(ctx context.Context) error {
-	if err := waitForCRDs(ctx, c.mgr.GetConfig(), c.mgr.GetHTTPClient()); err != nil || ctx.Err() != nil {
+	if err := c.crds.waitForAll(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	keeper, err := c.setupRoleKeeper(ctx)
@@ -217,13 +218,13 @@ func (c *controllers) setupRoleKeeper(ctx context.Context) (*rolekeeper.Reconcil
 
 // checks are what the readiness of the process depends on while the manager runs.
 func (c *controllers) checks() map[string]healthz.Checker {
-	return map[string]healthz.Checker{"caches": c.cachesSynced, "rancher-settings": c.settingsReadable}
+	return map[string]healthz.Checker{crdCheck: c.crds.check, "caches": c.cachesSynced, "rancher-settings": c.settingsReadable}
 }
 
 // cachesSynced is a readiness check.
 func (c *controllers) cachesSynced(*http.Request) error {
 	if !c.synced.Load() {
-		return errors.New("caches are not synced yet, or CRDs of CAPI or Rancher are missing")
+		return errors.New("caches are not synced yet")
 	}
 	return nil
 }

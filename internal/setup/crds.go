@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -38,19 +41,26 @@ type crdWait struct {
 	crds apiextensionsclient.CustomResourceDefinitionInterface
 
 	mu       sync.Mutex
-	unknown  int // CRDs of which the API server has yet to say whether they are there
-	missing  map[string]string
+	unknown  int               // CRDs of which the API server has yet to say whether they are there
+	lacking  map[string]string // what is wrong with a CRD, by its name
 	reported string
 }
 
-// waitForCRDs returns when the API server serves all required CRDs, or when the context ends.
-func waitForCRDs(ctx context.Context, config *rest.Config, httpClient *http.Client) error {
+func newCRDWait(config *rest.Config, httpClient *http.Client) (*crdWait, error) {
 	client, err := apiextensionsclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {
-		return fmt.Errorf("building a client for CRDs: %w", err)
+		return nil, fmt.Errorf("building a client for CRDs: %w", err)
 	}
+	return waitOn(client.CustomResourceDefinitions()), nil
+}
+
+func waitOn(crds apiextensionsclient.CustomResourceDefinitionInterface) *crdWait {
+	return &crdWait{crds: crds, unknown: len(requiredCRDs()), lacking: map[string]string{}}
+}
+
+// waitForAll returns when the API server serves all required CRDs, or when the context ends.
+func (w *crdWait) waitForAll(ctx context.Context) error {
 	required := requiredCRDs()
-	w := &crdWait{crds: client.CustomResourceDefinitions(), unknown: len(required), missing: maps.Clone(required)}
 	errs := make(chan error, len(required))
 	for name, version := range required {
 		go func() { errs <- w.wait(ctx, name, version) }()
@@ -61,6 +71,29 @@ func waitForCRDs(ctx context.Context, config *rest.Config, httpClient *http.Clie
 		}
 	}
 	return nil
+}
+
+// check is a readiness check. It says what CAPI and Rancher lack.
+func (w *crdWait) check(*http.Request) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.unknown > 0:
+		return errors.New("the API server has yet to say which CRDs of CAPI and Rancher there are")
+	case len(w.lacking) > 0:
+		return errors.New(w.causes())
+	default:
+		return nil
+	}
+}
+
+// causes says in sentences what is lacking.
+func (w *crdWait) causes() string {
+	var causes []string
+	for _, name := range slices.Sorted(maps.Keys(w.lacking)) {
+		causes = append(causes, w.lacking[name])
+	}
+	return strings.Join(causes, ". ")
 }
 
 // wait returns when one CRD serves the version, or when the context ends.
@@ -77,48 +110,71 @@ func (w *crdWait) wait(ctx context.Context, name, version string) error {
 			return w.crds.Watch(ctx, only(options))
 		},
 	}
-	there := func(object any) bool {
-		crd, ok := object.(*apiextensionsv1.CustomResourceDefinition)
-		return ok && serves(crd, version)
-	}
 	_, err := watchtools.UntilWithSync(ctx, lw, &apiextensionsv1.CustomResourceDefinition{}, func(store cache.Store) (bool, error) {
-		found := slices.ContainsFunc(store.List(), there)
-		w.note(ctx, name, found, true)
-		return found, nil
+		var found *apiextensionsv1.CustomResourceDefinition
+		for _, object := range store.List() {
+			found, _ = object.(*apiextensionsv1.CustomResourceDefinition)
+		}
+		return w.note(ctx, name, lack(name, version, found), true), nil
 	}, func(event watch.Event) (bool, error) {
-		found := there(event.Object)
-		w.note(ctx, name, found, false)
-		return found, nil
+		found, _ := event.Object.(*apiextensionsv1.CustomResourceDefinition)
+		if event.Type == watch.Deleted {
+			found = nil
+		}
+		return w.note(ctx, name, lack(name, version, found), false), nil
 	})
 	return err
 }
 
-// note says which CRDs are missing, when that is known of all and whenever it changes.
-func (w *crdWait) note(ctx context.Context, name string, found, first bool) {
+// note keeps what a CRD lacks, and says what all of them lack when that is known and whenever it changes. It reports
+// whether the CRD lacks nothing.
+func (w *crdWait) note(ctx context.Context, name, cause string, first bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if first {
 		w.unknown--
 	}
-	if found {
-		delete(w.missing, name)
+	if delete(w.lacking, name); cause != "" {
+		w.lacking[name] = cause
 	}
-	var wanted []string
-	for _, name := range slices.Sorted(maps.Keys(w.missing)) {
-		wanted = append(wanted, name+"/"+w.missing[name])
+	if causes := w.causes(); w.unknown == 0 && causes != "" && causes != w.reported {
+		w.reported = causes
+		names := slices.Sorted(maps.Keys(w.lacking))
+		ctrl.LoggerFrom(ctx).WithName("setup").Info("Waiting for CRDs of CAPI and Rancher", "missing", strings.Join(names, ", "), "cause", causes)
 	}
-	if names := strings.Join(wanted, ", "); w.unknown == 0 && names != "" && names != w.reported {
-		w.reported = names
-		ctrl.LoggerFrom(ctx).WithName("setup").Info("Waiting for CRDs of CAPI and Rancher", "missing", names)
-	}
+	return cause == ""
 }
 
-// serves reports whether the CRD is established and serves the version.
-func serves(crd *apiextensionsv1.CustomResourceDefinition, version string) bool {
-	served := slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == version && v.Served
-	})
-	return served && slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-	})
+// lack says what is wrong with a CRD, nil if there is none; empty if the API server serves the version.
+func lack(name, version string, crd *apiextensionsv1.CustomResourceDefinition) string {
+	product, remedy := "Rancher", "Rancher 2.14 or newer"
+	if strings.HasSuffix(name, "."+clusterv1.GroupVersion.Group) {
+		product, remedy = "CAPI", "CAPI 1.11 or newer, which Rancher 2.14 and newer bring along"
+	}
+	if crd == nil {
+		return fmt.Sprintf("CRD %s does not exist; Archelon needs %s", name, remedy)
+	}
+	var served []string
+	there := false
+	for _, v := range crd.Spec.Versions {
+		there = there || v.Name == version
+		if v.Served {
+			served = append(served, v.Name)
+		}
+	}
+	switch {
+	case slices.Contains(served, version):
+	case there:
+		return fmt.Sprintf("CRD %s has %s and does not serve it; Archelon needs it served", name, version)
+	default:
+		only := "no version"
+		if len(served) > 0 {
+			only = strings.Join(served, ", ") + " only"
+		}
+		return fmt.Sprintf("%s serves %s (CRD %s); Archelon needs %s (%s)", product, only, name, version, remedy)
+	}
+	if !apiextensionshelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+		return fmt.Sprintf("CRD %s is not established; its conditions say why", name)
+	}
+	return ""
 }

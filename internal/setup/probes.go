@@ -20,6 +20,9 @@ const (
 	probeShutdownTimeout = 5 * time.Second
 )
 
+// crdCheck is the readiness check whose reason anybody may read: a version that is too old passes by no waiting.
+const crdCheck = "crds"
+
 var errStarting = errors.New("the manager starts")
 
 // probes serves /healthz and /readyz for the whole life of the process. A manager's own server would not be there while an instance waits for
@@ -77,7 +80,15 @@ func (p *probes) serve(ctx context.Context) error {
 
 // handler answers as the server of a manager does.
 func (p *probes) handler() http.Handler {
-	ready := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.ready.Load().ServeHTTP(w, r) })
+	ready := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler := p.ready.Load()
+		handler.ServeHTTP(w, r)
+		if check, all := handler.Checks[crdCheck], r.URL.Path == "" || r.URL.Path == "/"; check != nil && all {
+			if err := check(r); err != nil {
+				_, _ = fmt.Fprintln(w, err) // The handler withholds reasons.
+			}
+		}
+	})
 	mux := http.NewServeMux()
 	for path, handler := range map[string]http.Handler{
 		"/healthz": &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}},

@@ -85,7 +85,12 @@ func TestProbesAreServedFromOneManagerToTheNext(t *testing.T) {
 	p.readyWhen(map[string]healthz.Checker{"caches": func(*http.Request) error { return caches }})
 	expect("a manager fills its caches", "/readyz?verbose", 500, "[-]caches failed")
 	expect("one check alone", "/readyz/webhook", 200, "ok")
-	caches = nil
+	old := errors.New("CAPI serves v1beta1 only")
+	p.readyWhen(map[string]healthz.Checker{"caches": func(*http.Request) error { return caches }, "crds": func(*http.Request) error { return old }})
+	expect("CAPI is too old", "/readyz", 500, "[-]crds failed: reason withheld")
+	expect("the remedy is told", "/readyz", 500, "\nCAPI serves v1beta1 only\n")
+	expect("also alone", "/readyz/crds", 500, "CAPI serves v1beta1 only")
+	caches, old = nil, nil
 	expect("a manager runs", "/readyz?verbose", 200, "[+]webhook ok")
 	expect("a manager runs", "/readyz/caches", 200, "ok")
 	p.starting()

@@ -178,9 +178,13 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 	if err != nil {
 		return err
 	}
+	crds, err := newCRDWait(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
 	controllers := &controllers{
 		mgr: mgr, opts: p.opts, claim: claim, peers: peers, settings: settings, downloader: downloader, beside: beside, metrics: p.meters.imports, gauge: p.meters.synced,
-		suspectLoss: p.rights.suspectLoss,
+		crds: crds, suspectLoss: p.rights.suspectLoss,
 	}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -56,6 +57,19 @@ var _ = Describe("Start", Ordered, func() {
 		// It has asked for its rights, and does not watch its RoleBindings yet.
 		Expect(s.Client.Patch(ctx, roleBindingIn(watch2), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		Expect(s.Client.Delete(ctx, roleBindingIn(watch2))).To(Succeed())
+	})
+
+	It("says that CAPI is too old, where it has no v1beta2", func(ctx context.Context) {
+		crds, err := env.CAPICRDs()
+		Expect(err).NotTo(HaveOccurred())
+		for _, crd := range crds {
+			crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != "v1beta1" })
+			crd.Spec.Versions[0].Storage = true
+		}
+		install(s, crds)
+		const cause = "CAPI serves v1beta1 only (CRD clusters.cluster.x-k8s.io); Archelon needs v1beta2 (CAPI 1.11 or newer"
+		Eventually(first.Logs).Should(ContainSubstring(cause))
+		Expect(first.Ready(ctx)).To(MatchError(And(ContainSubstring("[-]crds failed"), ContainSubstring(cause))))
 	})
 
 	It("still waits, for Rancher alone, when CAPI is there", func(ctx context.Context) {
