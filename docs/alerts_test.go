@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -77,24 +78,55 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// foreignMetrics are those of Prometheus itself, controller-runtime, client-go and client_golang that alerts and the dashboard use.
-var foreignMetrics = []string{
-	"up",
-	"controller_runtime_reconcile_errors_total",
-	"controller_runtime_reconcile_total",
-	"controller_runtime_webhook_latency_seconds",
-	"controller_runtime_webhook_requests_total",
-	"leader_election_master_status",
-	"process_cpu_seconds_total",
-	"process_resident_memory_bytes",
-	"rest_client_requests_total",
-	"workqueue_depth",
+var selector = regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
+
+// The page on metrics says which alerts use a metric, the page on alerts which reasons an alert counts, and the rules decide.
+func TestMetricsAndAlertsAgree(t *testing.T) {
+	page := filepath.Join("operations", "alerts.md")
+	content, users := read(t, page), map[string]string{}
+	for metric := range alertsOfMetrics(t) {
+		users[metric] = ""
+	}
+	for _, rule := range alerts(t) {
+		_, section, _ := strings.Cut(content, "\n## "+rule.Alert+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		for _, match := range selector.FindAllStringSubmatch(rule.Expr, -1) {
+			if !slices.Contains(strings.Fields(users[match[1]]), rule.Alert) {
+				users[match[1]] = strings.TrimSpace(users[match[1]] + " " + rule.Alert)
+			}
+			for _, reason := range namedReasons(match[2]) {
+				if counted := !strings.Contains(match[2], "reason!"); counted && !strings.Contains(section, "`"+reason+"`") {
+					t.Errorf("%s: the section of %s does not name the reason %s that it counts", page, rule.Alert, reason)
+				}
+			}
+		}
+	}
+	compare(t, filepath.Join("operations", "metrics.md"), users, alertsOfMetrics(t))
+	for _, name := range regexp.MustCompile("`(archelon_[a-z_]+)`").FindAllStringSubmatch(content, -1) {
+		if _, ok := users[name[1]]; !ok {
+			t.Errorf("%s names the metric %s, which nobody publishes", page, name[1])
+		}
+	}
+}
+
+// alertsOfMetrics returns the alerts that the page on metrics names for each metric, ours and those of libraries.
+func alertsOfMetrics(t *testing.T) map[string]string {
+	t.Helper()
+	page, found := filepath.Join("operations", "metrics.md"), map[string]string{}
+	for heading, column := range map[string]int{"## Metrics": 4, "## Metrics of libraries": 3} {
+		for _, row := range tables(t, page, heading) {
+			found[row.code(0)[0]] = ""
+			if column < len(row) {
+				found[row.code(0)[0]] = strings.Join(row.code(column), " ")
+			}
+		}
+	}
+	return found
 }
 
 // A rule with a metric or a reason that does not exist never fires, and nothing says so.
 func TestAlertsAndDashboardNameWhatExists(t *testing.T) {
 	metrics, reasons := knownMetrics(t), knownReasons(t)
-	selector := regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
 	for where, expression := range expressions(t) {
 		found := selector.FindAllStringSubmatch(expression, -1)
@@ -116,12 +148,7 @@ func TestAlertsAndDashboardNameWhatExists(t *testing.T) {
 
 func knownMetrics(t *testing.T) []string {
 	t.Helper()
-	names := slices.Clone(foreignMetrics)
-	for _, row := range tables(t, filepath.Join("operations", "metrics.md"), "## Metrics") {
-		name := row.code(0)[0]
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(alertsOfMetrics(t)))
 }
 
 func knownReasons(t *testing.T) []string {
