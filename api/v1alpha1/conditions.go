@@ -49,8 +49,8 @@ const (
 	// or its Namespace to import.
 	NotSelectedReason = "NotSelected"
 
-	// HandedToTurtlesReason: the annotation archelon.io/managed-by leaves the cluster to Rancher Turtles. Remove the
-	// annotation, or set it to "archelon", to import it here.
+	// HandedToTurtlesReason: archelon.io/managed-by, the annotation of the cluster or the label of its Namespace, leaves the
+	// cluster to Rancher Turtles. Set the annotation to "archelon" to import the cluster here.
 	HandedToTurtlesReason = "HandedToTurtles"
 
 	// RemovedInRancherReason: the annotation "imported" keeps the cluster from being imported, usually
@@ -74,12 +74,12 @@ const (
 	// Remove the import label.
 	ProvisionedByRancherReason = "ProvisionedByRancher"
 
-	// TurtlesActiveReason: Rancher Turtles is at work in this cluster and imports what carries the same label. Switch it
-	// off, or leave the cluster to it.
+	// TurtlesActiveReason: Rancher Turtles runs here and imports what carries the same label. Park its importer, or leave
+	// the cluster to it.
 	TurtlesActiveReason = "TurtlesActive"
 
-	// ManagedByTurtlesReason: Rancher Turtles holds this cluster. Only one importer can. Switch it off and set the annotation
-	// archelon.io/managed-by to "archelon" to take it over.
+	// ManagedByTurtlesReason: Rancher Turtles holds this cluster. Only one importer can. Park its importer and set the
+	// annotation archelon.io/managed-by to "archelon" to take the cluster over.
 	ManagedByTurtlesReason = "ManagedByTurtles"
 
 	// ForeignRecordReason: a Rancher cluster names this CAPI cluster as its owner and was not made for it, or

@@ -97,6 +97,10 @@ const (
 	// record to Turtles and keeps off.
 	ManagedByAnnotation = "archelon.io/managed-by"
 
+	// ManagedByLabel on a Namespace says the same of the CAPI Clusters in it that do not have ManagedByAnnotation. It is a
+	// label, because a watch cannot select annotations, and Rancher has a Namespace for each of its clusters.
+	ManagedByLabel = "archelon.io/managed-by"
+
 	// ManagedByArchelon is a value of ManagedByAnnotation.
 	ManagedByArchelon = "archelon"
 

@@ -24,8 +24,8 @@ func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcom
 	}
 	if ofTurtles(s.cluster) {
 		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
-			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, or switch it off and set annotation %s to %q, then this import goes on",
-			archelonv1.TurtlesFinalizer, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
+			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, or park its importer (docs/operations/turtles.md) and set annotation %s to %q, "+
+				"then this import goes on", archelonv1.TurtlesFinalizer, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 	}
 	var own []string
 	for _, record := range s.records {
@@ -41,7 +41,8 @@ func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcom
 			// A record of the other kind is replaced by the migrate phase.
 		case record.ofTurtles():
 			return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
-				"The %s belongs to Rancher Turtles; delete it there first, then this import goes on", record))
+				"The %s belongs to Rancher Turtles; delete it there first, or park its importer (docs/operations/turtles.md) and set annotation %s to %q, then this import goes on",
+				record, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 		case record.halfLabelled():
 			// Without a namespace it may mean another cluster of the same name, so it only stops a new import.
 			if s.cluster.Annotations[archelonv1.RecordAnnotation] == "" {

@@ -92,7 +92,7 @@ func intend(s *scope, want choice) intent {
 		return intentPause
 	case !s.cluster.DeletionTimestamp.IsZero():
 		return intentDelete
-	case s.cluster.Annotations[archelonv1.ManagedByAnnotation] == archelonv1.ManagedByTurtles && (imported || want == include):
+	case s.assigned.to == archelonv1.ManagedByTurtles && (imported || want == include):
 		return intentHandOver
 	case want == exclude && imported:
 		return intentUnimport

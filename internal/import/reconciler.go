@@ -59,6 +59,8 @@ type Reconciler struct {
 	Withdrawn func(ctx context.Context, namespace string) (bool, error)
 	// AdoptTurtles takes over records that Rancher Turtles made, unless the CAPI Cluster says otherwise.
 	AdoptTurtles bool
+	// TurtlesParked says that Rancher Turtles runs and imports nothing: its Lease stops no import.
+	TurtlesParked bool
 	// FleetWorkspaces are those that a CAPI Cluster may ask for. Fleet brings what belongs to a workspace, secrets included, to all of its clusters, and
 	// Rancher asks only whether we may add clusters to it.
 	FleetWorkspaces []string
@@ -75,7 +77,9 @@ type Reconciler struct {
 	creations    *creations
 	holdings     *holdings
 	turtles      turtlesLease
+	takings      takings
 	tokenSecrets client.Reader
+	assigned     client.Reader // Namespaces with ManagedByLabel
 }
 
 // scope is what one reconcile knows.
@@ -88,6 +92,8 @@ type scope struct {
 	records, derived []record
 	// problem is why the import label cannot be read.
 	problem error
+	// assigned says who is to import the cluster.
+	assigned assignment
 
 	// rivals are other instances that claim the cluster and leave it to this one.
 	rivals []instance.ID
@@ -170,6 +176,7 @@ func (r *Reconciler) forgetAll(key types.NamespacedName) {
 	r.aside.forget(key)
 	r.told.forget(key)
 	r.conflicts.forget(key)
+	r.takings.forget(key)
 }
 
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:
@@ -189,7 +196,11 @@ func (r *Reconciler) newScope(ctx context.Context, cluster *clusterv1.Cluster) (
 	if err != nil {
 		return nil, err
 	}
-	s := &scope{cluster: cluster, records: records, derived: derived}
+	assignment, err := r.namespaceAssignment(ctx, cluster.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	s := &scope{cluster: cluster, records: records, derived: derived, assigned: assignedTo(cluster.Annotations, assignment)}
 	want, problem := chosen(cluster.Labels, namespace.Labels)
 	s.problem = problem
 	s.intent = intend(s, want)

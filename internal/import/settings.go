@@ -71,9 +71,14 @@ func externalFleet(annotations map[string]string) (bool, error) {
 
 // managedBy reads who is to import the cluster, empty for what the options say.
 func managedBy(annotations map[string]string) (string, error) {
-	switch who := annotations[archelonv1.ManagedByAnnotation]; who {
+	return importerNamed(annotations[archelonv1.ManagedByAnnotation])
+}
+
+// importerNamed reads the name of an importer.
+func importerNamed(name string) (string, error) {
+	switch name {
 	case "", archelonv1.ManagedByArchelon, archelonv1.ManagedByTurtles:
-		return who, nil
+		return name, nil
 	default:
 		return "", fmt.Errorf("it must be %q or %q", archelonv1.ManagedByArchelon, archelonv1.ManagedByTurtles)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
 
@@ -36,6 +37,9 @@ type Options struct {
 	// TokenSecrets is a cache of the metadata of Rancher's registration token Secrets. Its own, because the manager's
 	// holds kubeconfig Secrets and a cache has one selector for a kind.
 	TokenSecrets cache.Cache
+	// Assigned is a cache of the metadata of Namespaces with label archelon.io/managed-by. Its own, because the manager's
+	// selects those with the import label.
+	Assigned cache.Cache
 }
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;patch
@@ -70,7 +74,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named(ControllerName).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged(r.told))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfNamesake), builder.WithPredicates(gone())).
-		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(importLabelChanged())).
+		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(labelChanged(archelonv1.ImportLabel))).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfKubeconfig)).
 		Watches(rancher.NewRegistrationToken(), handler.EnqueueRequestsFromMapFunc(r.clusterOfBackingNamespace)).
 		Watches(&managementv3.Setting{}, handler.EnqueueRequestsFromMapFunc(r.clustersNotImported), builder.WithPredicates(settingMatters())).
@@ -78,6 +82,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			func(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
 				return r.clusterOfBackingNamespace(ctx, secret)
 			}))).
+		WatchesRawSource(source.Kind(options.Assigned, namespaceMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
+			func(ctx context.Context, namespace client.Object) []reconcile.Request {
+				return r.clustersIn(ctx, namespace)
+			}),
+			labelChanged(archelonv1.ManagedByLabel))).
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.Peers.Changed(), handler.EnqueueRequestsFromMapFunc(r.clustersInScope))).
 		WithOptions(controller.Options{
@@ -99,7 +108,7 @@ func (r *Reconciler) complete(options Options) error {
 	for name, missing := range map[string]bool{
 		"Client": r.Client == nil, "APIReader": r.APIReader == nil, "Recorder": r.Recorder == nil, "Active": r.Active == nil,
 		"Settings": r.Settings == nil, "Tokens": r.Tokens == nil, "Downloader": r.Downloader == nil, "Workloads": r.Workloads == nil,
-		"Metrics": r.Metrics == nil, "Peers": r.Peers == nil, "TokenSecrets": options.TokenSecrets == nil,
+		"Metrics": r.Metrics == nil, "Peers": r.Peers == nil, "TokenSecrets": options.TokenSecrets == nil, "Assigned": options.Assigned == nil,
 	} {
 		if missing {
 			return fmt.Errorf("the import controller needs %s", name)
@@ -114,7 +123,7 @@ func (r *Reconciler) complete(options Options) error {
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
-	r.tokenSecrets = options.TokenSecrets
+	r.tokenSecrets, r.assigned = options.TokenSecrets, options.Assigned
 	r.aside = newAside(r.Metrics)
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.writes = newOwnWrites()

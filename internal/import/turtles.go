@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,43 +19,46 @@ import (
 // cluster, so this one keeps off wherever the other is, until an administrator decides.
 
 // adoptWanted reports whether records of Turtles are to be taken over.
-func (r *Reconciler) adoptWanted(cluster *clusterv1.Cluster) bool {
-	switch cluster.Annotations[archelonv1.ManagedByAnnotation] {
-	case archelonv1.ManagedByArchelon:
-		return true
-	case "":
+func (r *Reconciler) adoptWanted(s *scope) bool {
+	switch {
+	case s.assigned.problem != nil:
+		return false
+	case s.assigned.to == "":
 		return r.AdoptTurtles
 	default:
-		return false
+		return s.assigned.to == archelonv1.ManagedByArchelon
 	}
 }
 
-// checkTurtles refuses to make a record while Turtles is at work. Imports that exist go on: Turtles does not touch a cluster whose record it
+// checkTurtles refuses to make a record while Turtles imports. Imports that exist go on: Turtles does not touch a cluster whose record it
 // finds by its labels, other than to follow it. A record of the other kind stays as well, for it could not be replaced once it is deleted.
 func (r *Reconciler) checkTurtles(ctx context.Context, s *scope) outcome.Outcome {
-	who, err := managedBy(s.cluster.Annotations)
-	if err != nil {
-		return outcome.FromError(invalidSetting(archelonv1.ManagedByAnnotation, err), archelonv1.InternalErrorReason)
+	if s.assigned.problem != nil {
+		return outcome.FromError(s.assigned.problem, archelonv1.InternalErrorReason)
+	}
+	if r.TurtlesParked {
+		// It runs, and holds its Lease, for what else it does. What it imports nevertheless is refused by checkNeighbours.
+		return outcome.Done()
 	}
 	if slices.ContainsFunc(s.records, func(d record) bool { return d.strategy == r.Active && d.madeFor(s.cluster) && !d.deleting() }) {
 		return outcome.Done()
 	}
-	left, err := r.turtlesActive(ctx)
+	hold, err := r.turtlesHold(ctx)
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
-	// Somebody who names this importer on the cluster has divided the work; a record that Turtles follows is another matter.
-	divided := who == archelonv1.ManagedByArchelon && !s.tracesOfTurtles()
-	if left == 0 || divided {
+	// Somebody who assigns the cluster to this importer has divided the work; a record that Turtles follows is another matter.
+	divided := s.assigned.to == archelonv1.ManagedByArchelon && !s.tracesOfTurtles()
+	if hold.left == 0 || divided {
 		return outcome.Done()
 	}
-	message := "Rancher Turtles is at work and imports clusters with the same label; switch it off (feature turtles of Rancher), then this import goes on"
+	message := "Rancher Turtles runs and imports clusters with the same label; " + parkTurtles + ", then this import goes on"
 	if s.hasRecord() {
-		message = fmt.Sprintf("Rancher Turtles is at work; the Rancher cluster stays as it is until Turtles is switched off (feature turtles of Rancher) "+
-			"or annotation %s is %q, then it is replaced by one of the kind %s", archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon, r.Active.Kind())
+		message = fmt.Sprintf("Rancher Turtles runs; the Rancher cluster stays as it is. To have it replaced by one of the kind %s, %s, or set annotation %s to %q",
+			r.Active.Kind(), parkTurtles, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon)
 	}
 	// The Lease ends by not being renewed, which no event tells.
-	return outcome.Poll(archelonv1.TurtlesActiveReason, message, left)
+	return outcome.Poll(archelonv1.TurtlesActiveReason, message, hold.left)
 }
 
 // tracesOfTurtles reports whether Turtles holds the cluster or a record of it.
@@ -64,31 +66,38 @@ func (s *scope) tracesOfTurtles() bool {
 	return ofTurtles(s.cluster) || slices.ContainsFunc(s.records, func(r record) bool { return !r.madeFor(s.cluster) && r.ofTurtles() })
 }
 
-// turtlesActive returns for how long Turtles still holds its Lease, zero if it does not.
-func (r *Reconciler) turtlesActive(ctx context.Context) (time.Duration, error) {
+// turtlesHold returns for how long Turtles still holds its Lease, and which process of it.
+func (r *Reconciler) turtlesHold(ctx context.Context) (turtlesHold, error) {
 	leases := &coordinationv1.LeaseList{}
 	if err := r.Client.List(ctx, leases); err != nil {
-		return 0, fmt.Errorf("looking for the Lease of Rancher Turtles: %w", err)
+		return turtlesHold{}, fmt.Errorf("looking for the Lease of Rancher Turtles: %w", err)
 	}
-	return r.turtles.left(leases.Items, r.Clock.Now()), nil
+	return r.turtles.held(leases.Items, r.Clock.Now()), nil
 }
 
 // adopt takes over the record that Turtles made, where an administrator asks for it: the record keeps its name and its
 // registration, and gets our label and finalizer in place of Turtles'. The CAPI cluster is claimed first, so that a crash in between
 // leaves a claim that the next run completes.
 func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
-	if !r.adoptWanted(s.cluster) {
+	if !r.adoptWanted(s) {
 		return outcome.Done()
 	}
+	hold, err := r.turtlesHold(ctx)
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	if ofTurtles(s.cluster) && !r.mayTake(s, hold) {
+		return outcome.Poll(archelonv1.ManagedByTurtlesReason, r.whyNotTaken(), hold.left)
+	}
 	if s.hasRecord() {
-		return r.takeBack(ctx, s)
+		return r.takeBack(ctx, s, hold)
 	}
 	candidate, out := s.adoptable()
 	if !out.IsDone() {
 		return out
 	}
 	if candidate == nil {
-		return r.takeBack(ctx, s)
+		return r.takeBack(ctx, s, hold)
 	}
 	if candidate.strategy != r.Active {
 		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
@@ -97,7 +106,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
 	if _, err := r.desired(s.cluster, candidate.GetName()); err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}
-	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+	err = r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
 		controllerutil.RemoveFinalizer(cluster, archelonv1.TurtlesFinalizer)
 		setAnnotation(cluster, archelonv1.RecordAnnotation, candidate.id())
@@ -105,6 +114,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("claiming the record of Rancher Turtles: %w", err))
 	}
+	r.takings.note(s, hold)
 	err = r.patchRecord(ctx, candidate, func(object client.Object) {
 		labels := object.GetLabels()
 		labels[archelonv1.OwnedLabel] = ""
@@ -144,8 +154,8 @@ func (s *scope) adoptable() (*record, outcome.Outcome) {
 }
 
 // takeBack takes the finalizer of Turtles off the cluster and off what was made for it. Turtles puts it on every record that it finds by the owner
-// labels, and when Turtles has gone nobody else takes it off.
-func (r *Reconciler) takeBack(ctx context.Context, s *scope) outcome.Outcome {
+// labels, and when Turtles has gone nobody else takes it off. The cluster is the last: a run that failed in between is repeated.
+func (r *Reconciler) takeBack(ctx context.Context, s *scope, hold turtlesHold) outcome.Outcome {
 	var touched []*record
 	for _, records := range [][]record{s.records, s.derived} {
 		for i := range records {
@@ -154,25 +164,8 @@ func (r *Reconciler) takeBack(ctx context.Context, s *scope) outcome.Outcome {
 			}
 		}
 	}
-	if !ofTurtles(s.cluster) && len(touched) == 0 {
+	if !ofTurtles(s.cluster) && len(touched) == 0 || !r.mayTake(s, hold) {
 		return outcome.Done()
-	}
-	left, err := r.turtlesActive(ctx)
-	switch {
-	case err != nil:
-		return outcome.Fail(archelonv1.InternalErrorReason, err)
-	case left > 0 && ofTurtles(s.cluster):
-		// It would put the finalizer back.
-		return outcome.Poll(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
-			"Rancher Turtles is at work and holds this cluster (finalizer %s); switch it off (feature turtles of Rancher), then this import goes on", archelonv1.TurtlesFinalizer), left)
-	case left > 0:
-		return outcome.Done()
-	}
-	err = r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-		controllerutil.RemoveFinalizer(cluster, archelonv1.TurtlesFinalizer)
-	})
-	if err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster from Rancher Turtles: %w", err))
 	}
 	for _, record := range touched {
 		err := r.patchRecord(ctx, record, func(object client.Object) {
@@ -182,6 +175,13 @@ func (r *Reconciler) takeBack(ctx context.Context, s *scope) outcome.Outcome {
 			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the %s Rancher cluster from Rancher Turtles: %w", record.strategy.Kind(), err))
 		}
 	}
+	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		controllerutil.RemoveFinalizer(cluster, archelonv1.TurtlesFinalizer)
+	})
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster from Rancher Turtles: %w", err))
+	}
+	r.takings.note(s, hold)
 	ctrl.LoggerFrom(ctx).Info("Took the finalizer of Rancher Turtles off", "records", len(touched))
 	return outcome.Done()
 }
@@ -219,7 +219,7 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) outcome.Outcome {
 }
 
 // confirmHandOver reports that the cluster is left to Turtles.
-func (r *Reconciler) confirmHandOver(context.Context, *scope) outcome.Outcome {
-	return outcome.Stall(archelonv1.HandedToTurtlesReason, fmt.Sprintf(
-		"Annotation %s leaves this cluster to Rancher Turtles; set it to %q to import the cluster here", archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
+func (r *Reconciler) confirmHandOver(_ context.Context, s *scope) outcome.Outcome {
+	return outcome.Stall(archelonv1.HandedToTurtlesReason, fmt.Sprintf("%s leaves this cluster to Rancher Turtles; to import the cluster here, set annotation %s on it to %q",
+		s.assigned.where, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 }

@@ -26,13 +26,21 @@ type leaseSighting struct {
 	at      time.Time
 }
 
-// left returns for how long a Lease of Turtles among those given is held unless it is renewed, zero if none is.
-func (t *turtlesLease) left(leases []coordinationv1.Lease, now time.Time) time.Duration {
+// turtlesHold is what the Leases of Turtles say at a moment.
+type turtlesHold struct {
+	// left is for how long Turtles still holds a Lease if it does not renew it; zero if it holds none.
+	left time.Duration
+	// by is the process that holds the Lease. Other arguments mean another process.
+	by string
+}
+
+// held returns what the Leases of Turtles among those given say.
+func (t *turtlesLease) held(leases []coordinationv1.Lease, now time.Time) turtlesHold {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.seen
 	t.seen = make(map[types.UID]leaseSighting, len(leases))
-	var longest time.Duration
+	var hold turtlesHold
 	for i := range leases {
 		lease := &leases[i]
 		if lease.Name != archelonv1.TurtlesLease {
@@ -47,7 +55,9 @@ func (t *turtlesLease) left(leases []coordinationv1.Lease, now time.Time) time.D
 			continue // It was given back, or never taken.
 		}
 		duration := min(time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second, turtlesLeaseMax)
-		longest = max(longest, sighting.at.Add(duration).Sub(now))
+		if left := sighting.at.Add(duration).Sub(now); left > hold.left {
+			hold = turtlesHold{left: left, by: *lease.Spec.HolderIdentity}
+		}
 	}
-	return longest
+	return hold
 }

@@ -47,7 +47,7 @@ func TestTurtlesLease(t *testing.T) {
 			turtles, now := &turtlesLease{}, start
 			for i, look := range looks {
 				now = now.Add(look.after)
-				if got := max(0, turtles.left(look.leases, now)); got != look.want {
+				if got := turtles.held(look.leases, now).left; got != look.want {
 					t.Errorf("look %d: got %v, want %v", i, got, look.want)
 				}
 			}

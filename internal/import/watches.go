@@ -59,23 +59,6 @@ func lostCondition(own *told, before, after *clusterv1.Cluster) bool {
 		conditions.Get(before, archelonv1.RancherImportedCondition), conditions.Get(after, archelonv1.RancherImportedCondition)) && !own.has(after)
 }
 
-// importLabelChanged admits namespaces whose import label appears, changes or goes. A cache that selects the label shows it as the deletion of
-// the namespace when the label goes.
-func importLabelChanged() predicate.Predicate {
-	labelled := func(object client.Object) bool {
-		_, ok := object.GetLabels()[archelonv1.ImportLabel]
-		return ok
-	}
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
-		DeleteFunc: func(e event.DeleteEvent) bool { return labelled(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return labelled(e.ObjectOld) != labelled(e.ObjectNew) ||
-				e.ObjectOld.GetLabels()[archelonv1.ImportLabel] != e.ObjectNew.GetLabels()[archelonv1.ImportLabel]
-		},
-	}
-}
-
 // settingMatters admits the settings of Rancher that an import reads.
 func settingMatters() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(object client.Object) bool {

@@ -60,6 +60,8 @@ type Options struct {
 	WatchFilter string
 	// AdoptTurtles takes over records that Rancher Turtles made.
 	AdoptTurtles bool
+	// TurtlesParked says that Rancher Turtles runs with an importer that is parked.
+	TurtlesParked bool
 	// TurtlesNamespaces are where Rancher Turtles runs, if it does: its Lease counts nowhere else.
 	TurtlesNamespaces []string
 	// FleetWorkspaces are those that a CAPI Cluster may ask for by annotation.
@@ -147,9 +149,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter,
 		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value. Default: all.")
 	fs.BoolVar(&o.AdoptTurtles, "adopt-turtles", o.AdoptTurtles,
-		"Take over Rancher clusters that Rancher Turtles made, with their registration, unless annotation archelon.io/managed-by on the CAPI Cluster says otherwise.")
+		"Take over Rancher clusters that Rancher Turtles made, with their registration, unless archelon.io/managed-by says otherwise, the annotation of the CAPI Cluster or the label of its Namespace.")
+	fs.BoolVar(&o.TurtlesParked, "turtles-parked", o.TurtlesParked,
+		"Rancher Turtles runs and its importer is parked, with a watch filter that no CAPI Cluster fits. Imports go on although the Lease of Turtles is held.")
 	fs.StringSliceVar(&o.TurtlesNamespaces, "turtles-namespace", o.TurtlesNamespaces,
-		"Namespace that Rancher Turtles runs in, if it does; repeatable, or several separated by commas. While its Lease is held there, nothing new is imported.")
+		"Namespace that Rancher Turtles runs in, if it does; repeatable, or several separated by commas. While its Lease is held there, nothing new is imported, unless --turtles-parked.")
 	fs.StringSliceVar(&o.FleetWorkspaces, "fleet-workspace", o.FleetWorkspaces,
 		"Fleet workspace that annotation archelon.io/fleet-workspace of a CAPI Cluster may name; repeatable, or several separated by commas. Whoever may annotate a Cluster gets what Fleet deploys to the clusters of these workspaces.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod,

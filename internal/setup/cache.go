@@ -89,8 +89,10 @@ func namespaces(scope shard.Scope) labels.Selector {
 }
 
 // besideCacheOptions is for a second cache. A cache has one selector for a kind: the manager's selects kubeconfig Secrets and the Lease of
-// Turtles, this one the Secrets of Rancher's registration tokens, the Leases of instances, and the RoleBindings of isolated instances, wherever they are.
-func besideCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.Options {
+// Turtles, this one the Secrets of Rancher's registration tokens, the Leases of instances, and the RoleBindings of isolated instances, wherever they are;
+// and the Namespaces of the scope that say who is to import what is in them, with the import label or without.
+func besideCacheOptions(mgr ctrl.Manager, scope shard.Scope, syncPeriod time.Duration) cache.Options {
+	inScope, _ := scope.NamespaceObjects().Requirements()
 	return cache.Options{
 		Scheme:           mgr.GetScheme(),
 		Mapper:           mgr.GetRESTMapper(),
@@ -101,6 +103,7 @@ func besideCacheOptions(mgr ctrl.Manager, syncPeriod time.Duration) cache.Option
 			&corev1.Secret{}:        {Field: named(rancher.DefaultTokenSecretName)},
 			&coordinationv1.Lease{}: {Label: having(archelonv1.InstanceLabel)},
 			&rbacv1.RoleBinding{}:   {Field: named(archelonv1.IsolatedRoleBinding)},
+			&corev1.Namespace{}:     {Label: having(archelonv1.ManagedByLabel).Add(inScope...)},
 		},
 	}
 }

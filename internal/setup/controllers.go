@@ -80,8 +80,10 @@ func (c *controllers) Start(ctx context.Context) error {
 			return ignoreStop(ctx, fmt.Errorf("starting the watch on %T: %w", object, err))
 		}
 	}
-	if _, err := c.beside.GetInformer(ctx, metadataOf("Secret")); err != nil {
-		return ignoreStop(ctx, fmt.Errorf("starting the watch on token Secrets: %w", err))
+	for _, kind := range []string{"Secret", "Namespace"} {
+		if _, err := c.beside.GetInformer(ctx, metadataOf(kind)); err != nil {
+			return ignoreStop(ctx, fmt.Errorf("starting the second watch on %ss: %w", kind, err))
+		}
 	}
 	if err := c.watchInstances(ctx); err != nil {
 		return ignoreStop(ctx, fmt.Errorf("starting the watch on the Leases of instances: %w", err))
@@ -180,12 +182,13 @@ func (c *controllers) setupImport(ctx context.Context, keeper *rolekeeper.Reconc
 		Jobs:       c.opts.WorkloadConcurrency,
 
 		AdoptTurtles:    c.opts.AdoptTurtles,
+		TurtlesParked:   c.opts.TurtlesParked,
 		FleetWorkspaces: c.opts.FleetWorkspaces,
 	}
 	if keeper != nil {
 		reconciler.Withdrawn = keeper.Withdrawn
 	}
-	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside})
+	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside, Assigned: c.beside})
 }
 
 // setupRoleKeeper adds the controller that lets RoleBindings go, which an instance may have if it works in named namespaces. It is nil if it may not.

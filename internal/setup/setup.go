@@ -170,7 +170,7 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	beside, peers, err := addBeside(mgr, p.config, p.opts, self)
+	beside, peers, err := addBeside(mgr, p.config, p.opts, self, claim.Scope)
 	if err != nil {
 		return err
 	}
@@ -247,13 +247,13 @@ func ownNamespace(opts *options.Options) (string, error) {
 }
 
 // addBeside adds the second cache, and makes the watch over other instances that reads from it.
-func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, self instance.ID) (cache.Cache, *instance.Peers, error) {
-	beside, err := cache.New(config, besideCacheOptions(mgr, opts.SyncPeriod))
+func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, self instance.ID, scope shard.Scope) (cache.Cache, *instance.Peers, error) {
+	beside, err := cache.New(config, besideCacheOptions(mgr, scope, opts.SyncPeriod))
 	if err != nil {
-		return nil, nil, fmt.Errorf("building the cache of token Secrets and Leases: %w", err)
+		return nil, nil, fmt.Errorf("building the second cache: %w", err)
 	}
 	if err := mgr.Add(standby{beside}); err != nil {
-		return nil, nil, fmt.Errorf("adding the cache of token Secrets and Leases: %w", err)
+		return nil, nil, fmt.Errorf("adding the second cache: %w", err)
 	}
 	peers, err := instance.NewPeers(self, opts.LeaderElect, beside, clock.RealClock{})
 	if err != nil {

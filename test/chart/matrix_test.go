@@ -23,7 +23,7 @@ type choice struct {
 func features() [][]choice {
 	return [][]choice{
 		{{"v1", values{}}, {"v3", values{"features": values{"managementv3-cluster": values{"enabled": true}}}}},
-		{{"", values{}}, {"adopt", values{"turtles": values{"adopt": true}}}},
+		{{"", values{}}, {"adopt", values{"turtles": values{"adopt": true, "parked": true}}}},
 		{{"", values{"metrics": values{"enabled": false}}}, {"metrics", values{"metrics": values{
 			"readers":        []any{values{"namespace": "monitoring", "name": "prometheus"}},
 			"serviceMonitor": values{"enabled": true}, "prometheusRule": values{"enabled": true}, "dashboard": values{"enabled": true},

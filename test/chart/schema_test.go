@@ -188,6 +188,7 @@ func badValues() map[string]string {
 		"{nodeSelector: {a: 1}}":                "/nodeSelector/a",
 		"{import: {workloadTimeout: 10}}":       "/import/workloadTimeout",
 		"{turtles: {adopt: 1}}":                 "/turtles/adopt",
+		"{turtles: {parked: 1}}":                "/turtles/parked",
 		// Ranges and formats.
 		"{replicas: -1}":                                                        "/replicas",
 		"{namespaces: [Watch1]}":                                                "/namespaces/0",

@@ -74,6 +74,10 @@ func valuesFor(flags []string, further map[string]any) map[string]any {
 	values := map[string]any{"podDisruptionBudget": map[string]any{"enabled": false}}
 	maps.Copy(values, further)
 	var namespaces, excluded, extra []string
+	turtles := map[string]any{}
+	if base, ok := further["turtles"].(map[string]any); ok {
+		maps.Copy(turtles, base)
+	}
 	for _, flag := range flags {
 		name, value, _ := strings.Cut(flag, "=")
 		switch name {
@@ -86,7 +90,9 @@ func valuesFor(flags []string, further map[string]any) map[string]any {
 		case "--instance":
 			values["instance"] = value
 		case "--adopt-turtles":
-			values["turtles"] = map[string]any{"adopt": value != "false"}
+			turtles["adopt"] = value != "false"
+		case "--turtles-parked":
+			turtles["parked"] = value != "false"
 		case "--fleet-workspace":
 			values["fleetWorkspaces"] = strings.Split(value, ",")
 		case "--feature-gates":
@@ -94,6 +100,9 @@ func valuesFor(flags []string, further map[string]any) map[string]any {
 		default:
 			extra = append(extra, flag)
 		}
+	}
+	if len(turtles) > 0 {
+		values["turtles"] = turtles
 	}
 	values["namespaces"], values["excludedNamespaces"], values["extraArgs"] = namespaces, excluded, extra
 	maps.DeleteFunc(values, func(_ string, value any) bool { list, ok := value.([]string); return ok && len(list) == 0 })
