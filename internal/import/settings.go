@@ -21,13 +21,29 @@ import (
 // What users write on a CAPI cluster is read by the functions below and nowhere else, so that the importer and the admission webhook
 // understand the same. Their errors say what a value must be. They go into a condition and into a refusal, so they quote nothing.
 
+// maxAgentEnvBytes is the largest environment that is read. Parsed, one of that size can take 4 MiB.
+const maxAgentEnvBytes = 8 << 10
+
+// agentEnvs has the environments that were read last. It belongs to the process, as the memory does that it saves: controller and webhook read the same.
+//
+//nolint:gochecknoglobals // see above
+var agentEnvs = workload.NewTexts(256, parseAgentEnv)
+
 // agentEnv reads the environment of Rancher's agent.
 func agentEnv(annotations map[string]string) ([]corev1.EnvVar, error) {
 	raw := annotations[archelonv1.AgentEnvAnnotation]
+	if len(raw) > maxAgentEnvBytes {
+		return nil, fmt.Errorf("it must have at most %d KiB", maxAgentEnvBytes>>10)
+	}
 	if strings.TrimSpace(raw) == "" {
 		return nil, nil
 	}
-	// Before anything expands anchors: an annotation of 256 KiB can become gigabytes.
+	env, err := agentEnvs.Parse(raw)
+	return slices.Clone(env), err
+}
+
+func parseAgentEnv(raw string) ([]corev1.EnvVar, error) {
+	// Before anything expands anchors: a few bytes of them become gigabytes.
 	plain := workload.CheckPlain([]byte(raw))
 	if errors.Is(plain, workload.ErrAnchors) {
 		return nil, errors.New("it uses YAML anchors, which are not supported: write out every value")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -48,6 +49,10 @@ type Clients struct {
 	scheme  *runtime.Scheme
 	mapper  meta.RESTMapper
 	turns   chan struct{}
+	// reads holds an element for each Secret that is being read.
+	reads chan struct{}
+	// refused has the Problems of kubeconfigs that were parsed and refused, by their fingerprint.
+	refused *lru.Cache
 
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]*Client
@@ -77,6 +82,8 @@ func NewClients(secrets client.Reader, o Options) (*Clients, error) {
 		scheme:    runtime.NewScheme(),
 		mapper:    newMapper(),
 		turns:     make(chan struct{}, largeAnswers),
+		reads:     make(chan struct{}, secretsAtOnce),
+		refused:   lru.New(refusalsKept),
 		byCluster: map[types.NamespacedName]*Client{},
 	}, nil
 }
@@ -90,9 +97,38 @@ func KubeconfigSecret(cluster types.NamespacedName) types.NamespacedName {
 // kubeconfig is not the one that it knows. It sends nothing to the workload cluster. A missing Secret and a
 // refused kubeconfig are Problems.
 func (c *Clients) Get(ctx context.Context, cluster types.NamespacedName) (*Client, error) {
+	kubeconfig, err := c.read(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(kubeconfig); err != nil {
+		return nil, err
+	}
+	fingerprint := fingerprintOf(kubeconfig)
+	if known := c.known(cluster, fingerprint); known != nil {
+		return known, nil
+	}
+	if refusal, ok := c.refused.Get(fingerprint); ok {
+		problem, _ := refusal.(error)
+		return nil, problem
+	}
+	created, err := c.parse(ctx, kubeconfig, fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	return c.keep(cluster, created), nil
+}
+
+// read returns the kubeconfig of a cluster. A few Secrets are read at the same time, whatever else they hold.
+func (c *Clients) read(ctx context.Context, cluster types.NamespacedName) ([]byte, error) {
+	done, err := take(ctx, c.reads)
+	if err != nil {
+		return nil, fmt.Errorf("waiting to read a kubeconfig Secret: %w", err)
+	}
+	defer done()
 	key := KubeconfigSecret(cluster)
 	secret := &corev1.Secret{}
-	err := c.secrets.Get(ctx, key, secret)
+	err = c.secrets.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
 		c.Forget(cluster)
 		return nil, &outcome.Problem{
@@ -104,24 +140,30 @@ func (c *Clients) Get(ctx context.Context, cluster types.NamespacedName) (*Clien
 	if err != nil {
 		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", key, err)
 	}
-	kubeconfig := secret.Data[kubeconfigKey]
-	if len(kubeconfig) == 0 {
+	if len(secret.Data[kubeconfigKey]) == 0 {
 		return nil, &outcome.Problem{
 			Kind:    outcome.KindWait,
 			Reason:  archelonv1.KubeconfigMissingReason,
 			Message: fmt.Sprintf("Secret %s holds no kubeconfig under key value: correct the Secret", key.Name),
 		}
 	}
+	return secret.Data[kubeconfigKey], nil
+}
 
-	fingerprint := fingerprintOf(kubeconfig)
-	if known := c.known(cluster, fingerprint); known != nil {
-		return known, nil
-	}
-	created, err := c.newClient(kubeconfig, fingerprint)
+// parse makes a client of a kubeconfig, in a turn with what workload clusters answer: both are strangers' texts. It remembers a refusal: the watch of
+// the Secret wakes the cluster for each write of it, and other things do.
+func (c *Clients) parse(ctx context.Context, kubeconfig []byte, fingerprint string) (*Client, error) {
+	done, err := take(ctx, c.turns)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("waiting to parse a kubeconfig: %w", err)
 	}
-	return c.keep(cluster, created), nil
+	defer done()
+	created, err := c.newClient(kubeconfig, fingerprint)
+	var problem *outcome.Problem
+	if errors.As(err, &problem) {
+		c.refused.Add(fingerprint, err)
+	}
+	return created, err
 }
 
 // Forget drops the client of a cluster and closes its idle connections. A request under way ends as usual.

@@ -16,8 +16,8 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// maxKubeconfigBytes is the largest kubeconfig that is parsed; usual ones have six kilobytes.
-const maxKubeconfigBytes = 512 << 10
+// maxKubeconfigBytes is the largest kubeconfig that is parsed; usual ones have six kilobytes. Parsed, one of that size can take 27 MiB.
+const maxKubeconfigBytes = 64 << 10
 
 // RESTConfig reduces a kubeconfig to a configuration that is safe to use although a stranger wrote it.
 // It takes the cluster and the user of the current context and nothing else of the file. Only an https
@@ -59,8 +59,8 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 
 // load parses a kubeconfig. The causes of its Problems are dropped because they quote the file.
 func load(kubeconfig []byte) (*api.Config, error) {
-	if len(kubeconfig) > maxKubeconfigBytes {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d bytes: reduce it to one context", maxKubeconfigBytes))
+	if err := checkSize(kubeconfig); err != nil {
+		return nil, err
 	}
 	if err := CheckPlain(kubeconfig); err != nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, err.Error()+": correct the Secret")
@@ -70,6 +70,14 @@ func load(kubeconfig []byte) (*api.Config, error) {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "is not a kubeconfig: correct the Secret")
 	}
 	return config, nil
+}
+
+// checkSize is asked before anything reads the kubeconfig.
+func checkSize(kubeconfig []byte) error {
+	if len(kubeconfig) <= maxKubeconfigBytes {
+		return nil
+	}
+	return refuse(archelonv1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d KiB: reduce it to one context", maxKubeconfigBytes>>10))
 }
 
 func setServer(config *rest.Config, cluster *api.Cluster) error {

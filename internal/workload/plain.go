@@ -3,17 +3,28 @@ package workload
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// ErrAnchors is what CheckPlain returns for YAML with anchors.
-var ErrAnchors = errors.New("uses YAML anchors, which are not supported")
+// maxDepth is how deeply what tenants write may be nested. A kubeconfig has seven levels. What follows the check recurses once for each level.
+const maxDepth = 32
 
-// CheckPlain returns an error when what a tenant wrote is not one YAML document, or uses anchors: a few bytes
+// Errors of CheckPlain.
+var (
+	// ErrAnchors is that of YAML with anchors.
+	ErrAnchors = errors.New("uses YAML anchors, which are not supported")
+	// ErrDepth is that of lists and maps in each other.
+	ErrDepth = fmt.Errorf("is nested in more than %d levels", maxDepth)
+)
+
+// CheckPlain returns an error when what a tenant wrote is not one YAML document, is nested deeply, or uses anchors: a few bytes
 // of them expand to gigabytes, and nothing that tenants write needs them. The limits that YAML parsers have
 // for this count nodes and not bytes. The errors quote nothing.
+//
+// It takes up to 250 bytes of memory for each byte of the text. So its callers limit the text before, and how many are checked at the same time.
 func CheckPlain(text []byte) error {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
 	var root, more yamlv3.Node
@@ -23,12 +34,19 @@ func CheckPlain(text []byte) error {
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
 		return errors.New("is more than one YAML document")
 	}
-	for nodes := []*yamlv3.Node{&root}; len(nodes) > 0; {
-		node := nodes[len(nodes)-1]
-		nodes = append(nodes[:len(nodes)-1], node.Content...)
-		if node.Kind == yamlv3.AliasNode || node.Anchor != "" {
-			return ErrAnchors
+	level := []*yamlv3.Node{&root}
+	for depth := 0; len(level) > 0; depth++ {
+		if depth > maxDepth {
+			return ErrDepth
 		}
+		var next []*yamlv3.Node
+		for _, node := range level {
+			if node.Kind == yamlv3.AliasNode || node.Anchor != "" {
+				return ErrAnchors
+			}
+			next = append(next, node.Content...)
+		}
+		level = next
 	}
 	return nil
 }

@@ -321,7 +321,7 @@ func (w *badWorld) badManifests() {
 		clusters = w.begin(ctx, slices.Collect(maps.Keys(faults)), func(cluster *clusterv1.Cluster) {
 			Expect(w.Client.Create(ctx, w.kubeconfig(cluster))).To(Succeed())
 			// Half of a short manifest would still be in a buffer of Rancher's when the connection ends.
-			w.patch(ctx, cluster, func(o client.Object) { setAnnotation(o, "archelon.io/agent-env", "LONG: "+strings.Repeat("x", 32<<10)) })
+			w.patch(ctx, cluster, func(o client.Object) { setAnnotation(o, "archelon.io/agent-env", "LONG: "+strings.Repeat("x", 8000)) })
 		})
 		for name, fault := range faults {
 			fault.Cluster = w.v3Records(ctx, clusters[name])[0].Name
