@@ -33,6 +33,7 @@ func main() {
 }
 
 func run(args []string) error {
+	limitMemory(os.Getenv, debug.SetMemoryLimit)
 	if len(args) > 0 && args[0] == uninstall.Name {
 		return uninstall.Command(ctrl.SetupSignalHandler(), args[1:], os.Stdout)
 	}
