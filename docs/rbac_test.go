@@ -19,7 +19,7 @@ func TestRBAC(t *testing.T) {
 		"rbac/Role archelon-leader-election":               "## Role archelon-leader-election",
 		"isolated/ClusterRole archelon-isolated-namespace": "### In each of its namespaces: ClusterRole archelon-isolated-namespace",
 		"isolated/ClusterRole archelon-isolated":           "### In the whole cluster: ClusterRole archelon-isolated",
-		"isolated/Role archelon-leader-election":           "### In its own namespace: Role archelon-leader-election",
+		"isolated/Role archelon1-leader-election":          "### In the coordination namespace: Role archelon1-leader-election",
 	}
 	for role, rules := range roles(t) {
 		heading, ok := headings[role]

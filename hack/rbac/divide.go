@@ -62,7 +62,8 @@ func places() map[string]place {
 		"subjectaccessreviews.authorization.k8s.io":      {clusterWide: true, when: whenMetrics},
 		// This is in namespaces whose names Rancher makes up. All of a namespace are listed for a repair, so names cannot limit it.
 		"clusterregistrationtokens.management.cattle.io": clusterWide,
-		// Those of Rancher Turtles and of other instances, whose namespaces an administrator chooses.
+		// That of Rancher Turtles, by name, whose namespace an administrator chooses. Those of instances are in the coordination namespace, and so is the
+		// Role for them.
 		"leases.coordination.k8s.io": clusterWide,
 	}
 }

@@ -51,7 +51,7 @@ type Options struct {
 // +kubebuilder:rbac:groups=management.cattle.io,resources=settings,verbs=list;watch
 // +kubebuilder:rbac:groups=management.cattle.io,resources=fleetworkspaces,resourceNames=fleet-default,verbs=fleetaddcluster
 // +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-rancher-turtles,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.

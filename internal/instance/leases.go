@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,15 +15,6 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/shard"
-)
-
-// Whoever may write Leases in any namespace, as an editor of it may, can write what looks like the Lease of an instance. So what a Lease can
-// make this instance do and remember is bounded.
-const (
-	// longestLease is for how long a Lease is believed after it has changed, whatever it says. An instance renews it every few seconds.
-	longestLease = 5 * time.Minute
-	// mostPeers is how many living instances are looked at.
-	mostPeers = 256
 )
 
 // sighting is when a Lease was seen to change last. As in leader election, the clocks of others are not compared with ours.
@@ -51,48 +41,66 @@ func textOf(lease *coordinationv1.Lease) claimText {
 	return claimText{scope: lease.Annotations[archelonv1.ScopeAnnotation], filter: lease.Annotations[archelonv1.WatchFilterAnnotation]}
 }
 
-// living returns this instance, nil if it has no Lease in the cache, and its living peers, the first one first.
-func (p *Peers) living(ctx context.Context) (*Peer, []Peer, error) {
-	list := &coordinationv1.LeaseList{}
-	if err := p.leases.List(ctx, list, client.HasLabels{archelonv1.InstanceLabel}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("listing the Leases of instances: %w", err)
-	}
+// living is who was alive when the Leases were looked at.
+type living struct {
+	// me is this instance, nil if it has no Lease in the cache.
+	me *Peer
+	// peers are the others, the first one first.
+	peers []Peer
+	// until is when that may be different although no Lease changes: the next one runs out, or what is said of the peers is out of date.
+	until time.Time
+}
+
+// look returns who is alive. It reads the Leases when one of them has changed, or may have run out: clusters ask in each reconcile.
+func (p *Peers) look(ctx context.Context) (living, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var (
-		me    *Peer
-		alive []*coordinationv1.Lease
-		seen  int
-		now   = p.clock.Now()
-	)
+	now := p.clock.Now()
+	if known := p.alive; known != nil && !p.stale && (known.until.IsZero() || now.Before(known.until)) {
+		return *known, nil
+	}
+	list := &coordinationv1.LeaseList{}
+	// Before the list: what changes after it is read again.
+	p.stale = false
+	if p.leases != nil {
+		if err := p.leases.List(ctx, list, client.HasLabels{archelonv1.InstanceLabel}, client.UnsafeDisableDeepCopy); err != nil {
+			p.stale = true
+			return living{}, fmt.Errorf("listing the Leases of instances: %w", err)
+		}
+	}
+	alive := living{}
+	there := make(map[ID]bool, len(list.Items))
 	for i := range list.Items {
 		lease := &list.Items[i]
 		id, ok := idOf(lease)
 		if !ok {
 			continue
 		}
-		seen++
+		there[id] = true
 		until := p.sight(id, lease, now)
-		switch {
+		switch peer := p.read(id, lease, until); {
+		case peer == nil:
 		case id == p.self:
-			me = p.read(id, lease, until) // Whoever asks is alive.
+			alive.me = peer // Whoever asks is alive.
 		case now.Before(until):
-			alive = append(alive, lease)
+			alive.peers = append(alive.peers, *peer)
+			alive.until = earlier(alive.until, until)
 		}
 	}
-	if len(p.seen) > seen {
-		p.forgetAllBut(list.Items)
+	maps.DeleteFunc(p.seen, func(id ID, _ *sighting) bool { return !there[id] })
+	slices.SortFunc(alive.peers, senior)
+	p.view.update(alive.peers, now)
+	alive.until = earlier(alive.until, p.view.due)
+	p.alive = &alive
+	return alive, nil
+}
+
+// earlier returns the earlier of two times. Zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	var peers []Peer
-	for _, lease := range eldest(alive) {
-		id, _ := idOf(lease)
-		if peer := p.read(id, lease, p.sight(id, lease, now)); peer != nil {
-			peers = append(peers, *peer)
-		}
-	}
-	slices.SortFunc(peers, senior)
-	p.view.update(peers, now)
-	return me, peers, nil
+	return a
 }
 
 // idOf returns the instance that a Lease stands for, if it has the form of one that is held.
@@ -100,18 +108,6 @@ func idOf(lease *coordinationv1.Lease) (ID, bool) {
 	id := ID{Namespace: lease.Namespace, Name: lease.Labels[archelonv1.InstanceLabel]}
 	spec := &lease.Spec
 	return id, lease.Name == id.LeaseName() && ptr.Deref(spec.HolderIdentity, "") != "" && spec.AcquireTime != nil && spec.LeaseDurationSeconds != nil
-}
-
-// eldest returns those of the Leases that are looked at: the ones that exist longest, of which the API server keeps account. So those of instances that
-// are there cannot be pushed aside by writing more.
-func eldest(leases []*coordinationv1.Lease) []*coordinationv1.Lease {
-	if len(leases) <= mostPeers {
-		return leases
-	}
-	slices.SortFunc(leases, func(a, b *coordinationv1.Lease) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return leases[:mostPeers]
 }
 
 // sight takes note of a Lease, and returns until when its holder counts as alive.
@@ -125,7 +121,7 @@ func (p *Peers) sight(id ID, lease *coordinationv1.Lease, now time.Time) time.Ti
 	if s.renewal != current {
 		s.renewal, s.at = current, now
 	}
-	return s.at.Add(min(time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second, longestLease))
+	return s.at.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)
 }
 
 // read returns the instance that a Lease in sight stands for, nil if no instance has written it. A claim is read once, not in every reconcile.
@@ -151,15 +147,4 @@ func claimOf(text claimText) *Claim {
 		return nil
 	}
 	return &Claim{Scope: scope, WatchFilter: text.filter}
-}
-
-// forgetAllBut drops what is known of Leases that do not exist any more: whoever may write them must not fill our memory.
-func (p *Peers) forgetAllBut(leases []coordinationv1.Lease) {
-	there := make(map[ID]bool, len(leases))
-	for i := range leases {
-		if id, ok := idOf(&leases[i]); ok {
-			there[id] = true
-		}
-	}
-	maps.DeleteFunc(p.seen, func(id ID, _ *sighting) bool { return !there[id] })
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,8 +25,7 @@ const settle = 3 * time.Second
 const glance = 100 * time.Millisecond
 
 // grace is how long a cluster that nobody stands on is left to the one that was first. An instance that meets others puts itself on its clusters at
-// once, so one that has not done so by then is in trouble, or is none: whoever may write Leases can make up an instance, and must not
-// stop the imports of others by it.
+// once, so one that has not done so by then is in trouble, and must not stop the imports of others by it.
 const grace = 20 * time.Second
 
 // Peer is another instance that is alive.
@@ -51,17 +51,22 @@ type Peers struct {
 
 	mu   sync.Mutex
 	seen map[ID]*sighting
-	view view
-	told int // the number of the view that Start has told last
+	// alive is what the Leases said when they were read last, nil if they were not; stale is set when one has changed since.
+	alive *living
+	stale bool
+	view  view
+	told  int // the number of the view that Start has told last
 	// unclaimed is since when clusters have been left to others that do not stand on them.
 	unclaimed map[types.UID]time.Time
+	// swept is when those of clusters that are gone were dropped last.
+	swept time.Time
 }
 
-// NewPeers returns the peers of an instance. Leases are read from leases, a cache of those that carry archelon.io/instance. An instance
-// that is not elected has no Lease: it leaves to others whatever they claim.
+// NewPeers returns the peers of an instance. Leases are read from leases, a cache of those in the coordination namespace that carry
+// archelon.io/instance; without leases there are no others. An instance that is not elected has no Lease: it leaves to others whatever they claim.
 func NewPeers(self ID, elected bool, leases client.Reader, c clock.WithTicker) (*Peers, error) {
-	if leases == nil || c == nil || self.Name == "" {
-		return nil, errors.New("peers need the name of the instance, a reader of Leases and a clock")
+	if c == nil || self.Name == "" || elected && leases == nil {
+		return nil, errors.New("peers need the name of the instance, a clock and, if it is elected, a reader of Leases")
 	}
 	return &Peers{
 		self: self, elected: elected, leases: leases, clock: c,
@@ -101,28 +106,40 @@ func (p *Peers) OwnerOf(ctx context.Context, cluster client.Object) (Verdict, er
 }
 
 func (p *Peers) ownerOf(ctx context.Context, cluster client.Object) (Verdict, error) {
-	me, peers, err := p.living(ctx)
+	alive, err := p.look(ctx)
 	if err != nil {
 		return Verdict{}, err
 	}
-	peers = slices.DeleteFunc(peers, func(peer Peer) bool { return !peer.Covers(cluster) })
-	mine := Verdict{Mine: true, Rivals: p.rivals(cluster)}
 	stands := cluster.GetAnnotations()[archelonv1.InstanceAnnotation]
-	switch i := slices.IndexFunc(peers, func(peer Peer) bool { return peer.String() == stands }); {
-	case len(peers) == 0, stands == p.self.String():
+	var first, standing *Peer
+	for i := range alive.peers {
+		peer := &alive.peers[i]
+		if !peer.Covers(cluster) {
+			continue
+		}
+		if first == nil {
+			first = peer
+		}
+		if peer.String() == stands {
+			standing = peer
+		}
+	}
+	mine := Verdict{Mine: true, Rivals: p.rivals(cluster)}
+	switch {
+	case first == nil, stands == p.self.String():
 		return mine, nil
-	case i >= 0:
-		return Verdict{By: peers[i].ID}, nil
+	case standing != nil:
+		return Verdict{By: standing.ID}, nil
 	case !p.elected:
-		return Verdict{By: peers[0].ID}, nil
-	case me == nil:
+		return Verdict{By: first.ID}, nil
+	case alive.me == nil:
 		// Our own Lease is taken; the cache is about to have it.
 		return Verdict{Retry: glance}, nil
 	}
-	if left := settle - p.clock.Now().Sub(me.since); left > 0 {
+	if left := settle - p.clock.Now().Sub(alive.me.since); left > 0 {
 		return Verdict{Retry: left}, nil
 	}
-	if first := peers[0]; senior(first, *me) < 0 {
+	if senior(*first, *alive.me) < 0 {
 		if left := p.graceLeft(cluster.GetUID()); left > 0 {
 			return Verdict{By: first.ID, Retry: left}, nil
 		}
@@ -133,15 +150,15 @@ func (p *Peers) ownerOf(ctx context.Context, cluster client.Object) (Verdict, er
 // Deserted reports whether nobody else looks after a cluster that this instance does not claim: no peer that is alive stands on it, and none claims
 // it, or takes too long over it. The duration is when to ask again although no peer changes; zero if that is not needed.
 func (p *Peers) Deserted(ctx context.Context, cluster client.Object) (bool, time.Duration, error) {
-	_, peers, err := p.living(ctx)
+	alive, err := p.look(ctx)
 	if err != nil {
 		return false, 0, err
 	}
 	stands := cluster.GetAnnotations()[archelonv1.InstanceAnnotation]
-	if slices.ContainsFunc(peers, func(peer Peer) bool { return peer.String() == stands }) {
+	if slices.ContainsFunc(alive.peers, func(peer Peer) bool { return peer.String() == stands }) {
 		return false, 0, nil
 	}
-	if slices.ContainsFunc(peers, func(peer Peer) bool { return peer.Covers(cluster) }) {
+	if slices.ContainsFunc(alive.peers, func(peer Peer) bool { return peer.Covers(cluster) }) {
 		left := p.graceLeft(cluster.GetUID())
 		return left == 0, left, nil
 	}
@@ -166,10 +183,9 @@ func (p *Peers) graceLeft(cluster types.UID) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	for uid, since := range p.unclaimed {
-		if now.Sub(since) > 10*grace { // It was deleted meanwhile.
-			delete(p.unclaimed, uid)
-		}
+	if now.Sub(p.swept) > grace { // Not each time: thousands may be asked for in a moment.
+		p.swept = now
+		maps.DeleteFunc(p.unclaimed, func(_ types.UID, since time.Time) bool { return now.Sub(since) > 10*grace }) // It was deleted meanwhile.
 	}
 	since, known := p.unclaimed[cluster]
 	if !known {

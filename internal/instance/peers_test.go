@@ -25,7 +25,7 @@ var (
 // world is a set of Leases and what one instance makes of them.
 type world struct {
 	t      *testing.T
-	leases client.Client
+	leases client.WithWatch
 	clock  *testingclock.FakeClock
 	peers  *Peers
 }
@@ -71,6 +71,7 @@ func (w *world) lease(id ID, scope string, began time.Duration, change ...func(*
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.peers.Observe()
 }
 
 func released(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = new("") }
@@ -223,7 +224,6 @@ func TestALeaseRunsOut(t *testing.T) {
 func TestAClusterThatNobodyStandsOnIsNotLeftForGood(t *testing.T) {
 	w := newWorld(t, true)
 	w.lease(me, "*", 0)
-	// Anybody can write such a Lease, and renew it.
 	w.lease(other, "*", -time.Hour, func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(3600)) })
 	w.clock.Step(settle)
 	w.expect("the other one was first", w.ask(""), Verdict{By: other, Retry: grace})
@@ -243,6 +243,7 @@ func TestLeasesThatAreGoneAreForgotten(t *testing.T) {
 	if err := w.leases.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: other.Namespace, Name: other.LeaseName()}}); err != nil {
 		t.Fatal(err)
 	}
+	w.peers.Observe()
 	w.clock.Step(calm)
 	w.expect("it is gone", w.ask("two/archelon"), Verdict{Mine: true})
 	if len(w.peers.seen) != 1 {

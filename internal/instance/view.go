@@ -57,6 +57,9 @@ func same(a, b []Peer) bool {
 
 // Observe is told of every change of a Lease.
 func (p *Peers) Observe() {
+	p.mu.Lock()
+	p.stale = true
+	p.mu.Unlock()
 	select {
 	case p.kick <- struct{}{}:
 	default:
@@ -93,7 +96,7 @@ func (p *Peers) await(ctx context.Context, next time.Duration) {
 // tell sends an event if there is news, and returns when to look again although nothing happens: when the next Lease runs out, or when what has
 // changed meanwhile may be told.
 func (p *Peers) tell(ctx context.Context) (time.Duration, error) {
-	_, peers, err := p.living(ctx)
+	alive, err := p.look(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return 0, nil //nolint:nilerr // the cache stops with the manager
@@ -103,7 +106,6 @@ func (p *Peers) tell(ctx context.Context) (time.Duration, error) {
 	p.mu.Lock()
 	news := p.told != p.view.number
 	p.told = p.view.number
-	due := p.view.due
 	p.mu.Unlock()
 	if news {
 		select {
@@ -111,15 +113,8 @@ func (p *Peers) tell(ctx context.Context) (time.Duration, error) {
 		case <-ctx.Done():
 		}
 	}
-	now := p.clock.Now()
-	var next time.Duration
-	if !due.IsZero() {
-		next = max(due.Sub(now), time.Millisecond)
+	if alive.until.IsZero() {
+		return 0, nil
 	}
-	for _, peer := range peers {
-		if left := peer.until.Sub(now) + time.Millisecond; next == 0 || left < next {
-			next = max(left, time.Millisecond)
-		}
-	}
-	return next, nil
+	return max(alive.until.Sub(p.clock.Now()), time.Millisecond), nil
 }

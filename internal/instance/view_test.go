@@ -2,12 +2,16 @@ package instance
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestChangesOfPeersAreTold(t *testing.T) {
@@ -84,7 +88,7 @@ func TestWhatIsSaidOfPeersDoesNotChangeWithEachWrite(t *testing.T) {
 		}
 		w.expect(reason, w.ask(me.String()), Verdict{Mine: true, Rivals: rivals})
 	}
-	const life = 15*time.Second + time.Millisecond
+	const life = 15 * time.Second
 	w.lease(other, "*", 0)
 	expect("a peer appears", true, life, other)
 	for range 100 {
@@ -105,39 +109,63 @@ func TestWhatIsSaidOfPeersDoesNotChangeWithEachWrite(t *testing.T) {
 	expect("after a quiet time a change is told at once", true, life, other)
 }
 
-func TestALeaseIsBelievedForMinutesAtMost(t *testing.T) {
-	decades := func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(1<<31 - 1)) }
-	for name, elected := range map[string]bool{"Elected": true, "WithoutElection": false} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, elected)
-			w.lease(me, "*", 0)
-			w.lease(other, "*", -time.Hour, decades)
-			w.expect("it is alive", w.ask("two/archelon"), Verdict{By: other})
-			w.clock.Step(longestLease - time.Second)
-			w.expect("it may be alive", w.ask("two/archelon"), Verdict{By: other})
-			w.clock.Step(time.Second)
-			w.expect("an instance would have renewed it long since", w.ask("two/archelon"), Verdict{Mine: true})
-		})
+func TestLeasesAreReadWhenOneChanged(t *testing.T) {
+	w := newWorld(t, true)
+	lists := 0
+	w.peers.leases = interceptor.NewClient(w.leases, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+			lists++
+			return c.List(ctx, list, o...)
+		},
+	})
+	expect := func(reason string, want int) {
+		t.Helper()
+		for range 100 {
+			w.ask(me.String())
+		}
+		if lists != want {
+			t.Errorf("%s: they were listed %d times, want %d", reason, lists, want)
+		}
+	}
+	w.lease(me, "*", 0)
+	w.lease(other, "*", 0)
+	expect("many clusters ask", 1)
+	w.lease(other, "+watch1", 0)
+	expect("one changed", 2)
+	w.clock.Step(15 * time.Second)
+	expect("one ran out", 3)
+	w.expect("and is seen to be gone", w.ask(other.String()), Verdict{Mine: true})
+}
+
+func TestWithoutACoordinationNamespaceThereAreNoOthers(t *testing.T) {
+	peers, err := NewPeers(ID{Name: "archelon"}, false, nil, testingclock.NewFakeClock(begin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, err := peers.OwnerOf(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "watch1", Name: "c"}})
+	if err != nil || !verdict.Mine {
+		t.Errorf("got %v, %v", verdict, err)
 	}
 }
 
-func TestTheEldestLeasesAreLookedAt(t *testing.T) {
+// A cluster that is gone is forgotten, but not at the price of a look at all of them for each.
+func TestClustersThatAreLeftToOthersAreForgottenNowAndThen(t *testing.T) {
 	w := newWorld(t, true)
-	created := func(after time.Duration) func(*coordinationv1.Lease) {
-		return func(l *coordinationv1.Lease) { l.CreationTimestamp = metav1.NewTime(begin.Add(after)) }
+	w.peers.graceLeft("gone")
+	w.clock.Step(10 * grace)
+	w.peers.graceLeft("here")
+	w.clock.Step(time.Second)
+	for _, uid := range []types.UID{"here", "also"} {
+		w.peers.graceLeft(uid)
 	}
-	for i := range mostPeers + 44 {
-		// They claim to be there for ever.
-		w.lease(ID{Namespace: "a", Name: fmt.Sprintf("fake-%d", i)}, "*", -24*time.Hour, created(time.Second))
+	if got := len(w.peers.unclaimed); got != 3 {
+		t.Errorf("%d are known, want 3: they were looked through a second ago", got)
 	}
-	w.lease(other, "*", 0, created(0))
-	w.lease(me, "*", 0, created(time.Hour))
-	w.clock.Step(settle)
-	verdict := w.ask(me.String())
-	if len(verdict.Rivals) != mostPeers || verdict.Rivals[mostPeers-1] != other {
-		t.Errorf("%d rivals, the last of them %v, want %d with %s among them", len(verdict.Rivals), verdict.Rivals[len(verdict.Rivals)-1], mostPeers, other)
+	w.clock.Step(grace)
+	w.peers.graceLeft("also")
+	if got := len(w.peers.unclaimed); got != 2 {
+		t.Errorf("%d are known, want the 2 that are there", got)
 	}
-	w.expect("what it stands on stays with it", w.ask(other.String()), Verdict{By: other})
 }
 
 func TestAClaimIsReadWhenItChanges(t *testing.T) {

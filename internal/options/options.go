@@ -31,7 +31,7 @@ type Options struct {
 
 	// LeaderElect makes instances of the same name take turns.
 	LeaderElect bool
-	// LeaderElectNamespace is where the Lease lives; by default the namespace that the manager runs in.
+	// LeaderElectNamespace is the coordination namespace, where the Leases of all instances are; by default the namespace that the manager runs in.
 	LeaderElectNamespace string
 	// LeaderElectLeaseDuration is how long others wait before they take over a Lease that is not renewed.
 	LeaderElectLeaseDuration time.Duration
@@ -126,7 +126,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
 		"Work only while holding the Lease of the instance, <instance>-leader-election, so that several replicas can run.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
-		"Namespace of the Lease. Default: the namespace that the manager runs in; outside a cluster it must be set.")
+		"Namespace of the Leases of all instances in the management cluster. Instances in which it differs do not know of each other. Default: the namespace that the manager runs in; outside a cluster it must be set.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
 		"How long others wait before they take over a Lease that is not renewed, in whole seconds. It must be longer than --leader-elect-renew-deadline.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", o.LeaderElectRenewDeadline,

@@ -36,7 +36,7 @@ func (w *Webhook) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&w.CertDir, "webhook-cert-dir", w.CertDir,
 		"Directory with the webhook's tls.crt and tls.key, which somebody else keeps up to date, such as cert-manager.")
 	fs.StringVar(&w.Secret, "webhook-secret", w.Secret,
-		"Name of the Secret, in the namespace of the Lease, for a CA and a certificate of the webhook that the manager makes and renews itself.")
+		"Name of the Secret, in the namespace that the manager runs in, for a CA and a certificate of the webhook that the manager makes and renews itself.")
 	fs.StringVar(&w.Service, "webhook-service", w.Service,
 		"Name of the Service, in the same namespace, by which the API server calls the webhook. Needed with --webhook-secret.")
 	fs.StringVar(&w.Configuration, "webhook-configuration", w.Configuration,

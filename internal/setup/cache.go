@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -44,9 +43,10 @@ func cacheOptions(scope shard.Scope, turtlesNamespaces []string, syncPeriod time
 			&managementv3.Cluster{}:        {Label: owned.Add(inScope...)},
 			&provisioningv1.Cluster{}:      {Label: owned},
 			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName), Namespaces: everywhere},
-			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel)},
+			&clusterv1.Cluster{}:           {Transform: keepCluster},
+			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel), Transform: keepMetadata(clusterv1.ClusterNameLabel)},
 			&corev1.Namespace{}:            {Label: namespaces(scope)},
-			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease), Namespaces: turtles},
+			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease), Namespaces: turtles, Transform: keepLease},
 		},
 	}
 }
@@ -89,19 +89,17 @@ func namespaces(scope shard.Scope) labels.Selector {
 }
 
 // besideCacheOptions is for a second cache. A cache has one selector for a kind: the manager's selects kubeconfig Secrets and the Lease of
-// Turtles, this one the Secrets of Rancher's registration tokens, the Leases of instances, and the RoleBindings of isolated instances, wherever they are;
-// and the Namespaces of the scope that say who is to import what is in them, with the import label or without.
-func besideCacheOptions(mgr ctrl.Manager, scope shard.Scope, syncPeriod time.Duration) cache.Options {
+// Turtles, this one the Secrets of Rancher's registration tokens and the RoleBindings of isolated instances, wherever they are, and the Leases of
+// instances in the coordination namespace: in others tenants can make them up. It has the Namespaces of the scope, too, that say who is to import what
+// is in them, with the import label or without.
+func besideCacheOptions(scope shard.Scope, coordination string, syncPeriod time.Duration) cache.Options {
 	inScope, _ := scope.NamespaceObjects().Requirements()
 	return cache.Options{
-		Scheme:           mgr.GetScheme(),
-		Mapper:           mgr.GetRESTMapper(),
-		HTTPClient:       mgr.GetHTTPClient(),
 		SyncPeriod:       &syncPeriod,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:        {Field: named(rancher.DefaultTokenSecretName)},
-			&coordinationv1.Lease{}: {Label: having(archelonv1.InstanceLabel)},
+			&corev1.Secret{}:        {Field: named(rancher.DefaultTokenSecretName), Transform: keepMetadata()},
+			&coordinationv1.Lease{}: {Label: having(archelonv1.InstanceLabel), Namespaces: map[string]cache.Config{coordination: {}}, Transform: keepLease},
 			&rbacv1.RoleBinding{}:   {Field: named(archelonv1.IsolatedRoleBinding)},
 			&corev1.Namespace{}:     {Label: having(archelonv1.ManagedByLabel).Add(inScope...)},
 		},

@@ -137,6 +137,9 @@ func (c *controllers) watchRights(ctx context.Context, keeper *rolekeeper.Reconc
 
 // watchInstances tells the peers of every change of a Lease, and starts them when the cache has the Leases: they read from it.
 func (c *controllers) watchInstances(ctx context.Context) error {
+	if _, err := coordinationNamespace(c.opts); err != nil {
+		return nil //nolint:nilerr // it knows no others; with leader election it would not have come here
+	}
 	leases, err := c.beside.GetInformer(ctx, &coordinationv1.Lease{})
 	if err != nil {
 		return err

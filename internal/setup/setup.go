@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -231,31 +232,42 @@ func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, cla
 	if !opts.LeaderElect {
 		return self, nil, func() {}, nil
 	}
-	if self.Namespace, err = ownNamespace(opts); err != nil {
+	if self.Namespace, err = coordinationNamespace(opts); err != nil {
 		return self, nil, nil, err
 	}
 	lock, unlock, err := instance.NewLock(config, s, self, claim, opts.LeaderElectRenewDeadline)
 	return self, lock, unlock, err
 }
 
-// ownNamespace returns the namespace of the instance's Lease and of its Secret.
-func ownNamespace(opts *options.Options) (string, error) {
+// coordinationNamespace returns the namespace of the Leases of all instances, that of this one among them. It fails if nothing names it.
+func coordinationNamespace(opts *options.Options) (string, error) {
 	if opts.LeaderElectNamespace != "" {
 		return opts.LeaderElectNamespace, nil
 	}
 	return instance.Namespace()
 }
 
-// addBeside adds the second cache, and makes the watch over other instances that reads from it.
+// addBeside adds the second cache, and makes the watch over other instances that reads from it. An instance that is not elected and does not know the
+// coordination namespace knows no others.
 func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, self instance.ID, scope shard.Scope) (cache.Cache, *instance.Peers, error) {
-	beside, err := cache.New(config, besideCacheOptions(mgr, scope, opts.SyncPeriod))
+	coordination, err := coordinationNamespace(opts)
+	if err != nil && opts.LeaderElect {
+		return nil, nil, err
+	}
+	limits := besideCacheOptions(scope, coordination, opts.SyncPeriod)
+	limits.Scheme, limits.Mapper, limits.HTTPClient = mgr.GetScheme(), mgr.GetRESTMapper(), mgr.GetHTTPClient()
+	beside, err := cache.New(config, limits)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the second cache: %w", err)
 	}
 	if err := mgr.Add(standby{beside}); err != nil {
 		return nil, nil, fmt.Errorf("adding the second cache: %w", err)
 	}
-	peers, err := instance.NewPeers(self, opts.LeaderElect, beside, clock.RealClock{})
+	var leases client.Reader
+	if coordination != "" {
+		leases = beside
+	}
+	peers, err := instance.NewPeers(self, opts.LeaderElect, leases, clock.RealClock{})
 	if err != nil {
 		return nil, nil, err
 	}

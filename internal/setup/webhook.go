@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	importer "github.com/archelon-io/archelon/internal/import"
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/webhook"
@@ -41,7 +43,7 @@ func newWebhook(config *rest.Config, opts *options.Options) (*webhookServer, err
 		Config: config, Scheme: s, Mapper: scheme.Mapper(), Metrics: counts,
 	}
 	if opts.Webhook.Secret != "" {
-		namespace, err := ownNamespace(opts)
+		namespace, err := webhookNamespace(opts)
 		if err != nil {
 			return nil, err
 		}
@@ -54,6 +56,17 @@ func newWebhook(config *rest.Config, opts *options.Options) (*webhookServer, err
 	}
 	server.Handle(clusterWebhookPath, admission.WithValidator(s, importer.ClusterValidator{}))
 	return &webhookServer{server}, nil
+}
+
+// webhookNamespace returns the namespace of the webhook's Secret and Service: that of the Pod. Leases may be in another one.
+func webhookNamespace(opts *options.Options) (string, error) {
+	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
+		return namespace, nil
+	}
+	if namespace, err := instance.Namespace(); err == nil {
+		return namespace, nil
+	}
+	return coordinationNamespace(opts)
 }
 
 // serve serves until the context ends, unless webhooks are off.

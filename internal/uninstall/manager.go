@@ -66,5 +66,5 @@ func alive(lease *coordinationv1.Lease, now time.Time) bool {
 }
 
 func (u *uninstaller) deployment() *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.self.Namespace, Name: u.opts.Deployment}}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.opts.InstanceNamespace, Name: u.opts.Deployment}}
 }

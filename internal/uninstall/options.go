@@ -6,14 +6,13 @@
 //
 //	list, patch of clusters.cluster.x-k8s.io, clusters.provisioning.cattle.io and clusters.management.cattle.io
 //	get of them, and delete of the latter two, with --delete-records
-//	list of leases, in all namespaces
 //
 // if it works in named namespaces,
 //
 //	get and patch of RoleBinding archelon-isolated there
 //	get of these namespaces
 //
-// and in its own namespace, by name, get of its Lease, and get and patch of deployments/scale.
+// in the coordination namespace list of Leases, and get of its own by name; and in its own namespace, by name, get and patch of deployments/scale.
 package uninstall
 
 import (
@@ -32,8 +31,10 @@ type Options struct {
 	WatchFilter                    string
 	// Instance is the name of the instance.
 	Instance string
-	// InstanceNamespace is the namespace of the instance, of its Lease and of its Deployment.
+	// InstanceNamespace is the namespace of the instance and of its Deployment.
 	InstanceNamespace string
+	// LeaderElectNamespace is the namespace of the Leases of all instances; that of the instance if it is empty.
+	LeaderElectNamespace string
 	// Deployment is that of the manager. It is scaled to zero; empty means that the manager does not run.
 	Deployment string
 	// DeleteRecords deletes the Rancher clusters that the instance made.
@@ -53,7 +54,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces, "As the manager has it: namespace that it does not work in; repeatable.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter, "As the manager has it: value of the label cluster.x-k8s.io/watch-filter.")
 	fs.StringVar(&o.Instance, "instance", o.Instance, "Name of the instance.")
-	fs.StringVar(&o.InstanceNamespace, "instance-namespace", o.InstanceNamespace, "Namespace of the instance, with its Lease and its Deployment.")
+	fs.StringVar(&o.InstanceNamespace, "instance-namespace", o.InstanceNamespace, "Namespace of the instance, with its Deployment.")
+	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
+		"As the manager has it: namespace of the Leases of all instances. Default: that of the instance.")
 	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, which is scaled to zero first. Default: none, the manager does not run any more.")
 	fs.BoolVar(&o.DeleteRecords, "delete-records", o.DeleteRecords, "Delete the Rancher clusters that this instance made. Their agents are removed by Rancher.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it. When it is over, what is left is printed; run it again.")

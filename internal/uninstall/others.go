@@ -44,10 +44,10 @@ func (u *uninstaller) forsaken(clusters []object, others map[string]instance.Cla
 	return errs
 }
 
-// others returns what the other instances claim that are alive.
+// others returns what the other instances claim that are alive. Only Leases in the coordination namespace are believed.
 func (u *uninstaller) others(ctx context.Context) (map[string]instance.Claim, error) {
 	leases := &coordinationv1.LeaseList{}
-	if err := u.client.List(ctx, leases, client.HasLabels{archelonv1.InstanceLabel}); err != nil {
+	if err := u.client.List(ctx, leases, client.InNamespace(u.self.Namespace), client.HasLabels{archelonv1.InstanceLabel}); err != nil {
 		return nil, fmt.Errorf("listing the Leases of instances: %w", err)
 	}
 	claims := map[string]instance.Claim{}

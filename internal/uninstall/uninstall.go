@@ -1,6 +1,7 @@
 package uninstall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func newUninstaller(config *rest.Config, opts *Options, out io.Writer) (*uninsta
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
 	return &uninstaller{
-		client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: opts.InstanceNamespace, Name: opts.Instance},
+		client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
 		skipped: sets.Set[string]{},
 	}, nil
 }

@@ -13,32 +13,35 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// What hack/rbac does not generate is written twice, in the chart and in config: the Role in the instance's own namespace, and the RoleBinding that holds
+// What hack/rbac does not generate is written twice, in the chart and in config: the Role in the namespace of the Leases, and the RoleBinding that holds
 // a namespace of an isolated instance.
 func TestConfigSaysTheSame(t *testing.T) {
 	const binding = "RoleBinding archelon-isolated"
 	cases := map[string]struct {
-		reason     string
-		release    release
-		values     values
-		file, role string
-		bindings   string
+		reason   string
+		release  release
+		values   values
+		file     string
+		inFile   string // the Role there
+		role     string // and in the chart
+		bindings string
 	}{
 		"Central": {
 			reason:  "the Lease, and Events about it",
 			release: release{"archelon", "archelon-system"}, values: values{},
-			file: "rbac/leader_election_role.yaml", role: "Role archelon.manager",
+			file: "rbac/leader_election_role.yaml", inFile: "Role archelon-leader-election", role: "Role archelon.manager",
 		},
 		"Isolated": {
 			reason:  "the same, and what keeps the rights in a namespace that is being deleted",
-			release: release{"archelon1", "archelon1-system"}, values: values{"namespaces": []string{"watch1"}},
-			file: "isolated/instance.yaml", role: "Role archelon1.manager", bindings: "isolated/namespace_role_binding.yaml",
+			release: release{"archelon1", "archelon1-system"},
+			values:  values{"namespaces": []string{"watch1"}, "instance": "archelon1", "leaderElection": values{"namespace": "archelon-system"}},
+			file:    "isolated/instance.yaml", inFile: "Role archelon1-leader-election", role: "Role archelon1-system.archelon1.manager", bindings: "isolated/namespace_role_binding.yaml",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			rendered := byName(objects(t, tc.release, tc.values))
-			want, got := pair(t, byName(configured(t, tc.file))["Role archelon-leader-election"], rendered[tc.role])
+			want, got := pair(t, byName(configured(t, tc.file))[tc.inFile], rendered[tc.role])
 			if want.GetNamespace() != got.GetNamespace() {
 				t.Errorf("%s: in config it is in namespace %s, in the chart in %s", tc.reason, want.GetNamespace(), got.GetNamespace())
 			}

@@ -67,6 +67,7 @@ func everything() values {
 		"image":             values{"digest": "sha256:" + strings.Repeat("0", 64), "pullPolicy": "Always"},
 		"imagePullSecrets":  []any{values{"name": "pull"}},
 		"instance":          "archelon1",
+		"leaderElection":    values{"namespace": "coordination"},
 		"import":            values{"concurrency": 1000000, "workloadConcurrency": 1000000, "manifestMaxBytes": 1 << 30, "syncPeriod": "1h30s"},
 		"kubeAPI":           values{"qps": 1000000, "burst": 1000000},
 		"proxy":             values{"https": "http://proxy:3128", "http": "http://proxy:3128"},

@@ -162,8 +162,12 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 		instance = "archelon1"
 	}
 	own := []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", "leases", "", "create"), rule("coordination.k8s.io", "leases", instance+"-leader-election", "get", "update"),
+		rule("coordination.k8s.io", "leases", "", "create", "list", "watch"), rule("coordination.k8s.io", "leases", instance+"-leader-election", "get", "update"),
 		rule("", "events", "", "create"),
+	}
+	want := map[string][]string{}
+	if slices.Contains(on, "everything") { // It has its Lease elsewhere.
+		want["coordination"], own = texts(own), nil
 	}
 	var wide []rbacv1.PolicyRule
 	if slices.Contains(on, "webhook") {
@@ -174,7 +178,9 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 		own = append(own, rule("", "secrets", "archelon-webhook", verbs...))
 		wide = append(wide, rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", "archelon-system.archelon", "get", "list", "watch", "patch"))
 	}
-	want := map[string][]string{"archelon-system": texts(own)}
+	if len(own) > 0 {
+		want["archelon-system"] = texts(own)
+	}
 	if slices.Contains(on, "isolated") {
 		want[""] = needed(r.IsolatedCluster, wide...)
 		want["watch1"], want["watch2"] = needed(r.IsolatedNamespace), needed(r.IsolatedNamespace)
@@ -201,9 +207,11 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 		"fleetaddcluster fleetworkspaces.management.cattle.io[fleet-default]": "v3",
 		"create tokenreviews.authentication.k8s.io":                           "metrics",
 		"create subjectaccessreviews.authorization.k8s.io":                    "metrics",
-		"patch secrets.":  "nothing",
-		"create secrets.": "nothing",
-		"patch validatingwebhookconfigurations.admissionregistration.k8s.io": "nothing",
+		"list leases.coordination.k8s.io":                                     "nothing",
+		"watch leases.coordination.k8s.io":                                    "nothing",
+		"patch secrets.":                                                      "nothing",
+		"create secrets.":                                                     "nothing",
+		"patch validatingwebhookconfigurations.admissionregistration.k8s.io":  "nothing",
 	} {
 		if has := slices.Contains(anywhere, right); has != slices.Contains(on, feature) {
 			t.Errorf("%q is granted: %t", right, has)
@@ -228,6 +236,7 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 		"Isolated":        {"namespaces": []string{"watch1", "watch2"}},
 		"CentralDeletes":  {"uninstall": values{"deleteRecords": true}},
 		"IsolatedDeletes": {"namespaces": []string{"watch1", "watch2"}, "uninstall": values{"deleteRecords": true}},
+		"LeaseElsewhere":  {"leaderElection": values{"namespace": "coordination"}, "webhook": values{"enabled": true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered := objects(t, release{"archelon", "archelon-system"}, set)

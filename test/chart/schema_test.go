@@ -213,6 +213,7 @@ func badValues() map[string]string {
 		"{import: {concurrency: 0}}":                                            "/import/concurrency",
 		"{import: {manifestMaxBytes: 0}}":                                       "/import/manifestMaxBytes",
 		"{kubeAPI: {qps: 0}}":                                                   "/kubeAPI/qps",
+		"{leaderElection: {namespace: A}}":                                      "/leaderElection/namespace",
 		"{leaderElection: {leaseDuration: 15}}":                                 "/leaderElection/leaseDuration",
 		"{metrics: {port: 0}}":                                                  "/metrics/port",
 		"{webhook: {port: 65536}}":                                              "/webhook/port",

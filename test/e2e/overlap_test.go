@@ -54,7 +54,7 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 			It("do not leave a paused cluster behind that names one which does not work on it, when the other is uninstalled", Label("long"), o.uninstall)
 			It("agree when they begin at the same time", Label("long"), o.simultaneous)
 			It("hand a namespace over by a restart", Label("long"), o.handOver)
-			It("are not held up by a Lease that somebody made up", Label("long"), o.madeUp)
+			It("are not held up by a Lease that a tenant made up", Label("long"), o.madeUp)
 			It("do not steal what the last resort does not know to be taken", Label("long"), o.lastResort)
 		})
 	}
@@ -115,6 +115,7 @@ func (o *overlap) uninstall(ctx context.Context) {
 	end := func() (string, error) {
 		opts := uninstall.NewOptions()
 		opts.Namespaces, opts.Instance, opts.InstanceNamespace = []string{o.tenant}, o.instances[1].Name, o.instances[1].Namespace()
+		opts.LeaderElectNamespace = stage.SystemNamespace
 		opts.Timeout = 5 * time.Second
 		out := &bytes.Buffer{}
 		err := uninstall.Run(ctx, o.Management.Config, opts, out)

@@ -204,16 +204,19 @@ var _ = Describe("Releases side by side", Label("kind"), Ordered, func() {
 	It("each import what is theirs", func(ctx context.Context) {
 		clusters := r.each(ctx, "shared")
 		r.expectImported(ctx, clusters...)
-		for i, instance := range []string{"archelon1-system/archelon1", "archelon2-system/archelon2", "archelon-system/archelon"} {
-			Expect(current(ctx, r.fixture, clusters[i]).Annotations).To(HaveKeyWithValue("archelon.io/instance", instance))
+		for i, name := range []string{"archelon1", "archelon2", "archelon"} {
+			Expect(current(ctx, r.fixture, clusters[i]).Annotations).To(HaveKeyWithValue(instanceKey, instanceOf(name)))
 		}
 		Expect(r.look(ctx).records("v3", clusters[1])).To(HaveLen(1))
 	})
 
-	It("are refused when they would work in the same namespaces", func(ctx context.Context) {
+	It("are refused when they would work in the same namespaces, or not know of each other", func(ctx context.Context) {
 		Expect(r.helm.Install(ctx, r.release(ctx, "second", nil))).To(MatchError(ContainSubstring("release archelon in namespace archelon-system already works in all namespaces")))
 		Expect(r.helm.Install(ctx, r.release(ctx, "third", map[string]any{"namespaces": []any{watch1}}))).To(MatchError(ContainSubstring("archelon-isolated")))
 		Expect(r.left(ctx, helm.Release{Name: "second"})).To(BeEmpty())
+		apart := r.release(ctx, "fourth", nil)
+		apart.Values = map[string]any{"namespaces": []any{watch3}}
+		Expect(r.helm.Install(ctx, apart)).To(MatchError(ContainSubstring("they would not know of each other: set leaderElection.namespace to archelon-system")))
 	})
 
 	It("go one after the other without touching what is another's", func(ctx context.Context) {

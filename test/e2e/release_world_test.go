@@ -77,22 +77,39 @@ func startNode(ctx context.Context, world *stage.Stage) podRunner {
 	return n
 }
 
-// release is one of the chart. Its namespace accepts what the Pod Security Standard "restricted" allows.
+// coordination is the namespace of the Leases of all releases. It is the one of a release called archelon.
+const coordination = "archelon-system"
+
+// release is one of the chart. Its namespace accepts what the Pod Security Standard "restricted" allows. Its Lease is beside those of others.
 func (r *releases) release(ctx context.Context, name string, values map[string]any) helm.Release {
 	GinkgoHelper()
-	namespace := namespaceOf(name + "-system")
-	namespace.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
-	Expect(client.IgnoreAlreadyExists(r.Client.Create(ctx, namespace))).To(Succeed())
-	return helm.Release{
-		Name: name, Namespace: namespace.Name, Chart: filepath.Join(stage.Root(), "charts", "archelon"), Wait: true, Timeout: 4 * patience, Values: values,
+	for _, name := range []string{name + "-system", coordination} {
+		namespace := namespaceOf(name)
+		namespace.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+		Expect(client.IgnoreAlreadyExists(r.Client.Create(ctx, namespace))).To(Succeed())
 	}
+	if name+"-system" != coordination {
+		values = with(values, map[string]any{"leaderElection": map[string]any{"namespace": coordination}})
+	}
+	return helm.Release{
+		Name: name, Namespace: name + "-system", Chart: filepath.Join(stage.Root(), "charts", "archelon"), Wait: true, Timeout: 4 * patience, Values: values,
+	}
+}
+
+// instanceOf is how clusters name the instance of a release.
+func instanceOf(name string) string {
+	if name+"-system" == coordination {
+		return coordination + "/" + name
+	}
+	return coordination + "/" + name + "-system-" + name
 }
 
 // with returns values with more of them.
 func with(values map[string]any, more map[string]any) map[string]any {
-	values = maps.Clone(values)
-	maps.Copy(values, more)
-	return values
+	all := map[string]any{}
+	maps.Copy(all, values)
+	maps.Copy(all, more)
+	return all
 }
 
 // install installs a release for the time of the node.

@@ -54,7 +54,7 @@ var _ = Describe("The test plan for shards", Label("kind"), Ordered, func() {
 		clusters := r.each(ctx, "both")
 		r.expectImported(ctx, clusters...)
 		for i, owner := range []string{one, one, two} {
-			Expect(current(ctx, r.fixture, clusters[i]).Annotations).To(HaveKeyWithValue("archelon.io/instance", owner+"-system/"+owner))
+			Expect(current(ctx, r.fixture, clusters[i]).Annotations).To(HaveKeyWithValue(instanceKey, instanceOf(owner)))
 		}
 		r.remove(ctx, clusters...)
 		for _, release := range releases {

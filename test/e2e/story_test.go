@@ -142,7 +142,7 @@ func (t *story) expectWorkers(ctx context.Context) {
 		w := t.look(ctx)
 		for namespace, cluster := range t.clusters {
 			owner := t.owner(namespace)
-			if got, want := w.cluster(cluster).Annotations[instanceKey], owner.Namespace()+"/"+owner.Name; got != want {
+			if got, want := w.cluster(cluster).Annotations[instanceKey], owner.ID(); got != want {
 				wrong[namespace] = fmt.Sprintf("%q instead of %q", got, want)
 			}
 			if records := w.records(t.strategy, cluster); len(records) != 1 {
@@ -160,7 +160,7 @@ func (t *story) expectNobodySteps(ctx context.Context) {
 		count := 0
 		w := t.look(ctx)
 		for _, namespace := range t.owned[1] {
-			if w.cluster(t.clusters[namespace]).Annotations[instanceKey] == t.instances[1].Namespace()+"/"+t.instances[1].Name {
+			if w.cluster(t.clusters[namespace]).Annotations[instanceKey] == t.instances[1].ID() {
 				count++
 			}
 		}

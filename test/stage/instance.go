@@ -28,6 +28,9 @@ type Instance struct {
 // Namespace returns the namespace that it runs in.
 func (i Instance) Namespace() string { return i.Name + "-system" }
 
+// ID returns how clusters name it. The Leases of all instances are in one namespace.
+func (i Instance) ID() string { return SystemNamespace + "/" + i.Name }
+
 // User returns its name in the audit log.
 func (i Instance) User() string {
 	return "system:serviceaccount:" + i.Namespace() + ":" + ServiceAccount
@@ -116,6 +119,6 @@ func (s *Stage) StartInstance(ctx context.Context, instance Instance, binary str
 		return nil, err
 	}
 	return s.startManager(config, binary, out, append([]string{
-		"--instance=" + instance.Name, "--leader-elect", "--leader-elect-namespace=" + instance.Namespace(),
+		"--instance=" + instance.Name, "--leader-elect", "--leader-elect-namespace=" + SystemNamespace,
 	}, args...)...)
 }

@@ -31,12 +31,33 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items }}
 {{- $release := dig "annotations" "meta.helm.sh/release-name" "" .metadata }}
 {{- $namespace := dig "annotations" "meta.helm.sh/release-namespace" "" .metadata }}
-{{- $role := dict "name" .metadata.name "own" (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace)) "release" $release "namespace" $namespace "filter" (dig "labels" "archelon.io/watch-filter" "" .metadata) }}
+{{- $lease := dict "namespace" (dig "annotations" "archelon.io/coordination-namespace" "" .metadata) "instance" (dig "annotations" "archelon.io/instance" "" .metadata) }}
+{{- $role := dict "lease" $lease "name" .metadata.name "own" (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace)) "release" $release "namespace" $namespace "filter" (dig "labels" "archelon.io/watch-filter" "" .metadata) }}
 {{- $scope := dig "labels" "archelon.io/scope" "" .metadata }}
 {{- if eq $scope "isolated" }}{{ include "archelon.isolatedRoleGuards" (dict "role" $role "root" $) }}{{ end }}
 {{- if eq $scope "central" }}{{ include "archelon.centralRoleGuards" (dict "role" $role "root" $) }}{{ end }}
+{{- if has $scope (list "isolated" "central") }}{{ include "archelon.coordinationGuards" (dict "role" $role "root" $) }}{{ end }}
 {{- end }}
 {{- include "archelon.namespaceGuards" . }}
+{{- $coordination := include "archelon.coordination" . }}
+{{- if and (ne $coordination .Release.Namespace) (lookup "v1" "Namespace" "" "kube-system") (not (lookup "v1" "Namespace" "" $coordination)) }}
+{{- fail (printf "leaderElection.namespace: namespace %s does not exist: create it, or name the one in which the Leases of the other releases are" $coordination) }}
+{{- end }}
+{{- end }}
+
+{{- /*
+Releases know each other by their Leases, and believe those in one namespace only. A release of an earlier version does not say where its Lease is: it is in
+its own namespace. It says so with its next upgrade, so that releases can be upgraded one after the other.
+*/}}
+{{- define "archelon.coordinationGuards" -}}
+{{- $coordination := include "archelon.coordination" .root }}
+{{- $other := .role.lease.namespace | default (ternary .role.namespace "" .root.Release.IsInstall) }}
+{{- if and (not .role.own) .role.release $other (ne $other $coordination) }}
+{{- fail (printf "the Lease of release %s in namespace %s is in namespace %s, and that of this one would be in %s, so that they would not know of each other: set leaderElection.namespace to %s" .role.release .role.namespace $other $coordination $other) }}
+{{- end }}
+{{- if and (not .role.own) (eq $other $coordination) (eq .role.lease.instance (include "archelon.instance" .root)) }}
+{{- fail (printf "release %s in namespace %s is instance %s of namespace %s already, so that this one would be taken for a replica of it: set instance to another name" .role.release .role.namespace .role.lease.instance $other) }}
+{{- end }}
 {{- end }}
 
 {{- /* Helm would refuse it too, without a word about what to do. */}}
@@ -84,7 +105,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 
 {{- /* The uninstaller of an isolated release has no rights elsewhere: nobody would let go of what a central one holds there. */}}
 {{- define "archelon.heldElsewhereGuards" -}}
-{{- $instance := printf "%s/%s" .Release.Namespace (include "archelon.instance" .) }}
+{{- $instance := printf "%s/%s" (include "archelon.coordination" .) (include "archelon.instance" .) }}
 {{- $names := (include "archelon.namespaces" . | fromJson).names }}
 {{- $held := list }}
 {{- if .Capabilities.APIVersions.Has "cluster.x-k8s.io/v1beta2/Cluster" }}

@@ -32,8 +32,26 @@ namespace, so the first one tells where it ends.
 {{- end }}
 {{- end }}
 
+{{/* The namespace of the Leases of all instances. */}}
+{{- define "archelon.coordination" -}}
+{{- default .Release.Namespace .Values.leaderElection.namespace }}
+{{- end }}
+
+{{/* Beside the Leases of releases of other namespaces, the namespace is part of the name: these may be called the same. */}}
 {{- define "archelon.instance" -}}
-{{- default (include "archelon.fullname" .) .Values.instance }}
+{{- if .Values.instance }}
+{{- .Values.instance }}
+{{- else if eq (include "archelon.coordination" .) .Release.Namespace }}
+{{- include "archelon.fullname" . }}
+{{- else }}
+{{- include "archelon.shortened" (dict "name" (printf "%s-%s" .Release.Namespace (include "archelon.fullname" .)) "max" 50) }}
+{{- end }}
+{{- end }}
+
+{{/* What tells other releases, and other revisions of this one, where its Lease is. */}}
+{{- define "archelon.coordinationAnnotations" -}}
+archelon.io/coordination-namespace: {{ include "archelon.coordination" . | quote }}
+archelon.io/instance: {{ include "archelon.instance" . | quote }}
 {{- end }}
 
 {{- define "archelon.serviceAccount" -}}
@@ -144,12 +162,50 @@ mostly applied by something that does not know Helm's hooks, and would uninstall
 {{- end }}
 {{- end }}
 
+{{/* Rules of the Role in the coordination namespace. */}}
+{{- define "archelon.leaseRules" -}}
+# Those of all instances say who is alive and what it works on. A create cannot be limited to a name.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create, list, watch]
+# The one that replicas take turns with.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ printf "%s-leader-election" (include "archelon.instance" .) | quote }}]
+  verbs: [get, update]
+# Events about the Lease, which client-go writes to the core group.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
+
+{{/* What the uninstaller needs there: whether the manager has stopped, and who else is alive, because what another instance works on is left to it. */}}
+{{- define "archelon.uninstallLeaseRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ printf "%s-leader-election" (include "archelon.instance" .) | quote }}]
+  verbs: [get]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [list]
+{{- end }}
+
 {{- define "archelon.securityContext" -}}
 allowPrivilegeEscalation: false
 capabilities:
   drop:
     - ALL
 readOnlyRootFilesystem: true
+{{- end }}
+
+{{/* What the garbage collector keeps below: the program takes nine tenths of it. Without a limit there is nothing to name. */}}
+{{- define "archelon.memoryEnv" -}}
+{{- if (default dict (default dict .).limits).memory }}
+- name: ARCHELON_MEMORY_LIMIT
+  valueFrom:
+    resourceFieldRef:
+      resource: limits.memory
+{{- end }}
 {{- end }}
 
 {{/* Environment of both programs. */}}
