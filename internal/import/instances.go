@@ -97,7 +97,7 @@ func (r *Reconciler) publishOverlap(ctx context.Context, s *scope) error {
 	return r.applyConditions(ctx, s.cluster, overlapOwner, *after)
 }
 
-// mostRivals is how many rivals a condition names. Anybody who may write Leases can make up more than fit into a message.
+// mostRivals is how many rivals a condition names. More may claim a cluster than fit into a message.
 const mostRivals = 5
 
 func overlapMessage(self instance.ID, rivals []instance.ID) string {

@@ -42,7 +42,7 @@ func TestOverlapMessage(t *testing.T) {
 	}
 }
 
-// Peers can be made up, so what is counted of them goes with them.
+// Peers come and go, and what is counted of them goes with them.
 func TestClustersLeftToPeersAreForgotten(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	metrics, err := NewMetrics(registry)

@@ -62,7 +62,7 @@ func (m *Metrics) stopped(phase string, out outcome.Outcome) {
 	m.stops.WithLabelValues(phase, out.Kind.String(), out.Reason).Inc()
 }
 
-// leftTo sets how many clusters are left to a peer. One without has no series: anybody who may write Leases can make up peers.
+// leftTo sets how many clusters are left to a peer. One without has no series: peers come and go.
 func (m *Metrics) leftTo(peer string, clusters int) {
 	if clusters == 0 {
 		m.left.DeleteLabelValues(peer)

@@ -53,6 +53,9 @@ func command(args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
 		return 0
 	} else if err == nil {
+		if opts.Hostile > 0 && !flags.Changed("clusters") {
+			opts.Clusters = hostileClusters
+		}
 		err = opts.validate(flags.Args())
 		if err != nil {
 			_, _ = fmt.Fprintln(stderr, "bench:", err)
@@ -70,6 +73,9 @@ func command(args []string, stdout, stderr io.Writer) int {
 	defer cancel(nil)
 	go func() { cancel(endOf(ctx, signals)) }()
 
+	if opts.Hostile > 0 {
+		return codeOf(ctx, soak(ctx, opts, stdout, stderr), stderr)
+	}
 	report, err := bench(ctx, opts, stderr)
 	if report != nil {
 		report.tables(stdout)
@@ -77,6 +83,11 @@ func command(args []string, stdout, stderr io.Writer) int {
 			err = errors.Join(err, report.writeJSON(opts.JSON))
 		}
 	}
+	return codeOf(ctx, err, stderr)
+}
+
+// codeOf says what went wrong, and returns the exit code for it.
+func codeOf(ctx context.Context, err error, stderr io.Writer) int {
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}

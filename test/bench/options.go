@@ -19,6 +19,7 @@ type options struct {
 	Compare     bool          `json:"compare"`
 	Newcomer    bool          `json:"newcomer"`
 	Scope       int           `json:"scope,omitempty"`
+	Hostile     time.Duration `json:"-"`
 	Runs        int           `json:"runs"`
 	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
 	SyncPeriod  time.Duration `json:"syncPeriodNanoseconds"`
@@ -48,6 +49,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Compare, "compare", o.Compare, "With --black-holes: also run without them, and compare the latencies of the healthy clusters.")
 	fs.BoolVar(&o.Newcomer, "newcomer", o.Newcomer, "Also select one cluster in another namespace while the others are being imported, and another one alone after them, and compare.")
 	fs.IntVar(&o.Scope, "scope", o.Scope, "After the imports also start the manager anew for all namespaces, for this many of them by --namespace, and for the same by --excluded-namespace, and compare what the API server sends.")
+	fs.DurationVar(&o.Hostile, "hostile", o.Hostile, "Instead of all that: import the clusters one after the other, and again within this time beside tenants that write what costs others as much as they can, and compare. It fails if one is not imported, or the manager takes more than 150 MiB.")
+	fs.Lookup("hostile").NoOptDefVal = "5m"
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period.")
@@ -84,6 +87,9 @@ func (o *options) validate(rest []string) error {
 	}
 	if o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0 {
 		problems = append(problems, errors.New("--scope must be less than --namespaces"))
+	}
+	if o.Hostile < 0 {
+		problems = append(problems, errors.New("--hostile must not be negative"))
 	}
 	if o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod <= 0 || o.Timeout <= 0 {
 		problems = append(problems, errors.New("durations must not be negative, --sync-period and --timeout not zero"))
