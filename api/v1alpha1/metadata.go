@@ -108,8 +108,9 @@ const (
 	ManagedByTurtles = "rancher-turtles"
 
 	// RegistrationRequestedAnnotation on a v3 Rancher cluster is set when its registration token was deleted, and when Rancher's setting
-	// server-url was empty and got a value: Rancher makes a token, and fills in its URL, only when the v3 Cluster changes. The value is
-	// "<digest of server-url>@<RFC 3339 time>": it changes at once with server-url, else every five minutes while token or URL is missing.
+	// server-url was empty and got a value, or got another one before the agent was installed: Rancher makes a token, and fills in its URL, only when the
+	// v3 Cluster changes. The value is "<digest of server-url>@<RFC 3339 time>": it changes at once with server-url, else every five minutes while the
+	// token or its URL is missing, or names another server-url.
 	RegistrationRequestedAnnotation = "archelon.io/registration-requested"
 
 	// PropagatedLabelsAnnotation on a Rancher cluster lists, separated by commas, the label keys that were

@@ -176,7 +176,10 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 		if err != nil {
 			return "", outcome.FromError(err, archelonv1.InternalErrorReason)
 		}
-		return "", r.requestRegistration(ctx, s, server.String())
+		return "", r.requestRegistration(ctx, s, server.String(), false)
+	}
+	if out := r.renewRegistration(ctx, s); !out.IsDone() {
+		return "", out
 	}
 	settings, err := r.Settings.Fingerprint(ctx)
 	if err != nil {
@@ -273,6 +276,9 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 			Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, After: cleanupRecheck,
 			Message: fmt.Sprintf("Rancher's clean-up of an earlier import is still at work in the workload cluster: %s has not ended; if that lasts, look at its events there", pending),
 		}
+	}
+	if !registration.FilledInFor(server) {
+		return fromEarlierServer()
 	}
 	step("download")
 	manifest, err := r.Downloader.Manifest(ctx, registration, trust)

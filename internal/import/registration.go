@@ -27,12 +27,12 @@ const registrationRepeat = 5 * time.Minute
 
 // requestRegistration has Rancher look at the registration token again when it was deleted, or after its server-url could not be used: neither the
 // deletion nor a change of that setting makes it do so, a change of the v3 Cluster does. The condition may tell that server-url could not be used;
-// else the token has had its time.
-func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server string) outcome.Outcome {
+// else the token has had its time, unless the request is due whatever the time.
+func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server string, due bool) outcome.Outcome {
 	sum := sha256.Sum256([]byte(server))
 	digest, now := hex.EncodeToString(sum[:8]), r.Clock.Now()
 	reason := conditions.GetReason(s.cluster, archelonv1.RancherImportedCondition)
-	unusable := reason == archelonv1.ServerURLMissingReason || reason == archelonv1.ServerURLInvalidReason
+	unusable := due || reason == archelonv1.ServerURLMissingReason || reason == archelonv1.ServerURLInvalidReason
 	out := waitingForRancher()
 	out.Kind = outcome.KindPoll
 	if out.After = untilRequest(s.management.object, digest, unusable, now); out.After > 0 {
@@ -47,6 +47,36 @@ func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server s
 	}
 	out.After = registrationRepeat
 	return out
+}
+
+// renewRegistration has Rancher fill in the registration anew when it did so with another server-url than it has now: Rancher does not do that by
+// itself, and nothing must be downloaded from an address of before. It makes no request while the two agree.
+func (r *Reconciler) renewRegistration(ctx context.Context, s *scope) outcome.Outcome {
+	server, err := r.Settings.ServerURL(ctx)
+	if err != nil {
+		return outcome.Done() // The installation tells what is wrong with it.
+	}
+	current, err := r.Tokens.FilledInFor(ctx, s.management.name, server)
+	if err != nil {
+		return outcome.FromError(fmt.Errorf("reading the registration: %w", err), archelonv1.InternalErrorReason)
+	}
+	if current {
+		return outcome.Done()
+	}
+	out := r.requestRegistration(ctx, s, server.String(), true)
+	if out.Kind == outcome.KindPoll {
+		out.Message = earlierServerURL
+	}
+	return out
+}
+
+// earlierServerURL is what users read while Rancher has yet to follow its own setting.
+const earlierServerURL = "The registration token still names an earlier server-url of Rancher; Rancher was asked to fill it in again: " +
+	"if that lasts, look at the logs of Rancher"
+
+// fromEarlierServer stops an installation that began before server-url changed. The new registration starts another one.
+func fromEarlierServer() error {
+	return &outcome.Problem{Kind: outcome.KindWait, Reason: archelonv1.WaitingForRancherReason, Message: earlierServerURL}
 }
 
 // requestOf is the value of RegistrationRequestedAnnotation.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -24,6 +25,16 @@ func (t *Tokens) Fingerprint(ctx context.Context, cluster string) (string, error
 	// The plain form of the URL holds the token.
 	sum := sha256.Sum256([]byte(string(crt.GetUID()) + manifestURL + statusField(crt, "tokenSecretName")))
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// FilledInFor reports whether Rancher filled in the registration token of a v3 Cluster with this server-url, as far as the cache knows. Without a
+// token that has a URL it returns the same Problems as Registration. It makes no request.
+func (t *Tokens) FilledInFor(ctx context.Context, cluster string, server *url.URL) (bool, error) {
+	_, manifestURL, err := t.published(ctx, cluster)
+	if err != nil {
+		return false, err
+	}
+	return sameServer(manifestURL, server), nil
 }
 
 // SettingNames returns the settings of Rancher that decide how its agent is installed.

@@ -39,7 +39,7 @@ func newRegistration(cluster, manifestURL string, tokens []string) (Registration
 			Kind:   outcome.KindWait,
 			Reason: archelonv1.RegistrationURLInvalidReason,
 			Message: fmt.Sprintf("the manifest URL of registration token %s/%s is not an https URL: "+
-				"check Rancher's setting server-url, then delete the token, which Rancher makes anew", cluster, DefaultTokenName),
+				"correct Rancher's setting server-url, and Rancher is asked to fill in the token again", cluster, DefaultTokenName),
 		}
 	}
 	secrets := registrationSecrets{manifestURL: manifestURL, tokens: tokens}
@@ -55,6 +55,15 @@ func (r Registration) ManifestURL() string { return r.secrets().manifestURL }
 // Tokens returns the tokens that Rancher accepts: the current one, then the previous one while its
 // grace period lasts. Never log them.
 func (r Registration) Tokens() []string { return slices.Clone(r.secrets().tokens) }
+
+// FilledInFor reports whether Rancher filled in the registration with this server-url.
+func (r Registration) FilledInFor(server *url.URL) bool { return sameServer(r.secrets().manifestURL, server) }
+
+// sameServer reports whether a manifest URL is one of a server. Of server-url Rancher takes scheme and host, as they are written.
+func sameServer(manifestURL string, server *url.URL) bool {
+	u, err := url.Parse(manifestURL)
+	return err == nil && u.Scheme == server.Scheme && strings.EqualFold(u.Host, server.Host)
+}
 
 // secrets returns nothing for the zero value.
 func (r Registration) secrets() registrationSecrets {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -292,4 +293,41 @@ func TestTokensFingerprint(t *testing.T) {
 	}
 	_, err = tokensOf(t).Fingerprint(t.Context(), testCluster)
 	wantProblem(t, err, outcome.KindWait, "RegistrationTokenMissing")
+}
+
+func TestFilledInFor(t *testing.T) {
+	const server = "https://rancher.example.com"
+	cases := map[string]struct {
+		reason   string
+		manifest string
+		server   string
+		want     bool
+	}{
+		"Same":        {reason: "nothing changed", manifest: server + "/v3/import/{token}_c-abcde.yaml", server: server, want: true},
+		"Path":        {reason: "Rancher drops the path of server-url", manifest: server + "/v3/import/{token}_c-abcde.yaml", server: server + "/below/", want: true},
+		"Case":        {reason: "names of hosts have no case", manifest: "https://Rancher.example.com/v3/import/x_c-abcde.yaml", server: server, want: true},
+		"Plain":       {reason: "older Ranchers write the token into the URL", manifest: server + "/v3/import/" + testToken + "_c-abcde.yaml", server: server, want: true},
+		"OtherHost":   {reason: "Rancher has moved", manifest: "https://old.example.com/v3/import/{token}_c-abcde.yaml", server: server},
+		"OtherPort":   {reason: "a port belongs to the address", manifest: server + ":8443/v3/import/{token}_c-abcde.yaml", server: server},
+		"OtherScheme": {reason: "server-url was corrected", manifest: "http://rancher.example.com/v3/import/{token}_c-abcde.yaml", server: server},
+		"NoURL":       {reason: "what is no URL is filled in again", manifest: "https://\x7f", server: server},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			parsed, err := url.Parse(tc.server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := tokensOf(t, crt("default-token", map[string]any{"manifestUrl": tc.manifest})).FilledInFor(t.Context(), testCluster, parsed)
+			if err != nil || got != tc.want {
+				t.Errorf("%s: FilledInFor() = %t, %v, want %t", tc.reason, got, err, tc.want)
+			}
+		})
+	}
+	t.Run("NoToken", func(t *testing.T) {
+		_, err := tokensOf(t).FilledInFor(t.Context(), testCluster, &url.URL{Scheme: "https", Host: "rancher.example.com"})
+		if problem, ok := errors.AsType[*outcome.Problem](err); !ok || problem.Reason != "RegistrationTokenMissing" {
+			t.Errorf("FilledInFor() without a token: %v", err)
+		}
+	})
 }

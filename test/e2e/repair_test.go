@@ -162,6 +162,17 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 			Expect(f.Rancher.SetServerURL(ctx, strings.Replace(f.Rancher.URL(), "127.0.0.1", "localhost", 1))).To(Succeed())
 		}),
 	)
+	It("installs it again, once, when Rancher's address changes after it was lost and the old one is dead", func(ctx context.Context) {
+		before, url := f.repairs(), f.Rancher.URL()
+		Expect(f.Rancher.SetServerURL(ctx, deadServer)).To(Succeed())
+		Consistently(f.reason(ctx, cluster)).WithTimeout(quiet).Should(Equal("True/Imported"), "while it is connected")
+		remove(ctx, &appsv1.Deployment{ObjectMeta: named(agentDeployment)})
+		Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("False/RancherUnreachable"))
+		Expect(f.repairs()).To(Equal(before))
+		Expect(f.Rancher.SetServerURL(ctx, url)).To(Succeed())
+		Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
+	})
 	It("installs it again, once, when its token was rotated while it was away", func(ctx context.Context) {
 		before := f.repairs()
 		cut(ctx)

@@ -25,6 +25,9 @@ import (
 // would wake it otherwise (5 s, 30 s, 5 min, the resync), and long enough for a loaded machine.
 const reaction = 4 * time.Second
 
+// deadServer is a server-url at which nobody answers.
+const deadServer = "https://127.0.0.1:1"
+
 // Scenario 2: every phase is woken by its event, and an import costs what it has to.
 var _ = Describe("Watches", Ordered, func() {
 	var (
@@ -94,6 +97,15 @@ var _ = Describe("Watches", Ordered, func() {
 		Expect(f.Rancher.SetServerURL(ctx, "")).To(Succeed())
 		cluster := f.cluster(ctx, namespace, "url", selected)
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/ServerURLMissing"))
+		Expect(f.Rancher.SetServerURL(ctx, url)).To(Succeed())
+		soon(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+	})
+
+	It("goes on when Rancher's server-url changes while the old address is dead", func(ctx context.Context) {
+		url := f.Rancher.URL()
+		Expect(f.Rancher.SetServerURL(ctx, deadServer)).To(Succeed())
+		cluster := f.cluster(ctx, namespace, "moved", selected)
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RancherUnreachable"))
 		Expect(f.Rancher.SetServerURL(ctx, url)).To(Succeed())
 		soon(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 	})
