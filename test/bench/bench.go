@@ -33,16 +33,10 @@ func bench(ctx context.Context, o *options, progress io.Writer) (*report, error)
 	if err != nil {
 		return nil, err
 	}
-	dead := deadOnes(o.Clusters, o.BlackHoles)
 	var result *report
 	for range o.Runs {
-		// The run without black holes measures the same clusters that stay healthy in the other.
-		variants := []map[int]bool{dead}
-		if o.Compare {
-			variants = []map[int]bool{nil, dead}
-		}
-		for _, variant := range variants {
-			r := &run{options: o, binary: binary, progress: progress, members: append(crowdOf(o, variant), loners(o)...), compared: crowdOf(o, dead)}
+		for _, r := range runsOf(o) {
+			r.binary, r.progress = binary, progress
 			measured, err := r.do(ctx)
 			if err != nil {
 				return result, err
@@ -54,6 +48,23 @@ func bench(ctx context.Context, o *options, progress io.Writer) (*report, error)
 		}
 	}
 	return result, nil
+}
+
+// runsOf returns what is to be run for one repetition.
+func runsOf(o *options) []*run {
+	of := func(o *options, variant map[int]bool) *run {
+		dead := deadOnes(o.Clusters, o.BlackHoles)
+		return &run{options: o, members: append(crowdOf(o, variant), loners(o)...), compared: crowdOf(o, dead)}
+	}
+	full := of(o, deadOnes(o.Clusters, o.BlackHoles))
+	if o.Compare {
+		// The run without black holes measures the same clusters that stay healthy in the other.
+		return []*run{of(o, nil), full}
+	}
+	if less := o.baseline(); less != nil {
+		return []*run{of(less, deadOnes(less.Clusters, less.BlackHoles)), full}
+	}
+	return []*run{full}
 }
 
 // managerIn returns the manager under the name by which its use of the machine is found.
@@ -91,12 +102,14 @@ type run struct {
 	profiler *profiler
 	memory   *memory
 	result   *Run
+	// began and ready are of the last start of the manager.
+	began, ready time.Time
 }
 
 // do measures, and stops everything however it ends.
 func (r *run) do(ctx context.Context) (*Run, error) {
 	r.recorder = newRecorder(r.members)
-	r.result = &Run{Strategy: r.options.Strategy, Rancher: r.options.Rancher, Clusters: len(crowdIn(r.members)), Load: loadAverage()}
+	r.result = &Run{Strategy: r.options.Strategy, Rancher: r.options.Rancher, Clusters: len(crowdIn(r.members)), Machines: r.options.Machines, Load: loadAverage()}
 	for _, m := range r.members {
 		if m.dead {
 			r.result.BlackHoles++
@@ -158,7 +171,9 @@ func (r *run) measure(ctx context.Context) error {
 	if err := r.beIdle(ctx); err != nil {
 		return err
 	}
-	t.end = time.Now()
+	if err := r.startAnew(ctx, &t); err != nil {
+		return err
+	}
 	if err := r.evaluate(t); err != nil {
 		return err
 	}
@@ -193,7 +208,7 @@ func (r *run) wave(ctx context.Context) error {
 	if err := r.quiet(ctx); err != nil {
 		return err
 	}
-	return r.profiler.snapshot(ctx)
+	return r.profiler.snapshot(ctx, "after")
 }
 
 func (r *run) beIdle(ctx context.Context) error {
@@ -226,9 +241,12 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	r.recorder.installed = r.rancher.installed
-	if err := settle(ctx, r.stage, r.servers, r.rancher, r.members); err != nil {
+	began := time.Now()
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
+	r.result.SetupSeconds = time.Since(began).Seconds()
+	r.say("set up within %.0f s; starting the manager", r.result.SetupSeconds)
 	if r.profiler, err = newProfiler(r.options.Profiles, r.options.Strategy); err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ var _ = Describe("A small benchmark", func() {
 	DescribeTable("imports, counts and writes its results", func(newcomer bool, arguments ...string) {
 		var stdout, stderr bytes.Buffer
 		results := filepath.Join(GinkgoT().TempDir(), "results.json")
-		code := command(append(arguments, "--manager="+manager, "--clusters=5", "--namespaces=2", "--black-holes=0.2",
-			"--agent-delay=50ms", "--idle=200ms", "--settle=200ms", "--timeout=3m", "--json="+results), &stdout, &stderr)
+		code := command(append(arguments, "--manager="+manager, "--clusters=5", "--machines=1", "--namespaces=2", "--black-holes=0.2",
+			"--agent-delay=50ms", "--idle=200ms", "--settle=200ms", "--timeout=3m", "--json="+results, "--markdown"), &stdout, &stderr)
 		Expect(code).To(BeZero(), "%s", &stderr)
 
 		raw, err := os.ReadFile(results)
@@ -44,6 +44,10 @@ var _ = Describe("A small benchmark", func() {
 		Expect(run.Downloads.Total).To(Equal(wave - run.BlackHoles))
 		Expect(stdout.String()).To(ContainSubstring("label to agent applied"))
 		Expect(stdout.String()).To(MatchRegexp(`patch deployments\s+1\.00`))
+		Expect(stdout.String()).To(ContainSubstring("| 5 as " + run.Strategy + " |"))
+		Expect(run.Anew.ReadySeconds).To(BeNumerically(">", 0))
+		Expect(run.Anew.CalmSeconds).To(BeNumerically(">=", run.Anew.ReadySeconds))
+		Expect(run.Anew.Settled.Seconds).To(BeNumerically(">=", 0.2))
 		Expect(run.Newcomer != nil).To(Equal(newcomer))
 		if newcomer {
 			expectNewcomer(run.Newcomer)
@@ -92,12 +96,12 @@ func expectScopes(s *Scopes) {
 			Expect(scoped.Start[kind].Bytes).To(BeNumerically(">", 0))
 			Expect(scoped.Changes[kind].Events).To(Equal(clusters), "%s: %s", scoped.Name, kind)
 		}
-		Expect(scoped.Start[kubeconfigSecrets].Objects).To(BeNumerically(">=", clusters), "%s, and what Rancher makes elsewhere", scoped.Name)
+		Expect(scoped.Start[clusterSecretsKind].Objects).To(BeNumerically(">=", 6*clusters), "%s, and what Rancher makes elsewhere", scoped.Name)
 		for _, kind := range []string{tokenSecrets, "clusterregistrationtokens.management.cattle.io"} {
 			Expect(scoped.Start[kind].Objects).To(Equal(5), "%s: %s", scoped.Name, kind)
 		}
 	}
-	Expect(s.Instances[1].Start[kubeconfigSecrets].Objects).To(Equal(3))
+	Expect(s.Instances[1].Start[clusterSecretsKind].Objects).To(Equal(6 * 3))
 	Expect(s.Instances[1].Start["namespaces"].Objects).To(Equal(1))
 	Expect(s.Instances[1].Ratios.Bytes).To(BeNumerically("<", 0.9))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/stage"
 )
@@ -25,7 +25,9 @@ const (
 	// agentClient is the user agent of the stand-in's agents in workload clusters.
 	agentClient = "cattle-agent"
 	// creators is how many clusters are prepared, or changed, at once.
-	creators = 8
+	creators = 16
+	// progressPause is between two lines about how far something has got.
+	progressPause = 10 * time.Second
 )
 
 // member is one CAPI cluster of the benchmark.
@@ -68,17 +70,46 @@ func namespacesOf(members []member) []string {
 
 // settle creates the members with their kubeconfigs, their control planes up and nothing selected, and lets agents
 // run in the workload clusters that answer.
-func settle(ctx context.Context, s *stage.Stage, servers *workloadserver.Server, rancher side, members []member) error {
-	for _, name := range namespacesOf(members) {
-		if err := s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+func (r *run) settle(ctx context.Context) error {
+	for _, name := range namespacesOf(r.members) {
+		if err := r.stage.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return fmt.Errorf("creating namespace %s: %w", name, err)
 		}
 	}
-	calls := make([]func() error, len(members))
-	for i, m := range members {
-		calls[i] = func() error { return settleOne(ctx, s, servers, rancher, m) }
+	var done atomic.Int64
+	calls := make([]func() error, len(r.members))
+	for i, m := range r.members {
+		calls[i] = func() error {
+			defer done.Add(1)
+			return r.settleOne(ctx, m)
+		}
 	}
+	defer r.tell(func() string {
+		return fmt.Sprintf("%d of %d clusters with %d Secrets each", done.Load(), len(calls), clusterSecrets+r.options.Machines)
+	})()
 	return severally(calls)
+}
+
+// tell says again and again how far something has got, until the function that it returns is called.
+func (r *run) tell(progress func() string) (stop func()) {
+	ended, closed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(closed)
+		ticker := time.NewTicker(progressPause)
+		defer ticker.Stop()
+		for began := time.Now(); ; {
+			select {
+			case <-ticker.C:
+				r.say("  %3.0f s: %s", time.Since(began).Seconds(), progress())
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-closed
+	}
 }
 
 // severally calls all functions, a few at a time, and fewer once one has failed.
@@ -103,20 +134,23 @@ func severally(calls []func() error) error {
 	return errors.Join(errs...)
 }
 
-func settleOne(ctx context.Context, s *stage.Stage, servers *workloadserver.Server, rancher side, m member) error {
-	kubeconfig, err := servers.Kubeconfig(m.name)
+func (r *run) settleOne(ctx context.Context, m member) error {
+	s := r.stage
+	kubeconfig, err := r.servers.Kubeconfig(m.name)
 	if m.dead {
-		kubeconfig, err = servers.BlackHole(m.name)
+		kubeconfig, err = r.servers.BlackHole(m.name)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.Client.Create(ctx, builder.KubeconfigSecret(m.namespace, m.name, kubeconfig)); err != nil {
-		return fmt.Errorf("creating the kubeconfig of %s: %w", m.name, err)
-	}
 	cluster := builder.Cluster(m.namespace, m.name)
 	if err := s.Client.Create(ctx, cluster); err != nil {
 		return fmt.Errorf("creating cluster %s: %w", m.name, err)
+	}
+	for _, secret := range secretsOf(cluster, kubeconfig, r.options.Machines) {
+		if err := s.Client.Create(ctx, secret); err != nil {
+			return fmt.Errorf("creating Secret %s: %w", secret.Name, err)
+		}
 	}
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
@@ -131,9 +165,9 @@ func settleOne(ctx context.Context, s *stage.Stage, servers *workloadserver.Serv
 	if m.dead {
 		return nil // Rancher does not reach it either
 	}
-	config := rest.CopyConfig(servers.Config(m.name))
+	config := rest.CopyConfig(r.servers.Config(m.name))
 	config.UserAgent = agentClient + "/bench"
-	return rancher.run(m.name, config)
+	return r.rancher.run(m.name, config)
 }
 
 // choose labels the namespaces and tells the recorder when each was.

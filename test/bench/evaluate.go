@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
@@ -22,7 +23,10 @@ type Run struct {
 	Strategy   string `json:"strategy"`
 	Rancher    string `json:"rancher"`
 	Clusters   int    `json:"clusters"`
+	Machines   int    `json:"machines"`
 	BlackHoles int    `json:"blackHoles"`
+	// SetupSeconds is what it took to create the clusters and their Secrets, before the manager was started.
+	SetupSeconds float64 `json:"setupSeconds"`
 	// Load is the load average of the minute before, and OthersCPUShare the part of all CPU time that programs of
 	// others took during the imports, from 0 to 1.
 	Load           float64 `json:"loadAverageBefore"`
@@ -58,6 +62,8 @@ type Run struct {
 	PeakAnonMiB float64 `json:"managerPeakAnonMiB"`
 	PeakFileMiB float64 `json:"managerPeakFileMiB"`
 	Idle        Idle    `json:"idle"`
+	// Anew is there with --restart.
+	Anew *Anew `json:"anew,omitempty"`
 }
 
 // Latency holds percentiles in seconds.
@@ -96,8 +102,9 @@ func (r *Run) imports() int {
 	return r.Clusters
 }
 
-// times part a run: the wave was over, the idle time began and ended.
-type times struct{ over, idle, end time.Time }
+// times part a run: the wave was over, the idle time began and ended, the manager was started anew, had nothing to do any more, and was watched until
+// the end.
+type times struct{ over, idle, idled, anew, calm, end time.Time }
 
 // evaluate fills in what the recorder and the audit log know.
 func (r *run) evaluate(t times) error {
@@ -124,12 +131,14 @@ func (r *run) evaluate(t times) error {
 		}
 	}
 
-	r.evaluateIdle(events, t)
+	r.evaluateIdle(&result.Idle, events, t.idle, t.idled)
+	if result.Anew != nil {
+		r.evaluateIdle(&result.Anew.Start, events, t.anew, t.calm)
+		r.evaluateIdle(&result.Anew.Settled, events, t.calm, t.end)
+	}
 	for _, at := range r.rancher.downloads() {
 		if at.Before(t.over) {
 			result.Downloads.Total++
-		} else if at.After(t.idle) {
-			result.Idle.Downloads++
 		}
 	}
 	result.Downloads.PerImport = float64(result.Downloads.Total) / float64(healthy)
@@ -139,14 +148,18 @@ func (r *run) evaluate(t times) error {
 	return nil
 }
 
-// evaluateIdle takes the manager's events of the audit log.
-func (r *run) evaluateIdle(events []auditv1.Event, t times) {
-	idle := &r.result.Idle
-	idle.Seconds = t.end.Sub(t.idle).Seconds()
-	idle.Management = countAudit(events, t.idle, t.end, 0)
-	idle.Workload = countWorkload(r.recorder.workloadRequests(t.idle, t.end), 0)
+// evaluateIdle takes the manager's events of the audit log in a time in which nothing is to be done.
+func (r *run) evaluateIdle(idle *Idle, events []auditv1.Event, from, to time.Time) {
+	idle.Seconds = to.Sub(from).Seconds()
+	idle.Management = countAudit(events, from, to, 0)
+	idle.Workload = countWorkload(r.recorder.workloadRequests(from, to), 0)
+	for _, at := range r.rancher.downloads() {
+		if at.After(from) && at.Before(to) {
+			idle.Downloads++
+		}
+	}
 	for _, e := range events {
-		if within(e, t.idle, t.end) && e.Verb != "get" && e.Verb != "list" {
+		if within(e, from, to) && changes(e) {
 			idle.Writes++
 		}
 	}
@@ -180,9 +193,16 @@ func (r *run) evaluateLatencies() {
 	}
 }
 
-// unrelated says whether a request is none that imports cause: watches, the lease, discovery and reviews of tokens.
+// unrelated says whether a request is none that imports cause: watches, the lease and the Events about it, which are of the old kind, discovery and
+// reviews of tokens.
 func unrelated(e auditv1.Event) bool {
-	return e.Verb == "watch" || e.ObjectRef == nil || e.ObjectRef.Resource == "leases"
+	return e.Verb == "watch" || e.ObjectRef == nil || e.ObjectRef.Resource == "leases" ||
+		e.ObjectRef.Resource == "events" && e.ObjectRef.APIGroup == ""
+}
+
+// changes says whether a request changes something. To ask for one's own rights creates no object.
+func changes(e auditv1.Event) bool {
+	return e.Verb != "get" && e.Verb != "list" && e.ObjectRef.APIGroup != authorizationv1.GroupName
 }
 
 func within(e auditv1.Event, from, to time.Time) bool {

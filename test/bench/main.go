@@ -23,6 +23,7 @@ import (
 const (
 	exitFailed      = 1
 	exitUsage       = 2
+	exitBroken      = 3
 	exitInterrupted = 130
 )
 
@@ -79,8 +80,15 @@ func command(args []string, stdout, stderr io.Writer) int {
 	report, err := bench(ctx, opts, stderr)
 	if report != nil {
 		report.tables(stdout)
+		if opts.Markdown {
+			report.markdown(stdout)
+		}
 		if opts.JSON != "" {
 			err = errors.Join(err, report.writeJSON(opts.JSON))
+		}
+		// What did not hold matters less than what went wrong.
+		if broken := report.check(stdout); err == nil {
+			err = broken
 		}
 	}
 	return codeOf(ctx, err, stderr)
@@ -97,6 +105,9 @@ func codeOf(ctx context.Context, err error, stderr io.Writer) int {
 	case errors.Is(err, errInterrupted):
 		_, _ = fmt.Fprintln(stderr, "bench:", err)
 		return exitInterrupted
+	case errors.Is(err, errBounds):
+		_, _ = fmt.Fprintln(stderr, "bench:", err)
+		return exitBroken
 	default:
 		_, _ = fmt.Fprintln(stderr, "bench:", err)
 		return exitFailed

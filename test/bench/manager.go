@@ -27,6 +27,7 @@ func (r *run) start(ctx context.Context, more ...string) error {
 	if r.manager, err = r.stage.StartManager(ctx, r.binary, nil, args...); err != nil {
 		return err
 	}
+	r.began = time.Now()
 	started, err := measure()
 	if err != nil {
 		return err
@@ -43,6 +44,7 @@ func (r *run) start(ctx context.Context, more ...string) error {
 			return errors.Join(fmt.Errorf("waiting for the manager: %w", err), last)
 		}
 	}
+	r.ready = time.Now()
 	// The lease is taken, and every cluster was looked at once, in the moment after.
 	return r.pause(ctx, r.options.Settle)
 }

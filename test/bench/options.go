@@ -9,9 +9,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// The time limit for the imports of one run: that of a small one, and what each of many clusters adds to it.
+const (
+	minTimeout  = 10 * time.Minute
+	timeoutEach = 200 * time.Millisecond
+)
+
 // options say what to measure.
 type options struct {
 	Clusters    int           `json:"clusters"`
+	Baseline    int           `json:"baseline"`
+	Machines    int           `json:"machines"`
 	Namespaces  int           `json:"namespaces"`
 	Strategy    string        `json:"strategy"`
 	Rancher     string        `json:"rancher"`
@@ -20,6 +28,7 @@ type options struct {
 	Newcomer    bool          `json:"newcomer"`
 	Scope       int           `json:"scope,omitempty"`
 	Hostile     time.Duration `json:"-"`
+	Restart     bool          `json:"restart"`
 	Runs        int           `json:"runs"`
 	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
 	SyncPeriod  time.Duration `json:"syncPeriodNanoseconds"`
@@ -31,17 +40,20 @@ type options struct {
 	Timeout     time.Duration `json:"timeoutNanoseconds"`
 	JSON        string        `json:"-"`
 	Profiles    string        `json:"-"`
+	Markdown    bool          `json:"-"`
 }
 
 func defaultOptions() *options {
 	return &options{
-		Clusters: 300, Namespaces: 10, Strategy: "v3", Rancher: rancherLight, Runs: 1, AgentDelay: 2 * time.Second,
-		SyncPeriod: 20 * time.Second, Idle: 70 * time.Second, Settle: 3 * time.Second, Timeout: 10 * time.Minute,
+		Clusters: 300, Baseline: 1000, Machines: 10, Namespaces: 10, Strategy: "v3", Rancher: rancherLight, Restart: true, Runs: 1, AgentDelay: 2 * time.Second,
+		SyncPeriod: 20 * time.Second, Idle: 70 * time.Second, Settle: 3 * time.Second,
 	}
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Clusters, "clusters", o.Clusters, "CAPI clusters to import.")
+	fs.IntVar(&o.Baseline, "baseline", o.Baseline, "When there are more --clusters than this, first import this many alone, and compare the time that a cluster takes; 0 compares nothing.")
+	fs.IntVar(&o.Machines, "machines", o.Machines, "Machines of each cluster. Each has a Secret with its bootstrap data, beside the five Secrets of the cluster.")
 	fs.IntVar(&o.Namespaces, "namespaces", o.Namespaces, "Namespaces that they are spread over.")
 	fs.StringVar(&o.Strategy, "strategy", o.Strategy, "Kind of the Rancher clusters: v3 or v1.")
 	fs.StringVar(&o.Rancher, "rancher", o.Rancher, "Who plays Rancher: light does the least that an import needs, standin all that Rancher does, which takes most of the machine.")
@@ -51,6 +63,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Scope, "scope", o.Scope, "After the imports also start the manager anew for all namespaces, for this many of them by --namespace, and for the same by --excluded-namespace, and compare what the API server sends.")
 	fs.DurationVar(&o.Hostile, "hostile", o.Hostile, "Instead of all that: import the clusters one after the other, and again within this time beside tenants that write what costs others as much as they can, and compare. It fails if one is not imported, or the manager takes more than 150 MiB.")
 	fs.Lookup("hostile").NoOptDefVal = "5m"
+	fs.BoolVar(&o.Restart, "restart", o.Restart, "After the imports also start the manager anew with everything imported, with its default --sync-period, and watch it for as long as --idle.")
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period.")
@@ -59,12 +72,23 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "The manager's --concurrency; 0 leaves its default.")
 	fs.StringVar(&o.Manager, "manager", o.Manager, "The manager as a program, for example one of another version; by default it is built.")
 	fs.StringArrayVar(&o.ManagerArgs, "manager-arg", nil, "Another argument for the manager; repeatable.")
-	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for the imports of one run.")
+	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for the imports of one run; by default ten minutes, and more for more than 3,000 clusters.")
 	fs.StringVar(&o.JSON, "json", o.JSON, "File for the results as JSON.")
+	fs.BoolVar(&o.Markdown, "markdown", o.Markdown, "Print the results also as a table in Markdown, for docs/development/performance.md.")
 	fs.StringVar(&o.Profiles, "profiles", o.Profiles, "Directory for profiles of the manager: CPU and, every second, heap during the imports, heap and goroutines after them. Profiling itself costs memory.")
 }
 
-// validate reports everything that cannot be measured.
+// baseline returns the options of the run to compare with, nil for none.
+func (o *options) baseline() *options {
+	if o.Baseline == 0 || o.Clusters <= o.Baseline || o.Compare {
+		return nil
+	}
+	less := *o
+	less.Clusters, less.Newcomer, less.Scope = o.Baseline, false, 0
+	return &less
+}
+
+// validate reports everything that cannot be measured, and fills in the time limit.
 func (o *options) validate(rest []string) error {
 	var problems []error
 	if len(rest) > 0 {
@@ -72,6 +96,9 @@ func (o *options) validate(rest []string) error {
 	}
 	if o.Clusters < 1 || o.Namespaces < 1 || o.Namespaces > o.Clusters || o.Runs < 1 {
 		problems = append(problems, errors.New("--clusters, --namespaces and --runs must be at least 1, and --namespaces at most --clusters"))
+	}
+	if o.Machines < 0 || o.Baseline < 0 || o.Baseline > 0 && o.Namespaces > o.Baseline && o.Clusters > o.Baseline {
+		problems = append(problems, errors.New("--machines and --baseline must not be negative, and --namespaces at most --baseline"))
 	}
 	if o.Strategy != "v3" && o.Strategy != "v1" {
 		problems = append(problems, fmt.Errorf("--strategy %q must be v3 or v1", o.Strategy))
@@ -91,8 +118,11 @@ func (o *options) validate(rest []string) error {
 	if o.Hostile < 0 {
 		problems = append(problems, errors.New("--hostile must not be negative"))
 	}
-	if o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod <= 0 || o.Timeout <= 0 {
-		problems = append(problems, errors.New("durations must not be negative, --sync-period and --timeout not zero"))
+	if o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod <= 0 || o.Timeout < 0 {
+		problems = append(problems, errors.New("durations must not be negative, --sync-period not zero"))
+	}
+	if o.Timeout == 0 {
+		o.Timeout = max(minTimeout, time.Duration(o.Clusters)*timeoutEach)
 	}
 	return errors.Join(problems...)
 }

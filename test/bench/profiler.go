@@ -76,12 +76,12 @@ func (p *profiler) series(ctx, running context.Context, what, name string, pause
 	return nil
 }
 
-// snapshot saves what memory is used for after the imports.
-func (p *profiler) snapshot(ctx context.Context) error {
+// snapshot saves what memory is used for.
+func (p *profiler) snapshot(ctx context.Context, when string) error {
 	if p == nil {
 		return nil
 	}
-	return errors.Join(p.fetch(ctx, "heap", "heap-after"), p.fetch(ctx, "goroutine", "goroutine"))
+	return errors.Join(p.fetch(ctx, "heap", "heap-"+when), p.fetch(ctx, "goroutine", "goroutine-"+when))
 }
 
 func (p *profiler) fetch(ctx context.Context, what, name string) error {

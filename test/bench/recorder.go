@@ -38,13 +38,12 @@ type recorder struct {
 	conditions map[string]string    // by name
 	requests   []workloadserver.Request
 	activity   time.Time
-	progress   chan struct{} // holds something when there is news
 }
 
 func newRecorder(members []member) *recorder {
 	r := &recorder{
 		members: map[string]member{}, labelled: map[string]time.Time{}, recorded: map[string]time.Time{}, applied: map[string]time.Time{},
-		connected: map[string]time.Time{}, conditions: map[string]string{}, installed: func(string) {}, progress: make(chan struct{}, 1),
+		connected: map[string]time.Time{}, conditions: map[string]string{}, installed: func(string) {},
 	}
 	for _, m := range members {
 		r.members[m.name] = m
@@ -111,13 +110,7 @@ func (r *recorder) record(object any) {
 }
 
 // active notes that something happened. The lock is held.
-func (r *recorder) active(at time.Time) {
-	r.activity = at
-	select {
-	case r.progress <- struct{}{}:
-	default:
-	}
-}
+func (r *recorder) active(at time.Time) { r.activity = at }
 
 // finished says whether, of those that are selected, every healthy cluster is imported, and every dead one got as far as it can.
 func (r *recorder) finished() bool {

@@ -23,6 +23,8 @@ type report struct {
 	Runs    []*Run    `json:"runs"`
 	// Ratios are there with --compare.
 	Ratios *ratios `json:"ratios,omitempty"`
+	// Growth is there with a run of --baseline.
+	Growth *Growth `json:"growth,omitempty"`
 }
 
 // ratios compare the latencies of the same healthy clusters, with black holes by without: in that run of each kind
@@ -38,6 +40,7 @@ func newReport(o *options) *report {
 
 func (r *report) add(measured *Run) {
 	r.Runs = append(r.Runs, measured)
+	r.Growth = growthOf(r.Runs)
 	var with, without []*Run
 	for _, run := range r.Runs {
 		if run.BlackHoles > 0 {
@@ -108,6 +111,7 @@ func (r *Run) table(out io.Writer) {
 	row := func(name, format string, args ...any) {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
+	row("set up", "%.0f s, with %d Secrets of each cluster", r.SetupSeconds, clusterSecrets+r.Machines)
 	row("all records created", "%.2f s", r.RecordsSeconds)
 	row("all agents applied", "%.2f s", r.AppliedSeconds)
 	row("all imported", "%.2f s", r.ImportedSeconds)
@@ -119,7 +123,7 @@ func (r *Run) table(out io.Writer) {
 	row("workload requests per import", "%.2f", r.Workload.PerImport)
 	r.Workload.list(w, r.imports()-r.BlackHoles)
 	row("downloads per import", "%.2f", r.Downloads.PerImport)
-	row("manager, CPU during imports", "%.2f s", r.Processes["archelon"].CPUSeconds)
+	row("manager, CPU during imports", "%.2f s, %.1f ms per cluster", r.Processes["archelon"].CPUSeconds, 1000*r.Processes["archelon"].CPUSeconds/float64(r.Clusters))
 	row("manager, peak RSS", "%.0f MiB; allocated at most %.0f MiB, pages of files %.0f MiB", r.PeakMiB, r.PeakAnonMiB, r.PeakFileMiB)
 	for _, name := range slices.Sorted(maps.Keys(r.Processes)) {
 		if name != "archelon" {
@@ -131,6 +135,17 @@ func (r *Run) table(out io.Writer) {
 	r.Idle.Management.list(w, 0)
 	row("idle, workload requests and downloads", "%d, %d", r.Idle.Workload.Total, r.Idle.Downloads)
 	row("idle, manager's CPU", "%.2f s", r.Idle.CPUSeconds)
+	if a := r.Anew; a != nil {
+		row("started anew, ready and calm", "%.2f s, %.2f s", a.ReadySeconds, a.CalmSeconds)
+		row("started anew, CPU until calm", "%.2f s", a.CPUSeconds)
+		row("started anew, management requests until calm", "%d, of them %d writes", a.Start.Management.Total, a.Start.Writes)
+		a.Start.Management.list(w, 0)
+		row("started anew, peak RSS", "%.0f MiB; allocated at most %.0f MiB", a.PeakMiB, a.PeakAnonMiB)
+		row("settled, observed", "%.0f s", a.Settled.Seconds)
+		row("settled, management requests", "%d, of them %d writes", a.Settled.Management.Total, a.Settled.Writes)
+		a.Settled.Management.list(w, 0)
+		row("settled, manager's CPU", "%.2f s", a.Settled.CPUSeconds)
+	}
 	_ = w.Flush()
 	if r.Newcomer != nil {
 		r.Newcomer.table(out)

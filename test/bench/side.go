@@ -24,6 +24,9 @@ const (
 	rancherStandin = "standin"
 )
 
+// etcdQuota suffices for 10,000 clusters with ten machines each: their Secrets are 600 MiB, and each is kept in several versions for minutes.
+const etcdQuota = 8 << 30
+
 // side is Rancher in the benchmark.
 type side interface {
 	// run lets an agent run in a workload cluster once it is installed there.
@@ -87,7 +90,10 @@ func startManagement(ctx context.Context, o *options) (*stage.Stage, side, error
 	if err != nil {
 		return nil, nil, err
 	}
-	management, err := env.Start(ctx, env.Options{Name: "bench", CRDs: append(crds, ranchers...), ControllerManager: true, Audit: true})
+	management, err := env.Start(ctx, env.Options{
+		Name: "bench", CRDs: append(crds, ranchers...), ControllerManager: true, Audit: true,
+		AuditUsers: []string{managerUser}, EtcdQuota: etcdQuota,
+	})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,9 +19,9 @@ import (
 
 // Names of what is not told apart by its resource alone.
 const (
-	kubeconfigSecrets = "secrets, kubeconfigs"
-	tokenSecrets      = "secrets, registration tokens"
-	leases            = "leases.coordination.k8s.io"
+	clusterSecretsKind = "secrets of CAPI clusters"
+	tokenSecrets       = "secrets, registration tokens"
+	leases             = "leases.coordination.k8s.io"
 	// others are requests that fill no cache: reads of single objects, writes, discovery.
 	others = "other requests"
 )
@@ -113,7 +113,7 @@ func (t *traffic) classify(r *http.Request) (kind, verb string) {
 	case kind == "secrets" && r.URL.Query().Get("fieldSelector") == tokenSecretSelector:
 		kind = tokenSecrets
 	case kind == "secrets":
-		kind = kubeconfigSecrets
+		kind = clusterSecretsKind
 	}
 	return kind, info.Verb
 }

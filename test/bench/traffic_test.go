@@ -46,7 +46,7 @@ func TestTraffic(t *testing.T) {
 		"Protobuf": {
 			reason: "metadata is sent as frames of protobuf", target: "/api/v1/secrets?watch=true&labelSelector=cluster.x-k8s.io%2Fcluster-name",
 			header: http.Header{"Content-Type": {runtime.ContentTypeProtobuf + ";stream=watch"}}, body: frame(t, "ADDED", "a"),
-			kind: kubeconfigSecrets, want: Received{Objects: 1, Events: 1, Bytes: int64(len(frame(t, "ADDED", "a"))), Requests: 1},
+			kind: clusterSecretsKind, want: Received{Objects: 1, Events: 1, Bytes: int64(len(frame(t, "ADDED", "a"))), Requests: 1},
 		},
 		"TokenSecrets": {
 			reason: "the two caches of Secrets are told apart", target: "/api/v1/secrets?watch=true&fieldSelector=" + tokenSecretSelector, body: event("ADDED", "a"),

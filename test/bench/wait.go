@@ -25,9 +25,13 @@ func (r *run) pause(ctx context.Context, d time.Duration) error {
 func (r *run) await(ctx context.Context, known func() bool) error {
 	timed, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
+	defer r.tell(r.recorder.states)()
+	// To look is not cheap with thousands of clusters, and what happens is noted with its own time.
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
 	for !known() {
 		select {
-		case <-r.recorder.progress:
+		case <-ticker.C:
 		case <-timed.Done():
 			return fmt.Errorf("not imported within %s: %s: %w", r.options.Timeout, r.recorder.states(), context.Cause(timed))
 		case <-r.manager.Done():

@@ -7,21 +7,32 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
 // auditPolicy records who asked for what and how it was answered, without bodies:
 // a test's audit log must not become a second home of Secrets. A review of somebody's
 // rights holds none, and says nothing without its body.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: RequestResponse
-  resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]
-- level: Metadata
-`
+func auditPolicy(users []string) auditv1.Policy {
+	return auditv1.Policy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
+		OmitStages: []auditv1.Stage{auditv1.StageRequestReceived},
+		Rules: []auditv1.PolicyRule{
+			{
+				Level: auditv1.LevelRequestResponse, Users: users,
+				Resources: []auditv1.GroupResources{{Group: authorizationv1.GroupName, Resources: []string{"subjectaccessreviews"}}},
+			},
+			{Level: auditv1.LevelMetadata, Users: users},
+		},
+	}
+}
+
+// auditMaxMiB is the size at which the API server would begin another log. What was before that would be missed.
+const auditMaxMiB = 16 << 10
 
 var errNoAudit = errors.New("the control plane was started without Options.Audit")
 
@@ -31,12 +42,17 @@ func (c *ControlPlane) auditLog() string { return filepath.Join(c.dir, "audit.lo
 // who has seen the answer finds the event.
 func (c *ControlPlane) configureAudit() error {
 	policy := filepath.Join(c.dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+	raw, err := json.Marshal(auditPolicy(c.opts.AuditUsers))
+	if err != nil {
+		return fmt.Errorf("building the audit policy: %w", err)
+	}
+	if err := os.WriteFile(policy, raw, 0o600); err != nil {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
 	c.environment.ControlPlane.GetAPIServer().Configure().
 		Set("audit-policy-file", policy).
 		Set("audit-log-path", c.auditLog()).
+		Set("audit-log-maxsize", strconv.Itoa(auditMaxMiB)).
 		Set("audit-log-mode", "blocking-strict")
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -46,6 +47,13 @@ type Options struct {
 
 	// Audit makes AuditEvents available.
 	Audit bool
+
+	// AuditUsers limits the audit log to the requests of these users; without any it has those of all. A log of hundreds of thousands of
+	// requests takes long to read.
+	AuditUsers []string
+
+	// EtcdQuota is the size in bytes that etcd's database may have; zero leaves its default, which is 2 GiB.
+	EtcdQuota int64
 
 	// Out receives the logs of all programs; nil discards them.
 	Out io.Writer
@@ -153,6 +161,9 @@ func (c *ControlPlane) configure(programs string) error {
 		DataDir: c.path("etcd-data"),
 		Out:     c.opts.Out,
 		Err:     c.opts.Out,
+	}
+	if c.opts.EtcdQuota > 0 {
+		c.environment.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", strconv.FormatInt(c.opts.EtcdQuota, 10))
 	}
 	c.environment.ControlPlane.KubectlPath = filepath.Join(programs, "kubectl")
 	if c.opts.Workloads {
