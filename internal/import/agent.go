@@ -105,6 +105,7 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 // Only when Rancher says that the agent is not connected, and what is in the workload cluster cannot connect, it is installed again.
 func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome {
 	if s.management.connected {
+		r.jobs.Connected(s.key())
 		r.forget(s.key())
 		return outcome.Done()
 	}
@@ -150,6 +151,7 @@ const agentDisconnected = "Rancher reports the agent as disconnected; what is in
 // forget drops what is kept for the work on a workload cluster: the last result and the connection.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.jobs.Forget(key)
+	r.registrations.forget(key)
 	r.Workloads.Forget(key)
 }
 
@@ -181,6 +183,7 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 	if out := r.renewRegistration(ctx, s); !out.IsDone() {
 		return "", out
 	}
+	r.registrations.arrive(s.key(), r.Clock.Now())
 	settings, err := r.Settings.Fingerprint(ctx)
 	if err != nil {
 		return "", outcome.FromError(fmt.Errorf("reading Rancher's settings: %w", err), archelonv1.InternalErrorReason)

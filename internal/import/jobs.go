@@ -43,8 +43,10 @@ type jobs struct {
 	clock   clock.PassiveClock
 	backoff workqueue.TypedRateLimiter[types.NamespacedName] // after failures
 	recheck workqueue.TypedRateLimiter[types.NamespacedName] // after successes
-	slots   *slots
-	ended   chan event.GenericEvent
+	// patience is about work that is Done: what it installed has yet to connect.
+	patience *patience
+	slots    *slots
+	ended    chan event.GenericEvent
 
 	mu      sync.Mutex
 	root    context.Context               //nolint:containedctx // set by Start; jobs outlive the reconcile that asks for them
@@ -72,14 +74,15 @@ type poll struct {
 
 func newJobs(parallel int, c clock.PassiveClock) *jobs {
 	return &jobs{
-		clock:   c,
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobDelayMax),
-		recheck: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobRecheckBase, jobDelayMax),
-		slots:   newSlots(parallel),
-		ended:   make(chan event.GenericEvent, parallel),
-		early:   map[types.NamespacedName]bool{},
-		entries: map[types.NamespacedName]*job{},
-		polls:   map[types.NamespacedName]poll{},
+		clock:    c,
+		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobDelayMax),
+		recheck:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobRecheckBase, jobDelayMax),
+		patience: newPatience(jobRecheckBase),
+		slots:    newSlots(parallel),
+		ended:    make(chan event.GenericEvent, parallel),
+		early:    map[types.NamespacedName]bool{},
+		entries:  map[types.NamespacedName]*job{},
+		polls:    map[types.NamespacedName]poll{},
 	}
 }
 
@@ -131,6 +134,10 @@ func (j *jobs) Do(key types.NamespacedName, input string, work func(context.Cont
 		return entry.result, true
 	}
 	left := entry.next.Sub(j.clock.Now())
+	if left <= 0 && entry.result.IsDone() {
+		left = j.patience.postpone(key, j.clock.Now())
+		entry.next = j.clock.Now().Add(left)
+	}
 	if left <= 0 {
 		j.start(key, input, work)
 		return outcome.Outcome{}, false
@@ -145,6 +152,7 @@ func (j *jobs) Forget(key types.NamespacedName) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.restartDelays(key)
+	j.patience.forget(key)
 	entry := j.entries[key]
 	if entry == nil {
 		return
@@ -157,6 +165,9 @@ func (j *jobs) Forget(key types.NamespacedName) {
 	}
 	delete(j.entries, key)
 }
+
+// Connected notes that what the work for the cluster installed has connected.
+func (j *jobs) Connected(key types.NamespacedName) { j.patience.arrive(key, j.clock.Now()) }
 
 // restartDelays has the next delays be the first ones again. The lock is held.
 func (j *jobs) restartDelays(key types.NamespacedName) {
@@ -223,6 +234,7 @@ func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outco
 	switch result.Kind {
 	case outcome.KindDone:
 		j.backoff.Forget(key)
+		j.patience.begin(key, j.clock.Now())
 		entry.next = j.clock.Now().Add(j.recheck.When(key))
 	case outcome.KindFail:
 		entry.next = j.clock.Now().Add(j.backoff.When(key))

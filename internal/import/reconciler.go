@@ -69,17 +69,18 @@ type Reconciler struct {
 	// Clock is the time; default the real one.
 	Clock clock.PassiveClock
 
-	aside        *aside
-	jobs         *jobs
-	writes       *ownWrites
-	told         *told
-	conflicts    *conflicts
-	creations    *creations
-	holdings     *holdings
-	turtles      turtlesLease
-	takings      takings
-	tokenSecrets client.Reader
-	assigned     client.Reader // Namespaces with ManagedByLabel
+	aside         *aside
+	jobs          *jobs
+	writes        *ownWrites
+	told          *told
+	registrations *patience
+	conflicts     *conflicts
+	creations     *creations
+	holdings      *holdings
+	turtles       turtlesLease
+	takings       takings
+	tokenSecrets  client.Reader
+	assigned      client.Reader // Namespaces with ManagedByLabel
 }
 
 // scope is what one reconcile knows.

@@ -35,7 +35,7 @@ func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server s
 	unusable := due || reason == archelonv1.ServerURLMissingReason || reason == archelonv1.ServerURLInvalidReason
 	out := waitingForRancher()
 	out.Kind = outcome.KindPoll
-	if out.After = untilRequest(s.management.object, digest, unusable, now); out.After > 0 {
+	if out.After = r.untilAsked(s, digest, unusable, now); out.After > 0 {
 		return out
 	}
 	object := &metav1.PartialObjectMetadata{}
@@ -77,6 +77,24 @@ const earlierServerURL = "The registration token still names an earlier server-u
 // fromEarlierServer stops an installation that began before server-url changed. The new registration starts another one.
 func fromEarlierServer() error {
 	return &outcome.Problem{Kind: outcome.KindWait, Reason: archelonv1.WaitingForRancherReason, Message: earlierServerURL}
+}
+
+// untilAsked returns for how much longer Rancher is left alone. Where many wait for it, that follows from what registrations take at present, unless
+// Rancher will not come to this one by itself.
+func (r *Reconciler) untilAsked(s *scope, digest string, unusable bool, now time.Time) time.Duration {
+	left := untilRequest(s.management.object, digest, unusable, now)
+	if unusable {
+		return left
+	}
+	since := s.management.object.CreationTimestamp.Time
+	if since.After(now) {
+		since = now
+	}
+	r.registrations.begin(s.key(), since)
+	if left > 0 {
+		return left
+	}
+	return r.registrations.postpone(s.key(), now)
 }
 
 // requestOf is the value of RegistrationRequestedAnnotation.

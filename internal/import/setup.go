@@ -128,6 +128,7 @@ func (r *Reconciler) complete(options Options) error {
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.writes = newOwnWrites()
 	r.told = newTold()
+	r.registrations = newPatience(registrationPatience)
 	r.conflicts = newConflicts()
 	r.creations = newCreations()
 	r.holdings = newHoldings()

@@ -1,0 +1,153 @@
+package importer
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// patienceFew is how many may wait at the same time without counting as a backlog: each is looked at when its time has come.
+	patienceFew = 10
+	// patienceFactor times what it takes at present is how long one may wait while others come through.
+	patienceFactor = 3
+	// patienceProbe is the pause between two looks into a backlog that stands still.
+	patienceProbe = 3 * time.Second
+	// patienceMax is how old what waits can get in a backlog that stands still before it is looked at in any case.
+	patienceMax = 5 * time.Minute
+	// patienceWeight is the part of a new observation in what it takes at present: 1/patienceWeight.
+	patienceWeight = 4
+)
+
+// patience decides whether it is worth while to look at what has waited for long, when many wait for the same thing: agents for their connection, new
+// Rancher clusters for their registration. A slow Rancher makes all of them wait, and a look at each would find nothing and make it slower. So a look
+// waits while others come through and this one has not waited for much longer than they did. Where none comes through, a few are looked at, one after
+// the other. Where few wait, it has no say.
+//
+// It keeps no timer: it is asked when a look is due. All of it takes the same time, however many wait.
+type patience struct {
+	// base is how long anything may wait.
+	base time.Duration
+
+	mu sync.Mutex
+	// young is what has begun to wait lately, the oldest first; what has waited for too long is no backlog but a problem of its own.
+	young  *list.List // of types.NamespacedName
+	places map[types.NamespacedName]*list.Element
+	since  map[types.NamespacedName]time.Time
+	// takes is the smoothed time that it takes at present, zero as long as nothing has come through.
+	takes time.Duration
+	// last is when something came through, and probed when the latest look into a backlog is or was due.
+	last, probed time.Time
+	// probes are looks that were promised.
+	probes map[types.NamespacedName]time.Time
+}
+
+func newPatience(base time.Duration) *patience {
+	return &patience{
+		base: base, young: list.New(), places: map[types.NamespacedName]*list.Element{},
+		since: map[types.NamespacedName]time.Time{}, probes: map[types.NamespacedName]time.Time{},
+	}
+}
+
+// begin notes since when a cluster waits, unless that is known.
+func (p *patience) begin(key types.NamespacedName, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, waits := p.since[key]; waits {
+		return
+	}
+	p.since[key] = at
+	p.places[key] = p.young.PushBack(key)
+}
+
+// arrive notes that what the cluster waited for has come. It costs nothing for one that did not wait.
+func (p *patience) arrive(key types.NamespacedName, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since, waited := p.since[key]
+	if !waited {
+		return
+	}
+	p.drop(key)
+	p.last = now
+	took := min(max(0, now.Sub(since)), patienceMax) // A problem that lasted is no measure.
+	if p.takes == 0 {
+		p.takes = took
+	}
+	p.takes += (took - p.takes) / patienceWeight
+}
+
+// forget drops a cluster that waits no more.
+func (p *patience) forget(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(key)
+}
+
+// postpone returns for how much longer a look that is due can wait, zero if it is to be done now.
+func (p *patience) postpone(key types.NamespacedName, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.age(now)
+	since, waits := p.since[key]
+	if !waits || p.young.Len() <= patienceFew {
+		return p.look(key, now)
+	}
+	waited := now.Sub(since)
+	if moving := now.Sub(p.last) <= max(p.base, p.takes); moving {
+		delete(p.probes, key)
+		if left := patienceFactor*p.takes - waited; left > 0 {
+			return left
+		}
+		return 0
+	}
+	if at, promised := p.probes[key]; promised && !now.Before(at) || waited >= patienceMax {
+		return p.look(key, now)
+	} else if promised {
+		return at.Sub(now)
+	}
+	at := p.probed.Add(patienceProbe)
+	if !at.After(now) {
+		return p.look(key, now)
+	}
+	// Not later than it would be looked at in any case.
+	if latest := since.Add(patienceMax); at.After(latest) {
+		return latest.Sub(now)
+	}
+	p.probed, p.probes[key] = at, at
+	return at.Sub(now)
+}
+
+// look has the next look follow after a pause. The lock is held.
+func (p *patience) look(key types.NamespacedName, now time.Time) time.Duration {
+	delete(p.probes, key)
+	if p.probed.Before(now) {
+		p.probed = now
+	}
+	return 0
+}
+
+// drop forgets a cluster. The lock is held.
+func (p *patience) drop(key types.NamespacedName) {
+	if place := p.places[key]; place != nil {
+		p.young.Remove(place)
+		delete(p.places, key)
+	}
+	delete(p.since, key)
+	delete(p.probes, key)
+}
+
+// age has those count no more as a backlog that have waited for longer than it takes. The lock is held.
+func (p *patience) age(now time.Time) {
+	limit := max(patienceMax, patienceFactor*p.takes)
+	for place := p.young.Front(); place != nil; place = p.young.Front() {
+		key, _ := place.Value.(types.NamespacedName)
+		if now.Sub(p.since[key]) < limit {
+			return
+		}
+		p.young.Remove(place)
+		delete(p.places, key)
+	}
+}
