@@ -50,9 +50,7 @@ func (r *Reconciler) removeRecord(ctx context.Context, s *scope, record *record)
 	case twin && s.intent == intentDelete:
 		err = r.abandonRecord(ctx, s, record)
 	case twin:
-		return outcome.Stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
-			"Rancher would delete the CAPI cluster %s together with the %s, because they have the same name; delete that CAPI cluster first, or keep this import",
-			record.GetName(), record))
+		return heldByTwin(record)
 	default:
 		err = r.deleteRecord(ctx, record)
 		if s.intent == intentDelete && apierrors.IsInternalError(err) {
@@ -63,6 +61,13 @@ func (r *Reconciler) removeRecord(ctx context.Context, s *scope, record *record)
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
 	return outcome.Done()
+}
+
+// heldByTwin stalls where a record has to stay, because Rancher would delete a CAPI cluster together with it.
+func heldByTwin(record *record) outcome.Outcome {
+	return outcome.Stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
+		"Rancher would delete the CAPI cluster %s together with the %s, because they have the same name; delete that CAPI cluster first, or keep this import",
+		record.GetName(), record))
 }
 
 // leaveRecord sees to it that a record goes which cannot be written, because a webhook of Rancher is not there to ask: after the CAPI
@@ -185,6 +190,7 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *scope) outcome.Outco
 		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
 		delete(cluster.Annotations, archelonv1.RecordAnnotation)
 		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
+		delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster: %w", err))
@@ -238,6 +244,7 @@ func (r *Reconciler) noteRemoval(ctx context.Context, s *scope) error {
 		setAnnotation(cluster, archelonv1.ImportedAnnotation, "true")
 		delete(cluster.Annotations, archelonv1.RecordAnnotation)
 		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
+		delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
 		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
 	})
 }

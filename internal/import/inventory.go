@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,24 +17,32 @@ import (
 // inventory counts clusters by their condition whenever metrics are read. Counts that are kept on the side would drift; a list from the cache
 // costs no request.
 type inventory struct {
-	desc *prometheus.Desc
-	view atomic.Pointer[view]
+	desc, switches *prometheus.Desc
+	view           atomic.Pointer[view]
 }
 
 // view is what the leader sees. Other replicas count nothing, so that a sum over all of them is right.
 type view struct {
 	reader client.Reader
 	claim  instance.Claim
+	// kind is that of the active strategy.
+	kind string
 }
 
 func newInventory() *inventory {
 	return &inventory{desc: prometheus.NewDesc("archelon_import_clusters",
 		"CAPI clusters that are imported or to be imported, by status and reason of their condition RancherImported. Only the leader counts.",
-		[]string{"status", "reason"}, nil)}
+		[]string{"status", "reason"}, nil),
+		switches: prometheus.NewDesc("archelon_import_switch_clusters",
+			"Imported CAPI clusters by what a change of the strategy has yet to do: waiting, under_way or done. Only the leader counts.",
+			[]string{"state"}, nil)}
 }
 
 // Describe implements prometheus.Collector.
-func (i *inventory) Describe(descs chan<- *prometheus.Desc) { descs <- i.desc }
+func (i *inventory) Describe(descs chan<- *prometheus.Desc) {
+	descs <- i.desc
+	descs <- i.switches
+}
 
 // Collect implements prometheus.Collector.
 func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
@@ -48,13 +57,42 @@ func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	counts := map[[2]string]int{}
+	switches := map[string]int{switchWaits: 0, switchUnderWay: 0, switchDone: 0}
 	for n := range list.Items {
+		if state := switchState(&list.Items[n], seen.kind); state != "" && seen.claim.Covers(&list.Items[n]) {
+			switches[state]++
+		}
 		if condition := conditions.Get(&list.Items[n], archelonv1.RancherImportedCondition); condition != nil && seen.claim.Covers(&list.Items[n]) {
 			counts[[2]string{string(condition.Status), condition.Reason}]++
 		}
 	}
 	for key, count := range counts {
 		metrics <- prometheus.MustNewConstMetric(i.desc, prometheus.GaugeValue, float64(count), key[0], key[1])
+	}
+	for state, count := range switches {
+		metrics <- prometheus.MustNewConstMetric(i.switches, prometheus.GaugeValue, float64(count), state)
+	}
+}
+
+// States of an imported cluster in a change of the strategy.
+const (
+	switchWaits    = "waiting"
+	switchUnderWay = "under_way"
+	switchDone     = "done"
+)
+
+// switchState tells by what is written on a cluster how far a change to the kind has come, "" if it is not imported.
+func switchState(cluster *clusterv1.Cluster, kind string) string {
+	id := cluster.Annotations[archelonv1.RecordAnnotation]
+	switch {
+	case id == "" || !holds(cluster):
+		return ""
+	case switching(cluster):
+		return switchUnderWay
+	case strings.HasPrefix(id, kind+"/"):
+		return switchDone
+	default:
+		return switchWaits
 	}
 }
 

@@ -25,6 +25,7 @@ type Metrics struct {
 //	archelon_import_agent_step_duration_seconds{step}       steps of installing the agent, in seconds
 //	archelon_import_clusters_left_to_peer{peer}             clusters in scope that another instance works on
 //	archelon_import_clusters{status,reason}                 clusters by their condition, counted by the leader
+//	archelon_import_switch_clusters{state}                  imported clusters by how far a change of the strategy has come
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	if registry == nil {
 		return nil, errors.New("metrics need a registry")

@@ -67,13 +67,15 @@ func (r *Reconciler) plan(i intent) []phase {
 			{"neighbours", r.checkNeighbours},
 			{"namesake", r.checkNamesake},
 			{"control-plane", r.waitForControlPlane},
-			{"claim", r.claim},
-			{"migrate", r.deleteOtherKinds},
-			{"record", r.ensureRecord},
+			{"turn", r.awaitTurn},
+			{"claim", unlessWaiting(r.claim)},
+			{"migrate", unlessWaiting(r.deleteOtherKinds)},
+			{"record", unlessWaiting(r.ensureRecord)},
 			{"sync", r.syncRecord},
 			{"management", r.findManagement},
 			{"sync-management", r.syncManagement},
 			{"agent", r.connectAgent},
+			{"switched", unlessWaiting(r.endSwitch)},
 		}
 	default:
 		return []phase{

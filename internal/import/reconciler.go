@@ -66,6 +66,8 @@ type Reconciler struct {
 	FleetWorkspaces []string
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
 	Jobs int
+	// Switches is how many clusters change over to the kind of the active strategy at the same time; none if zero.
+	Switches int
 	// Clock is the time; default the real one.
 	Clock clock.PassiveClock
 
@@ -73,6 +75,7 @@ type Reconciler struct {
 	jobs          *jobs
 	writes        *ownWrites
 	told          *told
+	turns         *turns
 	registrations *patience
 	conflicts     *conflicts
 	creations     *creations
@@ -112,6 +115,12 @@ type scope struct {
 	adopted bool
 	// removed is set when the deletion of the record in Rancher was seen.
 	removed bool
+	// waits is set by the turn phase while the record is of another kind and is not to be replaced yet: it is what to say about that.
+	waits string
+	// queued is set by the turn phase when the cluster has a slot to change over, or a place in the queue for one.
+	queued bool
+	// replaces is set by the turn phase to the record that is to be replaced now.
+	replaces *record
 	// management is set by the management phase.
 	management *managementCluster
 }
@@ -134,7 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, fmt.Errorf("getting CAPI cluster: %w", err)
 		}
-		r.forgetAll(req.NamespacedName)
+		r.forgetAll(ctx, req.NamespacedName)
 		left, err := r.releaseOrphans(ctx, req.NamespacedName)
 		return ctrl.Result{RequeueAfter: left}, err
 	}
@@ -144,7 +153,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.holdings.note(cluster)
 	if !r.responsible(cluster) {
-		r.forgetAll(req.NamespacedName)
+		r.forgetAll(ctx, req.NamespacedName)
 		return r.leaveBehind(ctx, cluster)
 	}
 	s, err := r.newScope(ctx, cluster)
@@ -152,9 +161,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if aside, result, err := r.standAside(ctx, s); aside || err != nil {
+		if aside && err == nil {
+			r.turns.leave(ctx, req.NamespacedName)
+		}
 		return result, err
 	}
-	return r.finish(ctx, s, r.run(ctx, s))
+	out := r.run(ctx, s)
+	r.noteTurn(ctx, s, out)
+	return r.finish(ctx, s, out)
 }
 
 // withdrawn forgets a cluster whose namespace was taken from this instance: the role keeper lets go of what is held there.
@@ -166,13 +180,14 @@ func (r *Reconciler) withdrawn(ctx context.Context, key types.NamespacedName) (b
 	if err != nil || !withdrawn {
 		return false, err
 	}
-	r.forgetAll(key)
+	r.forgetAll(ctx, key)
 	r.holdings.forget(key)
 	return true, nil
 }
 
 // forgetAll drops what is known of a cluster that is gone, or that this instance handles no more.
-func (r *Reconciler) forgetAll(key types.NamespacedName) {
+func (r *Reconciler) forgetAll(ctx context.Context, key types.NamespacedName) {
+	r.turns.leave(ctx, key)
 	r.forget(key)
 	r.aside.forget(key)
 	r.told.forget(key)

@@ -42,6 +42,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) outcome.Outcome {
 
 func (r *Reconciler) writeAhead(ctx context.Context, s *scope, name string) outcome.Outcome {
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		s.markSwitch(cluster)
 		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
 		setAnnotation(cluster, archelonv1.RecordAnnotation, recordID(r.Active, name))
 		setAnnotation(cluster, archelonv1.InstanceAnnotation, r.Peers.Self().String())
@@ -60,6 +61,7 @@ func (r *Reconciler) permitSuccessor(ctx context.Context, s *scope, record *reco
 		return nil
 	}
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+		s.markSwitch(cluster) // The name may have been written ahead long ago.
 		delete(cluster.Annotations, archelonv1.ImportedAnnotation)
 	})
 	if err != nil {

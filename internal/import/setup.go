@@ -67,7 +67,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := mgr.Add(r.jobs); err != nil {
 		return fmt.Errorf("adding the jobs: %w", err)
 	}
-	if err := mgr.Add(counting{inventory: r.Metrics.present, view: view{reader: r.Client, claim: r.Claim}}); err != nil {
+	if err := mgr.Add(counting{inventory: r.Metrics.present, view: view{reader: r.Client, claim: r.Claim, kind: r.Active.Kind()}}); err != nil {
 		return fmt.Errorf("adding the count of clusters: %w", err)
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
@@ -88,6 +88,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			}),
 			labelChanged(archelonv1.ManagedByLabel))).
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.turns.come, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.Peers.Changed(), handler.EnqueueRequestsFromMapFunc(r.clustersInScope))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
@@ -128,6 +129,7 @@ func (r *Reconciler) complete(options Options) error {
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.writes = newOwnWrites()
 	r.told = newTold()
+	r.turns = newTurns(r.Switches)
 	r.registrations = newPatience(registrationPatience)
 	r.conflicts = newConflicts()
 	r.creations = newCreations()

@@ -80,6 +80,9 @@ func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *meta
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = archelonv1.ImportedReason
 		condition.Message = ""
+		if s.waits != "" {
+			condition.Reason, condition.Message = archelonv1.WaitingForTurnReason, s.waits
+		}
 	case out.IsDone():
 		if before == nil {
 			return nil // A cluster that has nothing to do with Rancher gets no condition.
@@ -160,6 +163,8 @@ func (r *Reconciler) publishChange(s *scope, out outcome.Outcome, before, after 
 		return
 	}
 	switch {
+	case after.Status == metav1.ConditionTrue && before != nil && before.Status == metav1.ConditionTrue:
+		// It was connected all the time, and waits for its turn to change over, or does no more.
 	case after.Status == metav1.ConditionTrue:
 		r.event(s, corev1.EventTypeNormal, archelonv1.ImportedReason, "Rancher reports the cluster as connected")
 	case s.intent == intentUnimport && out.IsDone():

@@ -72,6 +72,8 @@ type Options struct {
 	Concurrency int
 	// WorkloadConcurrency is how many workload clusters are worked on at the same time.
 	WorkloadConcurrency int
+	// StrategySwitchConcurrency is how many clusters change over at the same time when the strategy was switched; 0 stops that.
+	StrategySwitchConcurrency int
 	// KubeAPIQPS and KubeAPIBurst limit requests to the management cluster; a negative QPS lifts the limit.
 	KubeAPIQPS   float32
 	KubeAPIBurst int
@@ -98,24 +100,25 @@ func New() (*Options, error) {
 		return nil, fmt.Errorf("defining feature gates: %w", err)
 	}
 	return &Options{
-		LeaderElectLeaseDuration: 15 * time.Second,
-		LeaderElectRenewDeadline: 10 * time.Second,
-		LeaderElectRetryPeriod:   2 * time.Second,
-		MetricsBindAddress:       ":8443",
-		HealthProbeBindAddress:   ":9440",
-		Webhook:                  Webhook{BindAddress: off},
-		TurtlesNamespaces:        []string{"cattle-turtles-system", "rancher-turtles-system"},
-		FleetWorkspaces:          []string{"fleet-default"},
-		SyncPeriod:               10 * time.Minute,
-		Concurrency:              10,
-		WorkloadConcurrency:      100,
-		KubeAPIQPS:               500,
-		KubeAPIBurst:             1000,
-		ManifestTimeout:          30 * time.Second,
-		ManifestMaxBytes:         4 << 20,
-		WorkloadTimeout:          10 * time.Second,
-		Gates:                    gates,
-		Logs:                     logsapi.NewLoggingConfiguration(),
+		LeaderElectLeaseDuration:  15 * time.Second,
+		LeaderElectRenewDeadline:  10 * time.Second,
+		LeaderElectRetryPeriod:    2 * time.Second,
+		MetricsBindAddress:        ":8443",
+		HealthProbeBindAddress:    ":9440",
+		Webhook:                   Webhook{BindAddress: off},
+		TurtlesNamespaces:         []string{"cattle-turtles-system", "rancher-turtles-system"},
+		FleetWorkspaces:           []string{"fleet-default"},
+		SyncPeriod:                10 * time.Minute,
+		Concurrency:               10,
+		WorkloadConcurrency:       100,
+		StrategySwitchConcurrency: 10,
+		KubeAPIQPS:                500,
+		KubeAPIBurst:              1000,
+		ManifestTimeout:           30 * time.Second,
+		ManifestMaxBytes:          4 << 20,
+		WorkloadTimeout:           10 * time.Second,
+		Gates:                     gates,
+		Logs:                      logsapi.NewLoggingConfiguration(),
 	}, nil
 }
 
@@ -162,6 +165,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How many clusters are reconciled at the same time.")
 	fs.IntVar(&o.WorkloadConcurrency, "workload-concurrency", o.WorkloadConcurrency,
 		"How many workload clusters are worked on at the same time. An unreachable one takes a place until its timeout.")
+	fs.IntVar(&o.StrategySwitchConcurrency, "strategy-switch-concurrency", o.StrategySwitchConcurrency,
+		"How many Rancher clusters are replaced at the same time when gate managementv3-cluster was switched. The next follows when one is connected again, so at most as many are ever disconnected. 0 stops it: those under way come back, the others stay as they are.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
 		"Requests per second to the management cluster. A negative value lifts the limit; zero is refused.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst,
@@ -224,6 +229,9 @@ func (o *Options) Validate() error {
 	positive("concurrency", o.Concurrency > 0)
 	positive("workload-concurrency", o.WorkloadConcurrency > 0)
 	positive("sync-period", o.SyncPeriod > 0)
+	if o.StrategySwitchConcurrency < 0 {
+		problems = append(problems, errors.New("--strategy-switch-concurrency must not be negative; 0 stops the replacement of Rancher clusters"))
+	}
 	positive("manifest-timeout", o.ManifestTimeout > 0)
 	positive("manifest-max-bytes", o.ManifestMaxBytes > 0)
 	positive("workload-timeout", o.WorkloadTimeout > 0)

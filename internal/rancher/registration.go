@@ -57,7 +57,9 @@ func (r Registration) ManifestURL() string { return r.secrets().manifestURL }
 func (r Registration) Tokens() []string { return slices.Clone(r.secrets().tokens) }
 
 // FilledInFor reports whether Rancher filled in the registration with this server-url.
-func (r Registration) FilledInFor(server *url.URL) bool { return sameServer(r.secrets().manifestURL, server) }
+func (r Registration) FilledInFor(server *url.URL) bool {
+	return sameServer(r.secrets().manifestURL, server)
+}
 
 // sameServer reports whether a manifest URL is one of a server. Of server-url Rancher takes scheme and host, as they are written.
 func sameServer(manifestURL string, server *url.URL) bool {

@@ -183,6 +183,7 @@ func (c *controllers) setupImport(ctx context.Context, keeper *rolekeeper.Reconc
 		Peers:      c.peers,
 		Claim:      c.claim,
 		Jobs:       c.opts.WorkloadConcurrency,
+		Switches:   c.opts.StrategySwitchConcurrency,
 
 		AdoptTurtles:    c.opts.AdoptTurtles,
 		TurtlesParked:   c.opts.TurtlesParked,

@@ -201,6 +201,7 @@ func (u *uninstaller) releaseCluster(ctx context.Context, cluster *object) error
 		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
 		if recordDeleted {
 			delete(cluster.Annotations, archelonv1.RecordAnnotation)
+			delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
 		}
 	})
 	if err != nil {
