@@ -35,6 +35,15 @@ func TestInventory(t *testing.T) {
 		}
 		return found
 	}
+	imported := func(kind string, change ...func(*clusterv1.Cluster)) clusterv1.Cluster {
+		found := cluster("a", "mine", "", "")
+		found.Finalizers = []string{finalizer}
+		annotated(recordKey, kind+"/c-abcde")(&found)
+		for _, c := range change {
+			c(&found)
+		}
+		return found
+	}
 	scope, err := shard.New(nil, []string{"other"})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +71,9 @@ func TestInventory(t *testing.T) {
 		}
 		return counts
 	}
-	counting := counting{inventory: metrics.present, view: view{claim: instance.Claim{Scope: scope, WatchFilter: "mine"}, reader: clusters{
+	counting := counting{inventory: metrics.present, view: view{claim: instance.Claim{Scope: scope, WatchFilter: "mine"}, kind: "v3", reader: clusters{
+		imported("v1"), imported("v1"), imported("v3"), imported("v3", annotated("archelon.io/strategy-switch", "v1/c-capi")),
+		imported("v1", func(c *clusterv1.Cluster) { c.Finalizers = nil }), imported("v1", func(c *clusterv1.Cluster) { c.Namespace = "other" }),
 		cluster("a", "mine", "True", "Imported"), cluster("b", "mine", "True", "Imported"), cluster("a", "mine", "False", "InvalidSetting"),
 		cluster("a", "mine", "", ""), cluster("a", "another", "True", "Imported"), cluster("other", "mine", "True", "Imported"),
 	}}}
@@ -75,7 +86,10 @@ func TestInventory(t *testing.T) {
 	for metrics.present.view.Load() == nil && ctx.Err() == nil {
 		runtime.Gosched()
 	}
-	want := map[string]float64{"archelon_import_clusters reason=Imported status=True": 2, "archelon_import_clusters reason=InvalidSetting status=False": 1}
+	want := map[string]float64{
+		"archelon_import_clusters reason=Imported status=True": 2, "archelon_import_clusters reason=InvalidSetting status=False": 1,
+		"archelon_import_switch_clusters state=waiting": 2, "archelon_import_switch_clusters state=under_way": 1, "archelon_import_switch_clusters state=done": 1,
+	}
 	if diff := cmp.Diff(want, gathered()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -79,6 +79,14 @@ func TestLostAgentMakesAnEvent(t *testing.T) {
 		r.publishChange(s, out, before, after)
 		before = after
 	}
+	// Nor is it news that a cluster which is connected waits for its turn to change over, or does no more.
+	imported := &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Imported"}
+	waiting := conditionFor(&scope{cluster: testCluster(), intent: intentImport, waits: "w"}, outcome.Done(), imported)
+	if waiting.Status != metav1.ConditionTrue || waiting.Reason != "WaitingForTurn" || waiting.Message != "w" {
+		t.Errorf("got %+v of a cluster that waits for its turn", waiting)
+	}
+	r.publishChange(s, outcome.Done(), imported, waiting)
+	r.publishChange(s, outcome.Done(), waiting, imported)
 	if len(recorder.Events) != 1 {
 		t.Fatalf("got %d events, want one for one loss", len(recorder.Events))
 	}

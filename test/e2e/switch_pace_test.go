@@ -50,7 +50,7 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 		}
 	}
 	BeforeAll(func(ctx context.Context) {
-		f = newFixture(ctx, stage.Options{Name: "pace", Rancher: func(o *rancher.Options) {
+		f = newFixture(ctx, stage.Options{Name: "pace", Audit: true, Rancher: func(o *rancher.Options) {
 			o.Logger = GinkgoLogr
 			o.Timings.Cleanup = 100 * time.Millisecond
 		}})
