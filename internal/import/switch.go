@@ -129,15 +129,16 @@ func (r *Reconciler) listSwitching(ctx context.Context) ([]types.NamespacedName,
 	}
 	var found []types.NamespacedName
 	for _, namespace := range namespaces {
-		list := &clusterv1.ClusterList{}
-		for more := true; more; more = list.Continue != "" {
-			err := r.APIReader.List(ctx, list, client.InNamespace(namespace), client.Limit(switchListPage), client.Continue(list.Continue))
+		for next, more := "", true; more; more = next != "" {
+			list := &clusterv1.ClusterList{}
+			err := r.APIReader.List(ctx, list, client.InNamespace(namespace), client.Limit(switchListPage), client.Continue(next))
 			if namespace != "" && apierrors.IsForbidden(err) {
 				break // It was taken from this instance.
 			}
 			if err != nil {
 				return nil, fmt.Errorf("looking for clusters whose change of strategy is under way: %w", err)
 			}
+			next = list.Continue
 			for i := range list.Items {
 				if cluster := &list.Items[i]; r.holdsTurn(cluster) {
 					r.writes.note(cluster)

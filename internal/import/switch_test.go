@@ -346,6 +346,28 @@ func TestSwitchSurvivesCrashes(t *testing.T) {
 	}
 }
 
+// The cache of a new leader may be older than what the one before wrote last.
+func TestNoTurnIsGivenTwiceByAStaleCache(t *testing.T) {
+	w := newSwitchWorld(t, 2)
+	live := importer.NewWorld(t, w.objects()...)
+	marked := &clusterv1.Cluster{}
+	if err := live.Get(t.Context(), client.ObjectKeyFromObject(w.cluster("c0")), marked); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // so that it is newer than all that the cache has
+		marked.Annotations[switchKey] += "v1/c0-capi"
+		if err := live.Update(t.Context(), marked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.start("v3", 1)
+	w.process.APIReader = live
+	w.reconcile("c1", "c0", "c1", "c0")
+	if got := w.state(); got["c1"] != "v1 True/WaitingForTurn" || got["c0"] != "v1 True/Imported" {
+		t.Errorf("got %v, want the only slot to be that of the first one, and nothing done to it before the cache has the mark", got)
+	}
+}
+
 // A cluster that does not come back keeps its slot, also through a restart, and the others go on with what is left.
 func TestSwitchGoesOnBesideOneThatDoesNotComeBack(t *testing.T) {
 	w := newSwitchWorld(t, 6)
