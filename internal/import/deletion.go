@@ -54,6 +54,9 @@ func (r *Reconciler) removeRecord(ctx context.Context, s *scope, record *record)
 	default:
 		err = r.deleteRecord(ctx, record)
 		if s.intent == intentDelete && apierrors.IsInternalError(err) {
+			if left := patienceLeft(s.cluster, r.Clock.Now()); left > 0 {
+				return outcome.Poll(archelonv1.DeletingReason, webhookAway+": "+err.Error(), min(left, webhookRecheck))
+			}
 			err = r.leaveRecord(ctx, s, record, err)
 		}
 	}
