@@ -92,6 +92,19 @@ var _ = Describe("A registration token", func() {
 		Expect(change(ctx, cluster, annotation("wake", "up"))).To(Succeed())
 		Eventually(tokenField("c-crt03", "default-token", "status", "manifestUrl")).WithContext(ctx).
 			Should(Equal("https://rancher.example.test:8443/v3/import/{token}_c-crt03.yaml"))
+		// The event of that write is a look at the token, too.
+		Eventually(func(g Gomega, ctx context.Context) {
+			before := version
+			crt, err := get(ctx, management, tokenGVK, "c-crt03", "default-token")
+			g.Expect(err).NotTo(HaveOccurred())
+			version = crt.GetResourceVersion()
+			g.Expect(version).To(Equal(before))
+		}).WithContext(ctx).MustPassRepeatedly(50).Should(Succeed())
+		Expect(s.SetServerURL(ctx, "https://moved.example.test")).To(Succeed())
+		Consistently(tokenField("c-crt03", "default-token", "status", "manifestUrl")).WithContext(ctx).Should(ContainSubstring("rancher.example.test"))
+		Expect(change(ctx, cluster, annotation("wake", "again"))).To(Succeed())
+		Eventually(tokenField("c-crt03", "default-token", "status", "manifestUrl")).WithContext(ctx).
+			Should(Equal("https://moved.example.test/v3/import/{token}_c-crt03.yaml"))
 		Expect(tokenField("default", "orphan", "status", "manifestUrl")(ctx)).To(BeEmpty())
 		newCluster(ctx, "c-none1")
 		Eventually(tokenField("default", "orphan", "status", "manifestUrl")).WithContext(ctx).Should(HaveSuffix("_c-none1.yaml"))
