@@ -215,22 +215,44 @@ func (r *Reconciler) observeRemoval(ctx context.Context, s *scope) outcome.Outco
 		if !record.deleting() || !record.held() {
 			continue
 		}
-		switch {
-		case !record.madeFor(s.cluster):
+		if !record.madeFor(s.cluster) {
 			if err := r.releaseStranger(ctx, s, record); err != nil {
 				return outcome.Fail(archelonv1.InternalErrorReason, err)
 			}
 			continue
-		case record.id() == s.cluster.Annotations[archelonv1.RecordAnnotation]:
-			if err := r.noteRemoval(ctx, s); err != nil {
-				return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("noting the removal in Rancher: %w", err))
-			}
+		}
+		removal, err := r.isRemoval(ctx, s, record)
+		if err == nil && removal {
+			err = r.noteRemoval(ctx, s)
+		}
+		if err != nil {
+			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("noting the removal in Rancher: %w", err))
 		}
 		if err := r.releaseRecord(ctx, record); err != nil {
 			return outcome.Fail(archelonv1.InternalErrorReason, err)
 		}
 	}
 	return outcome.Done()
+}
+
+// isRemoval reports whether a record that somebody else deletes was the cluster's place in Rancher: the one that the
+// cluster names, or the last one, while it names a successor of the other kind that has yet to be created. Without a
+// name on the cluster the removal is noted already.
+func (r *Reconciler) isRemoval(ctx context.Context, s *scope, record *record) (bool, error) {
+	switch s.cluster.Annotations[archelonv1.RecordAnnotation] {
+	case record.id():
+		return true, nil
+	case "":
+		return false, nil
+	}
+	if s.hasRecord() {
+		return false, nil
+	}
+	// The successor may have been created a moment ago.
+	if err := r.findNamed(ctx, s); err != nil {
+		return false, err
+	}
+	return !s.hasRecord(), nil
 }
 
 // noteRemoval keeps the cluster out of Rancher, unless it has another record there: then that was one too many, and the other one is followed.
@@ -278,7 +300,7 @@ func (r *Reconciler) deleteOtherKinds(ctx context.Context, s *scope) outcome.Out
 			continue
 		}
 		if err := r.permitSuccessor(ctx, s, record); err != nil {
-			return outcome.Fail(archelonv1.InternalErrorReason, err)
+			return outcome.FromError(err, archelonv1.InternalErrorReason)
 		}
 		if out := r.removeRecord(ctx, s, record); !out.IsDone() {
 			return out

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -39,6 +40,18 @@ func (v3Strategy) Key(_ *clusterv1.Cluster, name string) client.ObjectKey {
 	return client.ObjectKey{Name: name}
 }
 
+// v1Strategy is the same of the strategy whose records are beside their CAPI clusters.
+type v1Strategy struct{ Strategy }
+
+func (v1Strategy) Kind() string                        { return "v1" }
+func (v1Strategy) NewObject() client.Object            { return &provisioningv1.Cluster{} }
+func (v1Strategy) NewList() client.ObjectList          { return &provisioningv1.ClusterList{} }
+func (v1Strategy) ManagementName(client.Object) string { return "" }
+func (v1Strategy) Derived(client.Object) bool          { return false }
+func (v1Strategy) Key(cluster *clusterv1.Cluster, name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: cluster.Namespace, Name: name}
+}
+
 // bench is a reconciler on objects that stand for both the cache and the API server.
 type bench struct {
 	*Reconciler
@@ -56,7 +69,7 @@ func newBench(t *testing.T, claim instance.Claim, objects ...client.Object) *ben
 	known, err := scheme.New()
 	must(err)
 	c := fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).WithStatusSubresource(&clusterv1.Cluster{}).
-		WithIndex(&managementv3.Cluster{}, ownerIndex, ownerKeys).Build()
+		WithIndex(&managementv3.Cluster{}, ownerIndex, ownerKeys).WithIndex(&provisioningv1.Cluster{}, ownerIndex, ownerKeys).Build()
 	b := &bench{clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
 	peers, err := instance.NewPeers(instance.ID{Name: "archelon"}, false, c, b.clock)
 	must(err)

@@ -54,11 +54,18 @@ func (r *Reconciler) writeAhead(ctx context.Context, s *scope, name string) outc
 	return outcome.Done()
 }
 
-// permitSuccessor takes an annotation "imported" off that was there while the cluster was imported: it had no effect then, and would keep the
-// cluster out of Rancher when the record that is replaced has gone.
-func (r *Reconciler) permitSuccessor(ctx context.Context, s *scope, record *record) error {
-	if record.deleting() {
+// permitSuccessor takes an annotation "imported" off that was there while the cluster was imported: it had no effect
+// then, and would keep the cluster out of Rancher when the record that is replaced has gone. The API server confirms
+// that the record is there, for the cache may be older than the cluster: then the annotation tells of the deletion of
+// this very record in Rancher.
+func (r *Reconciler) permitSuccessor(ctx context.Context, s *scope, old *record) error {
+	if old.deleting() {
 		return nil
+	}
+	if _, blocked := s.cluster.Annotations[archelonv1.ImportedAnnotation]; blocked {
+		if err := r.confirmStands(ctx, old); err != nil {
+			return err
+		}
 	}
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		s.markSwitch(cluster) // The name may have been written ahead long ago.
@@ -66,6 +73,22 @@ func (r *Reconciler) permitSuccessor(ctx context.Context, s *scope, record *reco
 	})
 	if err != nil {
 		return fmt.Errorf("permitting the record that comes next: %w", err)
+	}
+	return nil
+}
+
+// confirmStands returns a Problem when a record that the cache shows is gone, or about to go.
+func (r *Reconciler) confirmStands(ctx context.Context, cached *record) error {
+	live := record{Object: cached.strategy.NewObject(), strategy: cached.strategy}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached.Object), live.Object)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("confirming the %s: %w", cached, err)
+	case err != nil, live.GetUID() != cached.GetUID(), live.deleting():
+		return &outcome.Problem{
+			Kind: outcome.KindPoll, Reason: archelonv1.RecordTerminatingReason, After: conflictRetry,
+			Message: fmt.Sprintf("The %s was deleted a moment ago; starting over", cached),
+		}
 	}
 	return nil
 }

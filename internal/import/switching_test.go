@@ -1,0 +1,126 @@
+package importer
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/instance"
+)
+
+// While the kind of record is switched, the cluster names a successor that does not exist yet.
+func TestADeletionInRancherCountsDuringASwitch(t *testing.T) {
+	now := new(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)))
+	going := v3Record()
+	going.DeletionTimestamp = now
+	successor := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "tenant", Name: "prod-capi", UID: "record-2", Finalizers: []string{finalizer}, Labels: v3Record().Labels,
+	}}
+	unseen := successor.DeepCopy()
+	unseen.Labels = map[string]string{"archelon.io/capi-cluster-uid": "uid-1"}
+	type end struct {
+		imported, record string
+		held, old        bool
+	}
+	for name, tc := range map[string]struct {
+		reason    string
+		annotated string
+		objects   []client.Object
+		removed   bool
+		want      end
+	}{
+		"NoSuccessor": {
+			reason:    "the record is deleted in Rancher before its successor was created",
+			annotated: "v1/prod-capi", removed: true, want: end{imported: "true"},
+		},
+		"Successor": {
+			reason:    "the successor is there: the old record was one too many",
+			annotated: "v1/prod-capi", objects: []client.Object{successor}, want: end{record: "v1/prod-capi", held: true},
+		},
+		"SuccessorUnseen": {
+			reason:    "the cache does not show it yet",
+			annotated: "v1/prod-capi", objects: []client.Object{unseen}, want: end{record: "v1/prod-capi", held: true},
+		},
+		"Itself": {
+			reason:    "the record that the cluster names",
+			annotated: "v3/c-abcde", removed: true, want: end{imported: "true"},
+		},
+		"Noted": {
+			reason: "the removal was noted, and the user has asked for a new import before the record was released",
+			want:   end{held: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := testCluster(held, annotated(recordKey, tc.annotated))
+			if tc.annotated == "" {
+				delete(cluster.Annotations, recordKey)
+			}
+			b := newBench(t, instance.Claim{}, append(tc.objects, cluster, going.DeepCopy())...)
+			b.Active, b.Others = v1Strategy{}, []Strategy{v3Strategy{}}
+			s, err := b.newScope(t.Context(), cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "SuccessorUnseen" {
+				s.records = slices.DeleteFunc(s.records, func(r record) bool { return r.strategy.Kind() == "v1" })
+			}
+			if out := b.observeRemoval(t.Context(), s); !out.IsDone() || s.removed != tc.removed {
+				t.Errorf("%s: stopped with %+v, removed: %t", tc.reason, out, s.removed)
+			}
+			found := testCluster()
+			b.there(t, found)
+			got := end{
+				imported: found.Annotations["imported"], record: found.Annotations[recordKey],
+				held: slices.Contains(found.Finalizers, finalizer), old: b.there(t, v3Record()),
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(end{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// The annotation "imported" had no effect while the cluster was imported, or it tells of a deletion that the cache has
+// yet to show.
+func TestASwitchTakesOnlyAnAnnotationWithoutEffectOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		live   func() *metav1.ObjectMeta
+		want   string
+	}{
+		"There":    {reason: "the record is there", live: func() *metav1.ObjectMeta { return &v3Record().ObjectMeta }},
+		"Gone":     {reason: "the record is gone, and the cache is behind", want: "true"},
+		"Another":  {reason: "it was replaced", live: func() *metav1.ObjectMeta { m := v3Record().ObjectMeta; m.UID = "other"; return &m }, want: "true"},
+		"Deleting": {reason: "it is going", live: deletingMeta, want: "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := testCluster(held, annotated("imported", "true"))
+			objects := []client.Object{cluster}
+			if tc.live != nil {
+				live := v3Record()
+				live.ObjectMeta = *tc.live()
+				objects = append(objects, live)
+			}
+			b := newBench(t, instance.Claim{}, objects...)
+			b.Active, b.Others = v1Strategy{}, []Strategy{v3Strategy{}}
+			b.there(t, cluster)
+			s := &scope{cluster: cluster, intent: intentImport, records: []record{{Object: v3Record(), strategy: v3Strategy{}}}}
+			_ = b.deleteOtherKinds(t.Context(), s)
+			found := testCluster()
+			if b.there(t, found); found.Annotations["imported"] != tc.want {
+				t.Errorf("%s: the annotation is %q, want %q", tc.reason, found.Annotations["imported"], tc.want)
+			}
+		})
+	}
+}
+
+func deletingMeta() *metav1.ObjectMeta {
+	meta := v3Record().ObjectMeta
+	meta.DeletionTimestamp = new(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)))
+	return &meta
+}
