@@ -61,28 +61,6 @@ func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcom
 	return outcome.Done()
 }
 
-// checkNamesake refuses a new import under the name of a v1 Rancher cluster of another CAPI cluster. Rancher writes Secret <name>-kubeconfig for
-// that, which leads to the other's workload cluster, and deletes the CAPI cluster of that name together with it.
-func (r *Reconciler) checkNamesake(ctx context.Context, s *scope) outcome.Outcome {
-	if s.cluster.Annotations[archelonv1.RecordAnnotation] != "" {
-		return outcome.Done()
-	}
-	for _, strategy := range r.strategies() {
-		key := strategy.Key(s.cluster, s.cluster.Name)
-		object := strategy.NewObject()
-		if key.Namespace == "" || r.Client.Get(ctx, key, object) != nil {
-			continue
-		}
-		namesake := record{Object: object, strategy: strategy}
-		if slices.ContainsFunc(s.records, func(r record) bool { return r.id() == namesake.id() }) {
-			continue // It names this cluster as its owner.
-		}
-		return outcome.Stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
-			"The %s stands for another CAPI cluster, and its kubeconfig Secret has the name of this cluster's; make this cluster under another name", namesake))
-	}
-	return outcome.Done()
-}
-
 // provisionedByRancher reports whether the CAPI cluster is the inside of a cluster that Rancher provisions itself. Importing it
 // would show it twice.
 func provisionedByRancher(cluster *clusterv1.Cluster) bool {

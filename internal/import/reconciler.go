@@ -79,6 +79,7 @@ type Reconciler struct {
 	registrations *patience
 	conflicts     *conflicts
 	creations     *creations
+	looks         *looks
 	holdings      *holdings
 	turtles       turtlesLease
 	takings       takings
@@ -193,6 +194,7 @@ func (r *Reconciler) forgetAll(ctx context.Context, key types.NamespacedName) {
 	r.told.forget(key)
 	r.conflicts.forget(key)
 	r.takings.forget(key)
+	r.looks.forget(key)
 }
 
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:

@@ -133,6 +133,7 @@ func (r *Reconciler) complete(options Options) error {
 	r.registrations = newPatience(registrationPatience)
 	r.conflicts = newConflicts()
 	r.creations = newCreations()
+	r.looks = newLooks()
 	r.holdings = newHoldings()
 	return nil
 }

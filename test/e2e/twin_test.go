@@ -68,4 +68,16 @@ var _ = Describe("A CAPI cluster with the name of a v1 record", Label("kind"), O
 		Consistently(f.gone(ctx, twin)).WithTimeout(reaction).Should(BeFalse())
 		Expect(f.v1Records(ctx, cluster)).To(HaveLen(1))
 	})
+
+	It("is not imported under the name of a v1 Cluster that was created in Rancher", func(ctx context.Context) {
+		// It has none of the labels by which the manager's cache knows records.
+		foreign := &provisioningv1.Cluster{}
+		foreign.Namespace, foreign.Name = namespace, "shadow"
+		foreign.Annotations = map[string]string{"field.cattle.io/no-creator-rbac": "true"}
+		Expect(f.Client.Create(ctx, foreign)).To(Succeed())
+		cluster := f.cluster(ctx, namespace, "shadow", selected)
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
+		Expect(current(ctx, f, cluster).Finalizers).NotTo(ContainElement(finalizer))
+		Consistently(func() []provisioningv1.Cluster { return f.v1Records(ctx, cluster) }).Should(BeEmpty())
+	})
 })
