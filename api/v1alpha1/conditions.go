@@ -102,6 +102,10 @@ const (
 	// with that. Delete or rename the other CAPI Cluster first.
 	RecordNameTakenReason = "RecordNameTaken"
 
+	// DisplayNameTakenReason: another Rancher cluster has the display name that this one would have. Rancher brings
+	// Secrets to clusters by that name. Set annotation archelon.io/display-name to another name.
+	DisplayNameTakenReason = "DisplayNameTaken"
+
 	// RecordRejectedReason: the API server or a webhook of Rancher refused the Rancher cluster.
 	RecordRejectedReason = "RecordRejected"
 

@@ -90,6 +90,10 @@ const (
 	// workload cluster, a proxy for example, as a YAML or JSON map of strings without YAML anchors.
 	AgentEnvAnnotation = "archelon.io/agent-env"
 
+	// DisplayNameAnnotation on a CAPI Cluster is the name that people see for its v3 Rancher cluster, instead of the
+	// name of the CAPI Cluster.
+	DisplayNameAnnotation = "archelon.io/display-name"
+
 	// FleetWorkspaceAnnotation on a CAPI Cluster names the Fleet workspace of its Rancher cluster.
 	FleetWorkspaceAnnotation = "archelon.io/fleet-workspace"
 

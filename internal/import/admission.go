@@ -80,6 +80,7 @@ func judge(cluster *clusterv1.Cluster) []finding {
 		check func(map[string]string) error
 	}{
 		{archelonv1.AgentEnvAnnotation, ignoreValue(agentEnv)},
+		{archelonv1.DisplayNameAnnotation, ignoreValue(displayName)},
 		{archelonv1.FleetWorkspaceAnnotation, ignoreValue(fleetWorkspace)},
 		{archelonv1.ExternalFleetAnnotation, ignoreValue(externalFleet)},
 		{archelonv1.ManagedByAnnotation, ignoreValue(managedBy)},

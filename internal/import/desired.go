@@ -35,9 +35,9 @@ func desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
 	if err != nil {
 		return Desired{}, invalidSetting(archelonv1.AgentEnvAnnotation, err)
 	}
-	workspace, err := fleetWorkspace(cluster.Annotations)
+	desired, err := naming(cluster, name)
 	if err != nil {
-		return Desired{}, invalidSetting(archelonv1.FleetWorkspaceAnnotation, err)
+		return Desired{}, err
 	}
 	external, err := externalFleet(cluster.Annotations)
 	if err != nil {
@@ -74,15 +74,9 @@ func desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
 		annotations[archelonv1.ExternallyManagedAnnotation] = "true"
 	}
 
-	return Desired{
-		Cluster:        cluster,
-		Name:           name,
-		Labels:         labels,
-		Annotations:    annotations,
-		Description:    cluster.Annotations[archelonv1.DescriptionAnnotation],
-		AgentEnv:       env,
-		FleetWorkspace: workspace,
-	}, nil
+	desired.Labels, desired.Annotations, desired.AgentEnv = labels, annotations, env
+	desired.Description = cluster.Annotations[archelonv1.DescriptionAnnotation]
+	return desired, nil
 }
 
 // propagatedLabels returns the labels of the CAPI cluster that its record carries as well: all but those

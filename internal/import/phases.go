@@ -73,6 +73,7 @@ func (r *Reconciler) plan(i intent) []phase {
 			{"record", unlessWaiting(r.ensureRecord)},
 			{"sync", r.syncRecord},
 			{"management", r.findManagement},
+			{"display-name", r.checkDisplayName},
 			{"sync-management", r.syncManagement},
 			{"agent", r.connectAgent},
 			{"switched", unlessWaiting(r.endSwitch)},

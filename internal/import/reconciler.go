@@ -45,6 +45,8 @@ type Reconciler struct {
 	Settings *rancher.Settings
 	// Tokens finds the registration of a Rancher cluster.
 	Tokens *rancher.Tokens
+	// DisplayNames knows who has which display name in Rancher. It is added by SetupWithManager.
+	DisplayNames *rancher.DisplayNames
 	// Downloader gets Rancher's import manifest.
 	Downloader *rancher.Downloader
 	// Workloads opens workload clusters.
@@ -79,6 +81,7 @@ type Reconciler struct {
 	registrations *patience
 	conflicts     *conflicts
 	creations     *creations
+	reserved      *reservations
 	looks         *looks
 	holdings      *holdings
 	turtles       turtlesLease

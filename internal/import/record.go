@@ -34,8 +34,12 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) outcome.Outcome {
 		name = r.chooseName(ctx, s)
 		s.chosen = true
 	}
-	if _, err := r.desired(s.cluster, name); err != nil {
+	desired, err := r.desired(s.cluster, name)
+	if err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	if out := r.claimDisplayName(ctx, s, desired); !out.IsDone() {
+		return out
 	}
 	return r.writeAhead(ctx, s, name)
 }
@@ -167,6 +171,11 @@ func (r *Reconciler) ensureRecord(ctx context.Context, s *scope) outcome.Outcome
 	desired, err := r.desired(s.cluster, name)
 	if err != nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	if !s.claimed {
+		if out := r.claimDisplayName(ctx, s, desired); !out.IsDone() {
+			return out
+		}
 	}
 	if desired.Description == "" {
 		desired.Description = defaultDescription

@@ -72,6 +72,16 @@ func fleetWorkspace(annotations map[string]string) (string, error) {
 	return workspace, nil
 }
 
+// displayName reads the name that Rancher is to show, empty for the usual one. Rancher's own API wants the same of the
+// name of a cluster.
+func displayName(annotations map[string]string) (string, error) {
+	name := annotations[archelonv1.DisplayNameAnnotation]
+	if name != "" && len(validation.IsDNS1123Label(name)) > 0 {
+		return "", errors.New("it must be a name that Rancher accepts for a cluster: at most 63 lower case letters, digits and dashes, with no dash at either end")
+	}
+	return name, nil
+}
+
 // externalFleet reads whether another controller registers the cluster with Fleet. Booleans are read as in the import label.
 func externalFleet(annotations map[string]string) (bool, error) {
 	value := annotations[archelonv1.ExternalFleetAnnotation]

@@ -40,6 +40,9 @@ type Options struct {
 	// Assigned is a cache of the metadata of Namespaces with label archelon.io/managed-by. Its own, because the manager's
 	// selects those with the import label.
 	Assigned cache.Cache
+	// DisplayNames is a cache of all v3 Clusters as rancher.NamedCluster. The manager's holds those alone that belong
+	// to its scope.
+	DisplayNames cache.Cache
 }
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;patch
@@ -64,6 +67,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			return fmt.Errorf("indexing %s Rancher clusters by owner: %w", strategy.Kind(), err)
 		}
 	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &clusterv1.Cluster{}, wantedNameIndex, wantedNameKeys(r.Active)); err != nil {
+		return fmt.Errorf("indexing CAPI clusters by display name: %w", err)
+	}
+	var err error
+	if r.DisplayNames, err = rancher.NewDisplayNames(ctx, options.DisplayNames, options.DisplayNames); err != nil {
+		return err
+	}
 	if err := mgr.Add(r.jobs); err != nil {
 		return fmt.Errorf("adding the jobs: %w", err)
 	}
@@ -87,6 +97,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 				return r.clustersIn(ctx, namespace)
 			}),
 			labelChanged(archelonv1.ManagedByLabel))).
+		WatchesRawSource(source.Kind(options.DisplayNames, &rancher.NamedCluster{},
+			handler.TypedEnqueueRequestsFromMapFunc(r.clustersOfName), nameChanged())).
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.turns.come, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.Peers.Changed(), handler.EnqueueRequestsFromMapFunc(r.clustersInScope))).
@@ -109,7 +121,8 @@ func (r *Reconciler) complete(options Options) error {
 	for name, missing := range map[string]bool{
 		"Client": r.Client == nil, "APIReader": r.APIReader == nil, "Recorder": r.Recorder == nil, "Active": r.Active == nil,
 		"Settings": r.Settings == nil, "Tokens": r.Tokens == nil, "Downloader": r.Downloader == nil, "Workloads": r.Workloads == nil,
-		"Metrics": r.Metrics == nil, "Peers": r.Peers == nil, "TokenSecrets": options.TokenSecrets == nil, "Assigned": options.Assigned == nil,
+		"Metrics": r.Metrics == nil, "Peers": r.Peers == nil, "TokenSecrets": options.TokenSecrets == nil,
+		"Assigned": options.Assigned == nil, "DisplayNames": options.DisplayNames == nil,
 	} {
 		if missing {
 			return fmt.Errorf("the import controller needs %s", name)
@@ -133,6 +146,7 @@ func (r *Reconciler) complete(options Options) error {
 	r.registrations = newPatience(registrationPatience)
 	r.conflicts = newConflicts()
 	r.creations = newCreations()
+	r.reserved = newReservations()
 	r.looks = newLooks()
 	r.holdings = newHoldings()
 	return nil

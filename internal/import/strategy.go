@@ -24,6 +24,10 @@ type Strategy interface { //nolint:interfacebloat // the one seam between the ki
 	Names(cluster *clusterv1.Cluster, name string) bool
 	// Render returns the record with exactly the fields that this project sets.
 	Render(Desired) *unstructured.Unstructured
+	// DisplayName returns the name that Rancher shows for the record, and whether it must be the only one of that name
+	// in the Rancher. Rancher and Fleet bring what is meant for a cluster to it by its display name, within a Fleet
+	// workspace.
+	DisplayName(Desired) (name string, unique bool)
 	// ManagementName returns the name of the management.cattle.io/v3 Cluster that stands for the record
 	// inside Rancher, or "" as long as Rancher has not made it.
 	ManagementName(record client.Object) string
@@ -41,6 +45,8 @@ type Desired struct {
 	Labels, Annotations map[string]string
 	// Description of the Rancher cluster; empty leaves it alone.
 	Description string
+	// DisplayName is the name that the owner of the CAPI cluster asks for; empty leaves it to the strategy.
+	DisplayName string
 	// AgentEnv holds environment variables of Rancher's agent, sorted by name.
 	AgentEnv []corev1.EnvVar
 	// FleetWorkspace is the name of a Fleet workspace; empty leaves the choice to Rancher.

@@ -44,7 +44,9 @@ func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
 	if desired.Description == "" && wasGiven(s.record.Object, archelonv1.DescriptionAnnotation) {
 		desired.Description = defaultDescription
 	}
-	patch, err := syncPatch(s.record.Object, s.record.strategy.Render(desired))
+	rendered := s.record.strategy.Render(desired)
+	unstructured.RemoveNestedField(rendered.Object, "spec", "displayName") // It may be another's; checkDisplayName follows it.
+	patch, err := syncPatch(s.record.Object, rendered)
 	if err != nil || patch == nil {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}

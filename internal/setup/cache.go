@@ -11,8 +11,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,7 +93,8 @@ func namespaces(scope shard.Scope) labels.Selector {
 // besideCacheOptions is for a second cache. A cache has one selector for a kind: the manager's selects kubeconfig Secrets and the Lease of
 // Turtles, this one the Secrets of Rancher's registration tokens and the RoleBindings of isolated instances, wherever they are, and the Leases of
 // instances in the coordination namespace: in others tenants can make them up. It has the Namespaces of the scope, too, that say who is to import what
-// is in them, with the import label or without.
+// is in them, with the import label or without; and the display names of all v3 Clusters, where the manager's has all there is to know of those that belong
+// to the scope.
 func besideCacheOptions(scope shard.Scope, coordination string, syncPeriod time.Duration) cache.Options {
 	inScope, _ := scope.NamespaceObjects().Requirements()
 	return cache.Options{
@@ -102,8 +105,20 @@ func besideCacheOptions(scope shard.Scope, coordination string, syncPeriod time.
 			&coordinationv1.Lease{}: {Label: having(archelonv1.InstanceLabel), Namespaces: map[string]cache.Config{coordination: {}}, Transform: keepLease},
 			&rbacv1.RoleBinding{}:   {Field: named(archelonv1.IsolatedRoleBinding)},
 			&corev1.Namespace{}:     {Label: having(archelonv1.ManagedByLabel).Add(inScope...)},
+			&rancher.NamedCluster{}: {Transform: rancher.TrimNamedCluster},
 		},
 	}
+}
+
+// besideScheme knows Kubernetes' own kinds and, instead of Rancher's type for v3 Clusters, one that holds no more than
+// their names.
+func besideScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(s); err != nil {
+		return nil, fmt.Errorf("building the scheme of the second cache: %w", err)
+	}
+	rancher.AddNamedClusters(s)
+	return s, nil
 }
 
 // clientOptions has registration tokens, which are unstructured, read from the cache as well. Of Secrets the cache

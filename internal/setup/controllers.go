@@ -80,9 +80,9 @@ func (c *controllers) Start(ctx context.Context) error {
 			return ignoreStop(ctx, fmt.Errorf("starting the watch on %T: %w", object, err))
 		}
 	}
-	for _, kind := range []string{"Secret", "Namespace"} {
-		if _, err := c.beside.GetInformer(ctx, metadataOf(kind)); err != nil {
-			return ignoreStop(ctx, fmt.Errorf("starting the second watch on %ss: %w", kind, err))
+	for _, object := range []client.Object{metadataOf("Secret"), metadataOf("Namespace"), &rancher.NamedCluster{}} {
+		if _, err := c.beside.GetInformer(ctx, object); err != nil {
+			return ignoreStop(ctx, fmt.Errorf("starting the second watch on %T: %w", object, err))
 		}
 	}
 	if err := c.watchInstances(ctx); err != nil {
@@ -192,7 +192,7 @@ func (c *controllers) setupImport(ctx context.Context, keeper *rolekeeper.Reconc
 	if keeper != nil {
 		reconciler.Withdrawn = keeper.Withdrawn
 	}
-	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside, Assigned: c.beside})
+	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside, Assigned: c.beside, DisplayNames: c.beside})
 }
 
 // setupRoleKeeper adds the controller that lets RoleBindings go, which an instance may have if it works in named namespaces. It is nil if it may not.

@@ -255,7 +255,10 @@ func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, sel
 		return nil, nil, err
 	}
 	limits := besideCacheOptions(scope, coordination, opts.SyncPeriod)
-	limits.Scheme, limits.Mapper, limits.HTTPClient = mgr.GetScheme(), mgr.GetRESTMapper(), mgr.GetHTTPClient()
+	limits.Mapper, limits.HTTPClient = mgr.GetRESTMapper(), mgr.GetHTTPClient()
+	if limits.Scheme, err = besideScheme(); err != nil {
+		return nil, nil, err
+	}
 	beside, err := cache.New(config, limits)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the second cache: %w", err)

@@ -93,7 +93,8 @@ func flags(name string, values ...string) []string {
 	return args
 }
 
-// light creates a CAPI cluster with a light workload cluster.
+// light creates a CAPI cluster with a light workload cluster. Clusters of several namespaces have the same name here,
+// and Rancher shows them by different ones.
 func (s *shards) light(ctx context.Context, namespace, name string, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	GinkgoHelper()
 	id := workloadOf(namespace, name)
@@ -101,7 +102,8 @@ func (s *shards) light(ctx context.Context, namespace, name string, change ...fu
 	Expect(err).NotTo(HaveOccurred())
 	Expect(s.Rancher.AddWorkload(id, s.servers.Config(id))).To(Succeed())
 	DeferCleanup(s.Rancher.RemoveWorkload, id)
-	return s.clusterWith(ctx, namespace, name, kubeconfig, change...)
+	shown := func(c *clusterv1.Cluster) { setAnnotation(c, "archelon.io/display-name", id) }
+	return s.clusterWith(ctx, namespace, name, kubeconfig, append([]func(*clusterv1.Cluster){shown}, change...)...)
 }
 
 func workloadOf(namespace, name string) string { return namespace + "-" + name }

@@ -97,6 +97,13 @@ func (Strategy) Render(d importer.Desired) *unstructured.Unstructured {
 	return record
 }
 
+// DisplayName implements importer.Strategy: Rancher shows the name of the record. The Fleet workspace of the record is
+// its own namespace, where Kubernetes keeps names apart, and where everything belongs to the owners of the CAPI
+// cluster. Only in another workspace it meets the clusters of others.
+func (Strategy) DisplayName(d importer.Desired) (string, bool) {
+	return d.Name, d.FleetWorkspace != "" && d.FleetWorkspace != d.Cluster.Namespace
+}
+
 // ManagementName returns status.clusterName, which Rancher writes after it made the v3 Cluster.
 func (Strategy) ManagementName(record client.Object) string {
 	cluster, ok := record.(*provisioningv1.Cluster)

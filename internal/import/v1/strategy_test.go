@@ -133,3 +133,14 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+func TestDisplayName(t *testing.T) {
+	for workspace, want := range map[string]bool{"": false, "tenant": false, "fleet-default": true} {
+		cluster := capiCluster("prod")
+		cluster.Namespace = "tenant"
+		got, unique := Strategy{}.DisplayName(importer.Desired{Cluster: cluster, Name: "prod-capi", DisplayName: "blue", FleetWorkspace: workspace})
+		if got != "prod-capi" || unique != want {
+			t.Errorf("workspace %q: got %q, unique: %t; want the name of the record, unique: %t", workspace, got, unique, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package importv3
 
 import (
+	"cmp"
 	"regexp"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -60,9 +61,16 @@ func (Strategy) ProposeName(_ *clusterv1.Cluster, taken func(string) bool) strin
 // any other form would be somebody's namespace.
 func (Strategy) Names(_ *clusterv1.Cluster, name string) bool { return proposed.MatchString(name) }
 
-// Render implements importer.Strategy. The name that the user gave becomes the display name.
-func (Strategy) Render(d importer.Desired) *unstructured.Unstructured {
-	spec := map[string]any{"displayName": d.Cluster.Name}
+// DisplayName implements importer.Strategy. Unless the user gives another one, it is the name of the CAPI cluster. All
+// v3 records share a Fleet workspace, whatever namespaces their CAPI clusters are in.
+func (Strategy) DisplayName(d importer.Desired) (string, bool) {
+	return cmp.Or(d.DisplayName, d.Cluster.Name), true
+}
+
+// Render implements importer.Strategy.
+func (s Strategy) Render(d importer.Desired) *unstructured.Unstructured {
+	name, _ := s.DisplayName(d)
+	spec := map[string]any{"displayName": name}
 	if d.Description != "" {
 		spec["description"] = d.Description
 	}

@@ -54,6 +54,18 @@ func TestRender(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"displayName": "prod"}, bare.Object["spec"]); diff != "" {
 		t.Errorf("what is not asked for must not be set: (-want +got)\n%s", diff)
 	}
+	asked := Strategy{}.Render(importer.Desired{Cluster: capiCluster(), Name: "c-abcde", DisplayName: "blue"})
+	if diff := cmp.Diff(map[string]any{"displayName": "blue"}, asked.Object["spec"]); diff != "" {
+		t.Errorf("with a display name: (-want +got)\n%s", diff)
+	}
+}
+
+func TestDisplayName(t *testing.T) {
+	for asked, want := range map[string]string{"": "prod", "blue": "blue"} {
+		if got, unique := (Strategy{}).DisplayName(importer.Desired{Cluster: capiCluster(), Name: "c-abcde", DisplayName: asked}); got != want || !unique {
+			t.Errorf("%q: got %q, unique: %t; want %q, which nobody else may have", asked, got, unique, want)
+		}
+	}
 }
 
 func TestDerived(t *testing.T) {

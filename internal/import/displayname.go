@@ -1,0 +1,242 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
+)
+
+// Rancher brings Secrets of a Fleet workspace to clusters by their display names, and so does Fleet with what is
+// targeted by that name. Records of tenants who know nothing of each other share a workspace, so a tenant who gives its
+// cluster the name of another's would get what is meant for that. Rancher's own API refuses a name that is taken. The
+// Kubernetes API does not, so this is done here: before a record is created, and again before its agent is installed,
+// for two instances may create records at the same time. The older one stays. What people rename in Rancher is their
+// decision.
+
+// wantedNameIndex finds CAPI clusters by the folded display name that their record has or would have.
+const wantedNameIndex = "archelon.io/wanted-display-name"
+
+// naming returns the part of the desired record that its display name depends on.
+func naming(cluster *clusterv1.Cluster, record string) (Desired, error) {
+	display, err := displayName(cluster.Annotations)
+	if err != nil {
+		return Desired{}, invalidSetting(archelonv1.DisplayNameAnnotation, err)
+	}
+	workspace, err := fleetWorkspace(cluster.Annotations)
+	if err != nil {
+		return Desired{}, invalidSetting(archelonv1.FleetWorkspaceAnnotation, err)
+	}
+	return Desired{Cluster: cluster, Name: record, DisplayName: display, FleetWorkspace: workspace}, nil
+}
+
+// wantedNameKeys returns the values of wantedNameIndex for a CAPI cluster: none where the name need not be the only
+// one.
+func wantedNameKeys(strategy Strategy) client.IndexerFunc {
+	return func(object client.Object) []string {
+		cluster, ok := object.(*clusterv1.Cluster)
+		if !ok {
+			return nil
+		}
+		var keys []string
+		first := strategy.ProposeName(cluster, func(string) bool { return false })
+		for _, record := range []string{first, strategy.ProposeName(cluster, func(name string) bool { return name == first })} {
+			desired, err := naming(cluster, record)
+			if err != nil {
+				return nil
+			}
+			if name, unique := strategy.DisplayName(desired); unique {
+				keys = append(keys, rancher.FoldDisplayName(name))
+			}
+		}
+		return slices.Compact(keys)
+	}
+}
+
+// clustersOfName returns the CAPI clusters whose record has, or would have, the display name of a v3 Cluster.
+func (r *Reconciler) clustersOfName(ctx context.Context, named *rancher.NamedCluster) []reconcile.Request {
+	return r.clusters(ctx, func(*clusterv1.Cluster) bool { return true },
+		client.MatchingFields{wantedNameIndex: rancher.FoldDisplayName(named.Spec.DisplayName)})
+}
+
+// nameChanged admits what changes who has a display name. Rancher updates the status of a v3 Cluster often.
+func nameChanged() predicate.TypedPredicate[*rancher.NamedCluster] {
+	return predicate.TypedFuncs[*rancher.NamedCluster]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*rancher.NamedCluster]) bool {
+			return e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Spec.DisplayName != e.ObjectNew.Spec.DisplayName ||
+				e.ObjectOld.DeletionTimestamp.IsZero() != e.ObjectNew.DeletionTimestamp.IsZero()
+		},
+	}
+}
+
+// claimDisplayName stops where another Rancher cluster has the display name that a new record is to have, or is about
+// to get it.
+func (r *Reconciler) claimDisplayName(ctx context.Context, s *scope, desired Desired) outcome.Outcome {
+	name, unique := r.Active.DisplayName(desired)
+	if !unique || slices.ContainsFunc(s.records, func(d record) bool { return d.strategy == r.Active && d.madeFor(s.cluster) && !d.deleting() }) {
+		return outcome.Done()
+	}
+	self := ""
+	if key := r.Active.Key(s.cluster, desired.Name); key.Namespace == "" {
+		self = key.Name // The record may be there already, and have lost its labels.
+	}
+	holders, err := r.DisplayNames.Holders(ctx, name)
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	if holder := otherHolder(holders, s.cluster.UID, self); holder != nil {
+		return r.displayNameTaken(s, r.Active, name, holder)
+	}
+	return r.reserveDisplayName(s, name)
+}
+
+// otherHolder returns the oldest of the v3 Clusters that was not created for the CAPI cluster and is not called self,
+// or nil.
+func otherHolder(holders []rancher.NamedCluster, cluster types.UID, self string) *rancher.NamedCluster {
+	for i := range holders {
+		if holders[i].Owner != cluster && holders[i].Name != self {
+			return &holders[i]
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) reserveDisplayName(s *scope, name string) outcome.Outcome {
+	if left := r.reserved.take(rancher.FoldDisplayName(name), s.cluster.UID, r.Clock.Now()); left > 0 {
+		return outcome.Poll(archelonv1.DisplayNameTakenReason, fmt.Sprintf(
+			"Another import is about to get the display name %q; if it does, set annotation %s to another name", name, archelonv1.DisplayNameAnnotation), left)
+	}
+	return outcome.Done()
+}
+
+func (r *Reconciler) displayNameTaken(s *scope, strategy Strategy, name string, holder *rancher.NamedCluster) outcome.Outcome {
+	remedy := fmt.Sprintf("set annotation %s to another name", archelonv1.DisplayNameAnnotation)
+	if strategy.Key(s.cluster, "").Namespace != "" {
+		remedy = fmt.Sprintf("remove annotation %s, or create this cluster under another name", archelonv1.FleetWorkspaceAnnotation)
+	}
+	message := fmt.Sprintf("v3 Rancher cluster %s has the display name %q, and Rancher would bring to this cluster what is meant for that one: %s, or have the other one renamed or deleted",
+		holder.Name, name, remedy)
+	if s.hasRecord() {
+		message += "; until then, this cluster's own Rancher cluster stays as it is"
+	}
+	return outcome.Stall(archelonv1.DisplayNameTakenReason, message)
+}
+
+// checkDisplayName follows a changed display name, and lets the younger of two Rancher clusters of one name have no
+// agent. One that was connected is left alone: whoever gave the name to a second one has done so in Rancher.
+func (r *Reconciler) checkDisplayName(ctx context.Context, s *scope) outcome.Outcome {
+	object := s.management.object
+	itself := object.UID == s.record.GetUID()
+	if itself && !r.writes.ahead(object) {
+		if out := r.changeDisplayName(ctx, s); !out.IsDone() {
+			return out
+		}
+	}
+	// Rancher decides on the workspace of the v3 Cluster behind a v1 record.
+	apart := !itself && (object.Spec.FleetWorkspaceName == "" || object.Spec.FleetWorkspaceName == s.cluster.Namespace)
+	if apart || s.management.known || s.management.connected {
+		return outcome.Done()
+	}
+	holders, err := r.DisplayNames.Holders(ctx, object.Spec.DisplayName)
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	self := slices.IndexFunc(holders, func(c rancher.NamedCluster) bool { return c.UID == object.UID })
+	if self < 0 {
+		// What was created before it comes by the same watch before it, so whoever sees it sees all that are older.
+		return waitingForRancher()
+	}
+	if holder := otherHolder(holders[:self], s.cluster.UID, object.Name); holder != nil {
+		return r.displayNameTaken(s, s.record.strategy, object.Spec.DisplayName, holder)
+	}
+	r.reserved.drop(rancher.FoldDisplayName(object.Spec.DisplayName), s.cluster.UID)
+	return outcome.Done()
+}
+
+// changeDisplayName renames a v3 record. A name that is taken is refused where the owner of the CAPI cluster asked for
+// it. Otherwise the record was renamed in Rancher and its old name is another's now, so it keeps the one that it has.
+func (r *Reconciler) changeDisplayName(ctx context.Context, s *scope) outcome.Outcome {
+	object := s.management.object
+	desired, err := naming(s.cluster, object.Name)
+	if err != nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
+	name, _ := s.record.strategy.DisplayName(desired)
+	if name == object.Spec.DisplayName {
+		return outcome.Done()
+	}
+	holders, err := r.DisplayNames.Holders(ctx, name)
+	if err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	switch holder := otherHolder(holders, s.cluster.UID, object.Name); {
+	case holder == nil:
+	case desired.DisplayName != "":
+		return r.displayNameTaken(s, s.record.strategy, name, holder)
+	default:
+		return outcome.Done()
+	}
+	if out := r.reserveDisplayName(s, name); !out.IsDone() {
+		return out
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"displayName":%q}}`, object.UID, name)
+	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("renaming the v3 Rancher cluster: %w", err))
+	}
+	r.writes.note(object)
+	ctrl.LoggerFrom(ctx).Info("Renamed Rancher cluster", "rancherCluster", s.record.id(), "displayName", name)
+	return outcome.Done()
+}
+
+// reservations remember for a moment which CAPI cluster is about to get a display name, until the watch shows the v3
+// Cluster that has it. Without them two imports of one process could both find the name free. The second one would
+// notice later, with a record that nobody needs.
+type reservations struct {
+	mu    sync.Mutex
+	names map[string]reservation
+}
+
+type reservation struct {
+	cluster types.UID
+	until   time.Time
+}
+
+func newReservations() *reservations { return &reservations{names: map[string]reservation{}} }
+
+// take reserves the folded name for the CAPI cluster. If another one has reserved it, it returns for how much longer.
+func (r *reservations) take(name string, cluster types.UID, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for other, old := range r.names {
+		if !now.Before(old.until) {
+			delete(r.names, other)
+		}
+	}
+	if found, ok := r.names[name]; ok && found.cluster != cluster {
+		return found.until.Sub(now)
+	}
+	r.names[name] = reservation{cluster: cluster, until: now.Add(madeTrust)}
+	return 0
+}
+
+// drop ends a reservation of the CAPI cluster.
+func (r *reservations) drop(name string, cluster types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.names[name].cluster == cluster {
+		delete(r.names, name)
+	}
+}
