@@ -79,7 +79,7 @@ func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *meta
 	case out.IsDone() && s.intent == intentImport:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = archelonv1.ImportedReason
-		condition.Message = ""
+		condition.Message = withoutEffect(s)
 		if s.waits != "" {
 			condition.Reason, condition.Message = archelonv1.WaitingForTurnReason, s.waits
 		}

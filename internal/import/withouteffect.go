@@ -1,0 +1,36 @@
+package importer
+
+import (
+	"fmt"
+	"strings"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// withoutEffect says which annotations of an imported cluster have no effect, and why, "" if there are none. Rancher
+// reads some only when it registers a v3 Cluster, and Kubernetes accepts them at any time: nothing else would tell the
+// user.
+func withoutEffect(s *scope) string {
+	if s.record == nil || s.management == nil || s.management.object == nil {
+		return ""
+	}
+	var notes []string
+	behind := s.record.GetNamespace() != ""
+	if external, err := externalFleet(s.cluster.Annotations); err == nil && external {
+		workspace := s.management.object.Spec.FleetWorkspaceName
+		switch {
+		case workspace == "":
+		case behind:
+			notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher registers every v1 Rancher cluster with Fleet (workspace %s)",
+				archelonv1.ExternalFleetAnnotation, workspace))
+		default:
+			notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher has registered the cluster with Fleet (workspace %s) and does not take that back; "+
+				"un-import the cluster and import it again with this annotation and without %s",
+				archelonv1.ExternalFleetAnnotation, workspace, archelonv1.FleetWorkspaceAnnotation))
+		}
+	}
+	if behind && s.cluster.Annotations[archelonv1.DisplayNameAnnotation] != "" {
+		notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher shows a v1 Rancher cluster by its own name", archelonv1.DisplayNameAnnotation))
+	}
+	return strings.Join(notes, "; ")
+}
