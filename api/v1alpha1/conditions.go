@@ -39,8 +39,8 @@ const (
 	// the Deployment cattle-system/cattle-cluster-agent in the workload cluster.
 	WaitingForAgentReason = "WaitingForAgent"
 
-	// AgentDisconnectedReason: the agent was connected and Rancher reports it as disconnected. It is being looked at, or able to connect. What Rancher
-	// calls disconnected before the first connection is WaitingForAgentReason.
+	// AgentDisconnectedReason: the agent was connected and Rancher reports it as disconnected. It is being looked at,
+	// or able to connect. What Rancher calls disconnected before the first connection is WaitingForAgentReason.
 	AgentDisconnectedReason = "AgentDisconnected"
 
 	// DeletingReason: the CAPI Cluster is being deleted and its Rancher cluster with it.

@@ -30,8 +30,8 @@ const cleanupRecheck = 5 * time.Second
 const (
 	// connectedCondition is True while Rancher reaches the workload cluster through its agent.
 	connectedCondition = "Connected"
-	// waitingCondition is True from the first time on that Rancher found the workload cluster healthy through its agent. Ready is no such mark: it
-	// is False with reason Disconnected before the first connection, too.
+	// waitingCondition is True from the first time on that Rancher found the workload cluster healthy through its
+	// agent. Ready is no such mark: it is False with reason Disconnected before the first connection, too.
 	waitingCondition = "Waiting"
 	// deployedCondition is True from the time on that Rancher has applied its agent itself.
 	deployedCondition = "AgentDeployed"

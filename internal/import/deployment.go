@@ -13,23 +13,26 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// An agent of the downloaded manifest only registers with Rancher. It connects after Rancher has applied it once more, by itself and with the
-// features of a connected agent. Rancher does that once: it does not look whether what it applied is still there.
+// An agent of the downloaded manifest only registers with Rancher. It connects after Rancher has applied it once more,
+// by itself and with the features of a connected agent. Rancher does that once: it does not look whether what it
+// applied is still there.
 
-// The annotation of a v3 Cluster that has Rancher apply its agent again as soon as it reaches the workload cluster. When it has, Rancher sets
-// another value.
+// The annotation of a v3 Cluster that has Rancher apply its agent again as soon as it reaches the workload cluster.
+// When it has, Rancher sets another value.
 const (
 	forceDeployAnnotation = "io.cattle.agent.force.deploy"
 	forceDeployYes        = "true"
 )
 
-// requestDeployment has Rancher apply its agent again when nobody else will: the agent that is there, or was just installed, is of the downloaded
-// manifest, and Rancher believes that it applied its own. It decides by what is there, so the next look does it for a process that died before.
+// requestDeployment has Rancher apply its agent again when nobody else will: the agent that is there, or was just
+// installed, is of the downloaded manifest, and Rancher believes that it applied its own. It decides by what is there,
+// so the next look does it for a process that died before.
 func (r *Reconciler) requestDeployment(ctx context.Context, management managementCluster, agent workload.AgentState) error {
 	if !management.deployed || agent.Deployed {
 		return nil
 	}
-	// The API server is asked, for the cache may be older than what Rancher did since: a request after its answer would have it deploy twice.
+	// The API server is asked, for the cache may be older than what Rancher did since: a request after its answer would
+	// have it deploy twice.
 	cluster := &managementv3.Cluster{}
 	if err := r.APIReader.Get(ctx, client.ObjectKey{Name: management.name}, cluster); err != nil {
 		return client.IgnoreNotFound(err)
@@ -48,7 +51,8 @@ func (r *Reconciler) requestDeployment(ctx context.Context, management managemen
 	return nil
 }
 
-// lacksDeployment reports whether Rancher takes its agent for deployed, is not connected to it, and was not asked to deploy it again.
+// lacksDeployment reports whether Rancher takes its agent for deployed, is not connected to it, and was not asked to
+// deploy it again.
 func lacksDeployment(cluster *managementv3.Cluster) bool {
 	view := viewOf(cluster)
 	return view.deployed && !view.connected && cluster.DeletionTimestamp.IsZero() && cluster.Annotations[forceDeployAnnotation] != forceDeployYes

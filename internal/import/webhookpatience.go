@@ -6,14 +6,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// While rancher-webhook is away, Rancher cannot take its own finalizers off a Rancher cluster that is deleted. It tries again and again, does not
-// remember what it has done, and so makes a clean-up Job in the workload cluster at each try: fourteen were seen, until the first Job, after a
-// minute, takes its connection away. Writes of ours that are refused cause none of them, because nothing changes by them. So a Rancher cluster
-// is not deleted while the webhook may be about to come back.
+// While rancher-webhook is away, Rancher cannot take its own finalizers off a Rancher cluster that is deleted. It tries
+// again and again, does not remember what it has done, and so makes a clean-up Job in the workload cluster at each try:
+// fourteen were seen, until the first Job, after a minute, takes its connection away. Writes of ours that are refused
+// cause none of them, because nothing changes by them. So a Rancher cluster is not deleted while the webhook may be
+// about to come back.
 
 const (
-	// webhookPatience is how long a CAPI cluster that is being deleted waits for rancher-webhook: as long as a Pod takes to be replaced. Cluster API
-	// goes on with the deletion meanwhile.
+	// webhookPatience is how long a CAPI cluster that is being deleted waits for rancher-webhook: as long as a Pod
+	// takes to be replaced. Cluster API goes on with the deletion meanwhile.
 	webhookPatience = 30 * time.Second
 	// webhookRecheck is when the webhook is tried again. Nothing that is watched tells of it.
 	webhookRecheck = 5 * time.Second

@@ -84,8 +84,8 @@ type AgentState struct {
 	ServerURL string
 	// CAChecksum is the checksum of the CA that the agent insists on; empty when it insists on none.
 	CAChecksum string
-	// Deployed says whether Rancher has applied the Deployment itself: it gives it features, which the downloaded manifest does not have. An agent
-	// without them only registers with Rancher.
+	// Deployed says whether Rancher has applied the Deployment itself: it gives it features, which the downloaded
+	// manifest does not have. An agent without them only registers with Rancher.
 	Deployed bool
 
 	// hasToken hides the token in a function because fmt prints what unexported fields of other structs

@@ -37,8 +37,8 @@ type Params struct {
 	Nodes int64 `json:"nodes"`
 	// Credential is the name of the Secret with the agent's credentials.
 	Credential string `json:"credential,omitempty"`
-	// Features are those of the agent. One without them only registers; where a real agent opens a second tunnel for the feature
-	// multi-cluster-management-agent, this one just says that it has it.
+	// Features are those of the agent. One without them only registers; where a real agent opens a second tunnel for
+	// the feature multi-cluster-management-agent, this one just says that it has it.
 	Features string `json:"features,omitempty"`
 }
 

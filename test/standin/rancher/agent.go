@@ -86,7 +86,8 @@ func (f *fleet) runAgent(ctx context.Context, w *workload) (time.Duration, error
 	return 0, f.connect(ctx, w, session{cluster: cluster, credential: name, token: token, managed: managed})
 }
 
-// manages says whether an agent with these features opens, beside the tunnel with which it registers, the one that makes its cluster connected.
+// manages says whether an agent with these features opens, beside the tunnel with which it registers, the one that
+// makes its cluster connected.
 func manages(features string) bool {
 	return slices.Contains(strings.Split(features, ","), agentFeature+"=true")
 }

@@ -19,8 +19,8 @@ const (
 	stepDeploy  = "deploy"
 )
 
-// followAgent reports the agent's session in the status of the cluster, step by step. An agent that only registers has Rancher apply it,
-// and it is connected once it comes back as what Rancher applied.
+// followAgent reports the agent's session in the status of the cluster, step by step. An agent that only registers has
+// Rancher apply it, and it is connected once it comes back as what Rancher applied.
 func (r *reactor) followAgent(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
 	owner := clusterOwner(cluster.GetName())
 	session, ok := r.sessions.ofCluster(cluster.GetName())
@@ -48,7 +48,8 @@ func (r *reactor) followAgent(ctx context.Context, cluster *unstructured.Unstruc
 	return soonest(reporting, deploying), err
 }
 
-// reportAbsence is the checker's view of a cluster whose agent is not connected, which includes one that has registered and is about to be.
+// reportAbsence is the checker's view of a cluster whose agent is not connected, which includes one that has registered
+// and is about to be.
 func (r *reactor) reportAbsence(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
 	connected, ready := conditionStatus(cluster, "Connected"), conditionStatus(cluster, "Ready")
 	registered := conditionStatus(cluster, "Provisioned") == statusTrue
@@ -82,7 +83,8 @@ func disconnected(cluster *unstructured.Unstructured) {
 	condition("Ready", statusFalse, "Disconnected", "Cluster agent is not connected")(cluster)
 }
 
-// reportSession plays what follows the tunnel of an agent that Rancher applied; on later ones most writes change nothing.
+// reportSession plays what follows the tunnel of an agent that Rancher applied; on later ones most writes change
+// nothing.
 func (r *reactor) reportSession(ctx context.Context, cluster *unstructured.Unstructured, s session) (time.Duration, error) {
 	for _, stage := range []struct {
 		step string

@@ -136,8 +136,8 @@ func provisioningKey(cluster *unstructured.Unstructured) (client.ObjectKey, bool
 	return client.ObjectKey{}, false
 }
 
-// removeBackingNamespace deletes it and those of the projects. It runs only when no finalizer but its own is left, also none of anybody
-// else: with one, the namespace and its tokens live on.
+// removeBackingNamespace deletes it and those of the projects. It runs only when no finalizer but its own is left, also
+// none of anybody else: with one, the namespace and its tokens live on.
 func (r *reactor) removeBackingNamespace(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
 	if len(cluster.GetFinalizers()) > 1 {
 		return watched, nil

@@ -57,8 +57,8 @@ func (s *Standin) HoldTokens(ctx context.Context, hold bool) error {
 	return nil
 }
 
-// HoldConnect keeps agents from getting a session, and those that have only registered from becoming connected, until it is called
-// with false.
+// HoldConnect keeps agents from getting a session, and those that have only registered from becoming connected, until
+// it is called with false.
 func (s *Standin) HoldConnect(hold bool) {
 	s.state.mu.Lock()
 	s.state.holdConnect = hold

@@ -19,15 +19,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// agentFeatures is CATTLE_FEATURES of an agent that Rancher applied itself. The downloaded manifest has none, and what it starts
-// only registers.
+// agentFeatures is CATTLE_FEATURES of an agent that Rancher applied itself. The downloaded manifest has none, and what
+// it starts only registers.
 const agentFeatures = "fleet=false,managed-system-upgrade-controller=false," + agentFeature + "=true,multi-cluster-management=false," +
 	"provisioningprebootstrap=false,provisioningv2=false,rke2=false,turtles=false,ui-sql-cache=true"
 
-// deployAgent has Rancher apply its agent through the tunnel with which an agent registered: with a token of Rancher's own system
-// account and with the features that make the agent connect. It is applied again only when Rancher does not believe it deployed, when
-// image, features, environment or token changed, or when an annotation asks for it: that it was deleted meanwhile and installed anew from
-// the downloaded manifest, Rancher does not notice.
+// deployAgent has Rancher apply its agent through the tunnel with which an agent registered: with a token of Rancher's
+// own system account and with the features that make the agent connect. It is applied again only when Rancher does not
+// believe it deployed, when image, features, environment or token changed, or when an annotation asks for it: that it
+// was deleted meanwhile and installed anew from the downloaded manifest, Rancher does not notice.
 func (r *reactor) deployAgent(ctx context.Context, cluster *unstructured.Unstructured, s session) (time.Duration, error) {
 	name := cluster.GetName()
 	if wait, err := r.ensureToken(ctx, name, crtSystem); err != nil || wait > 0 {

@@ -43,15 +43,17 @@ type Timings struct {
 	Token time.Duration
 	// URL is, in mode TokenPlain, the time between the write of the token and that of the URL.
 	URL time.Duration
-	// Connect is the time between the session of an agent that Rancher applied and condition Connected, between a new cluster and its first
-	// Connected=False, and between the first contact and Ready=False: in Rancher, one checker looks now and then.
+	// Connect is the time between the session of an agent that Rancher applied and condition Connected, between a new
+	// cluster and its first Connected=False, and between the first contact and Ready=False: in Rancher, one checker
+	// looks now and then.
 	Connect time.Duration
 	// Disconnect is the time between the end of the agent's session and Connected=False. Pods of a real agent need more than the default: the
 	// old one may go before the new one has connected, which Rancher, who looks now and then, hardly ever sees.
 	Disconnect time.Duration
 	// Health is the time between Connected and Ready.
 	Health time.Duration
-	// Deploy is the time between the agent's first contact, or what makes Rancher apply it once more, and the moment Rancher applies it.
+	// Deploy is the time between the agent's first contact, or what makes Rancher apply it once more, and the moment
+	// Rancher applies it.
 	Deploy time.Duration
 	// AgentStart is the time the agent takes from the existence of its Deployment and Secret to its first session.
 	AgentStart time.Duration

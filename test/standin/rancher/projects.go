@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// projectNamespaces are the namespaces of the two projects that every cluster has. The names stay the same after a restart of Rancher.
+// projectNamespaces are the namespaces of the two projects that every cluster has. The names stay the same after a
+// restart of Rancher.
 func projectNamespaces(cluster *unstructured.Unstructured) []string {
 	var names []string
 	for _, project := range []string{"Default", "System"} {

@@ -102,7 +102,8 @@ func connectedTo(s *rancher.Standin, cluster string) func() bool {
 	return func() bool { _, ok := s.Connected(cluster); return ok }
 }
 
-// joinReal has a real agent connect for a new v3 Cluster: a first Pod registers, Rancher applies the agent, and the second Pod is returned.
+// joinReal has a real agent connect for a new v3 Cluster: a first Pod registers, Rancher applies the agent, and the
+// second Pod is returned.
 func joinReal(ctx context.Context, s *rancher.Standin, name string) *pod {
 	GinkgoHelper()
 	newCluster(ctx, name)
