@@ -224,12 +224,10 @@ func waitingForRancher() outcome.Outcome {
 
 // installAgent is the slow part of an import. It runs as a job.
 func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster) outcome.Outcome {
+	// The next try comes after a pause. A client that waits for it would be kept for every cluster that fails.
+	defer r.Workloads.Forget(key)
 	err := r.tryInstallAgent(ctx, key, management)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
-	if out.IsDone() {
-		// Nothing more is asked of the workload cluster, so its connection goes.
-		r.Workloads.Forget(key)
-	}
 	if out.Kind == outcome.KindFail && ctx.Err() == nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Installing Rancher's agent failed", "reason", out.Reason)
 	}

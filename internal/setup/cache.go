@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -29,6 +30,7 @@ import (
 // cacheOptions limits the cache to what an import reads; the API server does not even send the rest: in the namespaces of the scope CAPI
 // clusters, Rancher clusters that name one, and Secrets of CAPI clusters, of which only metadata is watched; of kinds without a namespace
 // what belongs to these namespaces by a label; and from all namespaces the registration tokens that Rancher makes, and the Lease of Turtles where that runs.
+// Of what comes, transforms keep what is read.
 func cacheOptions(scope shard.Scope, turtlesNamespaces []string, syncPeriod time.Duration) cache.Options {
 	owned := having(archelonv1.OwnedLabel)
 	inScope, _ := scope.Labelled(archelonv1.OwnerNamespaceLabel).Requirements()
@@ -39,14 +41,15 @@ func cacheOptions(scope shard.Scope, turtlesNamespaces []string, syncPeriod time
 	}
 	return cache.Options{
 		SyncPeriod:        &syncPeriod,
+		NewInformer:       newInformer,
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		DefaultNamespaces: scope.Namespaces(),
 		ByObject: map[client.Object]cache.ByObject{
-			&managementv3.Cluster{}:        {Label: owned.Add(inScope...)},
-			&provisioningv1.Cluster{}:      {Label: owned},
-			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName), Namespaces: everywhere},
-			&clusterv1.Cluster{}:           {Transform: keepCluster},
-			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel), Transform: keepMetadata(clusterv1.ClusterNameLabel)},
+			&clusterv1.Cluster{}:           {Transform: importer.Reduce},
+			&managementv3.Cluster{}:        {Label: owned.Add(inScope...), Transform: importer.Reduce},
+			&provisioningv1.Cluster{}:      {Label: owned, Transform: importer.Reduce},
+			rancher.NewRegistrationToken(): {Field: named(rancher.DefaultTokenName), Namespaces: everywhere, Transform: rancher.ReduceRegistrationToken},
+			&corev1.Secret{}:               {Label: having(clusterv1.ClusterNameLabel), Transform: identityOnly},
 			&corev1.Namespace{}:            {Label: namespaces(scope)},
 			&coordinationv1.Lease{}:        {Field: named(archelonv1.TurtlesLease), Namespaces: turtles, Transform: keepLease},
 		},
@@ -101,7 +104,7 @@ func besideCacheOptions(scope shard.Scope, coordination string, syncPeriod time.
 		SyncPeriod:       &syncPeriod,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:        {Field: named(rancher.DefaultTokenSecretName), Transform: keepMetadata()},
+			&corev1.Secret{}:        {Field: named(rancher.DefaultTokenSecretName), Transform: identityOnly},
 			&coordinationv1.Lease{}: {Label: having(archelonv1.InstanceLabel), Namespaces: map[string]cache.Config{coordination: {}}, Transform: keepLease},
 			&rbacv1.RoleBinding{}:   {Field: named(archelonv1.IsolatedRoleBinding)},
 			&corev1.Namespace{}:     {Label: having(archelonv1.ManagedByLabel).Add(inScope...)},
