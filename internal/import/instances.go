@@ -114,7 +114,7 @@ func overlapMessage(self instance.ID, rivals []instance.ID) string {
 
 // clustersInScope returns all CAPI clusters: another instance has come or gone, and may have left some of them.
 func (r *Reconciler) clustersInScope(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.clusters(ctx, func(*clusterv1.Cluster) bool { return true })
+	return r.clusters(ctx)
 }
 
 // aside remembers which clusters were left to which instance.

@@ -103,18 +103,25 @@ func (r record) held() bool {
 // owner references, so that a record which lost a label is still found, and one that Rancher Turtles made without.
 func ownerKeys(object client.Object) []string {
 	labels := object.GetLabels()
-	var keys []string
+	keys := ownerUIDs(object)
 	if name := labels[archelonv1.OwnerNameLabel]; name != "" {
 		keys = append(keys, labels[archelonv1.OwnerNamespaceLabel]+"/"+name)
 	}
-	if uid := labels[archelonv1.OwnerUIDLabel]; uid != "" {
-		keys = append(keys, uid)
-	}
-	for _, owner := range object.GetOwnerReferences() {
-		keys = append(keys, string(owner.UID))
-	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
+}
+
+// ownerUIDs are the UIDs that a Rancher cluster names, in its label and its owner references.
+func ownerUIDs(object client.Object) []string {
+	var uids []string
+	if uid := object.GetLabels()[archelonv1.OwnerUIDLabel]; uid != "" {
+		uids = append(uids, uid)
+	}
+	for _, owner := range object.GetOwnerReferences() {
+		uids = append(uids, string(owner.UID))
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
 }
 
 // recordsOf returns the Rancher clusters that name the CAPI cluster, of every kind and sorted by
@@ -126,14 +133,15 @@ func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) 
 	}
 	for _, strategy := range r.strategies() {
 		seen := map[string]bool{}
+		within := client.InNamespace(strategy.Key(cluster, "").Namespace)
 		for _, key := range keys {
 			list := strategy.NewList()
-			if err := r.Client.List(ctx, list, client.MatchingFields{ownerIndex: key}); err != nil {
+			if err := r.Client.List(ctx, list, within, client.MatchingFields{ownerIndex: key}); err != nil {
 				return nil, nil, fmt.Errorf("listing %s Rancher clusters: %w", strategy.Kind(), err)
 			}
 			err := meta.EachListItem(list, func(item runtime.Object) error {
 				object := item.(client.Object) //nolint:forcetypeassert // a list of client.Objects
-				if seen[object.GetName()] || object.GetNamespace() != strategy.Key(cluster, "").Namespace {
+				if seen[object.GetName()] {
 					return nil
 				}
 				seen[object.GetName()] = true

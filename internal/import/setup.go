@@ -74,6 +74,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.DisplayNames, err = rancher.NewDisplayNames(ctx, options.DisplayNames, options.DisplayNames); err != nil {
 		return err
 	}
+	for name, index := range clusterIndexes() {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &clusterv1.Cluster{}, name, index); err != nil {
+			return fmt.Errorf("indexing CAPI clusters for %s: %w", name, err)
+		}
+	}
 	if err := mgr.Add(r.jobs); err != nil {
 		return fmt.Errorf("adding the jobs: %w", err)
 	}
@@ -86,7 +91,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfNamesake), builder.WithPredicates(gone())).
 		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(labelChanged(archelonv1.ImportLabel))).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfKubeconfig)).
-		Watches(rancher.NewRegistrationToken(), handler.EnqueueRequestsFromMapFunc(r.clusterOfBackingNamespace)).
+		Watches(rancher.NewRegistrationToken(), handler.EnqueueRequestsFromMapFunc(r.clusterOfBackingNamespace), builder.WithPredicates(tokenChanged())).
 		Watches(&managementv3.Setting{}, handler.EnqueueRequestsFromMapFunc(r.clustersNotImported), builder.WithPredicates(settingMatters())).
 		WatchesRawSource(source.Kind(options.TokenSecrets, secretMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
@@ -108,7 +113,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
 	for _, strategy := range r.strategies() {
-		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord))
+		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord), builder.WithPredicates(recordChanged(r.writes)))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)

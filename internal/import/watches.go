@@ -4,12 +4,10 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -21,6 +19,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // Backoff of a cluster whose reconcile failed. Unlike the default there is no common bucket: one
@@ -68,28 +67,25 @@ func settingMatters() predicate.Predicate {
 
 // clustersIn returns the CAPI clusters of a namespace.
 func (r *Reconciler) clustersIn(ctx context.Context, namespace client.Object) []reconcile.Request {
-	return r.clusters(ctx, func(*clusterv1.Cluster) bool { return true }, client.InNamespace(namespace.GetName()))
+	return r.clusters(ctx, client.InNamespace(namespace.GetName()))
 }
 
 // clustersNotImported returns the CAPI clusters whose import is under way: they may wait for a setting.
 func (r *Reconciler) clustersNotImported(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.clusters(ctx, func(cluster *clusterv1.Cluster) bool {
-		return conditions.Has(cluster, archelonv1.RancherImportedCondition) && !conditions.IsTrue(cluster, archelonv1.RancherImportedCondition)
-	})
+	return r.clusters(ctx, client.MatchingFields{pendingIndex: pending})
 }
 
-func (r *Reconciler) clusters(ctx context.Context, want func(*clusterv1.Cluster) bool, options ...client.ListOption) []reconcile.Request {
+// clusters returns the CAPI clusters in the cache that the options select.
+func (r *Reconciler) clusters(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	list := &clusterv1.ClusterList{}
 	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		// A read from the cache fails only when the cache stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing CAPI clusters failed")
 		return nil
 	}
-	var requests []reconcile.Request
+	requests := make([]reconcile.Request, 0, len(list.Items))
 	for i := range list.Items {
-		if want(&list.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
 }
@@ -98,14 +94,20 @@ func (r *Reconciler) clusters(ctx context.Context, want func(*clusterv1.Cluster)
 // all clusters that it may stand for.
 func (r *Reconciler) clusterOfRecord(ctx context.Context, object client.Object) []reconcile.Request {
 	labels := object.GetLabels()
-	name, namespace, uid := labels[archelonv1.OwnerNameLabel], labels[archelonv1.OwnerNamespaceLabel], labels[archelonv1.OwnerUIDLabel]
+	name, namespace := labels[archelonv1.OwnerNameLabel], labels[archelonv1.OwnerNamespaceLabel]
 	if name != "" && namespace != "" {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 	}
-	return r.clusters(ctx, func(cluster *clusterv1.Cluster) bool {
-		return uid != "" && string(cluster.UID) == uid || name != "" && cluster.Name == name ||
-			slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cluster.UID })
-	})
+	// A v1 record lies beside its CAPI cluster; a v3 record has no namespace.
+	within := client.InNamespace(object.GetNamespace())
+	var requests []reconcile.Request
+	if name != "" {
+		requests = r.clusters(ctx, within, client.MatchingFields{nameIndex: name})
+	}
+	for _, uid := range ownerUIDs(object) {
+		requests = append(requests, r.clusters(ctx, within, client.MatchingFields{uidIndex: uid})...)
+	}
+	return requests // One that is among them twice is enqueued once.
 }
 
 // clustersOfRecord returns the CAPI cluster of a record, and that which has the name of a v1 record: it waits for the record to go.
@@ -155,9 +157,9 @@ func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object clien
 
 // clusterOfKubeconfig returns the CAPI cluster whose kubeconfig a Secret holds.
 func clusterOfKubeconfig(_ context.Context, secret client.Object) []reconcile.Request {
-	name, ok := strings.CutSuffix(secret.GetName(), "-kubeconfig")
+	cluster, ok := workload.ClusterOfSecret(client.ObjectKeyFromObject(secret))
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: secret.GetNamespace(), Name: name}}}
+	return []reconcile.Request{{NamespacedName: cluster}}
 }

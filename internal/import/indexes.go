@@ -1,0 +1,35 @@
+package importer
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// Indexes of CAPI clusters in the cache. With them an event costs what it wakes, however many clusters there are.
+const (
+	// uidIndex finds a CAPI cluster by its UID.
+	uidIndex = "archelon.io/uid"
+	// nameIndex finds the CAPI clusters of a name in any namespace.
+	nameIndex = "archelon.io/name"
+	// pendingIndex finds the CAPI clusters whose import is under way, under the value pending.
+	pendingIndex = "archelon.io/pending"
+	pending      = "true"
+)
+
+// clusterIndexes returns the indexes of CAPI clusters.
+func clusterIndexes() map[string]client.IndexerFunc {
+	return map[string]client.IndexerFunc{
+		uidIndex:  func(cluster client.Object) []string { return []string{string(cluster.GetUID())} },
+		nameIndex: func(cluster client.Object) []string { return []string{cluster.GetName()} },
+		pendingIndex: func(object client.Object) []string {
+			cluster, ok := object.(*clusterv1.Cluster)
+			if !ok || !conditions.Has(cluster, archelonv1.RancherImportedCondition) || conditions.IsTrue(cluster, archelonv1.RancherImportedCondition) {
+				return nil
+			}
+			return []string{pending}
+		},
+	}
+}
