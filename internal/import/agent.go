@@ -109,6 +109,9 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 		r.forget(s.key())
 		return outcome.Done()
 	}
+	if left := r.disconnectionGrace(s); left > 0 {
+		return outcome.DoneFor(left)
+	}
 	input, out := r.agentInput(ctx, s)
 	if !out.IsDone() {
 		return out
@@ -148,11 +151,12 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 const agentDisconnected = "Rancher reports the agent as disconnected; what is installed is being looked at, and installed again if it cannot connect: " +
 	"if this lasts, look at the Deployment cattle-system/cattle-cluster-agent and at the network of the workload cluster"
 
-// forget drops what is kept for the work on a workload cluster: the last result and the connection.
+// forget drops what is kept for the work on a workload cluster: the last result, the connection, and since when its agent is disconnected.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.jobs.Forget(key)
 	r.registrations.forget(key)
 	r.Workloads.Forget(key)
+	r.disconnections.forget(key)
 }
 
 // asDelayed turns a failed job into a wait for its next try. The backoff is that of the job, so the error is not

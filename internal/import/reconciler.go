@@ -66,6 +66,8 @@ type Reconciler struct {
 	// FleetWorkspaces are those that a CAPI Cluster may ask for. Fleet brings what belongs to a workspace, secrets included, to all of its clusters, and
 	// Rancher asks only whether we may add clusters to it.
 	FleetWorkspaces []string
+	// DisconnectGrace is how long an agent that was connected may be disconnected before anything is done about it; default at once.
+	DisconnectGrace time.Duration
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
 	Jobs int
 	// Switches is how many clusters change over to the kind of the active strategy at the same time; none if zero.
@@ -88,6 +90,8 @@ type Reconciler struct {
 	takings       takings
 	tokenSecrets  client.Reader
 	assigned      client.Reader // Namespaces with ManagedByLabel
+
+	disconnections disconnections
 }
 
 // scope is what one reconcile knows.
@@ -228,14 +232,19 @@ func (r *Reconciler) newScope(ctx context.Context, cluster *clusterv1.Cluster) (
 	return s, nil
 }
 
-// run executes the phases of the intent; the first that is not Done stops.
+// run executes the phases of the intent; the first that is not Done stops. A phase that is Done for the time being says when to look again.
 func (r *Reconciler) run(ctx context.Context, s *scope) outcome.Outcome {
+	done := outcome.Done()
 	for _, p := range r.plan(s.intent) {
-		if out := p.run(ctx, s); !out.IsDone() {
+		out := p.run(ctx, s)
+		if !out.IsDone() {
 			r.Metrics.stopped(p.name, out)
 			ctrl.LoggerFrom(ctx).V(1).Info("Stopped", "phase", p.name, "outcome", out.Kind.String(), "reason", out.Reason)
 			return out
 		}
+		if out.After > 0 && (done.After == 0 || out.After < done.After) {
+			done = out
+		}
 	}
-	return outcome.Done()
+	return done
 }

@@ -84,6 +84,8 @@ type Options struct {
 	ManifestMaxBytes int64
 	// WorkloadTimeout bounds each request to a workload cluster.
 	WorkloadTimeout time.Duration
+	// AgentDisconnectGrace is how long an agent may be disconnected before anything is done about it.
+	AgentDisconnectGrace time.Duration
 	// InsecureSkipTLSVerify trusts whoever answers under Rancher's address. For development only.
 	InsecureSkipTLSVerify bool
 
@@ -117,6 +119,7 @@ func New() (*Options, error) {
 		ManifestTimeout:           30 * time.Second,
 		ManifestMaxBytes:          4 << 20,
 		WorkloadTimeout:           10 * time.Second,
+		AgentDisconnectGrace:      45 * time.Second,
 		Gates:                     gates,
 		Logs:                      logsapi.NewLoggingConfiguration(),
 	}, nil
@@ -177,6 +180,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Largest import manifest that is accepted, in bytes.")
 	fs.DurationVar(&o.WorkloadTimeout, "workload-timeout", o.WorkloadTimeout,
 		"Time limit for each request to a workload cluster.")
+	fs.DurationVar(&o.AgentDisconnectGrace, "agent-disconnect-grace", o.AgentDisconnectGrace,
+		"How long an agent that was connected may be disconnected before a condition says so and the agent is looked at. Rancher checks every 15 seconds, and reports all agents as disconnected for a moment when it restarts. 0 waits for nothing.")
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
 		"Do not verify the certificate of Rancher when the import manifest is downloaded. For development only.")
 	o.Gates.AddFlag(fs)
@@ -235,6 +240,9 @@ func (o *Options) Validate() error {
 	positive("manifest-timeout", o.ManifestTimeout > 0)
 	positive("manifest-max-bytes", o.ManifestMaxBytes > 0)
 	positive("workload-timeout", o.WorkloadTimeout > 0)
+	if o.AgentDisconnectGrace < 0 {
+		problems = append(problems, errors.New("--agent-disconnect-grace must not be negative"))
+	}
 	if o.KubeAPIQPS == 0 {
 		problems = append(problems, errors.New("--kube-api-qps must not be zero; a negative value lifts the limit"))
 	}

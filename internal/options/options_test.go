@@ -65,6 +65,8 @@ func TestValidate(t *testing.T) {
 		"Timeout":       {reason: "zero would mean no limit", args: []string{"--manifest-timeout=0s"}, want: "--manifest-timeout"},
 		"Size":          {reason: "zero would refuse all", args: []string{"--manifest-max-bytes=0"}, want: "--manifest-max-bytes"},
 		"WorkloadTime":  {reason: "zero would mean no limit", args: []string{"--workload-timeout=0s"}, want: "--workload-timeout"},
+		"Grace":         {reason: "time does not go back", args: []string{"--agent-disconnect-grace=-1s"}, want: "--agent-disconnect-grace"},
+		"NoGrace":       {reason: "a disconnection is told at once", args: []string{"--agent-disconnect-grace=0s"}},
 		"QPS":           {reason: "client-go would read zero as its own default", args: []string{"--kube-api-qps=0"}, want: "--kube-api-qps"},
 		"Burst":         {reason: "no request would ever pass", args: []string{"--kube-api-burst=0"}, want: "--kube-api-burst"},
 		"Lease":         {reason: "two leaders would be possible", args: []string{"--leader-elect", "--leader-elect-lease-duration=5s"}, want: "must be longer than --leader-elect-renew-deadline"},

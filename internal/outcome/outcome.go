@@ -40,7 +40,7 @@ type Outcome struct {
 	Reason string
 	// Message tells a person what is going on and what to do. It is stable between runs and holds no secret.
 	Message string
-	// After is the delay of a Poll.
+	// After is the delay of a Poll, and that of a Done which stands for a time.
 	After time.Duration
 	// Err is the cause of a Fail or a Stall. It is logged, so it must hold no secret.
 	Err error
@@ -48,6 +48,9 @@ type Outcome struct {
 
 // Done is a phase that has nothing left to do.
 func Done() Outcome { return Outcome{} }
+
+// DoneFor is a phase that has nothing left to do for the time being; the object is looked at again after the given delay.
+func DoneFor(after time.Duration) Outcome { return Outcome{After: after} }
 
 // Wait is a stop that a watch ends.
 func Wait(reason, message string) Outcome {
@@ -79,12 +82,12 @@ func steady(text string) string { return volatile.ReplaceAllString(text, "$1") }
 func (o Outcome) IsDone() bool { return o.Kind == KindDone }
 
 // Result converts the outcome to what a reconciler returns to controller-runtime: an error
-// for Fail (the queue backs off), a delay for Poll, nothing for the others.
+// for Fail (the queue backs off), a delay for Poll and for a Done that has one, nothing for the others.
 func (o Outcome) Result() (ctrl.Result, error) {
 	switch o.Kind {
 	case KindFail:
 		return ctrl.Result{}, o.Err
-	case KindPoll:
+	case KindDone, KindPoll:
 		return ctrl.Result{RequeueAfter: o.After}, nil
 	default:
 		return ctrl.Result{}, nil

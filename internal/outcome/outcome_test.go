@@ -4,7 +4,36 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
 )
+
+func TestResult(t *testing.T) {
+	failed := errors.New("no")
+	for name, tc := range map[string]struct {
+		out  Outcome
+		want ctrl.Result
+		err  error
+	}{
+		"Done":    {out: Done()},
+		"DoneFor": {out: DoneFor(time.Minute), want: ctrl.Result{RequeueAfter: time.Minute}},
+		"Wait":    {out: Wait("A", "b")},
+		"Poll":    {out: Poll("A", "b", time.Second), want: ctrl.Result{RequeueAfter: time.Second}},
+		"Stall":   {out: Stall("A", "b")},
+		"Fail":    {out: Fail("A", failed), err: failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := tc.out.Result()
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("got %v, %v, want %v, %v", got, err, tc.want, tc.err)
+			}
+		})
+	}
+	if !DoneFor(time.Minute).IsDone() {
+		t.Error("what is done for a while is done")
+	}
+}
 
 func TestMessagesAreSteady(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, text, want string }{

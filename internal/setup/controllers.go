@@ -187,6 +187,7 @@ func (c *controllers) setupImport(ctx context.Context, keeper *rolekeeper.Reconc
 
 		AdoptTurtles:    c.opts.AdoptTurtles,
 		TurtlesParked:   c.opts.TurtlesParked,
+		DisconnectGrace: c.opts.AgentDisconnectGrace,
 		FleetWorkspaces: c.opts.FleetWorkspaces,
 	}
 	if keeper != nil {

@@ -74,7 +74,7 @@ func (s *shards) launch(ctx context.Context, as stage.Instance, args ...string) 
 	GinkgoHelper()
 	i := &instance{Instance: as, since: time.Now(), shards: s}
 	var err error
-	i.Manager, err = s.StartInstance(ctx, as, manager, GinkgoWriter, append([]string{"-v=1"}, args...)...)
+	i.Manager, err = s.StartInstance(ctx, as, manager, GinkgoWriter, append([]string{"-v=1", quickLoss}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		Expect(i.Stop()).To(Succeed())

@@ -62,8 +62,12 @@ func (f *fixture) prepareTenants(ctx context.Context) {
 	}
 }
 
-// StartManager starts the manager as stage.Stage does, for all namespaces or for the tenants.
+// quickLoss has a manager look into the loss of an agent's connection soon.
+const quickLoss = "--agent-disconnect-grace=1s"
+
+// StartManager starts the manager as stage.Stage does, for all namespaces or for the tenants. It looks into the loss of an agent soon.
 func (f *fixture) StartManager(ctx context.Context, binary string, out io.Writer, flags ...string) (*stage.Manager, error) {
+	flags = append([]string{quickLoss}, flags...)
 	scoped := slices.ContainsFunc(flags, func(flag string) bool {
 		return strings.HasPrefix(flag, "--namespace=") || strings.HasPrefix(flag, "--excluded-namespace=")
 	})

@@ -1,0 +1,76 @@
+package importer
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// When Rancher restarts, it reports all agents as disconnected, and each as connected again at one of its next checks, which are 15 seconds apart. To
+// look into each of these losses would take many requests and two writes for every cluster, at a moment when the API server has enough to do.
+
+// clockTolerance is by how much Rancher's clock may differ from ours. A disconnection that Rancher reported longer ago than this and the grace has
+// lasted, however short the time is that this process knows of it.
+const clockTolerance = 5 * time.Minute
+
+// graceLeft returns for how much longer a disconnection counts as one that ends by itself. It is measured by our own clock, from when this process
+// saw it first. What Rancher says about its beginning, zero if nothing, only ends the grace: or else a manager that restarts again and again would
+// never tell of it.
+func graceLeft(seen, reported, now time.Time, grace time.Duration) time.Duration {
+	if !reported.IsZero() && now.Sub(reported) > grace+clockTolerance {
+		return 0
+	}
+	return max(0, min(grace, grace-now.Sub(seen)))
+}
+
+// disconnectionGrace returns for how much longer an imported cluster counts as connected although Rancher has just reported its agent as
+// disconnected. Nothing is read and nothing is written meanwhile.
+func (r *Reconciler) disconnectionGrace(s *scope) time.Duration {
+	if r.DisconnectGrace <= 0 || !s.management.known || !conditions.IsTrue(s.cluster, archelonv1.RancherImportedCondition) {
+		return 0
+	}
+	reported, err := time.Parse(time.RFC3339, s.management.since)
+	if err != nil {
+		reported = time.Time{}
+	}
+	now := r.Clock.Now()
+	return graceLeft(r.disconnections.first(s.key(), s.management.object.UID, now), reported, now, r.DisconnectGrace)
+}
+
+// disconnections remembers since when this process knows that the agent of a CAPI cluster is disconnected. The zero value is ready for use.
+type disconnections struct {
+	mu    sync.Mutex
+	since map[types.NamespacedName]disconnection
+}
+
+type disconnection struct {
+	// cluster is the v3 Cluster whose agent it is.
+	cluster types.UID
+	at      time.Time
+}
+
+// first returns when the disconnection was seen first.
+func (d *disconnections) first(key types.NamespacedName, cluster types.UID, now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, ok := d.since[key]
+	if !ok || known.cluster != cluster {
+		known = disconnection{cluster: cluster, at: now}
+		if d.since == nil {
+			d.since = map[types.NamespacedName]disconnection{}
+		}
+		d.since[key] = known
+	}
+	return known.at
+}
+
+// forget is called when the agent is connected again, or matters no more.
+func (d *disconnections) forget(key types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.since, key)
+}
