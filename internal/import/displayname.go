@@ -68,8 +68,7 @@ func wantedNameKeys(strategy Strategy) client.IndexerFunc {
 
 // clustersOfName returns the CAPI clusters whose record has, or would have, the display name of a v3 Cluster.
 func (r *Reconciler) clustersOfName(ctx context.Context, named *rancher.NamedCluster) []reconcile.Request {
-	return r.clusters(ctx, func(*clusterv1.Cluster) bool { return true },
-		client.MatchingFields{wantedNameIndex: rancher.FoldDisplayName(named.Spec.DisplayName)})
+	return r.clusters(ctx, client.MatchingFields{wantedNameIndex: rancher.FoldDisplayName(named.Spec.DisplayName)})
 }
 
 // nameChanged admits what changes who has a display name. Rancher updates the status of a v3 Cluster often.
