@@ -137,7 +137,7 @@ func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
 		"PermitSuccessor": func(t *testing.T, b *bench, s *scope) error { return b.permitSuccessor(t.Context(), s, v3(s)) },
 		"TakeBack": func(t *testing.T, b *bench, s *scope) error {
 			s.records = []record{*v3(s)}
-			return failed(b.takeBack(t.Context(), s))
+			return failed(b.takeBack(t.Context(), s, turtlesHold{}))
 		},
 		"ReleaseRecord": func(t *testing.T, b *bench, s *scope) error { return b.releaseRecord(t.Context(), v3(s)) },
 		"HandOver": func(t *testing.T, b *bench, s *scope) error {
@@ -154,7 +154,7 @@ func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
 			return failed(b.adopt(t.Context(), s))
 		},
 		"RequestRegistration": func(t *testing.T, b *bench, s *scope) error {
-			out := b.requestRegistration(t.Context(), s, "https://rancher.example.com")
+			out := b.requestRegistration(t.Context(), s, "https://rancher.example.com", false)
 			return out.Err
 		},
 		"SyncV3": func(t *testing.T, b *bench, s *scope) error {

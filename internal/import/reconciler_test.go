@@ -43,11 +43,13 @@ func (v3Strategy) Key(_ *clusterv1.Cluster, name string) client.ObjectKey {
 // v1Strategy is the same of the strategy whose records are beside their CAPI clusters.
 type v1Strategy struct{ Strategy }
 
-func (v1Strategy) Kind() string                        { return "v1" }
-func (v1Strategy) NewObject() client.Object            { return &provisioningv1.Cluster{} }
-func (v1Strategy) NewList() client.ObjectList          { return &provisioningv1.ClusterList{} }
-func (v1Strategy) ManagementName(client.Object) string { return "" }
-func (v1Strategy) Derived(client.Object) bool          { return false }
+func (v1Strategy) Kind() string               { return "v1" }
+func (v1Strategy) NewObject() client.Object   { return &provisioningv1.Cluster{} }
+func (v1Strategy) NewList() client.ObjectList { return &provisioningv1.ClusterList{} }
+func (v1Strategy) Derived(client.Object) bool { return false }
+func (v1Strategy) ManagementName(r client.Object) string {
+	return r.(*provisioningv1.Cluster).Status.ClusterName //nolint:forcetypeassert // it panics in a test
+}
 func (v1Strategy) Key(cluster *clusterv1.Cluster, name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: cluster.Namespace, Name: name}
 }

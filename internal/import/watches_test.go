@@ -142,17 +142,3 @@ func costOf(call func()) cost {
 	found.bytes = float64(after.TotalAlloc-before.TotalAlloc) / calls
 	return found
 }
-
-// v1Strategy is what the reconciler needs of the other strategy to find records.
-type v1Strategy struct{ Strategy }
-
-func (v1Strategy) Kind() string               { return "v1" }
-func (v1Strategy) NewObject() client.Object   { return &provisioningv1.Cluster{} }
-func (v1Strategy) NewList() client.ObjectList { return &provisioningv1.ClusterList{} }
-func (v1Strategy) Derived(client.Object) bool { return false }
-func (v1Strategy) ManagementName(r client.Object) string {
-	return r.(*provisioningv1.Cluster).Status.ClusterName
-} //nolint:forcetypeassert // it panics in a test
-func (v1Strategy) Key(cluster *clusterv1.Cluster, name string) client.ObjectKey {
-	return client.ObjectKey{Namespace: cluster.Namespace, Name: name}
-}
