@@ -122,6 +122,24 @@ const (
 	// token or its URL is missing, or names another server-url.
 	RegistrationRequestedAnnotation = "archelon.io/registration-requested"
 
+	// TakeOverAgentAnnotation on a CAPI Cluster has the workload cluster's agent taken over from another Rancher cluster: its value is the name
+	// of that v3 Rancher cluster, or for an agent of another Rancher the host of that Rancher, as the condition says. It counts for one
+	// take-over: when the agent has connected here, it is used up until it is removed and set again.
+	TakeOverAgentAnnotation = "archelon.io/take-over-agent"
+
+	// ImportManagementClusterAnnotation set to "true" on a CAPI Cluster allows to import the very cluster that Rancher runs in.
+	ImportManagementClusterAnnotation = "archelon.io/import-management-cluster"
+
+	// TakenOverAnnotation on a v3 Rancher cluster is a digest of the TakeOverAgentAnnotation that is used up.
+	TakenOverAnnotation = "archelon.io/agent-taken-over"
+
+	// AgentClusterAnnotation on the credentials Secret of Rancher's agent is the name of the v3 Rancher cluster for which Archelon applied it. Rancher
+	// itself says so only in the Secret that it makes after the first contact.
+	AgentClusterAnnotation = "archelon.io/agent-cluster"
+
+	// AppliedAnnotation on the Deployment of Rancher's agent is a digest of the settings with which Archelon applied it.
+	AppliedAnnotation = "archelon.io/applied"
+
 	// PropagatedLabelsAnnotation on a Rancher cluster lists, separated by commas, the label keys that were
 	// copied from its CAPI Cluster, so that a label removed there is removed here as well.
 	PropagatedLabelsAnnotation = "archelon.io/propagated-labels"

@@ -83,6 +83,7 @@ func judge(cluster *clusterv1.Cluster) []finding {
 		{archelonv1.DisplayNameAnnotation, ignoreValue(displayName)},
 		{archelonv1.FleetWorkspaceAnnotation, ignoreValue(fleetWorkspace)},
 		{archelonv1.ExternalFleetAnnotation, ignoreValue(externalFleet)},
+		{archelonv1.ImportManagementClusterAnnotation, ignoreValue(importManagementCluster)},
 		{archelonv1.ManagedByAnnotation, ignoreValue(managedBy)},
 	} {
 		if err := setting.check(cluster.Annotations); err != nil {

@@ -104,6 +104,9 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 // connectAgent installs Rancher's agent once and leaves it alone from then on: Rancher maintains it after the first contact.
 // Only when Rancher says that the agent is not connected, and what is in the workload cluster cannot connect, it is installed again.
 func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome {
+	if out := r.noteTakeOver(ctx, s); !out.IsDone() {
+		return out
+	}
 	if s.management.connected {
 		r.jobs.Connected(s.key())
 		r.forget(s.key())
@@ -112,10 +115,15 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	if left := r.disconnectionGrace(s); left > 0 {
 		return outcome.DoneFor(left)
 	}
+	want, err := r.wishFor(ctx, s)
+	if err != nil {
+		return outcome.FromError(err, archelonv1.InternalErrorReason)
+	}
 	input, out := r.agentInput(ctx, s)
 	if !out.IsDone() {
 		return out
 	}
+	input += "\n" + want.input()
 	logger := ctrl.LoggerFrom(ctx)
 	key, management := s.key(), *s.management
 	management.object = nil // A job outlives this copy.
@@ -126,7 +134,7 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	// The job is done again while the agent does not connect: nothing in the management cluster tells of a Deployment that was
 	// deleted in a workload cluster, and a workload cluster is not watched for an import alone.
 	result, ended := r.jobs.Do(key, input, func(ctx context.Context) outcome.Outcome { //nolint:contextcheck // a job outlives the reconcile
-		out := r.installAgent(ctrl.LoggerInto(ctx, logger), key, management)
+		out := r.installAgent(ctrl.LoggerInto(ctx, logger), key, management, want)
 		if out.Kind == outcome.KindWait && watched == "" {
 			out.Kind, out.After = outcome.KindPoll, kubeconfigRecheck
 		}
@@ -157,6 +165,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.registrations.forget(key)
 	r.Workloads.Forget(key)
 	r.disconnections.forget(key)
+	r.contests.forget(key)
 }
 
 // asDelayed turns a failed job into a wait for its next try. The backoff is that of the job, so the error is not
@@ -227,10 +236,10 @@ func waitingForRancher() outcome.Outcome {
 }
 
 // installAgent is the slow part of an import. It runs as a job.
-func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster) outcome.Outcome {
+func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) outcome.Outcome {
 	// The next try comes after a pause. A client that waits for it would be kept for every cluster that fails.
 	defer r.Workloads.Forget(key)
-	err := r.tryInstallAgent(ctx, key, management)
+	err := r.tryInstallAgent(ctx, key, management, want)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
 	if out.Kind == outcome.KindFail && ctx.Err() == nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Installing Rancher's agent failed", "reason", out.Reason)
@@ -238,7 +247,7 @@ func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName,
 	return out
 }
 
-func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedName, management managementCluster) error {
+func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) error {
 	step := r.Metrics.timeJob("open")
 	cluster, err := r.Workloads.Get(ctx, key)
 	if err != nil {
@@ -262,14 +271,14 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	if err != nil {
 		return fmt.Errorf("reading Rancher's settings: %w", err)
 	}
-	if agent.Exists {
-		able, err := r.ableToConnect(ctx, agent, management, server.String(), trust.CAChecksum())
-		if err != nil {
-			return err
-		}
-		if able {
-			return r.requestDeployment(ctx, management, agent)
-		}
+	permitted, err := r.permit(ctx, &installation{
+		key: key, management: management, want: want, cluster: cluster, agent: agent, server: server.String(), checksum: trust.CAChecksum(),
+	})
+	if err != nil {
+		return err
+	}
+	if !permitted.install {
+		return r.requestDeployment(ctx, management, agent)
 	}
 	step("guard")
 	pending, err := cluster.CleanupPending(ctx)
@@ -291,11 +300,13 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 		return fmt.Errorf("downloading the import manifest: %w", err)
 	}
 	step("apply")
-	// What Rancher applied itself after the first contact is Rancher's, and a repair may take it over. So is the agent of an
-	// earlier record that Rancher had no way to clean up; one that belongs to another Rancher is not touched.
-	force := management.known || management.deployed || agent.BelongsTo(server.String())
-	if err := cluster.Apply(ctx, manifest.Objects(), force); err != nil {
+	objects := manifest.Objects()
+	want.settings.Mark(objects)
+	if err := cluster.Apply(ctx, objects, permitted.force); err != nil {
 		return fmt.Errorf("applying the import manifest: %w", err)
+	}
+	if permitted.replaces {
+		r.replacements.note(key, r.Clock.Now())
 	}
 	step("")
 	ctrl.LoggerFrom(ctx).Info("Applied Rancher's agent", "rancherCluster", management.name)
@@ -307,17 +318,4 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 		return fmt.Errorf("looking at the agent that was installed: %w", err)
 	}
 	return r.requestDeployment(ctx, management, agent)
-}
-
-// ableToConnect reports whether the agent that is installed will connect by itself, so that it is left alone.
-func (r *Reconciler) ableToConnect(ctx context.Context, agent workload.AgentState, management managementCluster, server, caChecksum string) (bool, error) {
-	tokens, err := r.Tokens.Accepted(ctx, management.name)
-	if err != nil {
-		return false, fmt.Errorf("reading the accepted tokens: %w", err)
-	}
-	able, why := agent.CanConnect(server, tokens, caChecksum)
-	if !able {
-		ctrl.LoggerFrom(ctx).Info("Rancher's agent cannot connect and is installed again", "rancherCluster", management.name, "because", why)
-	}
-	return able, nil
 }

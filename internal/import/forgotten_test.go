@@ -35,7 +35,7 @@ current-context: a
 	if again := get(); again != before {
 		t.Fatal("a client is not kept between two requests")
 	}
-	if out := b.installAgent(t.Context(), key, managementCluster{name: "c-abcde"}); out.IsDone() {
+	if out := b.installAgent(t.Context(), key, managementCluster{name: "c-abcde"}, wish{}); out.IsDone() {
 		t.Fatal("nobody listens there")
 	}
 	if after := get(); after == before {

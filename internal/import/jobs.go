@@ -169,6 +169,15 @@ func (j *jobs) Forget(key types.NamespacedName) {
 // Connected notes that what the work for the cluster installed has connected.
 func (j *jobs) Connected(key types.NamespacedName) { j.patience.arrive(key, j.clock.Now()) }
 
+// LookAgain ends the pause before the next work for the cluster. The cluster has to be reconciled for it to begin.
+func (j *jobs) LookAgain(key types.NamespacedName) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if entry := j.entries[key]; entry != nil && !entry.running && !entry.next.IsZero() {
+		entry.next = j.clock.Now()
+	}
+}
+
 // restartDelays has the next delays be the first ones again. The lock is held.
 func (j *jobs) restartDelays(key types.NamespacedName) {
 	j.backoff.Forget(key)

@@ -86,6 +86,9 @@ type Reconciler struct {
 	reserved      *reservations
 	looks         *looks
 	holdings      *holdings
+	contests      *contests
+	replacements  *replacements
+	identity      identity
 	turtles       turtlesLease
 	takings       takings
 	tokenSecrets  client.Reader
@@ -202,6 +205,7 @@ func (r *Reconciler) forgetAll(ctx context.Context, key types.NamespacedName) {
 	r.conflicts.forget(key)
 	r.takings.forget(key)
 	r.looks.forget(key)
+	r.replacements.forget(key)
 }
 
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:

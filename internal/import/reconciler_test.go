@@ -83,7 +83,7 @@ func newBench(t *testing.T, claim instance.Claim, objects ...client.Object) *ben
 		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Active: v3Strategy{}, Workloads: workloads, Metrics: metrics,
 		Peers: peers, Claim: claim, Clock: b.clock,
 		aside: newAside(metrics), jobs: newJobs(1, b.clock), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
-		told: newTold(), conflicts: newConflicts(), reserved: newReservations(), looks: newLooks(), turns: newTurns(10), registrations: newPatience(registrationPatience), assigned: c,
+		told: newTold(), conflicts: newConflicts(), reserved: newReservations(), looks: newLooks(), contests: newContests(), replacements: newReplacements(), turns: newTurns(10), registrations: newPatience(registrationPatience), assigned: c,
 	}
 	return b
 }

@@ -95,6 +95,19 @@ func externalFleet(annotations map[string]string) (bool, error) {
 	return external, nil
 }
 
+// importManagementCluster reads whether the cluster that Rancher runs in may be imported. Booleans are read as in the import label.
+func importManagementCluster(annotations map[string]string) (bool, error) {
+	value := annotations[archelonv1.ImportManagementClusterAnnotation]
+	if value == "" {
+		return false, nil
+	}
+	allowed, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, errors.New(`it must be "true" or "false"`)
+	}
+	return allowed, nil
+}
+
 // managedBy reads who is to import the cluster, empty for what the options say.
 func managedBy(annotations map[string]string) (string, error) {
 	return importerNamed(annotations[archelonv1.ManagedByAnnotation])

@@ -112,6 +112,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			NewQueue:                newQueue,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
+	b = b.Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersWaitingFor), builder.WithPredicates(going()))
 	for _, strategy := range r.strategies() {
 		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord), builder.WithPredicates(recordChanged(r.writes)))
 	}
@@ -154,6 +155,8 @@ func (r *Reconciler) complete(options Options) error {
 	r.reserved = newReservations()
 	r.looks = newLooks()
 	r.holdings = newHoldings()
+	r.contests = newContests()
+	r.replacements = newReplacements()
 	return nil
 }
 

@@ -144,6 +144,27 @@ func gone() predicate.Predicate {
 	}
 }
 
+// going admits what is deleted, or begins to be.
+func going() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// clustersWaitingFor returns the CAPI clusters whose workload cluster has the agent of a v3 Cluster, which goes, and has it looked at again at once.
+func (r *Reconciler) clustersWaitingFor(_ context.Context, object client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, key := range r.contests.of(object.GetName()) {
+		r.jobs.LookAgain(key)
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
 // clusterOfBackingNamespace returns the CAPI cluster whose Rancher cluster has the namespace of the object: the
 // name of that namespace is the name of the v3 Cluster.
 func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object client.Object) []reconcile.Request {

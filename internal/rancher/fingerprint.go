@@ -39,7 +39,33 @@ func (t *Tokens) FilledInFor(ctx context.Context, cluster string, server *url.UR
 
 // SettingNames returns the settings of Rancher that decide how its agent is installed.
 func SettingNames() []string {
-	return []string{ServerURLSetting, AgentTLSModeSetting, CACertsSetting}
+	return append([]string{ServerURLSetting, CACertsSetting}, agentSettingNames()...)
+}
+
+// agentSettingNames returns those of SettingNames that stand in the agent's manifest and do not decide whether it is able to connect as far
+// as an agent itself tells.
+func agentSettingNames() []string {
+	return []string{AgentTLSModeSetting, AgentImageSetting, RegistrySetting}
+}
+
+// AgentSettings returns the values of the settings that Rancher makes the agent's manifest from, beside its URL and CA. One that does not
+// exist is empty. It makes no request.
+func (s *Settings) AgentSettings(ctx context.Context) (map[string]string, error) {
+	values := map[string]string{}
+	for _, name := range agentSettingNames() {
+		value, err := s.Value(ctx, name)
+		if err != nil && !missing(err) {
+			return nil, err
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
+// missing reports whether a setting does not exist.
+func missing(err error) bool {
+	problem, ok := errors.AsType[*outcome.Problem](err)
+	return ok && problem.Kind == outcome.KindWait
 }
 
 // Fingerprint digests the settings of SettingNames. One that does not exist is not the same as an empty one: without cacerts nobody
@@ -49,8 +75,7 @@ func (s *Settings) Fingerprint(ctx context.Context) (string, error) {
 	hash := sha256.New()
 	for _, name := range SettingNames() {
 		value, err := s.Value(ctx, name)
-		var problem *outcome.Problem
-		if err != nil && (!errors.As(err, &problem) || problem.Kind != outcome.KindWait) {
+		if err != nil && !missing(err) {
 			return "", err
 		}
 		hash.Write(fmt.Appendf(nil, "%s=%t:%d:%s\n", name, err == nil, len(value), value))

@@ -23,6 +23,10 @@ const (
 	CACertsSetting = "cacerts"
 	// AgentTLSModeSetting says whether agents trust CACertsSetting only, or the CAs of their system.
 	AgentTLSModeSetting = "agent-tls-mode"
+	// AgentImageSetting is the image of the agent.
+	AgentImageSetting = "agent-image"
+	// RegistrySetting is the registry from which the image comes.
+	RegistrySetting = "system-default-registry"
 )
 
 // Settings reads Rancher's settings.
@@ -108,7 +112,7 @@ func (s *Settings) Trust(ctx context.Context) (Trust, error) {
 // Ready returns an error while the settings that an import needs cannot be read. Their values do not
 // matter here: an import says itself what is wrong with them.
 func (s *Settings) Ready(ctx context.Context) error {
-	for _, name := range SettingNames() {
+	for _, name := range []string{ServerURLSetting, AgentTLSModeSetting, CACertsSetting} {
 		if _, err := s.Value(ctx, name); err != nil {
 			return err
 		}

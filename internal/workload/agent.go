@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,6 +29,8 @@ const (
 	credentialsEnv  = "CATTLE_CREDENTIAL_NAME"
 	caChecksumEnv   = "CATTLE_CA_CHECKSUM"
 	featuresEnv     = "CATTLE_FEATURES"
+	serverEnv       = "CATTLE_SERVER"
+	strictEnv       = "STRICT_VERIFY"
 
 	cleanupLabel  = "cattle.io/creator"
 	cleanupValue  = "norman"
@@ -53,6 +56,20 @@ type deployment struct {
 			} `json:"spec"`
 		} `json:"template"`
 	} `json:"spec"`
+	Status struct {
+		AvailableReplicas int32 `json:"availableReplicas"`
+	} `json:"status"`
+}
+
+// environment returns the environment of the agent. Of variables that stand there twice the last one counts, as in Kubernetes.
+func (d *deployment) environment() map[string]string {
+	env := map[string]string{}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		for _, variable := range container.Env {
+			env[variable.Name] = variable.Value
+		}
+	}
+	return env
 }
 
 // credentials is what matters of the Secret of the agent.
@@ -61,11 +78,14 @@ type credentials struct {
 	Data     struct {
 		Token []byte `json:"token"`
 		URL   []byte `json:"url"`
+		// Namespace is the name of the v3 Cluster. Rancher fills it in when it applies the agent itself.
+		Namespace []byte `json:"namespace"`
 	} `json:"data"`
 }
 
 type objectMeta struct {
-	DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+	Annotations       map[string]string `json:"annotations"`
 }
 
 // AgentState is what a workload cluster has of Rancher's agent. It holds a token, so however it is
@@ -80,8 +100,14 @@ type AgentState struct {
 	CredentialsSecret string
 	// CredentialsFound says whether that Secret exists.
 	CredentialsFound bool
-	// ServerURL is the URL that the agent connects to, from its Secret.
+	// ServerURL is the URL that the agent connects to, from its Secret, else from its environment.
 	ServerURL string
+	// ClusterName is the v3 Cluster whose agent it is. Who installs the agent by Rancher's command leaves it empty, until Rancher applies the agent itself.
+	ClusterName string
+	// Applied is the digest of the settings with which the agent was applied by Apply, empty for an agent of others.
+	Applied string
+	// Available says whether a Pod of the agent runs.
+	Available bool
 	// CAChecksum is the checksum of the CA that the agent insists on; empty when it insists on none.
 	CAChecksum string
 	// Deployed says whether Rancher has applied the Deployment itself: it gives it features, which the downloaded
@@ -91,6 +117,8 @@ type AgentState struct {
 	// hasToken hides the token in a function because fmt prints what unexported fields of other structs
 	// hold without asking for its methods, but of a function only the address.
 	hasToken func(accepted []string) bool
+	// env hides the environment likewise: a proxy's URL may hold a password.
+	env func() map[string]string
 }
 
 // Agent looks at Rancher's agent: one request when there is none, two otherwise.
@@ -100,18 +128,17 @@ func (c *Client) Agent(ctx context.Context) (AgentState, error) {
 	if err != nil || !found {
 		return AgentState{}, err
 	}
-	state := AgentState{Exists: true, Terminating: agent.Metadata.DeletionTimestamp != nil}
-	for _, container := range agent.Spec.Template.Spec.Containers {
-		for _, env := range container.Env {
-			switch env.Name {
-			case credentialsEnv:
-				state.CredentialsSecret = env.Value
-			case caChecksumEnv:
-				state.CAChecksum = env.Value
-			case featuresEnv:
-				state.Deployed = env.Value != ""
-			}
-		}
+	env := agent.environment()
+	state := AgentState{
+		Exists:            true,
+		Terminating:       agent.Metadata.DeletionTimestamp != nil,
+		CredentialsSecret: env[credentialsEnv],
+		CAChecksum:        env[caChecksumEnv],
+		ServerURL:         env[serverEnv],
+		Applied:           agent.Metadata.Annotations[archelonv1.AppliedAnnotation],
+		Deployed:          env[featuresEnv] != "",
+		Available:         agent.Status.AvailableReplicas > 0,
+		env:               func() map[string]string { return env },
 	}
 	if len(validation.IsDNS1123Subdomain(state.CredentialsSecret)) > 0 {
 		// What no Secret can be called names none. It is a stranger's text of any length, and would be part of messages.
@@ -127,6 +154,10 @@ func (c *Client) Agent(ctx context.Context) (AgentState, error) {
 	state.CredentialsFound = true
 	state.Terminating = state.Terminating || secret.Metadata.DeletionTimestamp != nil
 	state.ServerURL = string(secret.Data.URL)
+	if name := cmp.Or(string(secret.Data.Namespace), secret.Metadata.Annotations[archelonv1.AgentClusterAnnotation]); len(validation.IsDNS1123Label(name)) == 0 {
+		// It becomes part of messages and of a request, and is a stranger's text.
+		state.ClusterName = name
+	}
 	state.hasToken = func(accepted []string) bool { return token != "" && slices.Contains(accepted, token) }
 	return state, nil
 }
@@ -145,7 +176,7 @@ func (s AgentState) CanConnect(serverURL string, tokens []string, caChecksum str
 		return false, "the credentials Secret of the agent does not exist"
 	case !sameURL(s.ServerURL, serverURL):
 		return false, "the agent connects to another URL than Rancher's server-url"
-	case s.hasToken == nil || !s.hasToken(tokens):
+	case !s.HasToken(tokens):
 		return false, "the token of the agent is not valid any more"
 	case s.CAChecksum != caChecksum:
 		return false, "the agent expects another CA of Rancher"

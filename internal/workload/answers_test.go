@@ -38,7 +38,7 @@ const agentSpec = `"spec":{"template":{"spec":{"containers":[{"name":"sidecar"},
 			{"name":"CATTLE_CREDENTIAL_NAME","value":"cattle-credentials-x"}]}]}}}`
 
 func TestAgent(t *testing.T) {
-	encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	encode := encode64
 	working := `"data":{"token":"` + encode(secretToken) + `","url":"` + encode("https://rancher.example.com") + `","other":"AAAA"}`
 	cases := map[string]struct {
 		reason             string
@@ -263,3 +263,5 @@ func TestManyJobs(t *testing.T) {
 		t.Errorf("a list without an end: want %d requests, got %d", maxJobPages, got)
 	}
 }
+
+func encode64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -49,6 +49,13 @@ func describeLostLabels(strategy string) {
 		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 		return cluster, recordOf(ctx, cluster)
 	}
+	// end deletes a cluster, whose agent nobody else would get.
+	end := func(ctx context.Context, cluster *clusterv1.Cluster) {
+		GinkgoHelper()
+		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		f.expectNothingLeft(ctx, cluster)
+	}
 
 	Describe("as "+strategy, Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
@@ -64,6 +71,7 @@ func describeLostLabels(strategy string) {
 			Eventually(func() string { return current(ctx, f, record).GetLabels()[uidLabel] }).Should(Equal(string(cluster.UID)))
 			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 			Expect(recordOf(ctx, cluster).GetUID()).To(Equal(uid))
+			end(ctx, cluster)
 		})
 
 		DescribeTable("is let go when it was deleted in Rancher meanwhile, and not made again", func(ctx context.Context, name string, lost []string) {
@@ -210,6 +218,7 @@ func describeLostLabels(strategy string) {
 			for _, request := range f.requests()[before:] {
 				Expect(request.Verb).NotTo(Equal("delete"), request.RequestURI)
 			}
+			end(ctx, cluster)
 		},
 			Entry("the label by which it is watched", "watched", func(o client.Object) {
 				found := o.GetLabels()

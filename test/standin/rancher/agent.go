@@ -112,6 +112,9 @@ func envValue(deployment *appsv1.Deployment, name string) string {
 // admitAgent decides as Rancher's server does, and before it the agent itself. It returns the v3 Cluster, or why the
 // agent stays out.
 func (s *Standin) admitAgent(ctx context.Context, deployment *appsv1.Deployment, server, token string) (cluster, refusal string, err error) {
+	if name := s.requiredAgentEnv(); name != "" && envValue(deployment, name) == "" {
+		return "", "without " + name + " it has no way to Rancher", nil
+	}
 	serverURL, err := setting(ctx, s.api, settingServerURL)
 	if err != nil {
 		return "", "", err

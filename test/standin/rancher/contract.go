@@ -27,6 +27,7 @@ type Control interface {
 	RemoveWorkload(name string)
 	HoldTokens(ctx context.Context, hold bool) error
 	HoldConnect(hold bool)
+	RequireAgentEnv(name string)
 	Connected(cluster string) (workload string, ok bool)
 	Reapplies(cluster string) int
 	SetServerURL(ctx context.Context, url string) error

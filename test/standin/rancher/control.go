@@ -68,6 +68,21 @@ func (s *Standin) HoldConnect(hold bool) {
 	}
 }
 
+// RequireAgentEnv has agents that are played reach Rancher only with the given environment variable, as where a proxy is the only way, until it is called
+// with an empty name. Sessions stay.
+func (s *Standin) RequireAgentEnv(name string) {
+	s.state.mu.Lock()
+	s.state.agentEnv = name
+	s.state.mu.Unlock()
+	s.fleet.wakeAll()
+}
+
+func (s *Standin) requiredAgentEnv() string {
+	s.state.mu.RLock()
+	defer s.state.mu.RUnlock()
+	return s.state.agentEnv
+}
+
 func (s *Standin) holdsTokens() bool {
 	s.state.mu.RLock()
 	defer s.state.mu.RUnlock()

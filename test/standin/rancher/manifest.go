@@ -34,6 +34,7 @@ type manifestData struct {
 	CACerts   string
 	Strict    bool
 	Image     string
+	Registry  string // of the image, when it is not the public one
 	Version   string
 	Install   string
 	AuthImage string
@@ -51,12 +52,13 @@ type manifestEnv struct {
 // the cluster are ignored there, as in Rancher.
 func (*Standin) manifestData(ctx context.Context, reader client.Reader, token, cluster string) (manifestData, error) {
 	out := manifestData{Token: token}
-	mode := ""
+	mode, registry := "", ""
 	for name, target := range map[string]*string{
 		settingServerURL:   &out.Server,
 		settingCACerts:     &out.CACerts,
 		settingTLSMode:     &mode,
 		settingAgentImage:  &out.Image,
+		settingRegistry:    &registry,
 		settingVersion:     &out.Version,
 		settingInstallUUID: &out.Install,
 	} {
@@ -67,6 +69,9 @@ func (*Standin) manifestData(ctx context.Context, reader client.Reader, token, c
 		*target = value
 	}
 	out.Strict = mode == tlsStrict
+	if registry != "" {
+		out.Registry, out.Image = registry, registry+"/"+out.Image
+	}
 	u := newObject(clusterGVK)
 	if err := reader.Get(ctx, client.ObjectKey{Name: cluster}, u); err != nil {
 		// Without the token check Rancher serves clusters that it does not know.

@@ -20,6 +20,7 @@ const (
 	settingTLSMode       = "agent-tls-mode"
 	settingWorkspace     = "fleet-default-workspace-name"
 	settingAgentImage    = "agent-image"
+	settingRegistry      = "system-default-registry"
 	settingVersion       = "server-version"
 	settingInstallUUID   = "install-uuid"
 	defaultWorkspace     = "fleet-default"
@@ -46,7 +47,7 @@ func (s *Standin) installSettings(ctx context.Context) error {
 		{settingVersion, "", defaultServerVersion},
 		{settingInstallUUID, "00000000-0000-4000-8000-000000000001", ""},
 		{"imported-cluster-version-management", "", "true"},
-		{"system-default-registry", "", ""},
+		{settingRegistry, "", ""},
 		{"crt-default-ttl-minutes", "", "43200"},
 		{"crt-default-grace-period-minutes", "", "180"},
 	} {

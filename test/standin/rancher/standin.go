@@ -45,6 +45,7 @@ type state struct {
 	mu          sync.RWMutex
 	holdTokens  bool
 	holdConnect bool
+	agentEnv    string
 	down        bool
 	reapplies   map[string]int
 	minted      map[string]string // UID of a v1 Cluster -> name of its v3 Cluster

@@ -47,6 +47,10 @@ func Handler(c rancher.Control, light Light) http.Handler {
 		c.HoldConnect(in.Hold)
 		return nothing{}, nil
 	})
+	handle(mux, "require-agent-env", func(_ context.Context, in name) (nothing, error) {
+		c.RequireAgentEnv(in.Name)
+		return nothing{}, nil
+	})
 	handle(mux, "connected", func(_ context.Context, in name) (connected, error) {
 		workload, ok := c.Connected(in.Name)
 		return connected{Workload: workload, Connected: ok}, nil

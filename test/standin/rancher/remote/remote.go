@@ -75,6 +75,11 @@ func (r *Remote) HoldTokens(ctx context.Context, on bool) error {
 // HoldConnect is that of Standin.
 func (r *Remote) HoldConnect(on bool) { ask[nothing](r, "hold-connect", hold{on}) }
 
+// RequireAgentEnv is that of Standin.
+func (r *Remote) RequireAgentEnv(variable string) {
+	ask[nothing](r, "require-agent-env", name{variable})
+}
+
 // Connected is that of Standin.
 func (r *Remote) Connected(cluster string) (workload string, ok bool) {
 	got := ask[connected](r, "connected", name{cluster})
