@@ -75,6 +75,9 @@ func (f *fleet) runAgent(ctx context.Context, w *workload) (time.Duration, error
 		return 0, err
 	}
 	if reason != "" {
+		if connected && current.credential != name {
+			f.disconnect(w.name, "its Pod has other credentials") // whoever put them there has ended the Pod that had the session
+		}
 		w.refused(f, reason)
 		return retry, nil
 	}
@@ -157,7 +160,11 @@ func (f *fleet) connect(ctx context.Context, w *workload, in session) error {
 	in.workload, in.address = w.name, address(w.config)
 	in.caCert = base64.StdEncoding.EncodeToString(w.config.CAData)
 	in.version, in.nodes = known.version, known.nodes
+	before, had := f.standin.sessions.ofWorkload(w.name)
 	f.standin.sessions.open(in)
+	if had && before.cluster != in.cluster {
+		f.standin.clusters.add(client.ObjectKey{Name: before.cluster}, 0) // it has lost its agent
+	}
 	if registered, ok := f.get(w.name); !ok || registered != w || f.standin.isDown() {
 		f.disconnect(w.name, "Rancher or its workload cluster went away meanwhile")
 		return nil

@@ -2,6 +2,7 @@ package rancher_test
 
 import (
 	"context"
+	"encoding/base64"
 	"net"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -178,6 +180,22 @@ var _ = Describe("The agent", func() {
 		applyAgain(ctx, download(ctx, s, "c-over1"))
 		Eventually(clusterConditions("c-over1")).WithContext(ctx).Should(HaveKeyWithValue("Connected", "True"))
 		Expect(s.Reapplies("c-over1")).To(Equal(1), "CATTLE_FEATURES stayed")
+	})
+
+	It("21: is gone from its cluster when that of another cluster, or of another Rancher, is applied over it", func(ctx SpecContext) {
+		s := startGeneration(ctx, generations()[0])
+		is := func(status string) types.GomegaMatcher { return HaveKeyWithValue("Connected", status) }
+		for _, name := range []string{"c-tak01", "c-tak02"} {
+			newCluster(ctx, name)
+			apply(ctx, download(ctx, s, name), nil)
+			Eventually(clusterConditions(name)).WithContext(ctx).Should(is("True"))
+			Eventually(func() int { return s.Reapplies(name) }).Should(Equal(1))
+		}
+		Eventually(clusterConditions("c-tak01")).WithContext(ctx).Should(is("False"))
+
+		apply(ctx, strings.ReplaceAll(download(ctx, s, "c-tak01"), base64.StdEncoding.EncodeToString([]byte(s.URL())), "aHR0cHM6Ly8xMjcuMC4wLjE6MQ=="), nil)
+		Eventually(clusterConditions("c-tak02")).WithContext(ctx).Should(is("False"))
+		Consistently(clusterConditions("c-tak01")).WithContext(ctx).Should(is("False"))
 	})
 
 	It("21: is gone when it is scaled to zero", func(ctx SpecContext) {
