@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// patienceFew is how many may wait at the same time without counting as a backlog: each is looked at when its time has come.
+	// patienceFew is how many may wait at the same time without counting as a backlog: each is looked at when its time
+	// has come.
 	patienceFew = 10
 	// patienceFactor times what it takes at present is how long one may wait while others come through.
 	patienceFactor = 3
@@ -21,10 +22,11 @@ const (
 	patienceWeight = 4
 )
 
-// patience decides whether it is worth while to look at what has waited for long, when many wait for the same thing: agents for their connection, new
-// Rancher clusters for their registration. A slow Rancher makes all of them wait, and a look at each would find nothing and make it slower. So a look
-// waits while others come through and this one has not waited for much longer than they did. Where none comes through, a few are looked at, one after
-// the other. Where few wait, it has no say.
+// patience decides whether it is worth while to look at what has waited for long, when many wait for the same thing:
+// agents for their connection, new Rancher clusters for their registration. A slow Rancher makes all of them wait, and
+// a look at each would find nothing and make it slower. So a look waits while others come through and this one has not
+// waited for much longer than they did. Where none comes through, a few are looked at, one after the other. Where few
+// wait, it has no say.
 //
 // It keeps no timer: it is asked when a look is due. All of it takes the same time, however many wait.
 type patience struct {
@@ -32,7 +34,8 @@ type patience struct {
 	base time.Duration
 
 	mu sync.Mutex
-	// young is what has begun to wait lately, the oldest first; what has waited for too long is no backlog but a problem of its own.
+	// young is what has begun to wait lately, the oldest first; what has waited for too long is no backlog but a
+	// problem of its own.
 	young  *list.List // of types.NamespacedName
 	places map[types.NamespacedName]*list.Element
 	since  map[types.NamespacedName]time.Time

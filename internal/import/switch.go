@@ -14,9 +14,9 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// A change of the strategy replaces the record of every imported cluster. Each waits for its turn and is followed under its old record until then.
-// It is marked by the write that begins its change over, and the mark goes when the new record is connected: what is under way can be told from the
-// objects alone, whatever becomes of this process.
+// A change of the strategy replaces the record of every imported cluster. Each waits for its turn and is followed under
+// its old record until then. It is marked by the write that begins its change over, and the mark goes when the new
+// record is connected: what is under way can be told from the objects alone, whatever becomes of this process.
 
 // switchListPage is how many CAPI clusters are read at once to find those that are marked.
 const switchListPage = 500
@@ -36,8 +36,9 @@ func (s *scope) outdated(active Strategy) *record {
 	return nil
 }
 
-// awaitTurn lets a cluster with a record of another kind change over when it has a slot. Only one that is connected and has a control plane gets
-// any: another one would not come back either, and keep its slot. Until then the phases that follow work on the record that there is.
+// awaitTurn lets a cluster with a record of another kind change over when it has a slot. Only one that is connected and
+// has a control plane gets any: another one would not come back either, and keep its slot. Until then the phases that
+// follow work on the record that there is.
 func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) outcome.Outcome {
 	old := s.outdated(r.Active)
 	if old == nil || switching(s.cluster) {
@@ -64,7 +65,8 @@ func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) outcome.Outcome {
 	return outcome.Done()
 }
 
-// followOld has the cluster name the record that it has. It may name one of the new kind, of a change over that was called off.
+// followOld has the cluster name the record that it has. It may name one of the new kind, of a change over that was
+// called off.
 func (r *Reconciler) followOld(ctx context.Context, s *scope) outcome.Outcome {
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
@@ -98,7 +100,8 @@ func (r *Reconciler) endSwitch(ctx context.Context, s *scope) outcome.Outcome {
 	return outcome.Done()
 }
 
-// markSwitch writes down that the cluster changes over, together with what begins that. A mark on a cluster that was not imported is somebody else's.
+// markSwitch writes down that the cluster changes over, together with what begins that. A mark on a cluster that was
+// not imported is somebody else's.
 func (s *scope) markSwitch(cluster *clusterv1.Cluster) {
 	switch {
 	case s.replaces != nil:
@@ -108,8 +111,8 @@ func (s *scope) markSwitch(cluster *clusterv1.Cluster) {
 	}
 }
 
-// noteTurn keeps the slot of a cluster that changes over, and the place of one that waits. Any other gives up what it has: it has come back, is
-// paused, deleted or un-imported, or something else has to end first.
+// noteTurn keeps the slot of a cluster that changes over, and the place of one that waits. Any other gives up what it
+// has: it has come back, is paused, deleted or un-imported, or something else has to end first.
 func (r *Reconciler) noteTurn(ctx context.Context, s *scope, out outcome.Outcome) {
 	switch {
 	case s.intent == intentImport && switching(s.cluster) && out.Reason != archelonv1.RemovedInRancherReason:
@@ -120,8 +123,8 @@ func (r *Reconciler) noteTurn(ctx context.Context, s *scope, out outcome.Outcome
 	}
 }
 
-// listSwitching returns the clusters of this instance that change over. The API server is asked, for the cache may be older than what the process before
-// this one wrote last.
+// listSwitching returns the clusters of this instance that change over. The API server is asked, for the cache may be
+// older than what the process before this one wrote last.
 func (r *Reconciler) listSwitching(ctx context.Context) ([]types.NamespacedName, error) {
 	namespaces := r.Claim.Scope.Included()
 	if len(namespaces) == 0 {

@@ -211,7 +211,8 @@ func (w *switchWorld) rancher() {
 	}
 }
 
-// alive returns the kind of the record that a cluster has and that nobody has deleted, with "?" if it is not connected, "" for none.
+// alive returns the kind of the record that a cluster has and that nobody has deleted, with "?" if it is not connected,
+// "" for none.
 func (w *switchWorld) alive(name string) string {
 	v1 := &provisioningv1.Cluster{}
 	kind := ""
@@ -272,7 +273,8 @@ func (w *switchWorld) reconcile(names ...string) bool {
 	return true
 }
 
-// settle runs until nothing is written any more. The clusters are reconciled as their events would have them; one that waits for its turn only when it is woken.
+// settle runs until nothing is written any more. The clusters are reconciled as their events would have them; one that
+// waits for its turn only when it is woken.
 func (w *switchWorld) settle(kind string, switches int) {
 	w.t.Helper()
 	for range 100 {
@@ -317,7 +319,8 @@ func (w *switchWorld) expect(reason string, want func(name string) string) {
 
 func always(state string) func(string) string { return func(string) string { return state } }
 
-// Wherever the process dies, between any two of its writes: no more clusters than are allowed have no connected record, and in the end all have changed over.
+// Wherever the process dies, between any two of its writes: no more clusters than are allowed have no connected record,
+// and in the end all have changed over.
 func TestSwitchSurvivesCrashes(t *testing.T) {
 	const clusters, switches = 2, 1
 	undisturbed := newSwitchWorld(t, clusters)

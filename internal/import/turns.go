@@ -12,11 +12,13 @@ import (
 // turnsBacklog is how many clusters can be woken before the controller has taken them into its queue.
 const turnsBacklog = 1024
 
-// turns limits how many clusters change over to another kind of Rancher cluster at the same time. A cluster keeps its slot until it has come
-// back, so that a mistake, or a Rancher that connects nothing, costs as many clusters as there are slots and no more. Those that wait are woken in
-// the order in which they came, when a slot is free; they cost nothing meanwhile.
+// turns limits how many clusters change over to another kind of Rancher cluster at the same time. A cluster keeps its
+// slot until it has come back, so that a mistake, or a Rancher that connects nothing, costs as many clusters as there
+// are slots and no more. Those that wait are woken in the order in which they came, when a slot is free; they cost
+// nothing meanwhile.
 //
-// Which clusters hold a slot is written on them. What is kept here is a copy, so that no slot is given twice: it is rebuilt before the first is given.
+// Which clusters hold a slot is written on them. What is kept here is a copy, so that no slot is given twice: it is
+// rebuilt before the first is given.
 type turns struct {
 	most int
 	// come wakes clusters whose turn has come.
@@ -38,7 +40,8 @@ func newTurns(most int) *turns {
 	}
 }
 
-// rebuild learns once which clusters hold a slot, before any is given. They are woken: one may have given its slot back while they were listed.
+// rebuild learns once which clusters hold a slot, before any is given. They are woken: one may have given its slot back
+// while they were listed.
 func (t *turns) rebuild(ctx context.Context, holders func() ([]types.NamespacedName, error)) error {
 	t.rebuilding.Lock()
 	defer t.rebuilding.Unlock()

@@ -68,7 +68,7 @@ func everything() values {
 		"imagePullSecrets":  []any{values{"name": "pull"}},
 		"instance":          "archelon1",
 		"leaderElection":    values{"namespace": "coordination"},
-		"import":            values{"concurrency": 1000000, "workloadConcurrency": 1000000, "manifestMaxBytes": 1 << 30, "syncPeriod": "1h30s"},
+		"import":            values{"concurrency": 1000000, "workloadConcurrency": 1000000, "strategySwitchConcurrency": 0, "manifestMaxBytes": 1 << 30, "syncPeriod": "1h30s"},
 		"kubeAPI":           values{"qps": 1000000, "burst": 1000000},
 		"proxy":             values{"https": "http://proxy:3128", "http": "http://proxy:3128"},
 		"extraEnv":          []any{values{"name": "GOGC", "value": "80"}, values{"name": "A", "valueFrom": values{"secretKeyRef": values{"name": "a", "key": "b"}}}},

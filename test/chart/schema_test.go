@@ -211,6 +211,7 @@ func badValues() map[string]string {
 		"{import: {manifestTimeout: 0s}}":                                       "/import/manifestTimeout",
 		"{import: {manifestTimeout: -5s}}":                                      "/import/manifestTimeout",
 		"{import: {concurrency: 0}}":                                            "/import/concurrency",
+		"{import: {strategySwitchConcurrency: -1}}":                             "/import/strategySwitchConcurrency",
 		"{import: {manifestMaxBytes: 0}}":                                       "/import/manifestMaxBytes",
 		"{kubeAPI: {qps: 0}}":                                                   "/kubeAPI/qps",
 		"{leaderElection: {namespace: A}}":                                      "/leaderElection/namespace",
