@@ -95,18 +95,51 @@ func ending(c *rancher.NamedCluster) *rancher.NamedCluster {
 	return c
 }
 
+// newNameCase is an import that is about to create its record.
+type newNameCase struct {
+	reason   string
+	strategy Strategy
+	cluster  *clusterv1.Cluster
+	record   string
+	own      []record
+	others   []*rancher.NamedCluster
+	reserved string
+	kind     outcome.Kind
+	says     string
+}
+
+func (tc newNameCase) run(t *testing.T) {
+	cluster, strategy, record := testCluster(), Strategy(namingV3{}), "c-new22"
+	if tc.cluster != nil {
+		cluster = tc.cluster
+	}
+	if tc.strategy != nil {
+		strategy = tc.strategy
+	}
+	if tc.record != "" {
+		record = tc.record
+	}
+	b := newBench(t, instance.Claim{})
+	b.Active = strategy
+	b.named(t, tc.others...)
+	if tc.reserved != "" {
+		b.reserved.take("prod", types.UID(tc.reserved), b.clock.Now())
+	}
+	desired, err := desiredRecord(cluster, record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := b.claimDisplayName(t.Context(), &scope{cluster: cluster, records: tc.own}, desired)
+	if out.Kind != tc.kind || !strings.Contains(out.Message, tc.says) {
+		t.Errorf("%s: got %s %q", tc.reason, out.Kind, out.Message)
+	}
+	if !out.IsDone() && out.Reason != "DisplayNameTaken" {
+		t.Errorf("%s: the reason is %s", tc.reason, out.Reason)
+	}
+}
+
 func TestANewRecordGetsAFreeDisplayNameOnly(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason   string
-		strategy Strategy
-		cluster  *clusterv1.Cluster
-		record   string
-		own      []record
-		others   []*rancher.NamedCluster
-		reserved string
-		kind     outcome.Kind
-		says     string
-	}{
+	for name, tc := range map[string]newNameCase{
 		"Free":        {reason: "nobody has it", others: []*rancher.NamedCluster{v3Named("c-other", "prod-2", 0)}, kind: outcome.KindDone},
 		"Taken":       {reason: "somebody has it", others: []*rancher.NamedCluster{v3Named("c-other", "prod", 0)}, kind: outcome.KindStall, says: "c-other"},
 		"Case":        {reason: "Rancher's API does not tell cases apart", others: []*rancher.NamedCluster{v3Named("c-other", "Prod", 0)}, kind: outcome.KindStall, says: "archelon.io/display-name"},
@@ -126,34 +159,7 @@ func TestANewRecordGetsAFreeDisplayNameOnly(t *testing.T) {
 			others: []*rancher.NamedCluster{v3Named("c-other", "prod-capi", 0)}, kind: outcome.KindStall, says: "remove annotation archelon.io/fleet-workspace",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if tc.cluster == nil {
-				tc.cluster = testCluster()
-			}
-			if tc.strategy == nil {
-				tc.strategy = namingV3{}
-			}
-			if tc.record == "" {
-				tc.record = "c-new22"
-			}
-			b := newBench(t, instance.Claim{})
-			b.Active = tc.strategy
-			b.named(t, tc.others...)
-			if tc.reserved != "" {
-				b.reserved.take("prod", types.UID(tc.reserved), b.clock.Now())
-			}
-			desired, err := desiredRecord(tc.cluster, tc.record)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out := b.claimDisplayName(t.Context(), &scope{cluster: tc.cluster, records: tc.own}, desired)
-			if out.Kind != tc.kind || !strings.Contains(out.Message, tc.says) {
-				t.Errorf("%s: got %s %q", tc.reason, out.Kind, out.Message)
-			}
-			if !out.IsDone() && out.Reason != "DisplayNameTaken" {
-				t.Errorf("%s: the reason is %s", tc.reason, out.Reason)
-			}
-		})
+		t.Run(name, tc.run)
 	}
 }
 
@@ -346,7 +352,7 @@ func TestNameChanged(t *testing.T) {
 
 func TestDisplayNameOfUsers(t *testing.T) {
 	for value, ok := range map[string]bool{
-		"": true, "prod-1": true, "1": true, strings.Repeat("a", 63): true, strings.Repeat("a", 64): false, "Prod": false, "prod.eu": false, "-prod": false, "prod ": false,
+		"": true, "prod-1": true, "1": true, strings.Repeat("a", 63): true, strings.Repeat("a", 64): false, "Prod": false, "prod.eu": false, "-prod": false, "prod\t": false,
 		"a,b": false, "pröd": false, "a\nb": false, "${x}": false,
 	} {
 		got, err := displayName(map[string]string{"archelon.io/display-name": value})

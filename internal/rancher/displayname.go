@@ -24,10 +24,10 @@ const displayNameIndex = "archelon.io/display-name"
 // KiB.
 type NamedCluster struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// Spec is the part of Rancher's spec that is read.
-	Spec NamedClusterSpec `json:"spec,omitempty"`
+	Spec NamedClusterSpec `json:"spec,omitzero"`
 
 	// Owner is the UID of the CAPI Cluster that the v3 Cluster, or the v1 Cluster behind it, was created for. Of a
 	// label, which is not kept.
@@ -43,7 +43,7 @@ type NamedClusterSpec struct {
 // NamedClusterList is a list of v3 Clusters.
 type NamedClusterList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// Items are the v3 Clusters.
 	Items []NamedCluster `json:"items"`
