@@ -97,6 +97,7 @@ func fullProvisioning() *provisioningv1.Cluster {
 type fullV3Strategy struct{ v3Strategy }
 
 func (fullV3Strategy) Names(*clusterv1.Cluster, string) bool { return true }
+func (fullV3Strategy) DisplayName(d Desired) (string, bool)  { return d.Cluster.Name, true }
 func (fullV3Strategy) Render(d Desired) *unstructured.Unstructured {
 	record := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"displayName": d.Cluster.Name}}}
 	record.SetLabels(d.Labels)
@@ -146,7 +147,7 @@ func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
 		},
 		"Abandon": func(t *testing.T, b *bench, s *scope) error { return b.abandonRecord(t.Context(), s, s.record) },
 		"Adopt": func(t *testing.T, b *bench, s *scope) error {
-			s.cluster.Annotations["archelon.io/managed-by"] = "archelon"
+			s.assigned = assignment{to: "archelon"}
 			foreign := *v3(s)
 			delete(foreign.GetLabels(), "archelon.io/capi-cluster-uid")
 			foreign.SetFinalizers(append(foreign.GetFinalizers(), "capicluster.turtles.cattle.io"))

@@ -126,7 +126,8 @@ func newStorm(t *testing.T, n int, grace time.Duration) *storm {
 			return errors.New("the API server has enough to do")
 		},
 	})
-	s.Active, s.tokenSecrets = fullV3Strategy{}, s.cache
+	s.Active, s.tokenSecrets, s.assigned = fullV3Strategy{}, s.cache, s.cache
+	s.named(t)
 	var err error
 	if s.Settings, err = rancher.NewSettings(s.cache); err != nil {
 		t.Fatal(err)

@@ -52,11 +52,15 @@ func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches 
 	must(err)
 	tokens, err := rancher.NewTokens(c, c)
 	must(err)
+	nobody := &names{}
+	displayNames, err := rancher.NewDisplayNames(t.Context(), nobody, nobody)
+	must(err)
 	return &Reconciler{
 		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(10_000), Active: active, Others: []Strategy{other}, Settings: settings, Tokens: tokens,
-		Workloads: workloads, Metrics: metrics, Peers: peers, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c,
+		Workloads: workloads, Metrics: metrics, Peers: peers, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
 		aside: newAside(metrics), jobs: newJobs(1, clock.RealClock{}), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
 		told: newTold(), conflicts: newConflicts(), turns: newTurns(switches), registrations: newPatience(registrationPatience),
+		reserved: newReservations(), looks: newLooks(), contests: newContests(), replacements: newReplacements(),
 	}
 }
 
