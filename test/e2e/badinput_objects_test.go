@@ -68,7 +68,7 @@ func (w *badWorld) badKubeconfigs() {
 		"no-credentials": func(_ *api.Cluster, user *api.AuthInfo) { withoutCertificate(user) },
 		"black-hole":     func(cluster *api.Cluster, _ *api.AuthInfo) { cluster.Server = "https://" + blackHole.Addr().String() },
 		"nobody":         func(cluster *api.Cluster, _ *api.AuthInfo) { cluster.Server = "https://127.0.0.1:1" },
-		"other-ca": func(cluster *api.Cluster, _ *api.AuthInfo) {
+		"other-server-ca": func(cluster *api.Cluster, _ *api.AuthInfo) {
 			cluster.CertificateAuthorityData = w.Management.Config.CAData
 		},
 		"expired": func(_ *api.Cluster, user *api.AuthInfo) {
@@ -110,7 +110,7 @@ func (w *badWorld) badKubeconfigs() {
 		{"its user has no credentials", "no-credentials", "KubeconfigCredentialsMissing", "add a token, or a client certificate", once},
 		{"its server never answers", "black-hole", "WorkloadTimeout", "check its control plane", growing},
 		{"its server is not there", "nobody", "WorkloadUnreachable", "check its control plane", growing},
-		{"its server has another CA", "other-ca", "WorkloadTLSNotTrusted", "correct certificate-authority-data", growing},
+		{"its server has another CA", "other-server-ca", "WorkloadTLSNotTrusted", "correct certificate-authority-data", growing},
 		{"its certificate has expired", "expired", "WorkloadUnauthorized", "expired at 20.*: renew the kubeconfig", growing},
 		{"its user is not known (401)", "unknown", "WorkloadUnauthorized", "renew the kubeconfig", growing},
 		{"its user has no rights (403)", "powerless", "WorkloadForbidden", "use a kubeconfig of a cluster-admin", growing},
