@@ -116,10 +116,11 @@ const (
 	// ManagedByTurtles is a value of ManagedByAnnotation.
 	ManagedByTurtles = "rancher-turtles"
 
-	// RegistrationRequestedAnnotation on a v3 Rancher cluster is set when its registration token was deleted, and when Rancher's setting
-	// server-url was empty and got a value, or got another one before the agent was installed: Rancher makes a token, and fills in its URL, only when the
-	// v3 Cluster changes. The value is "<digest of server-url>@<RFC 3339 time>": it changes at once with server-url, else every five minutes while the
-	// token or its URL is missing, or names another server-url.
+	// RegistrationRequestedAnnotation on a v3 Rancher cluster is set when its registration token was deleted, and when
+	// Rancher's setting server-url was empty and got a value, or got another one before the agent was installed:
+	// Rancher makes a token, and fills in its URL, only when the v3 Cluster changes. The value is "<digest of
+	// server-url>@<RFC 3339 time>": it changes at once with server-url, else every five minutes while the token or its
+	// URL is missing, or names another server-url.
 	RegistrationRequestedAnnotation = "archelon.io/registration-requested"
 
 	// TakeOverAgentAnnotation on a CAPI Cluster has the workload cluster's agent taken over from another Rancher cluster: its value is the name

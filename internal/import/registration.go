@@ -49,8 +49,9 @@ func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server s
 	return out
 }
 
-// renewRegistration has Rancher fill in the registration anew when it did so with another server-url than it has now: Rancher does not do that by
-// itself, and nothing must be downloaded from an address of before. It makes no request while the two agree.
+// renewRegistration has Rancher fill in the registration anew when it did so with another server-url than it has now:
+// Rancher does not do that by itself, and nothing must be downloaded from an address of before. It makes no request
+// while the two agree.
 func (r *Reconciler) renewRegistration(ctx context.Context, s *scope) outcome.Outcome {
 	server, err := r.Settings.ServerURL(ctx)
 	if err != nil {
@@ -74,7 +75,8 @@ func (r *Reconciler) renewRegistration(ctx context.Context, s *scope) outcome.Ou
 const earlierServerURL = "The registration token still names an earlier server-url of Rancher; Rancher was asked to fill it in again: " +
 	"if that lasts, look at the logs of Rancher"
 
-// fromEarlierServer stops an installation that began before server-url changed. The new registration starts another one.
+// fromEarlierServer stops an installation that began before server-url changed. The new registration starts another
+// one.
 func fromEarlierServer() error {
 	return &outcome.Problem{Kind: outcome.KindWait, Reason: archelonv1.WaitingForRancherReason, Message: earlierServerURL}
 }

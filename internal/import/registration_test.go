@@ -14,7 +14,8 @@ import (
 	"github.com/archelon-io/archelon/internal/rancher"
 )
 
-// Rancher does not look at its registration tokens when server-url changes, so it is asked to, once for each server-url and not while nothing changed.
+// Rancher does not look at its registration tokens when server-url changes, so it is asked to, once for each server-url
+// and not while nothing changed.
 func TestRenewRegistration(t *testing.T) {
 	const now, old, moved = "https://rancher.example.com", "https://old.example.com", "https://new.example.com"
 	cases := map[string]struct {

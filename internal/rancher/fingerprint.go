@@ -27,8 +27,8 @@ func (t *Tokens) Fingerprint(ctx context.Context, cluster string) (string, error
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// FilledInFor reports whether Rancher filled in the registration token of a v3 Cluster with this server-url, as far as the cache knows. Without a
-// token that has a URL it returns the same Problems as Registration. It makes no request.
+// FilledInFor reports whether Rancher filled in the registration token of a v3 Cluster with this server-url, as far as
+// the cache knows. Without a token that has a URL it returns the same Problems as Registration. It makes no request.
 func (t *Tokens) FilledInFor(ctx context.Context, cluster string, server *url.URL) (bool, error) {
 	_, manifestURL, err := t.published(ctx, cluster)
 	if err != nil {

@@ -61,7 +61,8 @@ func (r Registration) FilledInFor(server *url.URL) bool {
 	return sameServer(r.secrets().manifestURL, server)
 }
 
-// sameServer reports whether a manifest URL is one of a server. Of server-url Rancher takes scheme and host, as they are written.
+// sameServer reports whether a manifest URL is one of a server. Of server-url Rancher takes scheme and host, as they
+// are written.
 func sameServer(manifestURL string, server *url.URL) bool {
 	u, err := url.Parse(manifestURL)
 	return err == nil && u.Scheme == server.Scheme && strings.EqualFold(u.Host, server.Host)
