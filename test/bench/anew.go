@@ -9,14 +9,16 @@ import (
 )
 
 const (
-	// calmLook is how long the manager's use of the machine is measured at a time, and calmShare what part of one processor is no work.
+	// calmLook is how long the manager's use of the machine is measured at a time, and calmShare what part of one
+	// processor is no work.
 	calmLook  = time.Second
 	calmShare = 0.05
 )
 
 // Anew is a start of the manager that finds everything imported.
 type Anew struct {
-	// ReadySeconds and CalmSeconds are from the start of the program until it is ready, and until it has nothing to do any more.
+	// ReadySeconds and CalmSeconds are from the start of the program until it is ready, and until it has nothing to do
+	// any more.
 	ReadySeconds float64 `json:"readySeconds"`
 	CalmSeconds  float64 `json:"calmSeconds"`
 	// CPUSeconds is what it used until then.
@@ -41,7 +43,10 @@ func (r *run) startAnew(ctx context.Context, t *times) error {
 		return err
 	}
 	r.say("starting the manager anew, with everything imported")
-	if err := r.restart(ctx, "--sync-period="+defaults.SyncPeriod.String()); err != nil {
+	if err := r.end(); err != nil {
+		return err
+	}
+	if err := r.launch(ctx, "--sync-period="+defaults.SyncPeriod.String()); err != nil {
 		return err
 	}
 	t.anew = r.began

@@ -41,7 +41,8 @@ func peakBound(clusters int) float64 {
 	}
 }
 
-// bounds returns what is promised of a run. Of one with black holes or a newcomer, and of one in which the stand-in takes the machine, nothing is.
+// bounds returns what is promised of a run. Of one with black holes or a newcomer, and of one in which the stand-in
+// takes the machine, nothing is.
 func (r *Run) bounds(profiled bool) []bound {
 	if r.BlackHoles > 0 || r.Newcomer != nil || r.Rancher != rancherLight {
 		return nil
@@ -75,7 +76,8 @@ func (r *Run) peak() float64 {
 	return max(r.PeakMiB, r.Anew.PeakMiB)
 }
 
-// Growth compares the largest run with that of --baseline: what a cluster takes among many by what it takes among fewer.
+// Growth compares the largest run with that of --baseline: what a cluster takes among many by what it takes among
+// fewer.
 type Growth struct {
 	Clusters int `json:"clusters"`
 	Baseline int `json:"baseline"`

@@ -102,8 +102,8 @@ func (r *Run) imports() int {
 	return r.Clusters
 }
 
-// times part a run: the wave was over, the idle time began and ended, the manager was started anew, had nothing to do any more, and was watched until
-// the end.
+// times part a run: the wave was over, the idle time began and ended, the manager was started anew, had nothing to do
+// any more, and was watched until the end.
 type times struct{ over, idle, idled, anew, calm, end time.Time }
 
 // evaluate fills in what the recorder and the audit log know.
@@ -193,8 +193,8 @@ func (r *run) evaluateLatencies() {
 	}
 }
 
-// unrelated says whether a request is none that imports cause: watches, the lease and the Events about it, which are of the old kind, discovery and
-// reviews of tokens.
+// unrelated says whether a request is none that imports cause: watches, the lease and the Events about it, which are of
+// the old kind, discovery and reviews of tokens.
 func unrelated(e auditv1.Event) bool {
 	return e.Verb == "watch" || e.ObjectRef == nil || e.ObjectRef.Resource == "leases" ||
 		e.ObjectRef.Resource == "events" && e.ObjectRef.APIGroup == ""

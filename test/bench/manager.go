@@ -14,6 +14,15 @@ const readyTimeout = 2 * time.Minute
 
 // start starts the manager and waits until it is ready and has taken its Lease.
 func (r *run) start(ctx context.Context, more ...string) error {
+	if err := r.launch(ctx, more...); err != nil {
+		return err
+	}
+	// The lease is taken, and every cluster was looked at once, in the moment after.
+	return r.pause(ctx, r.options.Settle)
+}
+
+// launch starts the manager and waits until it is ready.
+func (r *run) launch(ctx context.Context, more ...string) error {
 	args := append([]string{
 		"--leader-elect", "--leader-elect-namespace=" + stage.SystemNamespace,
 		"--sync-period=" + r.options.SyncPeriod.String(),
@@ -45,17 +54,24 @@ func (r *run) start(ctx context.Context, more ...string) error {
 		}
 	}
 	r.ready = time.Now()
-	// The lease is taken, and every cluster was looked at once, in the moment after.
-	return r.pause(ctx, r.options.Settle)
+	return nil
 }
 
 // restart ends the manager and starts it with more arguments.
 func (r *run) restart(ctx context.Context, more ...string) error {
+	if err := r.end(); err != nil {
+		return err
+	}
+	return r.start(ctx, more...)
+}
+
+// end stops the manager.
+func (r *run) end() error {
 	if r.memory != nil {
 		r.memory.stop()
 	}
 	if err := r.manager.Stop(); err != nil {
 		return fmt.Errorf("stopping the manager: %w", err)
 	}
-	return r.start(ctx, more...)
+	return nil
 }

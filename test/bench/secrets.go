@@ -16,7 +16,8 @@ const (
 	certBytes      = 1100
 	keyBytes       = 1675
 	publicKeyBytes = 451
-	// workerBytes are the bootstrap data of a worker, and controlPlaneBytes those of a control plane node, which have the certificates in them.
+	// workerBytes are the bootstrap data of a worker, and controlPlaneBytes those of a control plane node, which have
+	// the certificates in them.
 	workerBytes       = 3 << 10
 	controlPlaneBytes = 8 << 10
 	// controlPlanes is how many of the machines of a cluster run its control plane.
@@ -26,8 +27,9 @@ const (
 // clusterSecrets is how many Secrets a cluster has without those of its machines.
 const clusterSecrets = 5
 
-// secretsOf returns the Secrets that a CAPI cluster of kubeadm has: its kubeconfig, its certificates, and the bootstrap data of its machines. All have
-// the label by which CAPI finds them, the type and an owner. But for the kubeconfig nobody reads their data here, so only its size is real.
+// secretsOf returns the Secrets that a CAPI cluster of kubeadm has: its kubeconfig, its certificates, and the bootstrap
+// data of its machines. All have the label by which CAPI finds them, the type and an owner. But for the kubeconfig
+// nobody reads their data here, so only its size is real.
 func secretsOf(cluster *clusterv1.Cluster, kubeconfig []byte, machines int) []*corev1.Secret {
 	filler := func(size int) []byte { return bytes.Repeat([]byte("x"), size) }
 	secrets := []*corev1.Secret{builder.KubeconfigSecret(cluster.Namespace, cluster.Name, kubeconfig)}

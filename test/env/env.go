@@ -48,8 +48,8 @@ type Options struct {
 	// Audit makes AuditEvents available.
 	Audit bool
 
-	// AuditUsers limits the audit log to the requests of these users; without any it has those of all. A log of hundreds of thousands of
-	// requests takes long to read.
+	// AuditUsers limits the audit log to the requests of these users; without any it has those of all. A log of
+	// hundreds of thousands of requests takes long to read.
 	AuditUsers []string
 
 	// EtcdQuota is the size in bytes that etcd's database may have; zero leaves its default, which is 2 GiB.
