@@ -85,20 +85,20 @@ func (w *badWorld) badKubeconfigs() {
 		},
 	}
 	contents := map[string]map[string][]byte{
-		"no-secret": nil,
-		"no-key":    {"kubeconfig": []byte(marker)},
-		"no-yaml":   {"value": []byte("{[ " + marker)},
-		"no-config": {"value": []byte("just: " + marker)},
-		"bomb":      {"value": []byte("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b] # " + marker)},
-		"large":     {"value": []byte(strings.Repeat("# "+marker+"\n", 60<<10))},
+		"absent-secret": nil,
+		"no-key":        {"kubeconfig": []byte(marker)},
+		"no-yaml":       {"value": []byte("{[ " + marker)},
+		"no-config":     {"value": []byte("just: " + marker)},
+		"bomb":          {"value": []byte("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b] # " + marker)},
+		"large-secret":  {"value": []byte(strings.Repeat("# "+marker+"\n", 60<<10))},
 	}
 	cases := []badInput{
-		{"it does not exist", "no-secret", "KubeconfigMissing", "look at the control plane", once},
+		{"it does not exist", "absent-secret", "KubeconfigMissing", "look at the control plane", once},
 		{"its key does not exist", "no-key", "KubeconfigMissing", "correct the Secret", once},
 		{"it is no YAML", "no-yaml", "KubeconfigInvalid", "correct the Secret", once},
 		{"it is no kubeconfig", "no-config", "KubeconfigInvalid", "set current-context", once},
 		{"it has anchors", "bomb", "KubeconfigInvalid", "anchors, which are not supported: correct the Secret", once},
-		{"it is large", "large", "KubeconfigInvalid", "reduce it to one context", once},
+		{"it is large", "large-secret", "KubeconfigInvalid", "reduce it to one context", once},
 		{"it wants a program run", "exec", "KubeconfigExecRefused", "use a token or a client certificate", once},
 		{"it names an auth-provider", "auth-provider", "KubeconfigAuthProviderRefused", "use a token or a client certificate", once},
 		{"its user refers to files", "user-files", "KubeconfigFilePathRefused", "put their contents into", once},
