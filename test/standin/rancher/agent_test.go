@@ -185,15 +185,14 @@ var _ = Describe("The agent", func() {
 	It("21: is gone from its cluster when that of another cluster, or of another Rancher, is applied over it", func(ctx SpecContext) {
 		s := startGeneration(ctx, generations()[0])
 		is := func(status string) types.GomegaMatcher { return HaveKeyWithValue("Connected", status) }
-		for _, name := range []string{"c-tak01", "c-tak02"} {
-			newCluster(ctx, name)
-			apply(ctx, download(ctx, s, name), nil)
-			Eventually(clusterConditions(name)).WithContext(ctx).Should(is("True"))
-			Eventually(func() int { return s.Reapplies(name) }).Should(Equal(1))
-		}
+		join(ctx, s, "c-tak01")
+		newCluster(ctx, "c-tak02")
+		applyAgain(ctx, download(ctx, s, "c-tak02"))
+		Eventually(clusterConditions("c-tak02")).WithContext(ctx).Should(is("True"))
 		Eventually(clusterConditions("c-tak01")).WithContext(ctx).Should(is("False"))
 
-		apply(ctx, strings.ReplaceAll(download(ctx, s, "c-tak01"), base64.StdEncoding.EncodeToString([]byte(s.URL())), "aHR0cHM6Ly8xMjcuMC4wLjE6MQ=="), nil)
+		here, elsewhere := base64.StdEncoding.EncodeToString([]byte(s.URL())), base64.StdEncoding.EncodeToString([]byte("https://127.0.0.1:1"))
+		applyAgain(ctx, strings.ReplaceAll(download(ctx, s, "c-tak01"), here, elsewhere))
 		Eventually(clusterConditions("c-tak02")).WithContext(ctx).Should(is("False"))
 		Consistently(clusterConditions("c-tak01")).WithContext(ctx).Should(is("False"))
 	})
