@@ -23,9 +23,6 @@ import (
 // brings Secrets with CAPI's cluster-name label at once; some control plane providers leave the label out.
 const kubeconfigRecheck = 30 * time.Second
 
-// cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again at first.
-const cleanupRecheck = 5 * time.Second
-
 // Conditions of a v3 Cluster.
 const (
 	// connectedCondition is True while Rancher reaches the workload cluster through its agent.
@@ -233,89 +230,4 @@ func versionOf(ctx context.Context, reader client.Reader, key client.ObjectKey) 
 
 func waitingForRancher() outcome.Outcome {
 	return outcome.Wait(archelonv1.WaitingForRancherReason, "The Rancher cluster was made; Rancher has yet to prepare its registration: if that lasts, look at the logs of Rancher")
-}
-
-// installAgent is the slow part of an import. It runs as a job.
-func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) outcome.Outcome {
-	// The next try comes after a pause. A client that waits for it would be kept for every cluster that fails.
-	defer r.Workloads.Forget(key)
-	err := r.tryInstallAgent(ctx, key, management, want)
-	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
-	if out.Kind == outcome.KindFail && ctx.Err() == nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Installing Rancher's agent failed", "reason", out.Reason)
-	}
-	return out
-}
-
-func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) error {
-	step := r.Metrics.timeJob("open")
-	cluster, err := r.Workloads.Get(ctx, key)
-	if err != nil {
-		return fmt.Errorf("opening the workload cluster: %w", err)
-	}
-	step("inspect")
-	agent, err := cluster.Agent(ctx)
-	if err != nil {
-		return fmt.Errorf("looking at the agent: %w", err)
-	}
-	step("register")
-	registration, err := r.Tokens.Registration(ctx, management.name)
-	if err != nil {
-		return fmt.Errorf("reading the registration: %w", err)
-	}
-	trust, err := r.Settings.Trust(ctx)
-	if err != nil {
-		return fmt.Errorf("reading Rancher's settings: %w", err)
-	}
-	server, err := r.Settings.ServerURL(ctx)
-	if err != nil {
-		return fmt.Errorf("reading Rancher's settings: %w", err)
-	}
-	permitted, err := r.permit(ctx, &installation{
-		key: key, management: management, want: want, cluster: cluster, agent: agent, server: server.String(), checksum: trust.CAChecksum(),
-	})
-	if err != nil {
-		return err
-	}
-	if !permitted.install {
-		return r.requestDeployment(ctx, management, agent)
-	}
-	step("guard")
-	pending, err := cluster.CleanupPending(ctx)
-	if err != nil {
-		return fmt.Errorf("looking for Rancher's clean-up: %w", err)
-	}
-	if pending != "" {
-		return &outcome.Problem{
-			Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, After: cleanupRecheck,
-			Message: fmt.Sprintf("Rancher's clean-up of an earlier import is still at work in the workload cluster: %s has not ended; if that lasts, look at its events there", pending),
-		}
-	}
-	if !registration.FilledInFor(server) {
-		return fromEarlierServer()
-	}
-	step("download")
-	manifest, err := r.Downloader.Manifest(ctx, registration, trust)
-	if err != nil {
-		return fmt.Errorf("downloading the import manifest: %w", err)
-	}
-	step("apply")
-	objects := manifest.Objects()
-	want.settings.Mark(objects)
-	if err := cluster.Apply(ctx, objects, permitted.force); err != nil {
-		return fmt.Errorf("applying the import manifest: %w", err)
-	}
-	if permitted.replaces {
-		r.replacements.note(key, r.Clock.Now())
-	}
-	step("")
-	ctrl.LoggerFrom(ctx).Info("Applied Rancher's agent", "rancherCluster", management.name)
-	if !management.deployed {
-		return nil
-	}
-	// What Rancher added to the Deployment before stays there, if it was there.
-	if agent, err = cluster.Agent(ctx); err != nil {
-		return fmt.Errorf("looking at the agent that was installed: %w", err)
-	}
-	return r.requestDeployment(ctx, management, agent)
 }

@@ -62,22 +62,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := r.complete(options); err != nil {
 		return err
 	}
-	for _, strategy := range r.strategies() {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, strategy.NewObject(), ownerIndex, ownerKeys); err != nil {
-			return fmt.Errorf("indexing %s Rancher clusters by owner: %w", strategy.Kind(), err)
-		}
-	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &clusterv1.Cluster{}, wantedNameIndex, wantedNameKeys(r.Active)); err != nil {
-		return fmt.Errorf("indexing CAPI clusters by display name: %w", err)
-	}
-	var err error
-	if r.DisplayNames, err = rancher.NewDisplayNames(ctx, options.DisplayNames, options.DisplayNames); err != nil {
+	if err := r.addIndexes(ctx, mgr.GetFieldIndexer(), options.DisplayNames); err != nil {
 		return err
-	}
-	for name, index := range clusterIndexes() {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, &clusterv1.Cluster{}, name, index); err != nil {
-			return fmt.Errorf("indexing CAPI clusters for %s: %w", name, err)
-		}
 	}
 	if err := mgr.Add(r.jobs); err != nil {
 		return fmt.Errorf("adding the jobs: %w", err)
@@ -118,6 +104,28 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)
+	}
+	return nil
+}
+
+// addIndexes adds the indexes of the caches that the controller looks things up in.
+func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer, displayNames cache.Cache) error {
+	for _, strategy := range r.strategies() {
+		if err := indexer.IndexField(ctx, strategy.NewObject(), ownerIndex, ownerKeys); err != nil {
+			return fmt.Errorf("indexing %s Rancher clusters by owner: %w", strategy.Kind(), err)
+		}
+	}
+	if err := indexer.IndexField(ctx, &clusterv1.Cluster{}, wantedNameIndex, wantedNameKeys(r.Active)); err != nil {
+		return fmt.Errorf("indexing CAPI clusters by display name: %w", err)
+	}
+	var err error
+	if r.DisplayNames, err = rancher.NewDisplayNames(ctx, displayNames, displayNames); err != nil {
+		return err
+	}
+	for name, index := range clusterIndexes() {
+		if err := indexer.IndexField(ctx, &clusterv1.Cluster{}, name, index); err != nil {
+			return fmt.Errorf("indexing CAPI clusters for %s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -129,6 +129,23 @@ func New() (*Options, error) {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Version, "version", o.Version,
 		"Print the version, the commit, the version of Go and the platform, and exit.")
+	o.addProcessFlags(fs)
+	o.Webhook.addFlags(fs)
+	o.addScopeFlags(fs)
+	o.addLimitFlags(fs)
+	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
+		"Do not verify the certificate of Rancher when the import manifest is downloaded. For development only.")
+	o.Gates.AddFlag(fs)
+	logsapi.AddFlags(o.Logs, fs)
+	// controller-runtime registers it and reads it.
+	if kubeconfig := flag.CommandLine.Lookup("kubeconfig"); kubeconfig != nil {
+		fs.AddGoFlag(kubeconfig)
+	}
+	o.describe(fs)
+}
+
+// addProcessFlags binds what the process elects its leader by, and serves.
+func (o *Options) addProcessFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
 		"Work only while holding the Lease of the instance, <instance>-leader-election, so that several replicas can run.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
@@ -145,7 +162,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Address that serves /healthz and /readyz. Ready means that caches are synced, Rancher's settings are readable and the webhook, if it is on, has a certificate. An instance that waits for rights in the first of its namespaces has no caches and is ready without. 0 switches it off.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
 		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
-	o.Webhook.addFlags(fs)
+}
+
+// addScopeFlags binds what the instance works on, and what it may do there.
+func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces,
 		"Namespace to work in; repeatable, or several separated by commas; at most 1,000. Nothing is received from others. Default: all.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces,
@@ -162,6 +182,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Namespace that Rancher Turtles runs in, if it does; repeatable, or several separated by commas. While its Lease is held there, nothing new is imported, unless --turtles-parked.")
 	fs.StringSliceVar(&o.FleetWorkspaces, "fleet-workspace", o.FleetWorkspaces,
 		"Fleet workspace that annotation archelon.io/fleet-workspace of a CAPI Cluster may name; repeatable, or several separated by commas. Whoever may annotate a Cluster gets what Fleet deploys to the clusters of these workspaces.")
+}
+
+// addLimitFlags binds how much is done at the same time, how often, and how long it may take.
+func (o *Options) addLimitFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod,
 		"How often every object is looked at without an event. It costs no request when nothing has changed.")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
@@ -182,15 +206,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Time limit for each request to a workload cluster.")
 	fs.DurationVar(&o.AgentDisconnectGrace, "agent-disconnect-grace", o.AgentDisconnectGrace,
 		"How long an agent that was connected may be disconnected before a condition says so and the agent is looked at. Rancher checks every 15 seconds, and reports all agents as disconnected for a moment when it restarts. 0 waits for nothing.")
-	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
-		"Do not verify the certificate of Rancher when the import manifest is downloaded. For development only.")
-	o.Gates.AddFlag(fs)
-	logsapi.AddFlags(o.Logs, fs)
-	// controller-runtime registers it and reads it.
-	if kubeconfig := flag.CommandLine.Lookup("kubeconfig"); kubeconfig != nil {
-		fs.AddGoFlag(kubeconfig)
-	}
-	o.describe(fs)
 }
 
 // leaderElectionFits reports whether client-go would elect a leader with these durations: a Lease has whole seconds, and tries jitter.

@@ -91,35 +91,24 @@ func (o *options) baseline() *options {
 // validate reports everything that cannot be measured, and fills in the time limit.
 func (o *options) validate(rest []string) error {
 	var problems []error
-	if len(rest) > 0 {
-		problems = append(problems, fmt.Errorf("unexpected arguments: %s", strings.Join(rest, " ")))
-	}
-	if o.Clusters < 1 || o.Namespaces < 1 || o.Namespaces > o.Clusters || o.Runs < 1 {
-		problems = append(problems, errors.New("--clusters, --namespaces and --runs must be at least 1, and --namespaces at most --clusters"))
-	}
-	if o.Machines < 0 || o.Baseline < 0 || o.Baseline > 0 && o.Namespaces > o.Baseline && o.Clusters > o.Baseline {
-		problems = append(problems, errors.New("--machines and --baseline must not be negative, and --namespaces at most --baseline"))
-	}
-	if o.Strategy != "v3" && o.Strategy != "v1" {
-		problems = append(problems, fmt.Errorf("--strategy %q must be v3 or v1", o.Strategy))
-	}
-	if o.Rancher != rancherLight && o.Rancher != rancherStandin {
-		problems = append(problems, fmt.Errorf("--rancher %q must be light or standin", o.Rancher))
-	}
-	if o.BlackHoles < 0 || o.BlackHoles >= 1 {
-		problems = append(problems, errors.New("--black-holes must be a fraction below 1"))
-	}
-	if o.Compare && len(deadOnes(o.Clusters, o.BlackHoles)) == 0 {
-		problems = append(problems, errors.New("--compare needs --black-holes, enough for one cluster at least"))
-	}
-	if o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0 {
-		problems = append(problems, errors.New("--scope must be less than --namespaces"))
-	}
-	if o.Hostile < 0 {
-		problems = append(problems, errors.New("--hostile must not be negative"))
-	}
-	if o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod <= 0 || o.Timeout < 0 {
-		problems = append(problems, errors.New("durations must not be negative, --sync-period not zero"))
+	for _, check := range []struct {
+		fails   bool
+		problem error
+	}{
+		{len(rest) > 0, fmt.Errorf("unexpected arguments: %s", strings.Join(rest, " "))},
+		{o.Clusters < 1 || o.Namespaces < 1 || o.Namespaces > o.Clusters || o.Runs < 1, errors.New("--clusters, --namespaces and --runs must be at least 1, and --namespaces at most --clusters")},
+		{o.Machines < 0 || o.Baseline < 0 || o.Baseline > 0 && o.Namespaces > o.Baseline && o.Clusters > o.Baseline, errors.New("--machines and --baseline must not be negative, and --namespaces at most --baseline")},
+		{o.Strategy != "v3" && o.Strategy != "v1", fmt.Errorf("--strategy %q must be v3 or v1", o.Strategy)},
+		{o.Rancher != rancherLight && o.Rancher != rancherStandin, fmt.Errorf("--rancher %q must be light or standin", o.Rancher)},
+		{o.BlackHoles < 0 || o.BlackHoles >= 1, errors.New("--black-holes must be a fraction below 1")},
+		{o.Compare && len(deadOnes(o.Clusters, o.BlackHoles)) == 0, errors.New("--compare needs --black-holes, enough for one cluster at least")},
+		{o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0, errors.New("--scope must be less than --namespaces")},
+		{o.Hostile < 0, errors.New("--hostile must not be negative")},
+		{o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod <= 0 || o.Timeout < 0, errors.New("durations must not be negative, --sync-period not zero")},
+	} {
+		if check.fails {
+			problems = append(problems, check.problem)
+		}
 	}
 	if o.Timeout == 0 {
 		o.Timeout = max(minTimeout, time.Duration(o.Clusters)*timeoutEach)
