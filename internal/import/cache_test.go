@@ -40,7 +40,7 @@ func newTestCache(t *testing.T, objects ...client.Object) testCache {
 		t.Fatal(err)
 	}
 	held, err := cache.New(&rest.Config{Host: "https://127.0.0.1:1"}, cache.Options{
-		Scheme: known, Mapper: scheme.Mapper(), HTTPClient: http.DefaultClient,
+		Scheme: known, Mapper: scheme.Mapper(), HTTPClient: &http.Client{Timeout: time.Second},
 		NewInformer: func(_ toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			from := &toolscache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -100,9 +100,9 @@ func sameType(object client.Object, example runtime.Object) bool {
 }
 
 // put has the cache hold another version of an object.
-func (c testCache) put(object client.Object) {
+func (c testCache) put(ctx context.Context, object client.Object) {
 	c.t.Helper()
-	informer, err := c.GetInformer(c.t.Context(), object)
+	informer, err := c.GetInformer(ctx, object)
 	if err != nil {
 		c.t.Fatal(err)
 	}

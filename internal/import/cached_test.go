@@ -1,6 +1,8 @@
 package importer
 
 import (
+	"context"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -22,12 +24,10 @@ import (
 // fullCluster is a CAPI cluster with what users, CAPI and Rancher Turtles write into one.
 func fullCluster() *clusterv1.Cluster {
 	cluster := testCluster(held)
-	for key, value := range map[string]string{
+	maps.Copy(cluster.Annotations, map[string]string{
 		"kubectl.kubernetes.io/last-applied-configuration": "{}", "argocd.argoproj.io/sync-options": "Prune=false",
 		"archelon.io/instance": "archelon", "imported": "true",
-	} {
-		cluster.Annotations[key] = value
-	}
+	})
 	cluster.Labels = map[string]string{"team": "blue", "cluster-api.cattle.io/rancher-auto-import": "true"}
 	cluster.Finalizers = append(cluster.Finalizers, "cluster.cluster.x-k8s.io", "capicluster.turtles.cattle.io")
 	cluster.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
@@ -120,49 +120,49 @@ func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
 	}
 	v3 := func(s *scope) *record { return held(s.management.object, v3Strategy{}) }
 	failed := func(out outcome.Outcome) error { return out.Err }
-	writes := map[string]func(*testing.T, *bench, *scope) error{
-		"WriteAhead": func(t *testing.T, b *bench, s *scope) error { return failed(b.writeAhead(t.Context(), s, "c-other")) },
-		"TakeOver": func(t *testing.T, b *bench, s *scope) error {
-			return b.patchCluster(t.Context(), s.cluster, func(c *clusterv1.Cluster) { setAnnotation(c, "archelon.io/instance", "other") })
+	writes := map[string]func(context.Context, *bench, *scope) error{
+		"WriteAhead": func(ctx context.Context, b *bench, s *scope) error { return failed(b.writeAhead(ctx, s, "c-other")) },
+		"TakeOver": func(ctx context.Context, b *bench, s *scope) error {
+			return b.patchCluster(ctx, s.cluster, func(c *clusterv1.Cluster) { setAnnotation(c, "archelon.io/instance", "other") })
 		},
-		"NoteRemoval":    func(t *testing.T, b *bench, s *scope) error { return b.noteRemoval(t.Context(), s) },
-		"ReleaseCluster": func(t *testing.T, b *bench, s *scope) error { return failed(b.releaseCluster(t.Context(), s)) },
-		"ForgetAll": func(t *testing.T, b *bench, s *scope) error {
+		"NoteRemoval":    func(ctx context.Context, b *bench, s *scope) error { return b.noteRemoval(ctx, s) },
+		"ReleaseCluster": func(ctx context.Context, b *bench, s *scope) error { return failed(b.releaseCluster(ctx, s)) },
+		"ForgetAll": func(ctx context.Context, b *bench, s *scope) error {
 			// Nothing is left of what is read.
-			return b.patchCluster(t.Context(), s.cluster, func(c *clusterv1.Cluster) {
+			return b.patchCluster(ctx, s.cluster, func(c *clusterv1.Cluster) {
 				delete(c.Annotations, "imported")
 				delete(c.Annotations, "archelon.io/rancher-cluster")
 				delete(c.Annotations, "archelon.io/instance")
 			})
 		},
-		"PermitSuccessor": func(t *testing.T, b *bench, s *scope) error { return b.permitSuccessor(t.Context(), s, v3(s)) },
-		"TakeBack": func(t *testing.T, b *bench, s *scope) error {
+		"PermitSuccessor": func(ctx context.Context, b *bench, s *scope) error { return b.permitSuccessor(ctx, s, v3(s)) },
+		"TakeBack": func(ctx context.Context, b *bench, s *scope) error {
 			s.records = []record{*v3(s)}
-			return failed(b.takeBack(t.Context(), s, turtlesHold{}))
+			return failed(b.takeBack(ctx, s, turtlesHold{}))
 		},
-		"ReleaseRecord": func(t *testing.T, b *bench, s *scope) error { return b.releaseRecord(t.Context(), v3(s)) },
-		"HandOver": func(t *testing.T, b *bench, s *scope) error {
+		"ReleaseRecord": func(ctx context.Context, b *bench, s *scope) error { return b.releaseRecord(ctx, v3(s)) },
+		"HandOver": func(ctx context.Context, b *bench, s *scope) error {
 			s.records = []record{*v3(s)}
-			return failed(b.handOver(t.Context(), s))
+			return failed(b.handOver(ctx, s))
 		},
-		"Abandon": func(t *testing.T, b *bench, s *scope) error { return b.abandonRecord(t.Context(), s, s.record) },
-		"Adopt": func(t *testing.T, b *bench, s *scope) error {
+		"Abandon": func(ctx context.Context, b *bench, s *scope) error { return b.abandonRecord(ctx, s, s.record) },
+		"Adopt": func(ctx context.Context, b *bench, s *scope) error {
 			s.assigned = assignment{to: "archelon"}
 			foreign := *v3(s)
 			delete(foreign.GetLabels(), "archelon.io/capi-cluster-uid")
 			foreign.SetFinalizers(append(foreign.GetFinalizers(), "capicluster.turtles.cattle.io"))
 			s.records = []record{foreign}
-			return failed(b.adopt(t.Context(), s))
+			return failed(b.adopt(ctx, s))
 		},
-		"RequestRegistration": func(t *testing.T, b *bench, s *scope) error {
-			out := b.requestRegistration(t.Context(), s, "https://rancher.example.com", false)
+		"RequestRegistration": func(ctx context.Context, b *bench, s *scope) error {
+			out := b.requestRegistration(ctx, s, "https://rancher.example.com", false)
 			return out.Err
 		},
-		"SyncV3": func(t *testing.T, b *bench, s *scope) error {
+		"SyncV3": func(ctx context.Context, b *bench, s *scope) error {
 			s.record = v3(s)
-			return syncAll(t, b, s, fullV3Strategy{})
+			return syncAll(ctx, b, s, fullV3Strategy{})
 		},
-		"SyncManagement": func(t *testing.T, b *bench, s *scope) error { return failed(b.syncManagement(t.Context(), s)) },
+		"SyncManagement": func(ctx context.Context, b *bench, s *scope) error { return failed(b.syncManagement(ctx, s)) },
 	}
 	for name, write := range writes {
 		t.Run(name, func(t *testing.T) {
@@ -182,14 +182,14 @@ func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
 }
 
 // syncAll carries a change of the CAPI cluster over to its record.
-func syncAll(t *testing.T, b *bench, s *scope, strategy Strategy) error {
+func syncAll(ctx context.Context, b *bench, s *scope, strategy Strategy) error {
 	s.record.strategy = strategy
 	s.cluster.Labels["team"] = "red"
-	return b.syncRecord(t.Context(), s).Err
+	return b.syncRecord(ctx, s).Err
 }
 
 // written returns what the API server holds after the write, and before it.
-func written(t *testing.T, reduced bool, write func(*testing.T, *bench, *scope) error) (after, before []client.Object, err error) {
+func written(t *testing.T, reduced bool, write func(context.Context, *bench, *scope) error) (after, before []client.Object, err error) {
 	t.Helper()
 	there := []client.Object{fullCluster(), fullManagement(), fullProvisioning()}
 	for _, object := range there {
@@ -212,12 +212,13 @@ func written(t *testing.T, reduced bool, write func(*testing.T, *bench, *scope) 
 			reduce(t, object)
 		}
 	}
-	s := &scope{
-		cluster:    copies[0].(*clusterv1.Cluster),            //nolint:forcetypeassert // it panics in a test
-		management: viewOf(copies[1].(*managementv3.Cluster)), //nolint:forcetypeassert // it panics in a test
-		record:     &record{Object: copies[2], strategy: v1Strategy{}},
+	cluster, isCluster := copies[0].(*clusterv1.Cluster)
+	management, isManagement := copies[1].(*managementv3.Cluster)
+	if !isCluster || !isManagement {
+		t.Fatalf("got a %T and a %T", copies[0], copies[1])
 	}
-	err = write(t, b, s)
+	s := &scope{cluster: cluster, management: viewOf(management), record: &record{Object: copies[2], strategy: v1Strategy{}}}
+	err = write(t.Context(), b, s)
 	after = read()
 	for _, object := range append(before, after...) {
 		object.SetResourceVersion("")

@@ -27,6 +27,26 @@ func (c clusters) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	return nil
 }
 
+// gauges returns what is gathered, by name and labels.
+func gauges(t *testing.T, from prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			key := family.GetName()
+			for _, label := range metric.GetLabel() {
+				key += " " + label.GetName() + "=" + label.GetValue()
+			}
+			counts[key] = metric.GetGauge().GetValue()
+		}
+	}
+	return counts
+}
+
 func TestInventory(t *testing.T) {
 	cluster := func(namespace, filter, status, reason string) clusterv1.Cluster {
 		found := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{"cluster.x-k8s.io/watch-filter": filter}}}
@@ -53,31 +73,13 @@ func TestInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gathered := func() map[string]float64 {
-		t.Helper()
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		counts := map[string]float64{}
-		for _, family := range families {
-			for _, metric := range family.GetMetric() {
-				key := family.GetName()
-				for _, label := range metric.GetLabel() {
-					key += " " + label.GetName() + "=" + label.GetValue()
-				}
-				counts[key] = metric.GetGauge().GetValue()
-			}
-		}
-		return counts
-	}
 	counting := counting{inventory: metrics.present, view: view{claim: instance.Claim{Scope: scope, WatchFilter: "mine"}, kind: "v3", reader: clusters{
 		imported("v1"), imported("v1"), imported("v3"), imported("v3", annotated("archelon.io/strategy-switch", "v1/c-capi")),
 		imported("v1", func(c *clusterv1.Cluster) { c.Finalizers = nil }), imported("v1", func(c *clusterv1.Cluster) { c.Namespace = "other" }),
 		cluster("a", "mine", "True", "Imported"), cluster("b", "mine", "True", "Imported"), cluster("a", "mine", "False", "InvalidSetting"),
 		cluster("a", "mine", "", ""), cluster("a", "another", "True", "Imported"), cluster("other", "mine", "True", "Imported"),
 	}}}
-	if got := gathered(); len(got) > 0 {
+	if got := gauges(t, registry); len(got) > 0 {
 		t.Errorf("a replica that does not lead counts %v", got)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -90,12 +92,12 @@ func TestInventory(t *testing.T) {
 		"archelon_import_clusters reason=Imported status=True": 2, "archelon_import_clusters reason=InvalidSetting status=False": 1,
 		"archelon_import_switch_clusters state=waiting": 2, "archelon_import_switch_clusters state=under_way": 1, "archelon_import_switch_clusters state=done": 1,
 	}
-	if diff := cmp.Diff(want, gathered()); diff != "" {
+	if diff := cmp.Diff(want, gauges(t, registry)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	stop()
 	<-ended
-	if got := gathered(); len(got) > 0 {
+	if got := gauges(t, registry); len(got) > 0 {
 		t.Errorf("a replica that has stopped to lead counts %v", got)
 	}
 }

@@ -47,7 +47,7 @@ type patience struct {
 	probes map[types.NamespacedName]time.Time
 }
 
-func newPatience(base time.Duration) *patience {
+func newPatience(base time.Duration) *patience { //nolint:unparam // agents and registrations have a base each, and those are equal by chance
 	return &patience{
 		base: base, young: list.New(), places: map[types.NamespacedName]*list.Element{},
 		since: map[types.NamespacedName]time.Time{}, probes: map[types.NamespacedName]time.Time{},

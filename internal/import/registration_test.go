@@ -14,6 +14,49 @@ import (
 	"github.com/archelon-io/archelon/internal/rancher"
 )
 
+// registrationBench has a v3 Cluster, its registration and server-url.
+type registrationBench struct {
+	*bench
+	cluster *managementv3.Cluster
+	setting *managementv3.Setting
+}
+
+// newRegistrationBench returns one where the manifest URL of the registration leads to a server.
+func newRegistrationBench(t *testing.T, filled string) *registrationBench {
+	t.Helper()
+	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde"}}
+	setting := &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: "server-url"}}
+	token := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "c-abcde", Name: "default-token"}}
+	token.Status.ManifestURL = filled + "/v3/import/{token}_c-abcde.yaml"
+	b := newBench(t, instance.Claim{}, cluster, setting, token)
+	var err error
+	if b.Settings, err = rancher.NewSettings(b.Client); err != nil {
+		t.Fatal(err)
+	}
+	if b.Tokens, err = rancher.NewTokens(b.Client, b.Client); err != nil {
+		t.Fatal(err)
+	}
+	return &registrationBench{bench: b, cluster: cluster, setting: setting}
+}
+
+// renewFor runs renewRegistration with a value of server-url, and returns whether Rancher was asked to look.
+func (b *registrationBench) renewFor(t *testing.T, server string) (out outcome.Outcome, asked bool) {
+	t.Helper()
+	b.setting.Value = server
+	if err := b.Client.Update(t.Context(), b.setting); err != nil {
+		t.Fatal(err)
+	}
+	if !b.there(t, b.cluster) {
+		t.Fatal("the v3 Cluster is gone")
+	}
+	version := b.cluster.ResourceVersion
+	out = b.renewRegistration(t.Context(), &scope{cluster: &clusterv1.Cluster{}, management: viewOf(b.cluster.DeepCopy())})
+	if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.cluster), b.cluster); err != nil {
+		t.Fatal(err)
+	}
+	return out, b.cluster.ResourceVersion != version
+}
+
 // Rancher does not look at its registration tokens when server-url changes, so it is asked to, once for each server-url
 // and not while nothing changed.
 func TestRenewRegistration(t *testing.T) {
@@ -22,57 +65,31 @@ func TestRenewRegistration(t *testing.T) {
 		reason string
 		server string // server-url
 		filled string // where the manifest URL leads
-		// before are the values of server-url that Rancher was asked about, the last one minutes ago.
-		before  []string
-		minutes time.Duration
-		want    outcome.Kind
-		asks    bool
+		// before are the values of server-url that Rancher was asked about, the last one some time ago.
+		before []string
+		ago    time.Duration
+		want   outcome.Kind
+		asks   bool
 	}{
 		"Same":         {reason: "nothing changed", server: now, filled: now, want: outcome.KindDone},
 		"Moved":        {reason: "the address of before may be dead", server: moved, filled: old, want: outcome.KindPoll, asks: true},
-		"AskedAlready": {reason: "once is enough for a while", server: moved, filled: old, before: []string{moved}, minutes: 4, want: outcome.KindPoll},
-		"AskedLongAgo": {reason: "Rancher may have looked before its cache had the setting", server: moved, filled: old, before: []string{moved}, minutes: 6, want: outcome.KindPoll, asks: true},
-		"MovedAgain":   {reason: "another server-url is another question", server: now, filled: old, before: []string{moved}, minutes: 1, want: outcome.KindPoll, asks: true},
-		"MovedBack":    {reason: "the registration is the right one again", server: old, filled: old, before: []string{moved}, minutes: 1, want: outcome.KindDone},
+		"AskedAlready": {reason: "once is enough for a while", server: moved, filled: old, before: []string{moved}, ago: 4 * time.Minute, want: outcome.KindPoll},
+		"AskedLongAgo": {reason: "Rancher may have looked before its cache had the setting", server: moved, filled: old, before: []string{moved}, ago: 6 * time.Minute, want: outcome.KindPoll, asks: true},
+		"MovedAgain":   {reason: "another server-url is another question", server: now, filled: old, before: []string{moved}, ago: time.Minute, want: outcome.KindPoll, asks: true},
+		"MovedBack":    {reason: "the registration is the right one again", server: old, filled: old, before: []string{moved}, ago: time.Minute, want: outcome.KindDone},
 		"Invalid":      {reason: "the installation tells what is wrong with server-url", server: "http://rancher.example.com", filled: old, want: outcome.KindDone},
 		"Empty":        {reason: "the installation tells that server-url is missing", server: "", filled: old, want: outcome.KindDone},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde"}}
-			setting := &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: "server-url"}}
-			token := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "c-abcde", Name: "default-token"}}
-			token.Status.ManifestURL = tc.filled + "/v3/import/{token}_c-abcde.yaml"
-			b := newBench(t, instance.Claim{}, cluster, setting, token)
-			var err error
-			if b.Settings, err = rancher.NewSettings(b.Client); err != nil {
-				t.Fatal(err)
+			b := newRegistrationBench(t, tc.filled)
+			for _, server := range tc.before {
+				b.clock.Step(tc.ago)
+				b.renewFor(t, server)
 			}
-			if b.Tokens, err = rancher.NewTokens(b.Client, b.Client); err != nil {
-				t.Fatal(err)
-			}
-			servers := append(tc.before, tc.server)
-			for i, server := range servers {
-				b.clock.Step(tc.minutes * time.Minute)
-				setting.Value = server
-				if err := b.Client.Update(t.Context(), setting); err != nil {
-					t.Fatal(err)
-				}
-				if !b.there(t, cluster) {
-					t.Fatal("the v3 Cluster is gone")
-				}
-				version := cluster.ResourceVersion
-				s := &scope{cluster: &clusterv1.Cluster{}, management: viewOf(cluster.DeepCopy())}
-				out := b.renewRegistration(t.Context(), s)
-				if i < len(servers)-1 {
-					continue
-				}
-				if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
-					t.Fatal(err)
-				}
-				if asked := cluster.ResourceVersion != version; out.Kind != tc.want || asked != tc.asks {
-					t.Errorf("%s: renewRegistration() = %v, asked %t; want %v, asked %t", tc.reason, out, asked, tc.want, tc.asks)
-				}
+			b.clock.Step(tc.ago)
+			if out, asked := b.renewFor(t, tc.server); out.Kind != tc.want || asked != tc.asks {
+				t.Errorf("%s: renewRegistration() = %v, asked %t; want %v, asked %t", tc.reason, out, asked, tc.want, tc.asks)
 			}
 		})
 	}

@@ -56,6 +56,18 @@ func TestAgentWithoutCredentialsNamesItsServer(t *testing.T) {
 	}
 }
 
+// agentWith returns the Deployment of an agent with an environment.
+func agentWith(environment map[string]string) *unstructured.Unstructured {
+	env := []any{}
+	for name, value := range environment {
+		env = append(env, map[string]any{"name": name, "value": value})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"kind": "Deployment", "metadata": map[string]any{"name": "cattle-cluster-agent"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"env": env}}}}},
+	}}
+}
+
 func TestSettingsOfTheAgent(t *testing.T) {
 	proxy := []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}}
 	tests := map[string]struct {
@@ -83,14 +95,7 @@ func TestSettingsOfTheAgent(t *testing.T) {
 			if got := state.Has(settings); got != test.fits {
 				t.Errorf("%s: Has() = %t", test.reason, got)
 			}
-			env := []any{}
-			for name, value := range test.have {
-				env = append(env, map[string]any{"name": name, "value": value})
-			}
-			agent := &unstructured.Unstructured{Object: map[string]any{
-				"kind": "Deployment", "metadata": map[string]any{"name": "cattle-cluster-agent"},
-				"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"env": env}}}}},
-			}}
+			agent := agentWith(test.have)
 			other := &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "metadata": map[string]any{"name": "cattle-cluster-agent"}}}
 			secret := &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "metadata": map[string]any{"name": "cattle-credentials-x"}}}
 			settings.Mark([]*unstructured.Unstructured{other, secret, agent})

@@ -159,8 +159,7 @@ func (c *Clients) parse(ctx context.Context, kubeconfig []byte, fingerprint stri
 	}
 	defer done()
 	created, err := c.newClient(kubeconfig, fingerprint)
-	var problem *outcome.Problem
-	if errors.As(err, &problem) {
+	if _, refused := errors.AsType[*outcome.Problem](err); refused {
 		c.refused.Add(fingerprint, err)
 	}
 	return created, err

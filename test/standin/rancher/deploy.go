@@ -84,7 +84,7 @@ func mustDeploy(cluster *unstructured.Unstructured, data manifestData) bool {
 // noteApplied is the change that says what was applied, apart from the token.
 func noteApplied(cluster *unstructured.Unstructured, data manifestData) mutate {
 	features := map[string]any{}
-	for _, entry := range strings.Split(data.Features, ",") {
+	for entry := range strings.SplitSeq(data.Features, ",") {
 		feature, value, _ := strings.Cut(entry, "=")
 		features[feature] = value == "true"
 	}
