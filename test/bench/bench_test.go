@@ -97,7 +97,7 @@ func expectScopes(s *Scopes) {
 			Expect(scoped.Changes[kind].Events).To(Equal(clusters), "%s: %s", scoped.Name, kind)
 		}
 		Expect(scoped.Start[clusterSecretsKind].Objects).To(BeNumerically(">=", 6*clusters), "%s, and what Rancher makes elsewhere", scoped.Name)
-		for _, kind := range []string{tokenSecrets, "clusterregistrationtokens.management.cattle.io"} {
+		for _, kind := range []string{tokenSecrets, displayNames, "clusterregistrationtokens.management.cattle.io"} {
 			Expect(scoped.Start[kind].Objects).To(Equal(5), "%s: %s", scoped.Name, kind)
 		}
 	}

@@ -21,6 +21,8 @@ import (
 const (
 	clusterSecretsKind = "secrets of CAPI clusters"
 	tokenSecrets       = "secrets, registration tokens"
+	rancherClusters    = "clusters.management.cattle.io"
+	displayNames       = "clusters.management.cattle.io, display names"
 	leases             = "leases.coordination.k8s.io"
 	// others are requests that fill no cache: reads of single objects, writes, discovery.
 	others = "other requests"
@@ -114,6 +116,8 @@ func (t *traffic) classify(r *http.Request) (kind, verb string) {
 		kind = tokenSecrets
 	case kind == "secrets":
 		kind = clusterSecretsKind
+	case kind == rancherClusters && r.URL.Query().Get("labelSelector") == "":
+		kind = displayNames
 	}
 	return kind, info.Verb
 }
@@ -182,7 +186,7 @@ func (t *traffic) soFar() (map[string]Received, error) {
 // everywhere says whether a kind is received from all namespaces in every mode: what Rancher and the cluster share.
 func everywhere(kind string) bool {
 	return slices.Contains([]string{
-		leases, tokenSecrets, others, "clusterregistrationtokens.management.cattle.io", "settings.management.cattle.io",
+		leases, tokenSecrets, displayNames, others, "clusterregistrationtokens.management.cattle.io", "settings.management.cattle.io",
 		"customresourcedefinitions.apiextensions.k8s.io",
 	}, kind)
 }

@@ -52,6 +52,10 @@ func TestTraffic(t *testing.T) {
 			reason: "the two caches of Secrets are told apart", target: "/api/v1/secrets?watch=true&fieldSelector=" + tokenSecretSelector, body: event("ADDED", "a"),
 			kind: tokenSecrets, want: Received{Objects: 1, Events: 1, Bytes: int64(len(event("ADDED", "a"))), Requests: 1},
 		},
+		"DisplayNames": {
+			reason: "so are those of v3 Clusters", target: "/apis/management.cattle.io/v3/clusters?watch=true", body: event("ADDED", "a"),
+			kind: displayNames, want: Received{Objects: 1, Events: 1, Bytes: int64(len(event("ADDED", "a"))), Requests: 1},
+		},
 		"Get": {
 			reason: "a single object is in no cache", target: "/api/v1/namespaces/x/secrets/a", body: `{"metadata":{"name":"a"}}`,
 			kind: others, want: Received{Bytes: 25, Requests: 1},

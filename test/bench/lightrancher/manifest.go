@@ -42,7 +42,7 @@ func (r *Rancher) serveManifest(w http.ResponseWriter, request *http.Request) {
 	var body bytes.Buffer
 	err := r.manifest.Execute(&body, map[string]any{
 		"Server": r.server.URL, "Token": token, "Namespace": "", "SecretName": "cattle-credentials-" + hex.EncodeToString(sum[:])[:10],
-		"Checksum": hex.EncodeToString(ca[:]), "Strict": true, "Image": "rancher/rancher-agent:v2.15.0", "Version": "v2.15.0",
+		"Checksum": hex.EncodeToString(ca[:]), "Strict": true, "Image": "rancher/rancher-agent:v2.15.0", "Registry": "", "Version": "v2.15.0",
 		"Install": "00000000-0000-4000-8000-000000000001", "AuthImage": "", "Features": "", "Env": nil,
 	})
 	if err != nil {
