@@ -112,7 +112,7 @@ func (r *Reconciler) registrationTerms(ctx context.Context, management string) (
 	return found, nil
 }
 
-// noCleanup fails as long as a clean-up of Rancher is at work in the workload cluster: it would remove the new agent as well.
+// noCleanup fails as long as a clean-up of Rancher is running in the workload cluster: it would remove the new agent as well.
 func noCleanup(ctx context.Context, cluster *workload.Client) error {
 	pending, err := cluster.CleanupPending(ctx)
 	if err != nil {
