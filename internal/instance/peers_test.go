@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,13 +33,22 @@ type world struct {
 
 func newWorld(t *testing.T, elected bool) *world {
 	t.Helper()
+	steps := testingclock.NewFakeClock(begin)
+	w := newWorldAt(t, elected, steps)
+	w.clock = steps
+	return w
+}
+
+// newWorldAt is a world whose time passes by c.
+func newWorldAt(t *testing.T, elected bool, c clock.WithTicker) *world {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := coordinationv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, leases: fake.NewClientBuilder().WithScheme(scheme).Build(), clock: testingclock.NewFakeClock(begin)}
+	w := &world{t: t, leases: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	var err error
-	if w.peers, err = NewPeers(me, elected, w.leases, w.clock); err != nil {
+	if w.peers, err = NewPeers(me, elected, w.leases, c); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -54,7 +64,7 @@ func (w *world) lease(id ID, scope string, began time.Duration, change ...func(*
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new("replica"), LeaseDurationSeconds: new(int32(15)),
-			AcquireTime: &metav1.MicroTime{Time: begin.Add(began)}, RenewTime: &metav1.MicroTime{Time: w.clock.Now()},
+			AcquireTime: &metav1.MicroTime{Time: begin.Add(began)}, RenewTime: &metav1.MicroTime{Time: w.peers.clock.Now()},
 		},
 	}
 	for _, c := range change {

@@ -3,64 +3,58 @@ package instance
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestChangesOfPeersAreTold(t *testing.T) {
-	w := newWorld(t, true)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- w.peers.Start(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) { // Its time passes when all that runs waits.
+		w := newWorldAt(t, true, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.peers.Start(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		told := func(reason string, within time.Duration) {
+			t.Helper()
+			select {
+			case <-w.peers.Changed():
+			case <-time.After(within):
+				t.Fatalf("%s: nobody was told", reason)
+			}
 		}
-	}()
-	told := func(reason string) {
-		t.Helper()
+		const soon = time.Millisecond
+		w.lease(other, "*", 0)
+		told("a peer appeared", soon)
+		time.Sleep(calm)
+		w.lease(other, "+a", 0)
+		told("a peer claims something else", soon)
+		told("a Lease ran out, of which no event tells", 15*time.Second+soon)
+		time.Sleep(calm)
+		w.lease(other, "+a", 0)
+		told("the peer is back", soon)
+		w.lease(other, "+a", 0, released)
+		told("the peer stopped, a moment after the last change", calm+soon)
+		w.lease(me, "*", 0)
+		synctest.Wait()
 		select {
 		case <-w.peers.Changed():
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%s: nobody was told", reason)
+			t.Error("told of this very instance")
+		default:
 		}
-	}
-	w.lease(other, "*", 0)
-	w.peers.Observe()
-	told("a peer appeared")
-	w.clock.Step(calm)
-	w.lease(other, "+a", 0)
-	w.peers.Observe()
-	told("a peer claims something else")
-	for !w.clock.HasWaiters() { // The timer of the Lease is about to run.
-	}
-	w.clock.Step(16 * time.Second)
-	told("a Lease ran out, of which no event tells")
-	w.clock.Step(calm)
-	w.lease(other, "+a", 0)
-	w.peers.Observe()
-	told("the peer is back")
-	w.lease(other, "+a", 0, released)
-	w.peers.Observe()
-	for !w.clock.HasWaiters() { // There was an event a moment ago: this one is about to wait.
-	}
-	w.clock.Step(calm)
-	told("the peer stopped")
-	w.lease(me, "*", 0)
-	w.peers.Observe()
-	select {
-	case <-w.peers.Changed():
-		t.Error("told of this very instance")
-	default:
-	}
+	})
 }
 
 func TestWhatIsSaidOfPeersDoesNotChangeWithEachWrite(t *testing.T) {
@@ -138,7 +132,7 @@ func TestLeasesAreReadWhenOneChanged(t *testing.T) {
 }
 
 func TestWithoutACoordinationNamespaceThereAreNoOthers(t *testing.T) {
-	peers, err := NewPeers(ID{Name: "archelon"}, false, nil, testingclock.NewFakeClock(begin))
+	peers, err := NewPeers(ID{Name: "archelon"}, false, nil, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
