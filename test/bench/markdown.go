@@ -38,7 +38,7 @@ func (r *report) markdown(out io.Writer) {
 	row("of it allocated, and pages of the program", func(run *Run) string {
 		return fmt.Sprintf("%.0f, %.0f MiB", run.PeakAnonMiB, run.PeakFileMiB)
 	})
-	row("requests when idle, with resyncs", func(run *Run) string {
+	row("requests when idle", func(run *Run) string {
 		return fmt.Sprintf("%d in %.0f s", run.Idle.Management.Total+run.Idle.Workload.Total, run.Idle.Seconds)
 	})
 	anew := func(cell func(*Anew) string) func(*Run) string {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	managers "github.com/archelon-io/archelon/internal/options"
 )
 
 // The time limit for the imports of one run: that of a small one, and what each of many clusters adds to it.
@@ -46,7 +48,7 @@ type options struct {
 func defaultOptions() *options {
 	return &options{
 		Clusters: 300, Baseline: 1000, Machines: 10, Namespaces: 10, Strategy: "v3", Rancher: rancherLight, Restart: true, Runs: 1, AgentDelay: 2 * time.Second,
-		SyncPeriod: 20 * time.Second, Idle: 70 * time.Second, Settle: 3 * time.Second,
+		Idle: 70 * time.Second, Settle: 3 * time.Second,
 	}
 }
 
@@ -66,7 +68,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Restart, "restart", o.Restart, "After the imports also start the manager anew with everything imported, with its default --sync-period, and watch it for as long as --idle.")
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
-	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period; by default 20s, and with more clusters than --baseline the manager's own default.")
 	fs.DurationVar(&o.Idle, "idle", o.Idle, "How long to watch the manager when everything is imported. Longer than --sync-period shows what resyncs cost.")
 	fs.DurationVar(&o.Settle, "settle", o.Settle, "How long nothing may have happened for the imports to count as over.")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "The manager's --concurrency; 0 leaves its default.")
@@ -104,7 +106,7 @@ func (o *options) validate(rest []string) error {
 		{o.Compare && len(deadOnes(o.Clusters, o.BlackHoles)) == 0, errors.New("--compare needs --black-holes, enough for one cluster at least")},
 		{o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0, errors.New("--scope must be less than --namespaces")},
 		{o.Hostile < 0, errors.New("--hostile must not be negative")},
-		{o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod <= 0 || o.Timeout < 0, errors.New("durations must not be negative, --sync-period not zero")},
+		{o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod < 0 || o.Timeout < 0, errors.New("durations must not be negative")},
 	} {
 		if check.fails {
 			problems = append(problems, check.problem)
@@ -113,8 +115,21 @@ func (o *options) validate(rest []string) error {
 	if o.Timeout == 0 {
 		o.Timeout = max(minTimeout, time.Duration(o.Clusters)*timeoutEach)
 	}
+	if o.SyncPeriod == 0 {
+		defaults, err := managers.New()
+		if err != nil {
+			return err
+		}
+		// Imports of thousands take minutes, and a resync of all of them every few seconds would be most of what is measured.
+		if o.SyncPeriod = frequentSync; o.Baseline > 0 && o.Clusters > o.Baseline {
+			o.SyncPeriod = defaults.SyncPeriod
+		}
+	}
 	return errors.Join(problems...)
 }
+
+// frequentSync is a --sync-period that is shorter than --idle.
+const frequentSync = 20 * time.Second
 
 // deadOnes returns which of the clusters are black holes. They are spread evenly.
 func deadOnes(clusters int, fraction float64) map[int]bool {
