@@ -27,9 +27,6 @@ import (
 // for two instances may create records at the same time. The older one stays. What people rename in Rancher is their
 // decision.
 
-// wantedNameIndex finds CAPI clusters by the folded display name that their record has or would have.
-const wantedNameIndex = "archelon.io/wanted-display-name"
-
 // naming returns the part of the desired record that its display name depends on.
 func naming(cluster *clusterv1.Cluster, record string) (Desired, error) {
 	display, err := displayName(cluster.Annotations)
@@ -43,26 +40,26 @@ func naming(cluster *clusterv1.Cluster, record string) (Desired, error) {
 	return Desired{Cluster: cluster, Name: record, DisplayName: display, FleetWorkspace: workspace}, nil
 }
 
-// wantedNameKeys returns the values of wantedNameIndex for a CAPI cluster: none where the name need not be the only
-// one.
+// wantedNameKeys returns the values of wantedNameIndex for a CAPI cluster.
 func wantedNameKeys(strategy Strategy) client.IndexerFunc {
 	return func(object client.Object) []string {
 		cluster, ok := object.(*clusterv1.Cluster)
 		if !ok {
 			return nil
 		}
-		var keys []string
+		keys := []string{rancher.FoldDisplayName(cluster.Name)}
 		first := strategy.ProposeName(cluster, func(string) bool { return false })
 		for _, record := range []string{first, strategy.ProposeName(cluster, func(name string) bool { return name == first })} {
 			desired, err := naming(cluster, record)
 			if err != nil {
-				return nil
+				return keys
 			}
-			if name, unique := strategy.DisplayName(desired); unique {
-				keys = append(keys, rancher.FoldDisplayName(name))
+			name, unique := strategy.DisplayName(desired)
+			if key := rancher.FoldDisplayName(name); unique && !slices.Contains(keys, key) {
+				keys = append(keys, key)
 			}
 		}
-		return slices.Compact(keys)
+		return keys
 	}
 }
 

@@ -319,10 +319,10 @@ func TestWantedNames(t *testing.T) {
 		want     []string
 	}{
 		"V3":          {"the name of the cluster", namingV3{}, testCluster(), []string{"prod"}},
-		"V3Asked":     {"the name that is asked for", namingV3{}, testCluster(annotated("archelon.io/display-name", "blue")), []string{"blue"}},
-		"V3Invalid":   {"it has none", namingV3{}, testCluster(annotated("archelon.io/display-name", "Not A Name")), nil},
-		"V1":          {"it waits for no name", namingV1{}, testCluster(), nil},
-		"V1Elsewhere": {"either name that the record may have", namingV1{}, testCluster(annotated("archelon.io/fleet-workspace", "fleet-default")), []string{"prod-capi", "prod-2-capi"}},
+		"V3Asked":     {"the name that is asked for", namingV3{}, testCluster(annotated("archelon.io/display-name", "blue")), []string{"prod", "blue"}},
+		"V3Invalid":   {"it has none beside that of the cluster", namingV3{}, testCluster(annotated("archelon.io/display-name", "Not A Name")), []string{"prod"}},
+		"V1":          {"it waits for no name", namingV1{}, testCluster(), []string{"prod"}},
+		"V1Elsewhere": {"either name that the record may have", namingV1{}, testCluster(annotated("archelon.io/fleet-workspace", "fleet-default")), []string{"prod", "prod-capi", "prod-2-capi"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, wantedNameKeys(tc.strategy)(tc.cluster)); diff != "" {

@@ -8,22 +8,24 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// Indexes of CAPI clusters in the cache. With them an event costs what it wakes, however many clusters there are.
+// Indexes of CAPI clusters in the cache. With them an event costs what it wakes, however many clusters there are. Each value that a cluster alone has takes
+// 800 bytes, so there are few.
 const (
 	// uidIndex finds a CAPI cluster by its UID.
 	uidIndex = "archelon.io/uid"
-	// nameIndex finds the CAPI clusters of a name in any namespace.
-	nameIndex = "archelon.io/name"
+	// wantedNameIndex finds CAPI clusters by their folded name, and by the folded display name that their record has or would have: as a rule, these
+	// are one.
+	wantedNameIndex = "archelon.io/wanted-display-name"
 	// pendingIndex finds the CAPI clusters whose import is under way, under the value pending.
 	pendingIndex = "archelon.io/pending"
 	pending      = "true"
 )
 
-// clusterIndexes returns the indexes of CAPI clusters.
-func clusterIndexes() map[string]client.IndexerFunc {
+// clusterIndexes returns the indexes of CAPI clusters for imports with a strategy.
+func clusterIndexes(active Strategy) map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
-		uidIndex:  func(cluster client.Object) []string { return []string{string(cluster.GetUID())} },
-		nameIndex: func(cluster client.Object) []string { return []string{cluster.GetName()} },
+		uidIndex:        func(cluster client.Object) []string { return []string{string(cluster.GetUID())} },
+		wantedNameIndex: wantedNameKeys(active),
 		pendingIndex: func(object client.Object) []string {
 			cluster, ok := object.(*clusterv1.Cluster)
 			if !ok || !conditions.Has(cluster, archelonv1.RancherImportedCondition) || conditions.IsTrue(cluster, archelonv1.RancherImportedCondition) {

@@ -115,14 +115,11 @@ func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer
 			return fmt.Errorf("indexing %s Rancher clusters by owner: %w", strategy.Kind(), err)
 		}
 	}
-	if err := indexer.IndexField(ctx, &clusterv1.Cluster{}, wantedNameIndex, wantedNameKeys(r.Active)); err != nil {
-		return fmt.Errorf("indexing CAPI clusters by display name: %w", err)
-	}
 	var err error
 	if r.DisplayNames, err = rancher.NewDisplayNames(ctx, displayNames, displayNames); err != nil {
 		return err
 	}
-	for name, index := range clusterIndexes() {
+	for name, index := range clusterIndexes(r.Active) {
 		if err := indexer.IndexField(ctx, &clusterv1.Cluster{}, name, index); err != nil {
 			return fmt.Errorf("indexing CAPI clusters for %s: %w", name, err)
 		}

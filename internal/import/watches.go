@@ -77,6 +77,11 @@ func (r *Reconciler) clustersNotImported(ctx context.Context, _ client.Object) [
 
 // clusters returns the CAPI clusters in the cache that the options select.
 func (r *Reconciler) clusters(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	return r.clustersThat(ctx, func(*clusterv1.Cluster) bool { return true }, options...)
+}
+
+// clustersThat returns those of the CAPI clusters that fit.
+func (r *Reconciler) clustersThat(ctx context.Context, fits func(*clusterv1.Cluster) bool, options ...client.ListOption) []reconcile.Request {
 	list := &clusterv1.ClusterList{}
 	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		// A read from the cache fails only when the cache stops.
@@ -85,7 +90,9 @@ func (r *Reconciler) clusters(ctx context.Context, options ...client.ListOption)
 	}
 	requests := make([]reconcile.Request, 0, len(list.Items))
 	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		if fits(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
 	}
 	return requests
 }
@@ -102,7 +109,8 @@ func (r *Reconciler) clusterOfRecord(ctx context.Context, object client.Object) 
 	within := client.InNamespace(object.GetNamespace())
 	var requests []reconcile.Request
 	if name != "" {
-		requests = r.clusters(ctx, within, client.MatchingFields{nameIndex: name})
+		requests = r.clustersThat(ctx, func(c *clusterv1.Cluster) bool { return c.Name == name }, within,
+			client.MatchingFields{wantedNameIndex: rancher.FoldDisplayName(name)})
 	}
 	for _, uid := range ownerUIDs(object) {
 		requests = append(requests, r.clusters(ctx, within, client.MatchingFields{uidIndex: uid})...)

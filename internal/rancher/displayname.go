@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"slices"
+	"strconv"
 	"strings"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -16,7 +18,7 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// displayNameIndex finds v3 Clusters by their folded display name.
+// displayNameIndex finds v3 Clusters by the bucket of their folded display name.
 const displayNameIndex = "archelon.io/display-name"
 
 // NamedCluster is a management.cattle.io/v3 Cluster of which only the display name is read. All v3 Clusters of a
@@ -110,7 +112,12 @@ func DisplayNameKeys(object client.Object) []string {
 	if !ok {
 		return nil
 	}
-	return []string{FoldDisplayName(cluster.Spec.DisplayName)}
+	return []string{bucketOf(FoldDisplayName(cluster.Spec.DisplayName))}
+}
+
+// bucketOf returns one of a few values for a folded name. An index takes 400 bytes for each value, and there is a name for each cluster.
+func bucketOf(folded string) string {
+	return strconv.Itoa(int(crc32.ChecksumIEEE([]byte(folded)) % 1024))
 }
 
 // FoldDisplayName returns what is the same for two names that Rancher's API takes for the same: those that differ in
@@ -124,10 +131,13 @@ func FoldDisplayName(name string) string {
 // second are in the order of their UIDs. Rancher's API takes the name of one that is being deleted for free, too.
 func (d *DisplayNames) Holders(ctx context.Context, name string) ([]NamedCluster, error) {
 	list := &NamedClusterList{}
-	if err := d.reader.List(ctx, list, client.MatchingFields{displayNameIndex: FoldDisplayName(name)}); err != nil {
+	folded := FoldDisplayName(name)
+	if err := d.reader.List(ctx, list, client.MatchingFields{displayNameIndex: bucketOf(folded)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("looking for the display name among v3 Rancher clusters: %w", err)
 	}
-	holders := slices.DeleteFunc(list.Items, func(c NamedCluster) bool { return !c.DeletionTimestamp.IsZero() })
+	holders := slices.DeleteFunc(list.Items, func(c NamedCluster) bool {
+		return !c.DeletionTimestamp.IsZero() || FoldDisplayName(c.Spec.DisplayName) != folded
+	})
 	slices.SortFunc(holders, func(a, b NamedCluster) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
