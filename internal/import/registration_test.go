@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -92,5 +93,42 @@ func TestRenewRegistration(t *testing.T) {
 				t.Errorf("%s: renewRegistration() = %v, asked %t; want %v, asked %t", tc.reason, out, asked, tc.want, tc.asks)
 			}
 		})
+	}
+}
+
+// While registrations come through, however slowly, Rancher is asked for none of those that wait for their turn; when none
+// comes through any more it is, and one whose server-url was of no use does not wait at all.
+func TestRegistrationsOfASlowRancherAreNotAskedFor(t *testing.T) {
+	b := newRegistrationBench(t, "https://rancher.test")
+	clock := b.clock
+	born := metav1.NewTime(clock.Now())
+	waiting := func(i int) *scope {
+		return &scope{
+			cluster:    &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint("c", i)}},
+			management: viewOf(&managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c-", i), CreationTimestamp: born}}),
+		}
+	}
+	const clusters = 4 * patienceFew
+	left := func(i int, unusable bool) time.Duration { return b.untilAsked(waiting(i), "d", unusable, clock.Now()) }
+	for i := range clusters {
+		if got := left(i, false); got != registrationPatience {
+			t.Fatalf("just created: Rancher has %v left, want %v", got, registrationPatience)
+		}
+	}
+	clock.Step(registrationPatience)
+	for i := range patienceFew {
+		b.registrations.arrive(waiting(i).key(), clock.Now())
+	}
+	for i := patienceFew; i < clusters; i++ {
+		if got := left(i, false); got <= 0 {
+			t.Errorf("others come through after %v: Rancher is asked for the registration of %d", registrationPatience, i)
+		}
+	}
+	if got := left(clusters-1, true); got > 0 {
+		t.Errorf("server-url was of no use before: Rancher has %v left, want none", got)
+	}
+	clock.Step(patienceMax)
+	if got := left(clusters-1, false); got > 0 {
+		t.Errorf("nothing comes through any more: Rancher has %v left, want none", got)
 	}
 }
