@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,14 +23,21 @@ import (
 // stopTimeout is how long a manager may take to stop after SIGTERM.
 const stopTimeout = 30 * time.Second
 
-// local is a manager that runs as a program of this machine.
+// again is in the sentence with which a manager ends to be started again.
+const again = "the process ends, to be started again"
+
+// local is a manager that runs as a program of this machine. As the kubelet would, it starts the program again that has said it ends for that.
 type local struct {
-	health string
-	dir    string
+	health  string
+	dir     string
+	command func() *exec.Cmd
+	logs    *buffer
+	done    chan struct{}
+	err     error // set before done is closed
+
+	mu     sync.Mutex
 	cmd    *exec.Cmd
-	logs   *buffer
-	done   chan struct{}
-	err    error // set before done is closed
+	ending bool // it is not to be started again
 }
 
 func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, args ...string) (*Manager, error) {
@@ -59,18 +68,58 @@ func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, 
 		metrics = "https://" + ports[1] + "/metrics"
 		own = append(own, "--metrics-bind-address="+ports[1])
 	}
-	m.cmd = exec.Command(binary, slices.Concat(args, own)...) //nolint:noctx // it outlives the call; Stop and Kill end it
-	m.cmd.Stdout, m.cmd.Stderr = m.logs, m.logs
-	// A Ctrl-C in the terminal is for whoever started the stage, who then stops the manager.
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := m.cmd.Start(); err != nil {
+	m.command = func() *exec.Cmd {
+		cmd := exec.Command(binary, slices.Concat(args, own)...) //nolint:noctx // it outlives the call; Stop and Kill end it
+		cmd.Stdout, cmd.Stderr = m.logs, m.logs
+		// A Ctrl-C in the terminal is for whoever started the stage, who then stops the manager.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		return cmd
+	}
+	if _, err := m.start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	go func() {
-		m.err = m.cmd.Wait()
-		close(m.done)
-	}()
+	go m.keep()
 	return &Manager{Health: m.health, Metrics: metrics, running: m}, nil
+}
+
+// start starts the program, unless it is not to run any more.
+func (m *local) start() (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ending {
+		return false, nil
+	}
+	m.cmd = m.command()
+	return true, m.cmd.Start()
+}
+
+// keep starts the program again each time that it ends to be started again.
+func (m *local) keep() {
+	defer close(m.done)
+	for {
+		said := len(m.logs.String())
+		if m.err = m.current().Wait(); m.err != nil || !strings.Contains(m.logs.String()[said:], again) {
+			return
+		}
+		var started bool
+		if started, m.err = m.start(); !started || m.err != nil {
+			return
+		}
+	}
+}
+
+func (m *local) current() *exec.Cmd {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cmd
+}
+
+// signal sends the last signal that the program gets.
+func (m *local) signal(signal os.Signal) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ending = true
+	return m.cmd.Process.Signal(signal)
 }
 
 // Ready implements running.
@@ -102,7 +151,7 @@ func (m *local) Stop() error {
 		return m.err
 	default:
 	}
-	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := m.signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	select {
@@ -116,7 +165,7 @@ func (m *local) Stop() error {
 
 // Kill implements running.
 func (m *local) Kill() {
-	_ = m.cmd.Process.Kill()
+	_ = m.signal(os.Kill)
 	<-m.done
 	_ = os.RemoveAll(m.dir)
 }
