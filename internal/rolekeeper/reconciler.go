@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -55,16 +54,19 @@ type Reconciler struct {
 	Self instance.ID
 	// Scope is where the instance works.
 	Scope shard.Scope
-	// Clock is the time.
-	Clock clock.PassiveClock
+	// Lost is called when a RoleBinding in the scope is gone, or is not there when the controller starts.
+	Lost func()
 
-	losses losses
+	unbound unbound
 }
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, bindings cache.Cache) error {
-	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" || r.Clock == nil {
-		return errors.New("the role keeper needs a client, a reader, access reviews, a cache of RoleBindings, the instance and a clock")
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, bindings cache.Cache) error {
+	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" || r.Lost == nil {
+		return errors.New("the role keeper needs a client, a reader, access reviews, a cache of RoleBindings, the instance and whom to tell of a loss")
+	}
+	if err := r.follow(ctx, bindings); err != nil {
+		return fmt.Errorf("watching RoleBindings: %w", err)
 	}
 	itsNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: object.GetNamespace()}}}
@@ -132,7 +134,7 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 			return nil, err
 		}
 		if found == 0 {
-			r.losses.set(name, loss{sure: true})
+			r.unbound.add(name)
 			return nil, nil //nolint:nilnil // there is nothing to wait for
 		}
 		return &ctrl.Result{RequeueAfter: lookAgain}, nil

@@ -8,7 +8,6 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,59 +23,6 @@ import (
 
 // lookAgain is the pause before the rights go after something was let go: a reconcile that had begun may still have made a record then.
 const lookAgain = time.Second
-
-// noticed is how long API servers are given to notice that a RoleBinding is gone.
-const noticed = 30 * time.Second
-
-// Withdrawn reports whether the rights in a namespace are being or were taken away although the namespace stays. The instance holds nothing there any
-// more, and must not take anything again: an API server grants for a moment what is gone. It may when there is a RoleBinding again.
-func (r *Reconciler) Withdrawn(ctx context.Context, name string) (bool, error) {
-	binding := bindingMetadata()
-	err := r.Bindings.Get(ctx, client.ObjectKey{Namespace: name, Name: roleBinding}, binding)
-	switch {
-	case apierrors.IsNotFound(err):
-		return r.lost(ctx, name)
-	case err != nil:
-		return false, fmt.Errorf("getting RoleBinding %s: %w", roleBinding, err)
-	case !deleting(binding):
-		r.losses.forget(name)
-		return false, nil
-	}
-	// One of another instance says nothing about the rights of this one, which has them otherwise then.
-	if may, err := r.may(ctx, name); err != nil || !may {
-		return false, err
-	}
-	ending, err := r.ending(ctx, name)
-	return !ending, err
-}
-
-// Unbound notes that a namespace has no RoleBinding, since a time, zero if that is long ago. Each replica has to be told: one that leads next has
-// let nothing go itself.
-func (r *Reconciler) Unbound(name string, since time.Time) {
-	if r.Scope.Owns(name) {
-		r.losses.set(name, loss{since: since})
-	}
-}
-
-// lost reports whether the rights in a namespace without a RoleBinding are gone. An instance may have them otherwise, but what an API server
-// says about that is believed only when it has had time to notice.
-func (r *Reconciler) lost(ctx context.Context, name string) (bool, error) {
-	known, ok := r.losses.get(name)
-	if !ok {
-		return false, nil
-	}
-	if known.sure || r.Clock.Since(known.since) < noticed {
-		return true, nil
-	}
-	may, err := allowed(ctx, r.Reviews, authorizationv1.ResourceAttributes{Namespace: name, Verb: "patch", Group: clusterv1.GroupVersion.Group, Resource: "clusters"})
-	if err != nil {
-		return false, err
-	}
-	if may {
-		r.losses.drop(name, known)
-	}
-	return !may, nil
-}
 
 // ending reports whether a namespace is being deleted. Kubernetes deletes what is in a namespace after it has noted that, so a namespace without
 // the note stays.

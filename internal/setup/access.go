@@ -43,8 +43,8 @@ type access struct {
 	watched []schema.GroupResource
 	lacking prometheus.Gauge
 	logger  logr.Logger
-	// suspect holds a suspicion that rights were lost.
-	suspect chan struct{}
+	// suspect holds a suspicion that permissions were lost.
+	suspect chan func(namespace string) bool
 }
 
 func newAccess(config *rest.Config, scope shard.Scope, lacking prometheus.Gauge) (*access, error) {
@@ -56,7 +56,10 @@ func newAccess(config *rest.Config, scope shard.Scope, lacking prometheus.Gauge)
 	if err != nil {
 		return nil, err
 	}
-	return &access{reviews: client.SelfSubjectAccessReviews(), scope: scope, watched: watched, lacking: lacking, logger: ctrl.Log.WithName("setup"), suspect: make(chan struct{}, 1)}, nil
+	return &access{
+		reviews: client.SelfSubjectAccessReviews(), scope: scope, watched: watched, lacking: lacking,
+		logger: ctrl.Log.WithName("setup"), suspect: make(chan func(string) bool, 1),
+	}, nil
 }
 
 // granted waits until the instance may work somewhere, and returns where, and what is missing, which it counts; it calls waiting when it may nowhere. To

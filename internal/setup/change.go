@@ -2,85 +2,86 @@ package setup
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 )
 
-// How rights that were there are looked for. Without them the watches go on until the API server ends them, after five to ten minutes; from then on it
-// refuses each of them for ever. A RoleBinding that is replaced is away for a moment, and a new manager is not free. So a right is lost when it is refused
-// as often as this, accessPoll apart.
+// How changes of permissions are looked for. Without permissions the watches go on until the API server ends them, after five to ten minutes; from
+// then on it refuses each of them for ever. But a RoleBinding that is replaced is away for a moment, and a process that ends again and again is kept
+// waiting by the kubelet. So a change counts when it is seen as often as this, accessPoll apart, and is the same each time.
 const (
-	lossRefusals = 4
+	steady = 4
 	// lossPoll is how often an instance looks that may not watch its RoleBindings.
 	lossPoll = time.Minute
 )
 
-// suspectLoss has the rights in namespaces looked at. It never blocks, and several calls at once are one.
-func (a *access) suspectLoss() {
+// suspectLoss has the permissions in namespaces looked at. Those in a namespace that is unbound are lost whatever the API server says, nil if that cannot
+// be told. It never blocks, and several calls at once are one.
+func (a *access) suspectLoss(unbound func(namespace string) bool) {
 	select {
-	case a.suspect <- struct{}{}:
+	case a.suspect <- unbound:
 	default:
 	}
 }
 
-// change returns when the instance may work in one more of its namespaces, or no more in one in which it works, or when the context ends.
-func (a *access) change(ctx context.Context, granted, missing []string) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+// watch says when the instance may work in one more of its namespaces, or no more in one in which it works, until the context ends.
+func (a *access) watch(ctx context.Context, granted, missing []string, end func(sentence string, keysAndValues ...any)) {
 	var looking sync.WaitGroup
-	looking.Go(func() { defer stop(); a.grow(ctx, missing) })
-	looking.Go(func() { defer stop(); a.shrink(ctx, granted) })
+	looking.Go(func() { a.grow(ctx, missing, end) })
+	looking.Go(func() { a.shrink(ctx, granted, end) })
 	looking.Wait()
 }
 
-// grow returns when the instance may work in one more of the namespaces, or when the context ends.
-func (a *access) grow(ctx context.Context, missing []string) {
-	if len(missing) == 0 {
-		<-ctx.Done()
-		return
-	}
-	// It ends with the context only: a question that fails is asked again.
-	_ = wait.PollUntilContextCancel(ctx, accessPoll, false, func(ctx context.Context) (bool, error) {
-		for _, name := range missing {
-			if lacks, err := a.lacks(ctx, name); err == nil && lacks == "" {
-				a.logger.Info("This instance may work in one more namespace; starting over with it", "namespace", name)
-				return true, nil
-			}
+// grow says when the instance may work in some of the namespaces in which it could not.
+func (a *access) grow(ctx context.Context, missing []string, end func(string, ...any)) {
+	var before []string
+	for seen := 0; len(missing) > 0 && pause(ctx, accessPoll); {
+		granted := slices.DeleteFunc(slices.Clone(missing), func(name string) bool {
+			lacks, err := a.lacks(ctx, name)
+			return err != nil || lacks != ""
+		})
+		if !slices.Equal(granted, before) {
+			before, seen = granted, 0
 		}
-		return false, nil
-	})
+		if seen++; len(granted) > 0 && seen == steady {
+			end("This instance may work in more of its namespaces", "namespaces", granted)
+			return
+		}
+	}
 }
 
-// shrink returns when the instance has lost rights in one of the namespaces, or when the context ends. It asks when there is a suspicion, and never else. None,
-// for a scope that is not a list of names, are never lost: there would be nothing to go on with.
-func (a *access) shrink(ctx context.Context, granted []string) {
-	// A RoleBinding that goes takes all rights along, so each look asks for one of them, and the next one for another.
+// shrink says when the instance has lost permissions in one of the namespaces. It asks when there is a suspicion, and never else. None, for a scope that
+// is not a list of names, are never lost: there would be nothing to go on with.
+func (a *access) shrink(ctx context.Context, granted []string, end func(string, ...any)) {
+	// A RoleBinding that goes takes all permissions along, so each look asks for one of them, and the next one for another.
 	for looks := 0; ; looks++ {
+		var unbound func(string) bool
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.suspect:
+		case unbound = <-a.suspect:
 		}
 		one := a.right(looks)
-		if lost := a.lost(ctx, granted, one); len(lost) > 0 {
-			a.logger.Info("This instance may not work in some of its namespaces any more; starting over without them", "namespaces", lost, "lacking", one.String())
+		if lost := a.lost(ctx, granted, one, unbound); len(lost) > 0 {
+			end("This instance may not work in some of its namespaces any more", "namespaces", lost, "lacking", one.String())
 			return
 		}
 	}
 }
 
-// lost returns those of the namespaces in which a right is refused for good. The API server may grant for a moment what is gone, so it does not ask at once.
-func (a *access) lost(ctx context.Context, granted []string, one right) []string {
+// lost returns those of the namespaces in which a permission is gone for good. The API server may grant for a moment what is gone, so it does not ask at
+// once.
+func (a *access) lost(ctx context.Context, granted []string, one right, unbound func(string) bool) []string {
 	lost := granted
-	for range lossRefusals {
+	for range steady {
 		if len(lost) == 0 || !pause(ctx, accessPoll) {
 			return nil
 		}
-		lost = a.refused(ctx, lost, one)
+		lost = a.refused(ctx, lost, one, unbound)
 	}
 	return lost
 }
@@ -101,10 +102,15 @@ func (a *access) right(i int) right {
 	return right{verb: verbs[i%len(verbs)], resource: a.watched[i/len(verbs)]}
 }
 
-// refused returns those of the namespaces in which the instance lacks a right, in their order. Where the API server does not answer it is not refused.
-func (a *access) refused(ctx context.Context, names []string, one right) []string {
+// refused returns those of the namespaces that are unbound or in which the instance lacks a right, in their order. Where the API server does not answer
+// it is not refused.
+func (a *access) refused(ctx context.Context, names []string, one right, unbound func(string) bool) []string {
 	lacks := make([]bool, len(names))
 	workqueue.ParallelizeUntil(ctx, accessQuestions, len(names), func(i int) {
+		if unbound != nil && unbound(names[i]) {
+			lacks[i] = true
+			return
+		}
 		may, err := a.may(ctx, names[i], one)
 		lacks[i] = err == nil && !may
 	})

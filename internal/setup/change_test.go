@@ -31,7 +31,7 @@ func (r *timedReviews) Create(_ context.Context, review *authorizationv1.SelfSub
 	return review, err
 }
 
-func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
+func TestAProcessEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 	const never = time.Hour
 	within := func(at, from, to time.Duration) bool { return at >= from && at < to }
 	silent := errors.New("no route to host")
@@ -39,6 +39,7 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 		reason           string
 		granted, missing []string
 		quiet            bool // nothing happens to RoleBindings, else once a minute
+		unbound          func(namespace string) bool
 		answer           func(at time.Duration, namespace, right string) (bool, error)
 		want             time.Duration
 	}{
@@ -53,7 +54,7 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 			},
 		},
 		"AllWithdrawn": {
-			reason: "it waits for rights, as at its start", granted: []string{"a", "b"}, want: 100 * time.Second,
+			reason: "the next one waits for permissions", granted: []string{"a", "b"}, want: 100 * time.Second,
 			answer: func(at time.Duration, _, _ string) (bool, error) { return at < 10*time.Second, nil },
 		},
 		"OneRightOfSix": {
@@ -67,7 +68,7 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 			},
 		},
 		"RoleBindingComesAndGoes": {
-			reason: "a new manager each time is no help", granted: []string{"a"}, want: never,
+			reason: "a new process each time is no help", granted: []string{"a"}, want: never,
 			answer: func(at time.Duration, _, _ string) (bool, error) { return at%(20*time.Second) >= 10*time.Second, nil },
 		},
 		"NoAnswer": {
@@ -84,10 +85,25 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 			},
 		},
 		"Granted": {
-			reason: "one more is taken up", granted: []string{"a"}, missing: []string{"c"}, want: 40 * time.Second,
+			reason: "one more is taken up when that is certain", granted: []string{"a"}, missing: []string{"c"}, want: 70 * time.Second,
 			answer: func(at time.Duration, namespace, _ string) (bool, error) {
 				return namespace != "c" || at > 35*time.Second, nil
 			},
+		},
+		"GrantedOneByOne": {
+			reason: "one end is enough for both", granted: []string{"a"}, missing: []string{"c", "d"}, want: 60 * time.Second,
+			answer: func(at time.Duration, namespace, _ string) (bool, error) {
+				return at > 25*time.Second || namespace == "c" && at > 5*time.Second, nil
+			},
+		},
+		"GrantedNowAndThen": {
+			reason: "a process that ends again and again is kept waiting by the kubelet", granted: []string{"a"}, missing: []string{"c"}, quiet: true, want: never,
+			answer: func(at time.Duration, _, _ string) (bool, error) { return at%(40*time.Second) >= 10*time.Second, nil },
+		},
+		"Unbound": {
+			reason: "an API server that grants what is gone, or grants it otherwise, is asked by the next process", granted: []string{"a", "b"}, want: 100 * time.Second,
+			unbound: func(namespace string) bool { return namespace == "b" },
+			answer:  func(time.Duration, string, string) (bool, error) { return true, nil },
 		},
 		"NoSuspicion": {
 			reason: "it asks for nothing by itself", granted: []string{"a"}, quiet: true, want: never,
@@ -105,13 +121,15 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				a := &access{reviews: &timedReviews{begin: begin, answer: tc.answer}, watched: watched, logger: logr.Discard(), suspect: make(chan struct{}, 1)}
+				a := &access{
+					reviews: &timedReviews{begin: begin, answer: tc.answer}, watched: watched, logger: logr.Discard(), suspect: make(chan func(string) bool, 1),
+				}
 				ctx, stop := context.WithTimeout(t.Context(), never)
 				defer stop()
 				if !tc.quiet {
-					go suspectEachMinute(ctx, a)
+					go suspectEachMinute(ctx, a, tc.unbound)
 				}
-				a.change(ctx, tc.granted, tc.missing)
+				a.watch(ctx, tc.granted, tc.missing, func(string, ...any) { stop() })
 				if got := time.Since(begin); got != tc.want {
 					t.Errorf("%s: it ends after %s, want %s", tc.reason, got, tc.want)
 				}
@@ -120,9 +138,9 @@ func TestAManagerEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 	}
 }
 
-func suspectEachMinute(ctx context.Context, a *access) {
+func suspectEachMinute(ctx context.Context, a *access, unbound func(string) bool) {
 	for pause(ctx, time.Minute) {
-		a.suspectLoss()
+		a.suspectLoss(unbound)
 	}
 }
 

@@ -12,18 +12,15 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/feature"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
@@ -53,8 +50,8 @@ type controllers struct {
 	gauge      prometheus.Gauge // of synced
 	crds       *crdWait
 	synced     atomic.Bool
-	// suspectLoss is called when rights in a namespace may have been lost.
-	suspectLoss func()
+	// suspectLoss is called when permissions in a namespace may have been lost.
+	suspectLoss func(unbound func(namespace string) bool)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: a standby replica gets ready too.
@@ -65,13 +62,13 @@ func (c *controllers) Start(ctx context.Context) error {
 	if err := c.crds.waitForAll(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	// Before the watches in the namespaces: where the permissions are lost already, those never begin.
 	keeper, err := c.setupRoleKeeper(ctx)
-	if err := errors.Join(err, c.setupImport(ctx, keeper)); err != nil {
-		return err
+	if err != nil {
+		return ignoreStop(ctx, err)
 	}
-	// Before the watches in the namespaces: where the rights are lost already, those never begin.
-	if err := c.watchRights(ctx, keeper); err != nil {
-		return ignoreStop(ctx, fmt.Errorf("starting the watch on RoleBindings: %w", err))
+	if err := c.setupImport(ctx, keeper); err != nil {
+		return err
 	}
 	for _, object := range append(scopedObjects(),
 		&managementv3.Cluster{}, &managementv3.Setting{}, &coordinationv1.Lease{}, rancher.NewRegistrationToken(), metadataOf("Namespace"),
@@ -94,44 +91,6 @@ func (c *controllers) Start(ctx context.Context) error {
 	c.synced.Store(true)
 	c.gauge.Set(1)
 	c.mgr.GetLogger().Info("Caches are synced")
-	return nil
-}
-
-// watchRights has the rights in the namespaces of an isolated instance looked at when a RoleBinding is gone, or every minute if it may not watch them. One may
-// have gone between the instance's questions and the watch, of which no event tells.
-func (c *controllers) watchRights(ctx context.Context, keeper *rolekeeper.Reconciler) error {
-	if len(c.claim.Scope.Included()) == 0 {
-		return nil
-	}
-	if keeper == nil {
-		go wait.UntilWithContext(ctx, func(context.Context) { c.suspectLoss() }, lossPoll)
-		return nil
-	}
-	binding := &metav1.PartialObjectMetadata{}
-	binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
-	bindings, err := c.beside.GetInformer(ctx, binding) // and its first list
-	if err != nil {
-		return err
-	}
-	_, err = bindings.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(binding any) {
-		if key, err := toolscache.DeletionHandlingObjectToName(binding); err == nil {
-			keeper.Unbound(key.Namespace, time.Now())
-		}
-		c.suspectLoss()
-	}})
-	if err != nil {
-		return err
-	}
-	for _, namespace := range c.claim.Scope.Included() {
-		err := c.beside.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding)
-		if client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		if err != nil {
-			keeper.Unbound(namespace, time.Time{})
-			c.suspectLoss()
-		}
-	}
 	return nil
 }
 
@@ -196,7 +155,8 @@ func (c *controllers) setupImport(ctx context.Context, keeper *rolekeeper.Reconc
 	return reconciler.SetupWithManager(ctx, c.mgr, importer.Options{Concurrency: c.opts.Concurrency, TokenSecrets: c.beside, Assigned: c.beside, DisplayNames: c.beside})
 }
 
-// setupRoleKeeper adds the controller that lets RoleBindings go, which an instance may have if it works in named namespaces. It is nil if it may not.
+// setupRoleKeeper adds the controller that lets RoleBindings go, which an instance may have if it works in named namespaces. It is nil if it may not: the
+// permissions are looked at every minute then.
 func (c *controllers) setupRoleKeeper(ctx context.Context) (*rolekeeper.Reconciler, error) {
 	if len(c.claim.Scope.Included()) == 0 {
 		return nil, nil //nolint:nilnil // most instances have none, which is no error
@@ -215,18 +175,20 @@ func (c *controllers) setupRoleKeeper(ctx context.Context) (*rolekeeper.Reconcil
 		return err == nil, nil
 	})
 	if !may {
+		go wait.UntilWithContext(ctx, func(context.Context) { c.suspectLoss(nil) }, lossPoll)
 		return nil, nil //nolint:nilnil // it needs none
 	}
 	keeper := &rolekeeper.Reconciler{
 		Client: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader(), Reviews: reviews.SelfSubjectAccessReviews(), Bindings: c.beside,
-		Self: c.peers.Self(), Scope: c.claim.Scope, Clock: clock.RealClock{},
+		Self: c.peers.Self(), Scope: c.claim.Scope,
 	}
-	return keeper, keeper.SetupWithManager(c.mgr, c.beside)
+	keeper.Lost = func() { c.suspectLoss(keeper.Unbound) }
+	return keeper, keeper.SetupWithManager(ctx, c.mgr, c.beside)
 }
 
 // checks are what the readiness of the process depends on while the manager runs.
 func (c *controllers) checks() map[string]healthz.Checker {
-	return map[string]healthz.Checker{crdCheck: c.crds.check, "caches": c.cachesSynced, "rancher-settings": c.settingsReadable}
+	return map[string]healthz.Checker{"crds": c.crds.check, "caches": c.cachesSynced, "rancher-settings": c.settingsReadable}
 }
 
 // cachesSynced is a readiness check.

@@ -2,166 +2,178 @@ package setup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"k8s.io/client-go/rest"
 
-	"github.com/archelon-io/archelon/internal/shard"
+	"github.com/archelon-io/archelon/internal/options"
 )
 
-// listen returns probes at a free port.
-func listen(t *testing.T, always map[string]healthz.Checker) *probes {
+// free returns an address of this machine at which nobody listens.
+func free(t *testing.T) string {
 	t.Helper()
-	p, err := newProbes(t.Context(), "127.0.0.1:0", always)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
 }
 
-// get returns the status and the body of a probe.
-func (p *probes) get(ctx context.Context, t *testing.T, path string) (int, string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.listener.Addr().String()+path, nil)
+// probe returns the status and the body of a probe, or what went wrong.
+func probe(ctx context.Context, address, path string) string {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
 	response, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
-	return response.StatusCode, string(body)
+	return fmt.Sprint(response.StatusCode, " ", string(body))
 }
 
-// goOn runs something until the test ends, which it must do without an error then.
-func goOn(t *testing.T, run func(context.Context) error) {
+// tenantOf returns a process that names one namespace, and whose API server answers questions about permissions.
+func tenantOf(t *testing.T, answer func(*http.Request) bool) *process {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		if err := json.NewDecoder(request.Body).Decode(review); err != nil {
 			t.Error(err)
 		}
-	})
+		review.Status.Allowed = answer(request)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(api.Close)
+	opts, err := options.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Namespaces, opts.HealthProbeBindAddress, opts.MetricsBindAddress = []string{"a"}, free(t), "0"
+	lacking, err := newLacking(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
+	return &process{config: config, opts: opts, meters: &meters{lacking: lacking}}
 }
 
-func TestProbesAreServedFromOneManagerToTheNext(t *testing.T) {
-	bad := errors.New("bad")
-	certificate := bad
-	p := listen(t, map[string]healthz.Checker{"webhook": func(*http.Request) error { return certificate }})
-	goOn(t, p.serve)
-	expect := func(reason, path string, status int, text string) {
-		t.Helper()
-		got, body := p.get(t.Context(), t, path)
-		if got != status || !strings.Contains(body, text) {
-			t.Errorf("%s: %s is %d %q, want %d with %q", reason, path, got, body, status, text)
-		}
+// eventually waits until a probe has an answer.
+func eventually(t *testing.T, reason, address, path, want string) {
+	t.Helper()
+	var got string
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		got = probe(ctx, address, path)
+		return strings.HasPrefix(got, want), nil
+	})
+	if err != nil {
+		t.Errorf("%s: %s is %q, want %q", reason, path, got, want)
 	}
-	expect("it starts", "/healthz", 200, "ok")
-	expect("it starts", "/readyz", 500, "[-]caches failed")
-	p.waiting()
-	expect("it waits for rights", "/healthz", 200, "ok")
-	expect("it could not answer the API server", "/readyz", 500, "[-]webhook failed")
-	certificate = nil
-	expect("it waits for rights", "/readyz", 200, "ok")
-	caches := bad
-	p.readyWhen(map[string]healthz.Checker{"caches": func(*http.Request) error { return caches }})
-	expect("a manager fills its caches", "/readyz?verbose", 500, "[-]caches failed")
-	expect("one check alone", "/readyz/webhook", 200, "ok")
-	old := errors.New("CAPI serves v1beta1 only")
-	p.readyWhen(map[string]healthz.Checker{"caches": func(*http.Request) error { return caches }, "crds": func(*http.Request) error { return old }})
-	expect("CAPI is too old", "/readyz", 500, "[-]crds failed: reason withheld")
-	expect("the remedy is told", "/readyz", 500, "\nCAPI serves v1beta1 only\n")
-	expect("also alone", "/readyz/crds", 500, "CAPI serves v1beta1 only")
-	caches, old = nil, nil
-	expect("a manager runs", "/readyz?verbose", 200, "[+]webhook ok")
-	expect("a manager runs", "/readyz/caches", 200, "ok")
-	p.starting()
-	expect("between two managers", "/readyz", 500, "[-]caches failed")
-	expect("between two managers", "/healthz", 200, "ok")
+}
+
+// decided is what becomes of the question where to work.
+type decided struct {
+	place *place
+	err   error
+}
+
+func decide(ctx context.Context, p *process) <-chan decided {
+	result := make(chan decided, 1)
+	go func() {
+		place, err := p.place(ctx)
+		result <- decided{place, err}
+	}()
+	return result
+}
+
+// expectReleased wants the address for the manager.
+func expectReleased(t *testing.T, address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatalf("the manager could not serve probes: %v", err)
+	}
+	_ = listener.Close()
 }
 
 func TestAnInstanceWithoutRightsAnywhereLivesAndIsReady(t *testing.T) {
-	scope, err := shard.New([]string{"a"}, nil)
-	if err != nil {
-		t.Fatal(err)
+	p := tenantOf(t, func(*http.Request) bool { return false })
+	ctx, stop := context.WithCancel(t.Context())
+	result := decide(ctx, p)
+	eventually(t, "it waits for the first namespace", p.opts.HealthProbeBindAddress, "/healthz", "200 ok")
+	eventually(t, "Helm waits for it", p.opts.HealthProbeBindAddress, "/readyz", "200 ok")
+	stop()
+	if got := <-result; got.place != nil || !errors.Is(got.err, context.Canceled) {
+		t.Errorf("got %v, want no place", got)
 	}
-	resource := schema.GroupResource{Resource: "secrets"}
-	p := &process{
-		rights: &access{
-			reviews: &reviews{refused: map[string]bool{"a: list secrets": true}},
-			scope:   scope, watched: []schema.GroupResource{resource}, lacking: prometheus.NewGauge(prometheus.GaugeOpts{}), logger: logr.Discard(),
-		},
-		probes: listen(t, nil),
-	}
-	goOn(t, func(ctx context.Context) error {
-		return during(ctx, p.runManagers, service{name: "probes", serve: p.probes.serve})
+	expectReleased(t, p.opts.HealthProbeBindAddress)
+}
+
+func TestAnInstanceLivesWhileTheAPIServerIsSilent(t *testing.T) {
+	silent := make(chan struct{})
+	p := tenantOf(t, func(request *http.Request) bool {
+		select {
+		case <-silent:
+		case <-request.Context().Done():
+		}
+		return true
 	})
-	if status, body := p.probes.get(t.Context(), t, "/healthz"); status != 200 {
-		t.Errorf("liveness is %d %q", status, body)
+	result := decide(t.Context(), p)
+	eventually(t, "it asks", p.opts.HealthProbeBindAddress, "/healthz", "200 ok")
+	eventually(t, "it asks", p.opts.HealthProbeBindAddress, "/readyz", "500 [-]permissions failed")
+	close(silent)
+	got := <-result
+	if got.err != nil || got.place.claim.Scope.String() != "namespaces a" {
+		t.Errorf("got %v, want the namespace", got)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		status, _ := p.probes.get(ctx, t, "/readyz")
-		return status == 200, nil
-	})
-	if err != nil {
-		t.Errorf("it does not get ready: %v", err)
-	}
+	expectReleased(t, p.opts.HealthProbeBindAddress)
 }
 
 func TestAProbeAddressThatIsTaken(t *testing.T) {
-	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	p := tenantOf(t, func(*http.Request) bool { return false })
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", p.opts.HealthProbeBindAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	if _, err := newProbes(t.Context(), taken.Addr().String(), nil); err == nil {
-		t.Error("no error")
-	}
-	for _, off := range []string{"", "0"} {
-		p, err := newProbes(t.Context(), off, nil)
-		if err != nil || p.listener != nil {
-			t.Errorf("%q: listening at %v, error %v", off, p.listener, err)
-		}
+	if _, err := p.place(t.Context()); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("got %v, want the address", err)
 	}
 }
 
-func TestDuring(t *testing.T) {
-	broken := errors.New("broken")
-	untilEnd := func(ctx context.Context) error { <-ctx.Done(); return nil }
-	fail := func(context.Context) error { return broken }
-	none := func(context.Context) error { return nil }
-	for name, tc := range map[string]struct {
-		reason     string
-		run, serve func(context.Context) error
-		want       error
-	}{
-		"RunEnds":      {reason: "services end with what they are for", run: none, serve: untilEnd},
-		"RunFails":     {reason: "its error is passed on", run: fail, serve: untilEnd, want: broken},
-		"ServiceFails": {reason: "an address that cannot be bound ends the process", run: untilEnd, serve: fail, want: broken},
-		"NothingToDo":  {reason: "a service that is off ends nothing", run: func(context.Context) error { return nil }, serve: none},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := during(t.Context(), tc.run, service{name: "it", serve: tc.serve}); !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
-				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
-			}
-		})
+func TestTheFirstSentenceIsTheOnlyOne(t *testing.T) {
+	var log []string
+	ctx, end := newEnding(t.Context(), funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{}))
+	if ctx.Err() != nil {
+		t.Error("it has ended already")
+	}
+	end.because("The scope has changed", "namespaces", []string{"a"})
+	end.because("Something else")
+	want := []string{`"level"=0 "msg"="The scope has changed; the process ends, to be started again" "namespaces"=["a"]`}
+	if diff := cmp.Diff(want, log); diff != "" || ctx.Err() == nil {
+		t.Errorf("the context has ended: %v, the log has (-want +got):\n%s", ctx.Err(), diff)
 	}
 }

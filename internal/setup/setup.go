@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -37,7 +38,8 @@ const defaultInstance = "archelon"
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// Run runs the manager until the context ends. It starts without the CRDs of CAPI and Rancher, says which it waits
+// Run runs the manager until the context ends, or until what it was built for has changed: it returns nil then, and the
+// process is to be started again, as the kubelet does. It starts without the CRDs of CAPI and Rancher, says which it waits
 // for, and begins to work when they are there.
 func Run(ctx context.Context, config *rest.Config, opts *options.Options) error {
 	config = rest.CopyConfig(config)
@@ -45,76 +47,39 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	config.Burst = opts.KubeAPIBurst
 	config.UserAgent = version.Get().UserAgent()
 
-	scope, err := opts.Scope()
-	if err != nil {
-		return err
-	}
 	meters, err := newMeters()
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
-	}
-	rights, err := newAccess(config, scope, meters.lacking)
-	if err != nil {
-		return err
 	}
 	hook, err := newWebhook(config, opts)
 	if err != nil {
 		return err
 	}
-	scraped, err := newMetricsServer(config, opts.MetricsBindAddress)
-	if err != nil {
-		return err
-	}
-	probes, err := newProbes(ctx, opts.HealthProbeBindAddress, hook.checks())
-	if err != nil {
-		return err
-	}
-	p := &process{config: config, opts: opts, rights: rights, hook: hook, meters: meters, probes: probes}
-	// They need no rights in namespaces: they are there before the first manager, and live on when one follows another.
-	return during(ctx, p.runManagers,
-		service{name: "probes", serve: probes.serve}, service{name: "metrics", serve: scraped}, service{name: "webhooks", serve: hook.serve})
+	p := &process{config: config, opts: opts, meters: meters, hook: hook, logger: ctrl.Log.WithName("setup")}
+	return during(ctx, p.run, service{name: "webhooks", serve: hook.serve})
 }
 
-// process is what all managers of this process share.
+// process is what this process is started with.
 type process struct {
 	config *rest.Config
 	opts   *options.Options
-	rights *access
-	hook   *webhookServer
 	meters *meters
-	probes *probes
+	hook   *webhookServer
+	logger logr.Logger
 }
 
-// runManagers runs one manager after the other, each for the namespaces in which the instance has rights then.
-func (p *process) runManagers(ctx context.Context) error {
-	for ctx.Err() == nil {
-		granted, missing, err := p.rights.granted(ctx, p.probes.waiting)
-		if err != nil {
-			return ignoreStop(ctx, err)
-		}
-		// The namespaces of a cache are fixed for its life, so one more or less means a new manager.
-		running, stop := context.WithCancel(ctx)
-		go func() {
-			defer stop()
-			p.rights.change(running, granted.Included(), missing)
-		}()
-		err = p.run(running, instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter})
-		stop()
-		p.starting()
-		if err != nil {
-			return err
-		}
+// run finds out where the instance may work, and runs a manager for that until the context ends or the answer changes.
+func (p *process) run(ctx context.Context) error {
+	ctx, end := newEnding(ctx, p.logger)
+	defer end.cancel()
+	place, err := p.place(ctx)
+	if err != nil || ctx.Err() != nil {
+		return ignoreStop(ctx, err)
 	}
-	return nil
+	return p.work(ctx, place, end)
 }
 
-// starting takes back what a manager has made known of its caches.
-func (p *process) starting() {
-	p.probes.starting()
-	p.meters.synced.Set(0)
-}
-
-// meters are the metrics of this process. They outlive a manager.
+// meters are the metrics of this process.
 type meters struct {
 	imports *importer.Metrics
 	info    *instance.Info
@@ -145,14 +110,13 @@ func newMeters() (*meters, error) {
 	return &meters{imports: imports, info: info, synced: synced, lacking: lacking}, nil
 }
 
-// run runs a manager for the namespaces of a claim until the context ends.
-func (p *process) run(ctx context.Context, claim instance.Claim) error {
-	p.starting()
+// work runs the manager until the context ends.
+func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	s, err := scheme.New()
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
-	self, lock, unlock, err := identify(p.config, s, p.opts, claim)
+	self, lock, unlock, err := identify(p.config, s, p.opts, place.claim)
 	if err != nil {
 		return err
 	}
@@ -166,12 +130,12 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 		return err
 	}
 	defer downloader.Close()
-	p.meters.info.Set(self, claim)
-	mgr, err := ctrl.NewManager(p.config, managerOptions(s, p.opts, claim.Scope, lock))
+	p.meters.info.Set(self, place.claim)
+	mgr, err := ctrl.NewManager(p.config, managerOptions(s, p.opts, place.claim.Scope, lock))
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	beside, peers, err := addBeside(mgr, p.config, p.opts, self, claim.Scope)
+	beside, peers, err := addBeside(mgr, p.config, p.opts, self, place.claim.Scope)
 	if err != nil {
 		return err
 	}
@@ -184,16 +148,21 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 		return err
 	}
 	controllers := &controllers{
-		mgr: mgr, opts: p.opts, claim: claim, peers: peers, settings: settings, downloader: downloader, beside: beside, metrics: p.meters.imports, gauge: p.meters.synced,
-		crds: crds, suspectLoss: p.rights.suspectLoss,
+		mgr: mgr, opts: p.opts, claim: place.claim, peers: peers, settings: settings, downloader: downloader, beside: beside,
+		metrics: p.meters.imports, gauge: p.meters.synced, crds: crds, suspectLoss: place.rights.suspectLoss,
 	}
 	if err := mgr.Add(controllers); err != nil {
 		return fmt.Errorf("adding the controllers: %w", err)
 	}
+	if err := mgr.Add(everywhere(func(ctx context.Context) error { place.watch(ctx, end); return nil })); err != nil {
+		return fmt.Errorf("adding the watch over permissions: %w", err)
+	}
 	if err := p.hook.addTo(mgr); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}
-	p.probes.readyWhen(controllers.checks())
+	if err := addProbes(mgr, controllers.checks(), p.hook.checks()); err != nil {
+		return err
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
@@ -201,24 +170,29 @@ func (p *process) run(ctx context.Context, claim instance.Claim) error {
 }
 
 func managerOptions(s *runtime.Scheme, opts *options.Options, scope shard.Scope, lock resourcelock.Interface) ctrl.Options {
+	options := serverOptions(opts)
+	options.Scheme = s
+	options.Cache = cacheOptions(scope, opts.TurtlesNamespaces, opts.SyncPeriod)
+	options.Client = clientOptions()
+	options.PprofBindAddress = opts.ProfilerAddress
+	options.LeaderElection = opts.LeaderElect
+	options.LeaderElectionReleaseOnCancel = true
+	options.LeaderElectionResourceLockInterface = lock
+	options.LeaseDuration = &opts.LeaderElectLeaseDuration
+	options.RenewDeadline = &opts.LeaderElectRenewDeadline
+	options.RetryPeriod = &opts.LeaderElectRetryPeriod
+	return options
+}
+
+// serverOptions are for a manager that serves probes and metrics, and nothing else. Metrics are served over HTTPS, and the API server is asked
+// whether the client may read them.
+func serverOptions(opts *options.Options) ctrl.Options {
 	return ctrl.Options{
-		Scheme:                        s,
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
-		Cache:                         cacheOptions(scope, opts.TurtlesNamespaces, opts.SyncPeriod),
-		Client:                        clientOptions(),
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // Metrics and probes outlive a manager.
-		HealthProbeBindAddress:        "0",
-		PprofBindAddress:              opts.ProfilerAddress,
-		LeaderElection:                opts.LeaderElect,
-		LeaderElectionReleaseOnCancel: true,
-
-		LeaderElectionResourceLockInterface: lock,
-		LeaseDuration:                       &opts.LeaderElectLeaseDuration,
-		RenewDeadline:                       &opts.LeaderElectRenewDeadline,
-		RetryPeriod:                         &opts.LeaderElectRetryPeriod,
-
-		// A manager for more namespaces has the same controllers.
-		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
+		HealthProbeBindAddress: opts.HealthProbeBindAddress,
+		Metrics: metricsserver.Options{
+			BindAddress: opts.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
 	}
 }
 
@@ -263,7 +237,7 @@ func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, sel
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the second cache: %w", err)
 	}
-	if err := mgr.Add(standby{beside}); err != nil {
+	if err := mgr.Add(everywhere(beside.Start)); err != nil {
 		return nil, nil, fmt.Errorf("adding the second cache: %w", err)
 	}
 	var leases client.Reader
@@ -277,28 +251,11 @@ func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, sel
 	return beside, peers, nil
 }
 
-// standby starts a cache in replicas that do not lead as well, as the manager does with its own.
-type standby struct{ cache.Cache }
+// everywhere runs in replicas that do not lead as well.
+type everywhere manager.RunnableFunc
+
+// Start implements manager.Runnable.
+func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (standby) NeedLeaderElection() bool { return false }
-
-// newMetricsServer returns what serves metrics over HTTPS, and asks the API server whether the client may read them.
-func newMetricsServer(config *rest.Config, address string) (func(context.Context) error, error) {
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("building a client for reviews of tokens: %w", err)
-	}
-	server, err := metricsserver.NewServer(metricsserver.Options{
-		BindAddress:    address,
-		SecureServing:  true,
-		FilterProvider: filters.WithAuthenticationAndAuthorization,
-	}, config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("building the server of metrics: %w", err)
-	}
-	if server == nil { // They are off.
-		return func(context.Context) error { return nil }, nil
-	}
-	return server.Start, nil
-}
+func (everywhere) NeedLeaderElection() bool { return false }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -51,6 +52,7 @@ func (s *shards) changes() {
 
 		Expect(s.Grant(ctx, as, late)).To(Succeed())
 		s.expectImported(ctx, waiting)
+		Expect(one.Logs()).To(MatchRegexp("may work in more of its namespaces" + again + `.*granted-late`))
 		s.remove(ctx, cluster, waiting)
 		one.expectLawful()
 	})
@@ -61,7 +63,7 @@ func (s *shards) changes() {
 		Expect(s.Install(ctx, as)).To(Succeed())
 		one := s.launch(ctx, as, flags("namespace", first)...)
 		Eventually(one.Logs).Should(ContainSubstring("comes-first (list clusters.cluster.x-k8s.io)"))
-		Consistently(one.alive(ctx)).WithTimeout(2 * time.Second).Should(Succeed())
+		Consistently(answers(ctx, one.Manager, "/healthz")).WithTimeout(2 * time.Second).Should(Succeed())
 		Expect(one.Ready(ctx)).To(Succeed(), "nothing that Helm waits for can help it")
 		token := s.metricsReader(ctx)
 		metrics := func() (string, error) {
@@ -75,7 +77,8 @@ func (s *shards) changes() {
 		Expect(s.Grant(ctx, as, first)).To(Succeed())
 		cluster := s.light(ctx, first, "prod", selected)
 		s.expectImported(ctx, cluster)
-		Expect(one.alive(ctx)()).To(Succeed())
+		Expect(one.Logs()).NotTo(ContainSubstring(again), "the manager took the ports over")
+		Expect(answers(ctx, one.Manager, "/healthz")()).To(Succeed())
 		Eventually(one.Ready).WithContext(ctx).Should(Succeed())
 		Eventually(metrics).Should(ContainSubstring("archelon_caches_synced 1"))
 		s.remove(ctx, cluster)
@@ -190,10 +193,13 @@ func (s *shards) changes() {
 	})
 }
 
-// alive asks as the kubelet does before it kills a Pod.
-func (i *instance) alive(ctx context.Context) func() error {
+// again is in the sentence with which a manager ends to be started again.
+const again = "; the process ends, to be started again"
+
+// answers asks as the kubelet does.
+func answers(ctx context.Context, m *stage.Manager, path string) func() error {
 	return func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, i.Health+"/healthz", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Health+path, nil)
 		if err != nil {
 			return err
 		}
@@ -202,8 +208,12 @@ func (i *instance) alive(ctx context.Context) func() error {
 			return err
 		}
 		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			return err
+		}
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("liveness is %d", response.StatusCode)
+			return fmt.Errorf("%s is %d: %s", path, response.StatusCode, body)
 		}
 		return nil
 	}

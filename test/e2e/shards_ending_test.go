@@ -135,7 +135,14 @@ func (s *shards) withdrawals(strategy string) {
 		Eventually(next.Logs).Should(ContainSubstring(`"Starting workers" controller="rancher-import"`))
 		clusters = append(clusters, s.light(ctx, watch1, "new", selected))
 		s.expectImported(ctx, clusters...)
-		Consistently(func() []string { return current(ctx, s.fixture, clusters[1]).Finalizers }).ShouldNot(ContainElement(finalizer))
+		untaken := func() []string { return current(ctx, s.fixture, clusters[1]).Finalizers }
+		Consistently(untaken).ShouldNot(ContainElement(finalizer))
+
+		By("a process that remembers nothing")
+		Eventually(next.Logs).WithTimeout(2 * patience).Should(MatchRegexp("may not work in some of its namespaces any more" + again + ".*" + withdrawn))
+		clusters = append(clusters, s.light(ctx, watch1, "newer", selected))
+		s.expectImported(ctx, clusters...)
+		Consistently(untaken).ShouldNot(ContainElement(finalizer))
 		next.expectLawful()
 
 		s.central(ctx, "archelon2", append(flags("namespace", withdrawn), gate(strategy))...)
@@ -170,7 +177,7 @@ func (s *shards) withdrawals(strategy string) {
 		Eventually(metrics).Should(ContainSubstring("archelon_namespaces_without_rights 2\n"))
 
 		Expect(s.Grant(ctx, one.Instance, withdrawn)).To(Succeed())
-		Eventually(watching(withdrawn)).Should(HaveLen(3))
+		Eventually(watching(withdrawn)).WithTimeout(2 * patience).Should(HaveLen(3))
 		Eventually(metrics).Should(ContainSubstring("archelon_namespaces_without_rights 1\n"))
 		Eventually(func() []string { return current(ctx, s.fixture, clusters[1]).Finalizers }).Should(ContainElement(finalizer))
 		s.expectImported(ctx, clusters...)

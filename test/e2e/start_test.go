@@ -69,7 +69,8 @@ var _ = Describe("Start", Ordered, func() {
 		install(s, crds)
 		const cause = "CAPI serves v1beta1 only (CRD clusters.cluster.x-k8s.io); Archelon needs v1beta2 (CAPI 1.11 or newer"
 		Eventually(first.Logs).Should(ContainSubstring(cause))
-		Expect(first.Ready(ctx)).To(MatchError(And(ContainSubstring("[-]crds failed"), ContainSubstring(cause))))
+		Expect(first.Ready(ctx)).To(MatchError(ContainSubstring("[-]crds failed")))
+		Expect(answers(ctx, first, "/readyz/crds")()).To(MatchError(ContainSubstring(cause)))
 	})
 
 	It("still waits, for Rancher alone, when CAPI is there", func(ctx context.Context) {

@@ -1,0 +1,59 @@
+package setup
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/archelon-io/archelon/internal/instance"
+)
+
+// slowAnswer is how long the question where the instance may work goes unanswered before probes are answered without.
+const slowAnswer = time.Second
+
+// place is where this process works. It is decided before the caches are built, and stays for the life of the process: when it is not right any
+// more, the process ends.
+type place struct {
+	claim instance.Claim
+	// missing are namespaces that the instance names and may not work in yet.
+	missing []string
+	rights  *access
+}
+
+// place decides where this process works: in those namespaces of its scope in which it has permissions. With permissions in none it waits for the
+// first, and serves probes and metrics meanwhile.
+func (p *process) place(ctx context.Context) (*place, error) {
+	scope, err := p.opts.Scope()
+	if err != nil {
+		return nil, err
+	}
+	rights, err := newAccess(p.config, scope, p.meters.lacking)
+	if err != nil {
+		return nil, err
+	}
+	asking, answered := context.WithCancel(ctx)
+	defer answered()
+	nowhere := make(chan struct{})
+	var serving sync.WaitGroup
+	var failed error
+	serving.Go(func() {
+		if failed = p.serveUntil(asking, nowhere); failed != nil {
+			answered()
+		}
+	})
+	granted, missing, err := rights.granted(asking, sync.OnceFunc(func() { close(nowhere) }))
+	answered()
+	serving.Wait() // The manager takes the addresses over.
+	if failed != nil {
+		return nil, failed
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &place{claim: instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter}, missing: missing, rights: rights}, nil
+}
+
+// watch ends the process when it may work in other namespaces than it does. It returns when the context ends.
+func (p *place) watch(ctx context.Context, end *ending) {
+	p.rights.watch(ctx, p.claim.Scope.Included(), p.missing, end.because)
+}
