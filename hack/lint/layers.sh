@@ -8,6 +8,8 @@ module=github.com/archelon-io/archelon
 
 allowed=(
 	"internal/scheme api/v1alpha1"
+	"internal/controller internal/shard"
+	"internal/rolekeeper internal/controller"
 	"internal/rancher internal/outcome"
 	"internal/import internal/rancher"
 	"internal/import internal/workload"
@@ -28,6 +30,7 @@ forbidden=(
 	"internal/outcome feature"
 	"internal/version internal/outcome"
 	"internal/scheme internal/rancher"
+	"internal/controller internal/rancher"
 	"internal/rancher internal/workload"
 	"internal/rancher feature"
 	"internal/webhook internal/import"

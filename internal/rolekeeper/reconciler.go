@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, bin
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: object.GetNamespace()}}}
 	})
 	err := ctrl.NewControllerManagedBy(mgr).
-		Named("role-keeper").
+		Named(controllerName).
 		WatchesRawSource(source.Kind(bindings, bindingMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, binding *metav1.PartialObjectMetadata) []reconcile.Request {
 				if !deleting(binding) {
@@ -84,7 +84,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, bin
 		Watches(&provisioningv1.Cluster{}, itsNamespace, builder.WithPredicates(gone())).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("building controller role-keeper: %w", err)
+		return fmt.Errorf("building controller %s: %w", controllerName, err)
 	}
 	return nil
 }

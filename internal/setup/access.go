@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/rolekeeper"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -47,12 +49,12 @@ type access struct {
 	suspect chan func(namespace string) bool
 }
 
-func newAccess(config *rest.Config, scope shard.Scope, lacking prometheus.Gauge) (*access, error) {
+func newAccess(config *rest.Config, scope shard.Scope, controllers []controller.Controller, lacking prometheus.Gauge) (*access, error) {
 	client, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building a client for access reviews: %w", err)
 	}
-	watched, err := scopedResources()
+	watched, err := scopedResources(controllers)
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +100,20 @@ func (a *access) granted(ctx context.Context, waiting func()) (scope shard.Scope
 		return true, err
 	})
 	return scope, missing, err
+}
+
+// mayWatchBindings reports whether the instance may watch the RoleBindings that give it its namespaces. It asks until there is an answer: a moment's
+// failure costs no restart.
+func (a *access) mayWatchBindings(ctx context.Context) bool {
+	var may bool
+	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if may, err = rolekeeper.MayWatch(ctx, a.reviews); err != nil && ctx.Err() == nil {
+			a.logger.Error(err, "Asking whether RoleBindings may be watched failed; trying again")
+		}
+		return err == nil, nil
+	})
+	return may
 }
 
 // describe names namespaces and what is not granted there, in an order that stays.

@@ -42,7 +42,7 @@ func TestAnInstanceWorksWhereItMayListAndWatchAllThatItsCacheHolds(t *testing.T)
 		"a: list clusters.provisioning.cattle.io", "a: watch clusters.provisioning.cattle.io",
 		"a: list secrets", "a: watch secrets",
 	}
-	watched, err := scopedResources()
+	watched, err := scopedResources(Controllers())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,7 @@ func TestAProcessEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			watched, err := scopedResources()
+			watched, err := scopedResources(Controllers())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +149,7 @@ func TestNamespacesWithoutRightsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watched, err := scopedResources()
+	watched, err := scopedResources(Controllers())
 	if err != nil {
 		t.Fatal(err)
 	}

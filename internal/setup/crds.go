@@ -19,26 +19,18 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/archelon-io/archelon/internal/controller"
 )
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusters.cluster.x-k8s.io;clusters.management.cattle.io;clusters.provisioning.cattle.io;clusterregistrationtokens.management.cattle.io;settings.management.cattle.io,verbs=list;watch
 
-// requiredCRDs returns the CRDs that the import watches, and the version it needs of each.
-func requiredCRDs() map[string]string {
-	return map[string]string{
-		"clusters.cluster.x-k8s.io":                      "v1beta2",
-		"clusters.management.cattle.io":                  "v3",
-		"clusters.provisioning.cattle.io":                "v1",
-		"clusterregistrationtokens.management.cattle.io": "v3",
-		"settings.management.cattle.io":                  "v3",
-	}
-}
-
-// crdWait waits for CRDs. Each is watched by its name: a cluster with Rancher has hundreds of others, of some megabytes.
+// crdWait waits for the CRDs of a controller. Each is watched by its name: a cluster with Rancher has hundreds of others, of some megabytes.
 type crdWait struct {
-	crds apiextensionsclient.CustomResourceDefinitionInterface
+	crds     apiextensionsclient.CustomResourceDefinitionInterface
+	whose    string // the name of the controller
+	required []controller.CRD
 
 	mu       sync.Mutex
 	unknown  int               // CRDs of which the API server has yet to say whether they are there
@@ -46,26 +38,25 @@ type crdWait struct {
 	reported string
 }
 
-func newCRDWait(config *rest.Config, httpClient *http.Client) (*crdWait, error) {
+func newCRDWait(config *rest.Config, httpClient *http.Client, c controller.Controller) (*crdWait, error) {
 	client, err := apiextensionsclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("building a client for CRDs: %w", err)
 	}
-	return waitOn(client.CustomResourceDefinitions()), nil
+	return waitOn(client.CustomResourceDefinitions(), c), nil
 }
 
-func waitOn(crds apiextensionsclient.CustomResourceDefinitionInterface) *crdWait {
-	return &crdWait{crds: crds, unknown: len(requiredCRDs()), lacking: map[string]string{}}
+func waitOn(crds apiextensionsclient.CustomResourceDefinitionInterface, c controller.Controller) *crdWait {
+	return &crdWait{crds: crds, whose: c.Name, required: c.CRDs, unknown: len(c.CRDs), lacking: map[string]string{}}
 }
 
 // waitForAll returns when the API server serves all required CRDs, or when the context ends.
 func (w *crdWait) waitForAll(ctx context.Context) error {
-	required := requiredCRDs()
-	errs := make(chan error, len(required))
-	for name, version := range required {
-		go func() { errs <- w.wait(ctx, name, version) }()
+	errs := make(chan error, len(w.required))
+	for _, crd := range w.required {
+		go func() { errs <- w.wait(ctx, crd) }()
 	}
-	for range required {
+	for range w.required {
 		if err := <-errs; err != nil {
 			return ignoreStop(ctx, err)
 		}
@@ -73,13 +64,13 @@ func (w *crdWait) waitForAll(ctx context.Context) error {
 	return nil
 }
 
-// check is a readiness check. It says what CAPI and Rancher lack.
+// check is a readiness check. It says what the controller lacks.
 func (w *crdWait) check(*http.Request) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.unknown > 0:
-		return errors.New("the API server has yet to say which CRDs of CAPI and Rancher there are")
+		return errors.New("the API server has yet to say which of its CRDs there are")
 	case len(w.lacking) > 0:
 		return errors.New(w.causes())
 	default:
@@ -97,9 +88,9 @@ func (w *crdWait) causes() string {
 }
 
 // wait returns when one CRD serves the version, or when the context ends.
-func (w *crdWait) wait(ctx context.Context, name, version string) error {
+func (w *crdWait) wait(ctx context.Context, crd controller.CRD) error {
 	only := func(options metav1.ListOptions) metav1.ListOptions {
-		options.FieldSelector = named(name).String()
+		options.FieldSelector = controller.Named(crd.Name).String()
 		return options
 	}
 	lw := &cache.ListWatch{
@@ -115,13 +106,13 @@ func (w *crdWait) wait(ctx context.Context, name, version string) error {
 		for _, object := range store.List() {
 			found, _ = object.(*apiextensionsv1.CustomResourceDefinition)
 		}
-		return w.note(ctx, name, lack(name, version, found), true), nil
+		return w.note(ctx, crd.Name, lack(crd, found), true), nil
 	}, func(event watch.Event) (bool, error) {
 		found, _ := event.Object.(*apiextensionsv1.CustomResourceDefinition)
 		if event.Type == watch.Deleted {
 			found = nil
 		}
-		return w.note(ctx, name, lack(name, version, found), false), nil
+		return w.note(ctx, crd.Name, lack(crd, found), false), nil
 	})
 	return err
 }
@@ -140,41 +131,37 @@ func (w *crdWait) note(ctx context.Context, name, cause string, first bool) bool
 	if causes := w.causes(); w.unknown == 0 && causes != "" && causes != w.reported {
 		w.reported = causes
 		names := slices.Sorted(maps.Keys(w.lacking))
-		ctrl.LoggerFrom(ctx).WithName("setup").Info("Waiting for CRDs of CAPI and Rancher", "missing", strings.Join(names, ", "), "cause", causes)
+		ctrl.LoggerFrom(ctx).WithName("setup").Info("Waiting for CRDs", "controller", w.whose, "missing", strings.Join(names, ", "), "cause", causes)
 	}
 	return cause == ""
 }
 
 // lack says what is wrong with a CRD, nil if there is none; empty if the API server serves the version.
-func lack(name, version string, crd *apiextensionsv1.CustomResourceDefinition) string {
-	product, remedy := "Rancher", "Rancher 2.14 or newer"
-	if strings.HasSuffix(name, "."+clusterv1.GroupVersion.Group) {
-		product, remedy = "CAPI", "CAPI 1.11 or newer, which Rancher 2.14 and newer bring along"
-	}
+func lack(needed controller.CRD, crd *apiextensionsv1.CustomResourceDefinition) string {
 	if crd == nil {
-		return fmt.Sprintf("CRD %s does not exist; Archelon needs %s", name, remedy)
+		return fmt.Sprintf("CRD %s does not exist; Archelon needs %s", needed.Name, needed.Of.Needed)
 	}
 	var served []string
 	there := false
 	for _, v := range crd.Spec.Versions {
-		there = there || v.Name == version
+		there = there || v.Name == needed.Version
 		if v.Served {
 			served = append(served, v.Name)
 		}
 	}
 	switch {
-	case slices.Contains(served, version):
+	case slices.Contains(served, needed.Version):
 	case there:
-		return fmt.Sprintf("CRD %s has %s and does not serve it; Archelon needs it served", name, version)
+		return fmt.Sprintf("CRD %s has %s and does not serve it; Archelon needs it served", needed.Name, needed.Version)
 	default:
 		only := "no version"
 		if len(served) > 0 {
 			only = strings.Join(served, ", ") + " only"
 		}
-		return fmt.Sprintf("%s serves %s (CRD %s); Archelon needs %s (%s)", product, only, name, version, remedy)
+		return fmt.Sprintf("%s serves %s (CRD %s); Archelon needs %s (%s)", needed.Of.Name, only, needed.Name, needed.Version, needed.Of.Needed)
 	}
 	if !apiextensionshelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
-		return fmt.Sprintf("CRD %s is not established; its conditions say why", name)
+		return fmt.Sprintf("CRD %s is not established; its conditions say why", needed.Name)
 	}
 	return ""
 }

@@ -6,6 +6,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/archelon-io/archelon/internal/controller"
 )
 
 // crd returns a CRD that is established and serves the versions, but for those with a minus before.
@@ -17,6 +19,30 @@ func crd(name string, versions ...string) *apiextensionsv1.CustomResourceDefinit
 	}
 	c.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
 	return c
+}
+
+// named returns a controller of the list.
+func named(t *testing.T, name string) controller.Controller {
+	t.Helper()
+	for _, c := range Controllers() {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("there is no controller %s", name)
+	return controller.Controller{}
+}
+
+// crdOf returns what the import needs of a CRD.
+func crdOf(t *testing.T, name, version string) controller.CRD {
+	t.Helper()
+	for _, needed := range named(t, "rancher-import").CRDs {
+		if needed.Name == name && (version == "" || needed.Version == version) {
+			return needed
+		}
+	}
+	t.Fatalf("the import needs no %s of version %q", name, version)
+	return controller.CRD{}
 }
 
 func TestLack(t *testing.T) {
@@ -37,7 +63,7 @@ func TestLack(t *testing.T) {
 		"Unestablished": {capi, "v1beta2", unestablished, "CRD clusters.cluster.x-k8s.io is not established; its conditions say why"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := lack(tc.name, tc.version, tc.crd); got != tc.want {
+			if got := lack(crdOf(t, tc.name, tc.version), tc.crd); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -47,9 +73,10 @@ func TestLack(t *testing.T) {
 // Readiness names the cause once all CRDs are known, and passes when a newer CAPI has taken the place of the old one.
 func TestReadinessNamesTheCRDThatIsTooOld(t *testing.T) {
 	const capi = "clusters.cluster.x-k8s.io"
-	w := waitOn(nil)
+	imports := named(t, "rancher-import")
+	w := waitOn(nil, imports)
 	note := func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool {
-		return w.note(t.Context(), found.Name, lack(found.Name, requiredCRDs()[found.Name], found), first)
+		return w.note(t.Context(), found.Name, lack(crdOf(t, found.Name, ""), found), first)
 	}
 	expect := func(reason, want string) {
 		t.Helper()
@@ -58,9 +85,9 @@ func TestReadinessNamesTheCRDThatIsTooOld(t *testing.T) {
 		}
 	}
 	expect("nothing is known", "the API server has yet to say")
-	for name, version := range requiredCRDs() {
-		if name != capi && !note(crd(name, version), true) {
-			t.Errorf("%s is there", name)
+	for _, needed := range imports.CRDs {
+		if needed.Name != capi && !note(crd(needed.Name, needed.Version), true) {
+			t.Errorf("%s is there", needed.Name)
 		}
 	}
 	expect("of CAPI nothing is known", "the API server has yet to say")

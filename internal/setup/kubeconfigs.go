@@ -72,14 +72,3 @@ func holdsKubeconfig(secret runtime.Object) bool {
 	_, ok := workload.ClusterOfSecret(types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
 	return ok
 }
-
-// identityOnly leaves of metadata what tells one object, and one version of it, from another. It is a transform of the cache, for kinds of which nothing
-// else is read and to which nothing is written.
-func identityOnly(object any) (any, error) {
-	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-		found.ObjectMeta = metav1.ObjectMeta{
-			Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
-		}
-	}
-	return object, nil
-}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/archelon-io/archelon/internal/controller"
 )
+
+func secretMetadata() *metav1.PartialObjectMetadata {
+	return controller.MetadataOf(corev1.SchemeGroupVersion, "Secret")
+}
 
 // secretMeta is the metadata of a Secret as CAPI makes it.
 func secretMeta(cluster int, suffix string) metav1.PartialObjectMetadata {
@@ -31,7 +38,7 @@ func secretMeta(cluster int, suffix string) metav1.PartialObjectMetadata {
 		}},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: strings.Clone("manager"), FieldsV1: metav1.NewFieldsV1(strings.Repeat("\x00", 500))}},
 	}}
-	secret.SetGroupVersionKind(metadataOf("Secret").GroupVersionKind())
+	secret.SetGroupVersionKind(secretMetadata().GroupVersionKind())
 	return secret
 }
 
@@ -64,7 +71,7 @@ func synced(t *testing.T, build build, transform toolscache.TransformFunc, first
 		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return first(), nil },
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return more, nil },
 	}, noStream{})
-	informer := build(from, metadataOf("Secret"), 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	informer := build(from, secretMetadata(), 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
 	if err := informer.SetTransform(transform); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +83,7 @@ func synced(t *testing.T, build build, transform toolscache.TransformFunc, first
 }
 
 func TestOnlyKubeconfigsAreKept(t *testing.T) {
-	informer, more := synced(t, newInformer, identityOnly, func() *metav1.PartialObjectMetadataList { return secretsOf(2) })
+	informer, more := synced(t, newInformer, controller.KeepIdentity, func() *metav1.PartialObjectMetadataList { return secretsOf(2) })
 	changed := make(chan string, 10)
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { changed <- "added " + nameOf(t, o) },
@@ -98,7 +105,7 @@ func TestOnlyKubeconfigsAreKept(t *testing.T) {
 	}
 	send(more.Add, 2, "-ca", "2")
 	send(more.Modify, 0, "-sa", "3")
-	more.Action(watch.Bookmark, metadataOf("Secret"))
+	more.Action(watch.Bookmark, secretMetadata())
 	send(more.Delete, 0, "-etcd", "4")
 	send(more.Modify, 0, "-kubeconfig", "5")
 	send(more.Delete, 1, "-kubeconfig", "6")
@@ -139,7 +146,7 @@ func TestOtherInformersAreAsEver(t *testing.T) {
 		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return list, nil },
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}, noStream{})
-	informer := newInformer(from, metadataOf("Namespace"), 0, toolscache.Indexers{})
+	informer := newInformer(from, controller.MetadataOf(corev1.SchemeGroupVersion, "Namespace"), 0, toolscache.Indexers{})
 	go informer.RunWithContext(t.Context())
 	if !toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) || len(informer.GetStore().ListKeys()) != 15 {
 		t.Errorf("the cache holds %v, want all 15", informer.GetStore().ListKeys())
@@ -150,7 +157,7 @@ func TestOtherInformersAreAsEver(t *testing.T) {
 func TestSecretsTakeLittleMemory(t *testing.T) {
 	const clusters = 2000
 	before := heapOf(t, clusters, toolscache.NewSharedIndexInformer, cache.TransformStripManagedFields())
-	after := heapOf(t, clusters, newInformer, identityOnly)
+	after := heapOf(t, clusters, newInformer, controller.KeepIdentity)
 	t.Logf("a Secret takes %d bytes with all of their metadata, and %d bytes with that of kubeconfigs alone; 10,000 clusters of ten machines %d MB and %d MB",
 		before/clusters/15, after/clusters/15, before*10_000/clusters>>20, after*10_000/clusters>>20)
 	if after/clusters > 1500 {
@@ -182,7 +189,7 @@ func decoded(t *testing.T, list *metav1.PartialObjectMetadataList) *metav1.Parti
 		t.Fatal(err)
 	}
 	for i := range fresh.Items {
-		fresh.Items[i].SetGroupVersionKind(metadataOf("Secret").GroupVersionKind())
+		fresh.Items[i].SetGroupVersionKind(secretMetadata().GroupVersionKind())
 	}
 	return fresh
 }

@@ -5,6 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
@@ -17,7 +20,9 @@ type place struct {
 	claim instance.Claim
 	// missing are namespaces that the instance names and may not work in yet.
 	missing []string
-	rights  *access
+	// isolated is whether the instance has its permissions by RoleBindings, which it may watch, in the namespaces that it names.
+	isolated bool
+	rights   *access
 }
 
 // place decides where this process works: in those namespaces of its scope in which it has permissions. With permissions in none it waits for the
@@ -27,7 +32,8 @@ func (p *process) place(ctx context.Context) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	rights, err := newAccess(p.config, scope, p.meters.lacking)
+	all := controller.On(Controllers(), p.opts.Gates, false)
+	rights, err := newAccess(p.config, scope, all, p.meters.lacking)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +48,7 @@ func (p *process) place(ctx context.Context) (*place, error) {
 		}
 	})
 	granted, missing, err := rights.granted(asking, sync.OnceFunc(func() { close(nowhere) }))
+	isolated := err == nil && len(granted.Included()) > 0 && rights.mayWatchBindings(asking)
 	answered()
 	serving.Wait() // The manager takes the addresses over.
 	if failed != nil {
@@ -50,10 +57,14 @@ func (p *process) place(ctx context.Context) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &place{claim: instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter}, missing: missing, rights: rights}, nil
+	return &place{claim: instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter}, missing: missing, isolated: isolated, rights: rights}, nil
 }
 
-// watch ends the process when it may work in other namespaces than it does. It returns when the context ends.
+// watch ends the process when it may work in other namespaces than it does. It returns when the context ends. Of what happens to RoleBindings the role
+// keeper tells; without it the permissions are looked at every minute.
 func (p *place) watch(ctx context.Context, end *ending) {
+	if !p.isolated && len(p.claim.Scope.Included()) > 0 {
+		go wait.UntilWithContext(ctx, func(context.Context) { p.rights.suspectLoss(nil) }, lossPoll)
+	}
 	p.rights.watch(ctx, p.claim.Scope.Included(), p.missing, end.because)
 }

@@ -3,7 +3,6 @@
 package setup
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,15 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/archelon-io/archelon/internal/controller"
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
@@ -31,9 +28,6 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/internal/version"
 )
-
-// defaultInstance is the name of an instance that has no other.
-const defaultInstance = "archelon"
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
@@ -131,28 +125,25 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	}
 	defer downloader.Close()
 	p.meters.info.Set(self, place.claim)
-	mgr, err := ctrl.NewManager(p.config, managerOptions(s, p.opts, place.claim.Scope, lock))
+	parts := &parts{opts: p.opts, place: place, downloader: downloader, metrics: p.meters.imports, keeping: make(chan struct{})}
+	on := controller.On(parts.controllers(), p.opts.Gates, place.isolated)
+	options, err := p.managerOptions(s, on, place.claim.Scope, lock)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(p.config, options)
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	beside, peers, err := addBeside(mgr, p.config, p.opts, self, place.claim.Scope)
-	if err != nil {
+	if parts.peers, err = addPeers(mgr, p.config, p.opts, self); err != nil {
 		return err
 	}
-	settings, err := rancher.NewSettings(mgr.GetClient())
-	if err != nil {
+	if parts.settings, err = rancher.NewSettings(mgr.GetClient()); err != nil {
 		return err
 	}
-	crds, err := newCRDWait(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
+	running := &running{settings: parts.settings, synced: p.meters.synced, logger: p.logger}
+	if err := running.add(mgr, p.config, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
-	}
-	controllers := &controllers{
-		mgr: mgr, opts: p.opts, claim: place.claim, peers: peers, settings: settings, downloader: downloader, beside: beside,
-		metrics: p.meters.imports, gauge: p.meters.synced, crds: crds, suspectLoss: place.rights.suspectLoss,
-	}
-	if err := mgr.Add(controllers); err != nil {
-		return fmt.Errorf("adding the controllers: %w", err)
 	}
 	if err := mgr.Add(everywhere(func(ctx context.Context) error { place.watch(ctx, end); return nil })); err != nil {
 		return fmt.Errorf("adding the watch over permissions: %w", err)
@@ -160,7 +151,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if err := p.hook.addTo(mgr); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}
-	if err := addProbes(mgr, controllers.checks(), p.hook.checks()); err != nil {
+	if err := addProbes(mgr, running.checks(), p.hook.checks()); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -169,10 +160,14 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	return nil
 }
 
-func managerOptions(s *runtime.Scheme, opts *options.Options, scope shard.Scope, lock resourcelock.Interface) ctrl.Options {
+func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, scope shard.Scope, lock resourcelock.Interface) (ctrl.Options, error) {
+	opts := p.opts
 	options := serverOptions(opts)
+	var err error
+	if options.Cache, err = cacheOptions(on, scope, opts.SyncPeriod); err != nil {
+		return options, err
+	}
 	options.Scheme = s
-	options.Cache = cacheOptions(scope, opts.TurtlesNamespaces, opts.SyncPeriod)
 	options.Client = clientOptions()
 	options.PprofBindAddress = opts.ProfilerAddress
 	options.LeaderElection = opts.LeaderElect
@@ -181,7 +176,7 @@ func managerOptions(s *runtime.Scheme, opts *options.Options, scope shard.Scope,
 	options.LeaseDuration = &opts.LeaderElectLeaseDuration
 	options.RenewDeadline = &opts.LeaderElectRenewDeadline
 	options.RetryPeriod = &opts.LeaderElectRetryPeriod
-	return options
+	return options, nil
 }
 
 // serverOptions are for a manager that serves probes and metrics, and nothing else. Metrics are served over HTTPS, and the API server is asked
@@ -194,61 +189,6 @@ func serverOptions(opts *options.Options) ctrl.Options {
 			BindAddress: opts.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
 	}
-}
-
-// identify names this instance and returns the lock that its replicas take turns with, nil without leader election, and what ends the lock.
-func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, claim instance.Claim) (instance.ID, resourcelock.Interface, func(), error) {
-	whole, err := opts.Scope()
-	if err != nil {
-		return instance.ID{}, nil, nil, err
-	}
-	self := instance.ID{Name: cmp.Or(opts.Instance, whole.LeaseName(defaultInstance))}
-	if !opts.LeaderElect {
-		return self, nil, func() {}, nil
-	}
-	if self.Namespace, err = coordinationNamespace(opts); err != nil {
-		return self, nil, nil, err
-	}
-	lock, unlock, err := instance.NewLock(config, s, self, claim, opts.LeaderElectRenewDeadline)
-	return self, lock, unlock, err
-}
-
-// coordinationNamespace returns the namespace of the Leases of all instances, that of this one among them. It fails if nothing names it.
-func coordinationNamespace(opts *options.Options) (string, error) {
-	if opts.LeaderElectNamespace != "" {
-		return opts.LeaderElectNamespace, nil
-	}
-	return instance.Namespace()
-}
-
-// addBeside adds the second cache, and makes the watch over other instances that reads from it. An instance that is not elected and does not know the
-// coordination namespace knows no others.
-func addBeside(mgr ctrl.Manager, config *rest.Config, opts *options.Options, self instance.ID, scope shard.Scope) (cache.Cache, *instance.Peers, error) {
-	coordination, err := coordinationNamespace(opts)
-	if err != nil && opts.LeaderElect {
-		return nil, nil, err
-	}
-	limits := besideCacheOptions(scope, coordination, opts.SyncPeriod)
-	limits.Mapper, limits.HTTPClient = mgr.GetRESTMapper(), mgr.GetHTTPClient()
-	if limits.Scheme, err = besideScheme(); err != nil {
-		return nil, nil, err
-	}
-	beside, err := cache.New(config, limits)
-	if err != nil {
-		return nil, nil, fmt.Errorf("building the second cache: %w", err)
-	}
-	if err := mgr.Add(everywhere(beside.Start)); err != nil {
-		return nil, nil, fmt.Errorf("adding the second cache: %w", err)
-	}
-	var leases client.Reader
-	if coordination != "" {
-		leases = beside
-	}
-	peers, err := instance.NewPeers(self, opts.LeaderElect, leases, clock.RealClock{})
-	if err != nil {
-		return nil, nil, err
-	}
-	return beside, peers, nil
 }
 
 // everywhere runs in replicas that do not lead as well.

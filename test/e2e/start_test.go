@@ -45,7 +45,7 @@ var _ = Describe("Start", Ordered, func() {
 
 	It("waits for missing CRDs and says for which", func(ctx context.Context) {
 		Eventually(first.Logs).Should(And(
-			ContainSubstring("Waiting for CRDs of CAPI and Rancher"),
+			ContainSubstring(`Waiting for CRDs" controller="rancher-import"`),
 			ContainSubstring("clusters.cluster.x-k8s.io"),
 			ContainSubstring("settings.management.cattle.io"),
 		))
@@ -53,7 +53,7 @@ var _ = Describe("Start", Ordered, func() {
 	})
 
 	It("loses rights in a namespace, of several, while it waits", func(ctx context.Context) {
-		Eventually(losing.Logs).Should(ContainSubstring("Waiting for CRDs of CAPI and Rancher"))
+		Eventually(losing.Logs).Should(ContainSubstring("Waiting for CRDs"))
 		// It has asked for its rights, and does not watch its RoleBindings yet.
 		Expect(s.Client.Patch(ctx, roleBindingIn(watch2), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		Expect(s.Client.Delete(ctx, roleBindingIn(watch2))).To(Succeed())
@@ -69,15 +69,15 @@ var _ = Describe("Start", Ordered, func() {
 		install(s, crds)
 		const cause = "CAPI serves v1beta1 only (CRD clusters.cluster.x-k8s.io); Archelon needs v1beta2 (CAPI 1.11 or newer"
 		Eventually(first.Logs).Should(ContainSubstring(cause))
-		Expect(first.Ready(ctx)).To(MatchError(ContainSubstring("[-]crds failed")))
-		Expect(answers(ctx, first, "/readyz/crds")()).To(MatchError(ContainSubstring(cause)))
+		Expect(first.Ready(ctx)).To(MatchError(ContainSubstring("[-]crds-rancher-import failed")))
+		Expect(answers(ctx, first, "/readyz/crds-rancher-import")()).To(MatchError(ContainSubstring(cause)))
 	})
 
 	It("still waits, for Rancher alone, when CAPI is there", func(ctx context.Context) {
 		crds, err := env.CAPICRDs()
 		Expect(err).NotTo(HaveOccurred())
 		install(s, crds)
-		Eventually(first.Logs).Should(MatchRegexp(`Waiting for CRDs of CAPI and Rancher.* missing="clusterregistrationtokens`))
+		Eventually(first.Logs).Should(MatchRegexp(`Waiting for CRDs.* missing="clusterregistrationtokens`))
 		Expect(first.Ready(ctx)).To(HaveOccurred())
 	})
 

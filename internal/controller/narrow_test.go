@@ -1,7 +1,6 @@
-package setup
+package controller
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
@@ -11,10 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/archelon-io/archelon/internal/shard"
 )
 
 func TestCachesKeepWhatIsRead(t *testing.T) {
@@ -36,11 +32,11 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 		object, want client.Object
 	}{
 		"Lease": {
-			"who holds it, and what that claims", keepLease,
+			"who holds it, and what that claims", KeepLease,
 			&coordinationv1.Lease{ObjectMeta: hostile(), Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), PreferredHolder: &large}},
 			&coordinationv1.Lease{ObjectMeta: instanceOf, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")}},
 		},
-		"Unknown": {"what is none stays as it is", keepLease, &corev1.Secret{ObjectMeta: hostile()}, &corev1.Secret{ObjectMeta: hostile()}},
+		"Unknown": {"what is none stays as it is", KeepLease, &corev1.Secret{ObjectMeta: hostile()}, &corev1.Secret{ObjectMeta: hostile()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.transform(tc.object)
@@ -49,27 +45,4 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A tenant may write Leases in its own namespace. They are not even received.
-func TestLeasesOfInstancesAreReadInOneNamespace(t *testing.T) {
-	beside := besideCacheOptions(shard.Scope{}, "coordination", 0)
-	if got := leasesOf(t, beside).Namespaces; !reflect.DeepEqual(got, map[string]cache.Config{"coordination": {}}) {
-		t.Errorf("got %v", got)
-	}
-	own := cacheOptions(shard.Scope{}, []string{"turtles"}, 0)
-	if got := leasesOf(t, own).Namespaces; !reflect.DeepEqual(got, map[string]cache.Config{"turtles": {}}) {
-		t.Errorf("got %v", got)
-	}
-}
-
-func leasesOf(t *testing.T, options cache.Options) cache.ByObject {
-	t.Helper()
-	for object, by := range options.ByObject {
-		if _, ok := object.(*coordinationv1.Lease); ok {
-			return by
-		}
-	}
-	t.Fatal("it has no Leases")
-	return cache.ByObject{}
 }

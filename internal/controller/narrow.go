@@ -1,0 +1,84 @@
+package controller
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// Everywhere receives a kind from all namespaces, whatever the scope.
+func Everywhere() map[string]cache.Config { return map[string]cache.Config{} }
+
+// Having selects objects that have a label.
+func Having(label string) labels.Selector {
+	// The key is a constant; only a malformed one is an error.
+	requirement, err := labels.NewRequirement(label, selection.Exists, nil)
+	if err != nil {
+		panic(err)
+	}
+	return labels.NewSelector().Add(*requirement)
+}
+
+// Named selects objects of a name.
+func Named(name string) fields.Selector {
+	return fields.OneTermEqualSelector("metadata.name", name)
+}
+
+// MetadataOf has objects received without spec and status.
+func MetadataOf(version schema.GroupVersion, kind string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(version.WithKind(kind))
+	return object
+}
+
+// What tenants write is kept in caches for as long as it exists, and an object of theirs may have 1.5 MiB. So a cache keeps what is read of it. All
+// writes are patches: what a cache has left out is in neither version that a patch is computed from, and so is not changed.
+
+// KeepIdentity leaves of metadata what tells one object, and one version of it, from another. It is a transform of a cache, for kinds of which
+// nothing else is read and to which nothing is written.
+func KeepIdentity(object any) (any, error) {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+		found.ObjectMeta = metav1.ObjectMeta{
+			Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
+		}
+	}
+	return object, nil
+}
+
+// KeepLease leaves what tells who holds a Lease and, if it is that of an instance, what the instance claims. It is a transform of a cache.
+func KeepLease(object any) (any, error) {
+	if lease, ok := object.(*coordinationv1.Lease); ok {
+		keep(lease, []string{archelonv1.InstanceLabel}, []string{archelonv1.ScopeAnnotation, archelonv1.WatchFilterAnnotation})
+		lease.Spec.PreferredHolder, lease.Spec.Strategy = nil, nil
+	}
+	return object, nil
+}
+
+// keep drops all labels and annotations but some, and what the API server writes down about writers.
+func keep(object client.Object, labels, annotations []string) {
+	object.SetManagedFields(nil)
+	object.SetLabels(only(object.GetLabels(), labels))
+	object.SetAnnotations(only(object.GetAnnotations(), annotations))
+}
+
+func only(values map[string]string, keys []string) map[string]string {
+	var kept map[string]string
+	for _, key := range keys {
+		value, ok := values[key]
+		if !ok {
+			continue
+		}
+		if kept == nil {
+			kept = make(map[string]string, len(keys))
+		}
+		kept[key] = value
+	}
+	return kept
+}

@@ -1,0 +1,61 @@
+package setup
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// A tenant may write Leases in its own namespace. They are not even received.
+func TestLeasesOfInstancesAreReadInOneNamespace(t *testing.T) {
+	if got := leasesOf(t, leaseOptions("coordination", 0)).Namespaces; !reflect.DeepEqual(got, map[string]cache.Config{"coordination": {}}) {
+		t.Errorf("got %v", got)
+	}
+	p := &parts{opts: &options.Options{TurtlesNamespaces: []string{"turtles"}}}
+	manager, err := cacheOptions(p.controllers(), shard.Scope{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := leasesOf(t, manager).Namespaces; !reflect.DeepEqual(got, map[string]cache.Config{"turtles": {}}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func leasesOf(t *testing.T, options cache.Options) cache.ByObject {
+	t.Helper()
+	for object, by := range options.ByObject {
+		if _, ok := object.(*coordinationv1.Lease); ok {
+			return by
+		}
+	}
+	t.Fatal("it has no Leases")
+	return cache.ByObject{}
+}
+
+// A cache has one selector for a kind: what one controller leaves out, another one would miss.
+func TestTwoControllersNarrowAKind(t *testing.T) {
+	all := Controllers()
+	other := controller.Controller{Name: "other", Watches: func(shard.Scope) []controller.Watch {
+		return []controller.Watch{{Object: &coordinationv1.Lease{}, By: cache.ByObject{Field: controller.Named("x")}}}
+	}}
+	if _, err := cacheOptions(append(all, other), shard.Scope{}, 0); err == nil || !strings.Contains(err.Error(), "rancher-import and other both narrow") {
+		t.Errorf("got %v, want both named", err)
+	}
+	own := other
+	own.Watches = func(scope shard.Scope) []controller.Watch {
+		watches := slices.Clone(other.Watches(scope))
+		watches[0].Own = true
+		return watches
+	}
+	if _, err := cacheOptions(append(all, own), shard.Scope{}, 0); err != nil {
+		t.Errorf("it has its own cache: %v", err)
+	}
+}

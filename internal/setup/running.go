@@ -1,0 +1,141 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// probeTimeout bounds a readiness probe.
+const probeTimeout = 2 * time.Second
+
+// running are the controllers of this process.
+type running struct {
+	controllers []*started
+	settings    *rancher.Settings
+	synced      prometheus.Gauge
+	logger      logr.Logger
+	left        atomic.Int64 // how many are not synced
+}
+
+// started is a controller on its way. It waits for its own CRDs alone, and its caches are warm in standby replicas as well, so that a takeover is
+// quick.
+type started struct {
+	controller.Controller
+	env  controller.Env
+	crds *crdWait
+}
+
+// add adds controllers to a manager.
+func (r *running) add(mgr ctrl.Manager, config *rest.Config, all []controller.Controller, scope shard.Scope, syncPeriod time.Duration) error {
+	r.left.Store(int64(len(all)))
+	for _, c := range all {
+		crds, err := newCRDWait(mgr.GetConfig(), mgr.GetHTTPClient(), c)
+		if err != nil {
+			return err
+		}
+		own, err := ownCache(mgr, config, c, ownOptions(c, scope, syncPeriod))
+		if err != nil {
+			return err
+		}
+		s := &started{Controller: c, env: controller.Env{Manager: mgr, Own: own}, crds: crds}
+		r.controllers = append(r.controllers, s)
+		err = mgr.Add(everywhere(func(ctx context.Context) error { return r.start(ctx, s, scope) }))
+		if err != nil {
+			return fmt.Errorf("adding controller %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// ownCache adds a controller's own cache to a manager. It has the manager's connections, and its scheme unless the controller has one.
+func ownCache(mgr ctrl.Manager, config *rest.Config, c controller.Controller, options cache.Options) (cache.Cache, error) {
+	options.Mapper, options.HTTPClient, options.Scheme = mgr.GetRESTMapper(), mgr.GetHTTPClient(), mgr.GetScheme()
+	if c.Scheme != nil {
+		var err error
+		if options.Scheme, err = c.Scheme(); err != nil {
+			return nil, err
+		}
+	}
+	own, err := cache.New(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("building the cache of %s: %w", c.Name, err)
+	}
+	if err := mgr.Add(everywhere(own.Start)); err != nil {
+		return nil, fmt.Errorf("adding the cache of %s: %w", c.Name, err)
+	}
+	return own, nil
+}
+
+// start waits for the CRDs of a controller, sets it up, and fills its caches.
+func (r *running) start(ctx context.Context, s *started, scope shard.Scope) error {
+	if err := s.crds.waitForAll(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := s.Setup(ctx, s.env); err != nil {
+		return ignoreStop(ctx, err)
+	}
+	for _, watch := range s.Watches(scope) {
+		from := s.env.Manager.GetCache()
+		if watch.Own {
+			from = s.env.Own
+		}
+		if _, err := from.GetInformer(ctx, watch.Object); err != nil { // It has the first list then.
+			return ignoreStop(ctx, fmt.Errorf("starting the watch of %s on %T: %w", s.Name, watch.Object, err))
+		}
+	}
+	if ctx.Err() == nil && r.left.Add(-1) == 0 {
+		r.synced.Set(1)
+		r.logger.Info("Caches are synced")
+	}
+	return nil
+}
+
+// checks are what the readiness of the process depends on.
+func (r *running) checks() map[string]healthz.Checker {
+	checks := map[string]healthz.Checker{"caches": r.cachesSynced, "rancher-settings": r.settingsReadable}
+	for _, s := range r.controllers {
+		checks["crds-"+s.Name] = s.crds.check
+	}
+	return checks
+}
+
+// cachesSynced is a readiness check.
+func (r *running) cachesSynced(*http.Request) error {
+	if r.left.Load() > 0 {
+		return errors.New("caches are not synced yet")
+	}
+	return nil
+}
+
+// settingsReadable is a readiness check.
+func (r *running) settingsReadable(request *http.Request) error {
+	if err := r.cachesSynced(request); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), probeTimeout)
+	defer cancel()
+	return r.settings.Ready(ctx)
+}
+
+// ignoreStop drops an error that only says that the manager stops.
+func ignoreStop(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // what fails because of the stop is no failure
+	}
+	return err
+}
