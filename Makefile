@@ -80,9 +80,8 @@ schemas: ## Make JSON schemas of Kubernetes' kinds and others for kubeconform, a
 generate: generate-rbac generate-flags generate-chart ## Run all generators.
 
 .PHONY: generate-rbac
-generate-rbac: ## config/rbac/role.yaml from the kubebuilder:rbac markers, and from it the roles in config/isolated and the chart.
-	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir=config/rbac
-	go run ./hack/rbac
+generate-rbac: ## The roles in config, and what they are made of in the chart, from the kubebuilder:rbac markers of each package.
+	go run ./hack/rbac --controller-gen='$(CONTROLLER_GEN)'
 
 .PHONY: generate-chart
 generate-chart: ## The README of the chart from the comments in its values.yaml.
@@ -98,13 +97,9 @@ verify: verify-rbac verify-flags verify-chart verify-modules ## Check that what 
 .PHONY: verify-rbac
 verify-rbac:
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
-	$(CONTROLLER_GEN) rbac:roleName=archelon-manager paths=./internal/... output:rbac:dir="$$tmp"; \
-	diff -u config/rbac/role.yaml "$$tmp/role.yaml" || { echo "config/rbac/role.yaml is stale: run make generate"; exit 1; }; \
-	mkdir "$$tmp/isolated"; go run ./hack/rbac --from="$$tmp/role.yaml" --to="$$tmp/isolated" --chart="$$tmp/rights.yaml"; \
-	diff -u charts/archelon/files/rights.yaml "$$tmp/rights.yaml" || { echo "charts/archelon/files/rights.yaml is stale: run make generate"; exit 1; }; \
-	for file in cluster_role.yaml namespace_role.yaml; do \
-		diff -u "config/isolated/$$file" "$$tmp/isolated/$$file" || { echo "config/isolated/$$file is stale: run make generate"; exit 1; }; \
-	done
+	go run ./hack/rbac --controller-gen='$(CONTROLLER_GEN)' --to="$$tmp"; \
+	(cd "$$tmp" && find . -type f) | while read -r file; do diff -u "$$file" "$$tmp/$$file" || { echo "$$file is stale: run make generate"; exit 1; }; done; \
+	diff <(ls charts/archelon/files/permissions) <(ls "$$tmp/charts/archelon/files/permissions") || { echo "a file of permissions is stale: run make generate"; exit 1; }
 
 .PHONY: verify-chart
 verify-chart:

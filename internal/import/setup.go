@@ -45,17 +45,22 @@ type Options struct {
 	DisplayNames cache.Cache
 }
 
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch
+// What is needed in the namespaces of an instance only says namespace=scope. Kubeconfigs are in these namespaces. Registration tokens are in namespaces
+// whose names Rancher makes up, in Secrets whose names are fixed: that of the token, which an agent is installed with, and that of the one which it gets
+// afterwards. A list or watch is within such names if a field selector limits it to one of them. To create a Rancher cluster is a matter of the strategies.
+//
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;patch,namespace=scope
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch,namespace=scope
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=management.cattle.io,resources=clusters,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch,namespace=scope
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=crt-token-default-token;crt-token-system,verbs=get;list;watch
+// +kubebuilder:rbac:groups=management.cattle.io,resources=clusters,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=management.cattle.io,resources=clusterregistrationtokens,verbs=list;watch
 // +kubebuilder:rbac:groups=management.cattle.io,resources=settings,verbs=list;watch
-// +kubebuilder:rbac:groups=management.cattle.io,resources=fleetworkspaces,resourceNames=fleet-default,verbs=fleetaddcluster
-// +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=get;list;watch;patch;delete,namespace=scope
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-rancher-turtles,verbs=list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=scope
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusters.cluster.x-k8s.io;clusters.management.cattle.io;clusters.provisioning.cattle.io;clusterregistrationtokens.management.cattle.io;settings.management.cattle.io,verbs=list;watch
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {

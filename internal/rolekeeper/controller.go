@@ -16,6 +16,16 @@ import (
 // controllerName is that of the controller.
 const controllerName = "role-keeper"
 
+// The markers say what it does by itself. What it releases it finds and changes by these, too.
+//
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,resourceNames=archelon-isolated,verbs=list;watch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,resourceNames=archelon-isolated,verbs=patch,namespace=scope
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch;patch,namespace=scope
+// +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=list;watch;patch,namespace=scope
+// +kubebuilder:rbac:groups=management.cattle.io,resources=clusters,verbs=list;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusters.cluster.x-k8s.io;clusters.provisioning.cattle.io,verbs=list;watch
+
 // Controller describes the role keeper.
 func Controller(setup func(context.Context, controller.Env) error) controller.Controller {
 	return controller.Controller{

@@ -25,8 +25,33 @@ func (p *parts) controllers() []controller.Controller {
 	}
 }
 
-// Controllers returns descriptions of all controllers. They cannot be set up.
+// Controllers returns descriptions of all controllers, for what is generated from them and for tests. They cannot be set up.
 func Controllers() []controller.Controller { return (&parts{opts: &options.Options{}}).controllers() }
+
+// Permissions says what each package with markers needs its permissions for: a gate, a gate with a minus before it, which is for what is done when the gate
+// is off, or one of the words below; always, if it is empty.
+func Permissions() map[string]string {
+	when := map[string]string{
+		"setup":     whenMetrics,
+		"import/v1": "-" + string(feature.ManagementV3Cluster),
+		"import/v3": string(feature.ManagementV3Cluster),
+	}
+	for _, c := range Controllers() {
+		when[c.Package] = string(c.Gate)
+		if c.Isolated {
+			when[c.Package] = whenIsolated
+		}
+	}
+	return when
+}
+
+// What permissions may be needed for besides a gate.
+const (
+	// whenMetrics is that metrics are served, to clients that are asked who they are.
+	whenMetrics = "metrics"
+	// whenIsolated is that the instance has its permissions in named namespaces.
+	whenIsolated = "isolated"
+)
 
 // parts are what controllers are set up with.
 type parts struct {

@@ -1,12 +1,88 @@
 package setup
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/yaml"
+
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/shard"
 )
+
+// permissions is a file of the chart.
+type permissions struct {
+	When               string              `json:"when"`
+	Cluster, Namespace []rbacv1.PolicyRule `json:",omitempty"`
+}
+
+func permissionsOf(t *testing.T, pkg string) permissions {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "archelon", "files", "permissions", strings.ReplaceAll(pkg, "/", "-")+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found permissions
+	if err := yaml.UnmarshalStrict(raw, &found); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// grants reports whether rules grant a verb for a resource, of a name if it is not empty.
+func grants(rules []rbacv1.PolicyRule, verb, group, resource, name string) bool {
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.Verbs, verb) && slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) &&
+			(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
+	})
+}
+
+// A new controller needs no case here.
+func TestEachControllerMayReceiveWhatItSays(t *testing.T) {
+	scope, err := shard.New([]string{"a"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range Controllers() {
+		t.Run(c.Name, func(t *testing.T) {
+			may := permissionsOf(t, c.Package)
+			if want := Permissions()[c.Package]; may.When != want {
+				t.Errorf("its permissions are for %q, want %q: run make generate", may.When, want)
+			}
+			for _, crd := range c.CRDs {
+				for _, verb := range []string{"list", "watch"} {
+					if !grants(may.Cluster, verb, "apiextensions.k8s.io", "customresourcedefinitions", crd.Name) {
+						t.Errorf("it may not %s CRD %s, for which it waits", verb, crd.Name)
+					}
+				}
+			}
+			for _, watch := range c.Watches(scope) {
+				mapping, err := mappingOf(c, watch.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rules, name := may.Cluster, ""
+				if mapping.Scope.Name() == meta.RESTScopeNameNamespace && watch.By.Namespaces == nil {
+					rules = may.Namespace
+				}
+				if watch.By.Field != nil {
+					name, _ = watch.By.Field.RequiresExactMatch("metadata.name")
+				}
+				for _, verb := range []string{"list", "watch"} {
+					if !grants(rules, verb, mapping.Resource.Group, mapping.Resource.Resource, name) {
+						t.Errorf("it may not %s %s %s, which it watches", verb, mapping.Resource.GroupResource(), name)
+					}
+				}
+			}
+		})
+	}
+}
 
 func TestDescriptionsAreComplete(t *testing.T) {
 	gates, err := feature.NewGates()

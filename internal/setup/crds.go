@@ -24,8 +24,6 @@ import (
 	"github.com/archelon-io/archelon/internal/controller"
 )
 
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusters.cluster.x-k8s.io;clusters.management.cattle.io;clusters.provisioning.cattle.io;clusterregistrationtokens.management.cattle.io;settings.management.cattle.io,verbs=list;watch
-
 // crdWait waits for the CRDs of a controller. Each is watched by its name: a cluster with Rancher has hundreds of others, of some megabytes.
 type crdWait struct {
 	crds     apiextensionsclient.CustomResourceDefinitionInterface

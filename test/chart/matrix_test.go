@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/component-base/featuregate"
+
+	"github.com/archelon-io/archelon/feature"
 )
 
 // choice is one of the ways to set something.
@@ -129,10 +132,36 @@ func foreign() [][]choice {
 	}
 }
 
+// gates returns what can be switched on besides the strategy of the import.
+func gates(t *testing.T) map[featuregate.Feature]featuregate.FeatureSpec {
+	t.Helper()
+	all, err := feature.NewGates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gates := all.GetAll()
+	maps.DeleteFunc(gates, func(gate featuregate.Feature, _ featuregate.FeatureSpec) bool {
+		return strings.HasPrefix(string(gate), "All") || gate == feature.ManagementV3Cluster
+	})
+	return gates
+}
+
+// gated has a feature on, apart from the others: what it needs depends on none of them.
+func gated(gate featuregate.Feature) [][]choice {
+	return [][]choice{
+		{{"v1", values{}}}, {{"metrics", values{}}},
+		{{wordOf(string(gate)), values{"features": values{string(gate): values{"enabled": true}}}}},
+		{{"central", values{}}, {"isolated", values{"namespaces": []string{"watch1", "watch2"}}}},
+	}
+}
+
 func TestMatrix(t *testing.T) {
-	rights := readRights(t)
+	all := readPermissions(t)
 	matrix := combinations(features())
 	maps.Copy(matrix, combinations(foreign()))
+	for gate := range gates(t) {
+		maps.Copy(matrix, combinations(gated(gate)))
+	}
 	matrix["everything-v1-metrics-cert-manager"] = everything()
 	seen := &manifests{unique: map[string]bool{}}
 	t.Run("all", func(t *testing.T) {
@@ -145,7 +174,7 @@ func TestMatrix(t *testing.T) {
 				checkPods(t, rendered, on)
 				checkFlags(t, rendered)
 				checkWildcards(t, rendered)
-				checkRights(t, rendered, rights, on)
+				checkRights(t, rendered, all, on)
 				checkAccounts(t, rendered, on)
 				seen.add(t, rendered)
 			})

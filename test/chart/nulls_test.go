@@ -12,7 +12,7 @@ import (
 // Helm deletes a key that is set to null, and validates what is left. Whatever is nulled, either the schema misses it, or what is rendered is as
 // good without it.
 func TestNulls(t *testing.T) {
-	rights := readRights(t)
+	all := readPermissions(t)
 	on := strings.Split("everything-v1-metrics-cert-manager", "-")
 	seen := &manifests{unique: map[string]bool{}}
 	var refused sync.Map
@@ -37,7 +37,7 @@ func TestNulls(t *testing.T) {
 				}
 				checkFlags(t, rendered)
 				checkWildcards(t, rendered)
-				checkRights(t, rendered, rights, on)
+				checkRights(t, rendered, all, on)
 				checkAccounts(t, rendered, on)
 				seen.add(t, rendered)
 			})

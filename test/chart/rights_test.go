@@ -13,27 +13,59 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/archelon-io/archelon/feature"
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/setup"
 )
 
-// rights are what files/rights.yaml grants, and for what.
-type rights struct {
-	Central, IsolatedNamespace, IsolatedCluster []struct {
-		When string            `json:"when"`
-		Rule rbacv1.PolicyRule `json:"rule"`
+// permissions is what a file in files/permissions grants, and for what.
+type permissions struct {
+	When               string              `json:"when"`
+	Cluster, Namespace []rbacv1.PolicyRule `json:",omitempty"`
+}
+
+// needed reports whether it is needed for what is on.
+func (p permissions) needed(on []string) bool {
+	enabled := func(gate string) bool {
+		if gate == string(feature.ManagementV3Cluster) {
+			return slices.Contains(on, "v3")
+		}
+		return slices.Contains(on, wordOf(gate))
+	}
+	off, inverted := strings.CutPrefix(p.When, "-")
+	switch {
+	case p.When == "":
+		return true
+	case p.When == "metrics" || p.When == "isolated":
+		return slices.Contains(on, p.When)
+	case inverted:
+		return !enabled(off)
+	default:
+		return enabled(p.When)
 	}
 }
 
-func readRights(t *testing.T) rights {
+// wordOf is how a gate stands in the name of a combination.
+func wordOf(gate string) string { return strings.ReplaceAll(gate, "-", "_") }
+
+func readPermissions(t *testing.T) []permissions {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(chart, "files", "rights.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob(filepath.Join(chart, "files", "permissions", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %v, %v, want files of permissions", files, err)
 	}
-	var found rights
-	if err := yaml.UnmarshalStrict(raw, &found); err != nil {
-		t.Fatal(err)
+	all := make([]permissions, len(files))
+	for i, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(raw, &all[i]); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return found
+	return all
 }
 
 // roleOf reads what Role and ClusterRole have in common.
@@ -135,21 +167,20 @@ func granted(t *testing.T, rendered []*unstructured.Unstructured, account string
 }
 
 // checkRights compares what the manager may do with what is needed for what is on.
-func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, on []string) {
+func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []permissions, on []string) {
 	t.Helper()
-	needed := func(list []struct {
-		When string            `json:"when"`
-		Rule rbacv1.PolicyRule `json:"rule"`
-	}, more ...rbacv1.PolicyRule,
-	) []string {
+	needed := func(part func(permissions) []rbacv1.PolicyRule, more ...rbacv1.PolicyRule) []string {
 		rules := more
-		for _, right := range list {
-			if right.When == "" || slices.Contains(on, right.When) {
-				rules = append(rules, right.Rule)
+		for _, p := range all {
+			if p.needed(on) {
+				rules = append(rules, part(p)...)
 			}
 		}
 		return texts(rules)
 	}
+	cluster := func(p permissions) []rbacv1.PolicyRule { return p.Cluster }
+	namespace := func(p permissions) []rbacv1.PolicyRule { return p.Namespace }
+	both := func(p permissions) []rbacv1.PolicyRule { return slices.Concat(p.Cluster, p.Namespace) }
 	rule := func(group, resource, name string, verbs ...string) rbacv1.PolicyRule {
 		rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 		if name != "" {
@@ -182,13 +213,13 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 		want["archelon-system"] = texts(own)
 	}
 	if slices.Contains(on, "isolated") {
-		want[""] = needed(r.IsolatedCluster, wide...)
-		want["watch1"], want["watch2"] = needed(r.IsolatedNamespace), needed(r.IsolatedNamespace)
+		want[""] = needed(cluster, wide...)
+		want["watch1"], want["watch2"] = needed(namespace), needed(namespace)
 	} else {
-		want[""] = needed(r.Central, wide...)
+		want[""] = needed(both, wide...)
 	}
 	if slices.Contains(on, "own") {
-		want["archelon-system"] = needed(r.IsolatedNamespace, own...)
+		want["archelon-system"] = needed(namespace, own...)
 	}
 	got := granted(t, rendered, accountOf(on))
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -197,7 +228,7 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, r rights, 
 	checkConditional(t, got, on)
 }
 
-// checkConditional names what matters most, whatever files/rights.yaml says.
+// checkConditional names what matters most, whatever files/permissions say.
 func checkConditional(t *testing.T, got map[string][]string, on []string) {
 	t.Helper()
 	anywhere := slices.Concat(got[""], got["watch1"])
@@ -261,6 +292,29 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 				t.Errorf("it may delete: %t, want %t", deletes, want)
 			}
 		})
+	}
+}
+
+// Whatever a controller puts a finalizer on, the uninstaller may find and release.
+func TestTheUninstallerMayReleaseWhatControllersHold(t *testing.T) {
+	for name, set := range map[string]values{"Central": {}, "Isolated": {"namespaces": []string{"watch1", "watch2"}}} {
+		uninstaller := granted(t, objects(t, release{"archelon", "archelon-system"}, set), "archelon.uninstall")
+		may := slices.Concat(uninstaller[""], uninstaller["watch1"])
+		for _, c := range setup.Controllers() {
+			if c.Isolated && name != "Isolated" {
+				continue
+			}
+			for _, kind := range c.Holds {
+				mapping, err := scheme.Mapper().RESTMapping(kind.GroupKind(), kind.Version)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resource := mapping.Resource.GroupResource().String()
+				if !slices.ContainsFunc(may, func(right string) bool { return strings.HasPrefix(right, "patch "+resource) }) {
+					t.Errorf("%s: %s holds %s, and the uninstaller may not patch these", name, c.Name, resource)
+				}
+			}
+		}
 	}
 }
 

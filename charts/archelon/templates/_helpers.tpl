@@ -146,17 +146,43 @@ mostly applied by something that does not know Helm's hooks, and would uninstall
 {{- end }}
 {{- end }}
 
-{{/* Rules of a role: what is always needed, and what is needed for what is on. Call it with "rights" and "root". */}}
+{{/* Feature gates as the manager takes them. */}}
+{{- define "archelon.gates" -}}
+{{- $gates := list }}
+{{- range $gate, $feature := .Values.features }}
+{{- $gates = append $gates (printf "%s=%t" $gate $feature.enabled) }}
+{{- end }}
+{{- join "," $gates }}
+{{- end }}
+
+{{/*
+Whether what a file of permissions is needed for is on: "true" or nothing. It is a feature, a feature that is off, after a minus, or one of two words.
+Call it with "when" and "root".
+*/}}
+{{- define "archelon.needed" -}}
+{{- $features := .root.Values.features }}
+{{- if not .when }}true
+{{- else if eq .when "metrics" }}{{ if .root.Values.metrics.enabled }}true{{ end }}
+{{- else if eq .when "isolated" }}{{ include "archelon.isolated" .root }}
+{{- else if hasPrefix "-" .when }}{{ if not (index $features (trimPrefix "-" .when)).enabled }}true{{ end }}
+{{- else if (index $features .when).enabled }}true
+{{- end }}
+{{- end }}
+
+{{/* Rules of a role: those parts of the files of permissions that are needed. Call it with "parts" and "root". */}}
 {{- define "archelon.rules" -}}
-{{- $on := list "" (ternary "v3" "v1" (index .root.Values.features "managementv3-cluster").enabled) }}
-{{- if .root.Values.metrics.enabled }}{{ $on = append $on "metrics" }}{{ end }}
-{{- range .rights }}
-{{- if has (.when | default "") $on }}
-{{- /* The right to add clusters to a Fleet workspace names those that may be asked for. No names would stand for all. */}}
-{{- if not (has "fleetworkspaces" .rule.resources) }}
-- {{ toYaml .rule | nindent 2 | trim }}
+{{- range $path, $_ := .root.Files.Glob "files/permissions/*.yaml" }}
+{{- $file := $.root.Files.Get $path | fromYaml }}
+{{- if include "archelon.needed" (dict "when" $file.when "root" $.root) }}
+{{- range $part := $.parts }}
+{{- range index $file $part }}
+{{- /* The permission to add clusters to a Fleet workspace names those that may be asked for. No names would stand for all. */}}
+{{- if not (has "fleetworkspaces" .resources) }}
+- {{ toYaml . | nindent 2 | trim }}
 {{- else if $.root.Values.fleetWorkspaces }}
-- {{ toYaml (set (deepCopy .rule) "resourceNames" $.root.Values.fleetWorkspaces) | nindent 2 | trim }}
+- {{ toYaml (set (deepCopy .) "resourceNames" $.root.Values.fleetWorkspaces) | nindent 2 | trim }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
