@@ -77,7 +77,14 @@ schemas: ## Make JSON schemas of Kubernetes' kinds and others for kubeconform, a
 ##@ Generate
 
 .PHONY: generate
-generate: generate-rbac generate-flags generate-chart ## Run all generators.
+generate: generate-api generate-rbac generate-flags generate-chart ## Run all generators.
+
+# Of the types below api that have markers: their deep copies beside them, and their CRDs in the chart. There is nothing to write of a package without.
+.PHONY: generate-api
+generate-api: ## Deep copies and CRDs of the types below api.
+	@rm -rf charts/archelon/files/crds
+	$(CONTROLLER_GEN) object paths=./api/...
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=charts/archelon/files/crds
 
 .PHONY: generate-rbac
 generate-rbac: ## The roles in config, and what they are made of in the chart, from the kubebuilder:rbac markers of each package.
@@ -92,7 +99,14 @@ generate-flags: ## The tables in docs/operations/flags.md from the definitions o
 	go run ./hack/flags
 
 .PHONY: verify
-verify: verify-rbac verify-flags verify-chart verify-modules ## Check that what is generated is up to date.
+verify: verify-api verify-rbac verify-flags verify-chart verify-modules ## Check that what is generated is up to date.
+
+# It leaves what it has generated: that is what is to be committed if it differs.
+.PHONY: verify-api
+verify-api:
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir -p charts/archelon/files/crds; cp -r api charts/archelon/files/crds "$$tmp"; \
+	$(MAKE) --no-print-directory --silent generate-api; mkdir -p charts/archelon/files/crds; \
+	diff -r -u "$$tmp/api" api && diff -r -u "$$tmp/crds" charts/archelon/files/crds || { echo "deep copies or CRDs were stale: commit what is generated now"; exit 1; }
 
 .PHONY: verify-rbac
 verify-rbac:
