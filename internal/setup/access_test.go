@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/archelon-io/archelon/internal/controller"
 )
 
 // reviews answers as an API server does whose RBAC refuses some requests.
@@ -42,7 +44,7 @@ func TestAnInstanceWorksWhereItMayListAndWatchAllThatItsCacheHolds(t *testing.T)
 		"a: list clusters.provisioning.cattle.io", "a: watch clusters.provisioning.cattle.io",
 		"a: list secrets", "a: watch secrets",
 	}
-	watched, err := scopedResources(Controllers())
+	watched, err := scopedResources([]controller.Controller{named(t, "rancher-import")})
 	if err != nil {
 		t.Fatal(err)
 	}
