@@ -192,8 +192,8 @@ test-e2e-everything: controlplane ## As test-e2e, with the features of the chart
 	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.values=testdata/everything.yaml
 
 .PHONY: test-e2e-feature
-FEATURE ?= webhook
-test-e2e-feature: controlplane ## As test-e2e, with one of these features on: FEATURE=webhook, FEATURE=adoption.
+FEATURE ?= adoption
+test-e2e-feature: controlplane ## As test-e2e, with one of the features on: FEATURE=adoption.
 	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.values=testdata/$(FEATURE).yaml
 
 # One process: there can be one in-memory infrastructure on a machine. docs/development/testing.md has more.

@@ -18,13 +18,14 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// What users write on a CAPI cluster is read by the functions below and nowhere else, so that the importer and the admission webhook
-// understand the same. Their errors say what a value must be. They go into a condition and into a refusal, so they quote nothing.
+// What users write on a CAPI cluster is read by the functions below and nowhere else. Their errors say what a value must
+// be. They go into a condition, so they quote nothing. The admission policy of the chart, charts/archelon/files/admission.yaml,
+// refuses what it can of the same, in the same words.
 
 // maxAgentEnvBytes is the largest environment that is read. Parsed, one of that size can take 4 MiB.
 const maxAgentEnvBytes = 8 << 10
 
-// agentEnvs has the environments that were read last. It belongs to the process, as the memory does that it saves: controller and webhook read the same.
+// agentEnvs has the environments that were read last. It belongs to the process, as the memory does that it saves.
 //
 //nolint:gochecknoglobals // see above
 var agentEnvs = workload.NewTexts(256, parseAgentEnv)

@@ -47,9 +47,6 @@ type Options struct {
 	// ProfilerAddress serves net/http/pprof if set.
 	ProfilerAddress string
 
-	// Webhook says whether and how admission webhooks are served.
-	Webhook Webhook
-
 	// Namespaces are those to work in; none stands for all.
 	Namespaces []string
 	// ExcludedNamespaces are those not to work in, even if they are among Namespaces.
@@ -107,7 +104,6 @@ func New() (*Options, error) {
 		LeaderElectRetryPeriod:    2 * time.Second,
 		MetricsBindAddress:        ":8443",
 		HealthProbeBindAddress:    ":9440",
-		Webhook:                   Webhook{BindAddress: off},
 		TurtlesNamespaces:         []string{"cattle-turtles-system", "rancher-turtles-system"},
 		FleetWorkspaces:           []string{"fleet-default"},
 		SyncPeriod:                10 * time.Minute,
@@ -130,7 +126,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Version, "version", o.Version,
 		"Print the version, the commit, the version of Go and the platform, and exit.")
 	o.addProcessFlags(fs)
-	o.Webhook.addFlags(fs)
+	addRemovedFlags(fs)
 	o.addScopeFlags(fs)
 	o.addLimitFlags(fs)
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
@@ -159,7 +155,7 @@ func (o *Options) addProcessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
 		"Address that serves metrics over HTTPS, to clients that may GET the non-resource URL /metrics. 0 switches it off.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
-		"Address that serves /healthz and /readyz. Ready means that caches are synced, Rancher's settings are readable and the webhook, if it is on, has a certificate. An instance that waits for rights in the first of its namespaces has no caches and is ready without. 0 switches it off.")
+		"Address that serves /healthz and /readyz. Ready means that caches are synced and Rancher's settings are readable. An instance that waits for rights in the first of its namespaces has no caches and is ready without. 0 switches it off.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
 		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
 }
@@ -280,7 +276,6 @@ func (o *Options) Validate() error {
 			}
 		}
 	}
-	problems = append(problems, o.Webhook.validate()...)
 	if _, err := o.Scope(); err != nil {
 		problems = append(problems, err)
 	}

@@ -83,16 +83,6 @@ func TestValidate(t *testing.T) {
 		"NoWorkspace":   {reason: "nobody may choose", args: []string{"--fleet-workspace="}},
 		"NothingLeft":   {reason: "nothing would ever be done", args: []string{"--namespace=a,b", "--excluded-namespace=b", "--excluded-namespace=a"}, want: "nothing is left"},
 		"Instance":      {reason: "the name of a Lease and of a label", args: []string{"--instance=A B"}, want: "--instance"},
-		"Webhook":       {reason: "certificates of cert-manager", args: []string{"--webhook-bind-address=:9443", "--webhook-cert-dir=certs"}},
-		"WebhookOwn":    {reason: "certificates of its own", args: []string{"--webhook-bind-address=127.0.0.1:9443", "--webhook-secret=a", "--webhook-service=b", "--webhook-configuration=c"}},
-		"WebhookOff":    {reason: "what is off needs nothing", args: []string{"--webhook-secret=a"}},
-		"WebhookNone":   {reason: "TLS needs a certificate", args: []string{"--webhook-bind-address=:9443"}, want: "exactly one of --webhook-cert-dir and --webhook-secret"},
-		"WebhookDigit":  {reason: "Services may be called so since Kubernetes 1.36", args: []string{"--webhook-bind-address=:9443", "--webhook-secret=1st", "--webhook-service=1st", "--webhook-configuration=c"}},
-		"WebhookBoth":   {reason: "which one is to be served?", args: []string{"--webhook-bind-address=:9443", "--webhook-cert-dir=x", "--webhook-secret=a", "--webhook-service=b", "--webhook-configuration=c"}, want: "exactly one of"},
-		"WebhookHalf":   {reason: "nobody would trust it", args: []string{"--webhook-bind-address=:9443", "--webhook-secret=a", "--webhook-service=b"}, want: "--webhook-secret needs --webhook-service and --webhook-configuration"},
-		"WebhookPort":   {reason: "there is nothing to listen on", args: []string{"--webhook-bind-address=9443", "--webhook-cert-dir=x"}, want: `--webhook-bind-address "9443"`},
-		"WebhookPort0":  {reason: "nobody would know the port", args: []string{"--webhook-bind-address=:0", "--webhook-cert-dir=x"}, want: `--webhook-bind-address ":0"`},
-		"WebhookName":   {reason: "it can never exist", args: []string{"--webhook-bind-address=:9443", "--webhook-secret=A_B", "--webhook-service=b", "--webhook-configuration=c"}, want: `--webhook-secret "A_B"`},
 		"SeveralAtOnce": {reason: "every problem is told, not the first", args: []string{"--concurrency=0", "--sync-period=0s"}, want: "--sync-period"},
 	}
 	for name, tc := range tests {
@@ -108,6 +98,23 @@ func TestValidate(t *testing.T) {
 				t.Errorf("%s: got %v, want an error with %q", tc.reason, err, tc.want)
 			}
 		})
+	}
+}
+
+// Whoever has set a flag of the webhook has done so by hand: the chart sets none of them any more.
+func TestRemovedFlags(t *testing.T) {
+	for _, flag := range []string{
+		"--webhook-bind-address=:9443", "--webhook-cert-dir=certs", "--webhook-secret=a", "--webhook-service=b", "--webhook-configuration=c",
+	} {
+		opts, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		opts.AddFlags(flags)
+		if err := flags.Parse([]string{flag}); err == nil || !strings.Contains(err.Error(), "the admission webhook is gone: leave the flag out") {
+			t.Errorf("%s: got %v, want a sentence about what to do", flag, err)
+		}
 	}
 }
 

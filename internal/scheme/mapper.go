@@ -3,7 +3,6 @@ package scheme
 import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -17,16 +16,15 @@ import (
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		corev1.SchemeGroupVersion.WithKind("Namespace"):                                       meta.RESTScopeRoot,
-		corev1.SchemeGroupVersion.WithKind("Secret"):                                          meta.RESTScopeNamespace,
-		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):                                     meta.RESTScopeNamespace,
-		admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"): meta.RESTScopeRoot,
-		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                                   meta.RESTScopeNamespace,
-		clusterv1.GroupVersion.WithKind("Cluster"):                                            meta.RESTScopeNamespace,
-		managementv3.SchemeGroupVersion.WithKind("Cluster"):                                   meta.RESTScopeRoot,
-		managementv3.SchemeGroupVersion.WithKind("ClusterRegistrationToken"):                  meta.RESTScopeNamespace,
-		managementv3.SchemeGroupVersion.WithKind("Setting"):                                   meta.RESTScopeRoot,
-		provisioningv1.SchemeGroupVersion.WithKind("Cluster"):                                 meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Namespace"):                      meta.RESTScopeRoot,
+		corev1.SchemeGroupVersion.WithKind("Secret"):                         meta.RESTScopeNamespace,
+		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):                    meta.RESTScopeNamespace,
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                  meta.RESTScopeNamespace,
+		clusterv1.GroupVersion.WithKind("Cluster"):                           meta.RESTScopeNamespace,
+		managementv3.SchemeGroupVersion.WithKind("Cluster"):                  meta.RESTScopeRoot,
+		managementv3.SchemeGroupVersion.WithKind("ClusterRegistrationToken"): meta.RESTScopeNamespace,
+		managementv3.SchemeGroupVersion.WithKind("Setting"):                  meta.RESTScopeRoot,
+		provisioningv1.SchemeGroupVersion.WithKind("Cluster"):                meta.RESTScopeNamespace,
 	} {
 		mapper.Add(gvk, scope)
 		// A cache of several namespaces asks whether a list has a namespace, as of kinds.

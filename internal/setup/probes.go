@@ -16,15 +16,13 @@ import (
 var errStarting = errors.New("it is not known yet where this instance may work")
 
 // addProbes has a manager answer /healthz, and /readyz by all of the checks.
-func addProbes(mgr ctrl.Manager, checks ...map[string]healthz.Checker) error {
+func addProbes(mgr ctrl.Manager, checks map[string]healthz.Checker) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the liveness probe: %w", err)
 	}
-	for _, some := range checks {
-		for _, name := range slices.Sorted(maps.Keys(some)) {
-			if err := mgr.AddReadyzCheck(name, some[name]); err != nil {
-				return fmt.Errorf("adding readiness check %s: %w", name, err)
-			}
+	for _, name := range slices.Sorted(maps.Keys(checks)) {
+		if err := mgr.AddReadyzCheck(name, checks[name]); err != nil {
+			return fmt.Errorf("adding readiness check %s: %w", name, err)
 		}
 	}
 	return nil
@@ -51,7 +49,7 @@ func (p *process) serveUntil(ctx context.Context, nowhere <-chan struct{}) error
 			return errStarting
 		}
 	}
-	if err := addProbes(mgr, map[string]healthz.Checker{"permissions": known}, p.hook.checks()); err != nil {
+	if err := addProbes(mgr, map[string]healthz.Checker{"permissions": known}); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

@@ -45,12 +45,8 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	hook, err := newWebhook(config, opts)
-	if err != nil {
-		return err
-	}
-	p := &process{config: config, opts: opts, meters: meters, hook: hook, logger: ctrl.Log.WithName("setup")}
-	return during(ctx, p.run, service{name: "webhooks", serve: hook.serve})
+	p := &process{config: config, opts: opts, meters: meters, logger: ctrl.Log.WithName("setup")}
+	return p.run(ctx)
 }
 
 // process is what this process is started with.
@@ -58,7 +54,6 @@ type process struct {
 	config *rest.Config
 	opts   *options.Options
 	meters *meters
-	hook   *webhookServer
 	logger logr.Logger
 }
 
@@ -148,10 +143,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if err := mgr.Add(everywhere(func(ctx context.Context) error { place.watch(ctx, end); return nil })); err != nil {
 		return fmt.Errorf("adding the watch over permissions: %w", err)
 	}
-	if err := p.hook.addTo(mgr); err != nil {
-		return fmt.Errorf("adding the webhook: %w", err)
-	}
-	if err := addProbes(mgr, running.checks(), p.hook.checks()); err != nil {
+	if err := addProbes(mgr, running.checks()); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {

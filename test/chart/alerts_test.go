@@ -37,36 +37,6 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// A certificate from cert-manager lives as long as the values say, so the alert may not go by a fixed time: it would fire all the time for one that
-// lives for a day, or too late.
-func TestCertificateAlert(t *testing.T) {
-	dir := t.TempDir()
-	raw, err := os.ReadFile(filepath.Join("testdata", "certificates.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	scenarios := filepath.Join(dir, "certificates.yaml")
-	write(t, scenarios, raw)
-	arguments := []string{"check", "rules", "--lint-fatal"}
-	for namespace, times := range map[string]values{
-		"default": {},
-		"year":    {"duration": "8760h", "renewBefore": "4320h"},
-		"day":     {"duration": "24h", "renewBefore": "8h"},
-		"least":   {"duration": "1h", "renewBefore": "5m"},
-	} {
-		certificates := values{"mode": "cert-manager", "certManager": times}
-		rules := rulesOf(t, release{"archelon", namespace}, values{"webhook": values{"enabled": true, "certificates": certificates}})
-		write(t, filepath.Join(dir, namespace+".yaml"), rules)
-		arguments = append(arguments, filepath.Join(dir, namespace+".yaml"))
-	}
-	if _, err := run(t.Context(), ".", nil, programs["promtool"], arguments...); err != nil {
-		t.Error(err)
-	}
-	if _, err := run(t.Context(), ".", nil, programs["promtool"], "test", "rules", scenarios); err != nil {
-		t.Error(err)
-	}
-}
-
 // Where something else than the ServiceMonitor brings the metrics they have another job, and nobody is down.
 func TestAlertsOfAnotherJob(t *testing.T) {
 	dir := t.TempDir()

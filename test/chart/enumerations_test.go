@@ -53,11 +53,11 @@ func enumerations() map[string]enumeration {
 		"Port":               {ports + "port: %s}]}]}}", "/ports/0/port", []string{"0", "65536", "'443'", "a_b"}, []string{"1", "65535", "https"}},
 		"EndPort":            {ports + "port: 1, endPort: %s}]}]}}", "/ports/0/endPort", []string{"0", "65536"}, []string{"65535"}},
 		"CIDR": {
-			"{networkPolicy: {webhookFrom: [{ipBlock: {cidr: '%s'}}]}}", "/ipBlock/cidr",
+			"{networkPolicy: {metricsFrom: [{ipBlock: {cidr: '%s'}}]}}", "/ipBlock/cidr",
 			[]string{"10.0.0.0", "10.0.0/8", "10.0.0.0/33", "256.0.0.0/8", "fd00::/129", "fd00/8", "example.com/8"},
 			[]string{"0.0.0.0/0", "10.0.0.0/8", "192.168.255.1/32", "::/0", "fd00:1::/64", "2001:db8::1/128"},
 		},
-		"CIDRException": {"{networkPolicy: {webhookFrom: [{ipBlock: {cidr: 10.0.0.0/8, except: ['%s']}}]}}", "/except/0", []string{"10.0.0.1"}, []string{"10.0.0.1/32"}},
+		"CIDRException": {"{networkPolicy: {metricsFrom: [{ipBlock: {cidr: 10.0.0.0/8, except: ['%s']}}]}}", "/except/0", []string{"10.0.0.1"}, []string{"10.0.0.1/32"}},
 		"Seccomp":       {"{podSecurityContext: {seccompProfile: {type: %s}}}", "/seccompProfile/type", []string{"runtime/default"}, []string{"RuntimeDefault", "Unconfined", "Localhost"}},
 		"AppArmor":      {"{podSecurityContext: {appArmorProfile: {type: %s}}}", "/appArmorProfile/type", []string{"Default"}, []string{"RuntimeDefault", "Unconfined", "Localhost"}},
 		"FSGroup":       {"{podSecurityContext: {fsGroupChangePolicy: %s}}", "/fsGroupChangePolicy", []string{"Never"}, []string{"OnRootMismatch", "Always"}},

@@ -31,11 +31,7 @@ func features() [][]choice {
 			"readers":        []any{values{"namespace": "monitoring", "name": "prometheus"}},
 			"serviceMonitor": values{"enabled": true}, "prometheusRule": values{"enabled": true}, "dashboard": values{"enabled": true},
 		}}}},
-		{
-			{"", values{}},
-			{"webhook", values{"webhook": values{"enabled": true}}},
-			{"cert-manager", values{"webhook": values{"enabled": true, "certificates": values{"mode": "cert-manager"}}}},
-		},
+		{{"policy", values{}}, {"", values{"admissionPolicy": values{"enabled": false}}}},
 		{{"", values{}}, {"networkpolicy", values{"networkPolicy": values{"enabled": true}}}},
 		{{"pdb", values{}}, {"", values{"podDisruptionBudget": values{"enabled": false}}}},
 		{
@@ -103,11 +99,8 @@ func everything() values {
 			"prometheusRule": values{"enabled": true, "labels": values{"release": "prometheus"}, "alertLabels": values{"team": "a"}},
 			"dashboard":      values{"enabled": true, "namespace": "cattle-dashboards"},
 		},
-		"webhook": values{"enabled": true, "failurePolicy": "Fail", "certificates": values{"mode": "cert-manager", "certManager": values{
-			"issuerRef": values{"name": "ca", "kind": "ClusterIssuer", "group": "cert-manager.io"},
-		}}},
 		"networkPolicy": values{
-			"enabled": true, "metricsFrom": []any{selector}, "webhookFrom": []any{values{"ipBlock": values{"cidr": "10.0.0.0/24", "except": []string{"10.0.0.1/32"}}}},
+			"enabled": true, "metricsFrom": []any{selector, values{"ipBlock": values{"cidr": "10.0.0.0/24", "except": []string{"10.0.0.1/32"}}}},
 			"egress": []any{values{"to": []any{selector}, "ports": []any{values{"port": 443, "protocol": "TCP", "endPort": 444}, values{"port": "dns"}}}},
 		},
 		"uninstall": values{"deleteRecords": true, "resources": values{"limits": values{"cpu": "500m"}}},
@@ -123,7 +116,6 @@ func foreign() [][]choice {
 		{{"ours", values{}}, {"theirs", account}, {"bare", bare}, {"theirs-bare", account.merged(bare)}},
 		{{"v1", values{}}, {"v3", values{"features": values{"managementv3-cluster": values{"enabled": true}}}}},
 		{{"metrics", values{}}, {"", values{"metrics": values{"enabled": false}}}},
-		{{"", values{}}, {"webhook", values{"webhook": values{"enabled": true}}}},
 		{
 			{"central", values{}},
 			{"isolated", values{"namespaces": []string{"watch1", "watch2"}}},
@@ -162,7 +154,7 @@ func TestMatrix(t *testing.T) {
 	for gate := range gates(t) {
 		maps.Copy(matrix, combinations(gated(gate)))
 	}
-	matrix["everything-v1-metrics-cert-manager"] = everything()
+	matrix["everything-v1-metrics"] = everything()
 	seen := &manifests{unique: map[string]bool{}}
 	t.Run("all", func(t *testing.T) {
 		for name, set := range matrix {
@@ -217,7 +209,7 @@ func (m *manifests) add(t *testing.T, rendered []*unstructured.Unstructured) {
 	}
 }
 
-// check holds them against the schemas of Kubernetes, the Prometheus operator and cert-manager.
+// check holds them against the schemas of Kubernetes and the Prometheus operator.
 func (m *manifests) check(t *testing.T) {
 	t.Helper()
 	schemas, err := run(t.Context(), root, nil, "go", "run", "./hack/schemas")

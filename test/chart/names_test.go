@@ -34,7 +34,7 @@ func checkNames(t *testing.T, rendered []*unstructured.Unstructured) {
 // Releases that are not the same have no object in common. Names that are put together or cut off must not hide that.
 func TestReleasesDoNotCollide(t *testing.T) {
 	long := "a-release-with-a-name-as-long-as-helm-takes-it-abcde"
-	all := everything().merged(values{"instance": "", "serviceAccount": values{"name": ""}, "webhook": values{"certificates": values{"mode": "self-managed"}}})
+	all := everything().merged(values{"instance": "", "serviceAccount": values{"name": ""}})
 	for name, pair := range map[string][2]release{
 		"SameNameOtherNamespace": {{"archelon", "a"}, {"archelon", "b"}},
 		"OtherNameSameNamespace": {{"one", "a"}, {"two", "a"}},
@@ -74,7 +74,7 @@ func TestReleaseInItsOwnNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			set := values{"namespaces": []string{"a", "b"}, "webhook": values{"enabled": true}}.merged(set)
+			set := values{"namespaces": []string{"a", "b"}}.merged(set)
 			checkNames(t, objects(t, release{name, "a"}, set))
 		})
 	}
@@ -108,7 +108,7 @@ func TestRightsOfNamesLikeNumbers(t *testing.T) {
 			set := values{
 				"namespaces": []string{word}, "fullnameOverride": "archelon", "instance": word, "watchFilter": word,
 				"serviceAccount": values{"name": word}, "metrics": values{"readers": []any{values{"namespace": word, "name": word}}},
-				"image": values{"registry": "", "repository": word, "tag": "30"}, "webhook": values{"enabled": true},
+				"image": values{"registry": "", "repository": word, "tag": "30"},
 			}
 			for _, scope := range []values{set, set.merged(values{"namespaces": []string{}})} {
 				for _, object := range objects(t, release{word, word}, scope) {

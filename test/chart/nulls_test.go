@@ -13,7 +13,7 @@ import (
 // good without it.
 func TestNulls(t *testing.T) {
 	all := readPermissions(t)
-	on := strings.Split("everything-v1-metrics-cert-manager", "-")
+	on := strings.Split("everything-v1-metrics", "-")
 	seen := &manifests{unique: map[string]bool{}}
 	var refused sync.Map
 	t.Run("each", func(t *testing.T) {

@@ -48,17 +48,15 @@ func anyKey(v values, known map[string]*schema) bool {
 	return false
 }
 
-// What pages say to delete by its name has that name, for the release that they install.
-func TestWebhookConfigurationInPages(t *testing.T) {
+// What pages call by its name has that name, for the release that they install.
+func TestAdmissionPolicyInPages(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "operations", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ""
-	for _, object := range objects(t, release{"archelon", "archelon-system"}, values{"webhook": values{"enabled": true, "failurePolicy": "Fail", "port": 10250}}) {
-		if object.GetKind() == "ValidatingWebhookConfiguration" {
-			want = object.GetName()
-		}
+	policy := byName(objects(t, release{"archelon", "archelon-system"}, nil))["ValidatingAdmissionPolicy archelon-system.archelon-admission"]
+	if policy == nil {
+		t.Fatal("the chart has no such policy")
 	}
 	found := 0
 	for _, page := range pages {
@@ -66,14 +64,14 @@ func TestWebhookConfigurationInPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, match := range regexp.MustCompile(`kubectl delete validatingwebhookconfiguration (\S+)`).FindAllSubmatch(content, -1) {
+		for _, match := range regexp.MustCompile(`(?:kubectl delete validatingadmissionpolicy |with binding '|ValidatingAdmissionPolicy ')([a-z0-9.-]+)`).FindAllSubmatch(content, -1) {
 			found++
-			if string(match[1]) != want {
-				t.Errorf("%s deletes ValidatingWebhookConfiguration %s, and the chart has %s", page, match[1], want)
+			if string(match[1]) != policy.GetName() {
+				t.Errorf("%s speaks of ValidatingAdmissionPolicy %s, and the chart has %s", page, match[1], policy.GetName())
 			}
 		}
 	}
-	if found == 0 {
-		t.Error("no page deletes one, or none is found")
+	if found != 3 {
+		t.Errorf("the name is in %d places, want 3", found)
 	}
 }

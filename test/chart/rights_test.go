@@ -200,23 +200,14 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []perm
 	if slices.Contains(on, "everything") { // It has its Lease elsewhere.
 		want["coordination"], own = texts(own), nil
 	}
-	var wide []rbacv1.PolicyRule
-	if slices.Contains(on, "webhook") {
-		verbs := []string{"create", "patch"}
-		if slices.Contains(on, "isolated") { // Others may read all Secrets.
-			verbs = append(verbs, "get", "list", "watch")
-		}
-		own = append(own, rule("", "secrets", "archelon-webhook", verbs...))
-		wide = append(wide, rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", "archelon-system.archelon", "get", "list", "watch", "patch"))
-	}
 	if len(own) > 0 {
 		want["archelon-system"] = texts(own)
 	}
 	if slices.Contains(on, "isolated") {
-		want[""] = needed(cluster, wide...)
+		want[""] = needed(cluster)
 		want["watch1"], want["watch2"] = needed(namespace), needed(namespace)
 	} else {
-		want[""] = needed(both, wide...)
+		want[""] = needed(both)
 	}
 	if slices.Contains(on, "own") {
 		want["archelon-system"] = needed(namespace, own...)
@@ -242,7 +233,6 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 		"watch leases.coordination.k8s.io":                                    "nothing",
 		"patch secrets.":                                                      "nothing",
 		"create secrets.":                                                     "nothing",
-		"patch validatingwebhookconfigurations.admissionregistration.k8s.io":  "nothing",
 	} {
 		if has := slices.Contains(anywhere, right); has != slices.Contains(on, feature) {
 			t.Errorf("%q is granted: %t", right, has)
@@ -267,7 +257,7 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 		"Isolated":        {"namespaces": []string{"watch1", "watch2"}},
 		"CentralDeletes":  {"uninstall": values{"deleteRecords": true}},
 		"IsolatedDeletes": {"namespaces": []string{"watch1", "watch2"}, "uninstall": values{"deleteRecords": true}},
-		"LeaseElsewhere":  {"leaderElection": values{"namespace": "coordination"}, "webhook": values{"enabled": true}},
+		"LeaseElsewhere":  {"leaderElection": values{"namespace": "coordination"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered := objects(t, release{"archelon", "archelon-system"}, set)

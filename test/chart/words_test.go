@@ -21,13 +21,11 @@ func words() map[string]cell {
 			"readers":        []any{values{"namespace": "123", "name": "1e3"}},
 			"serviceMonitor": values{"enabled": true}, "prometheusRule": values{"enabled": true}, "dashboard": values{"enabled": true, "namespace": "123"},
 		},
-		"webhook":           values{"enabled": true},
 		"networkPolicy":     values{"enabled": true},
 		"priorityClassName": "100",
 		"watchFilter":       "007",
 		"instance":          "0",
 	}
-	certManager := values{"webhook": values{"certificates": values{"mode": "cert-manager"}}}
 	isolated := values{"namespaces": []string{"10042", "1e3", "0x10", "true", "null", "2026-11-22"}}
 	cells := map[string]cell{
 		"isolated": {release{"archelon", "archelon-system"}, set.merged(isolated)},
@@ -41,11 +39,11 @@ func words() map[string]cell {
 	for _, word := range []string{"true", "null", "on", "yes", "n"} {
 		cells["name-"+word] = cell{release{"archelon", "archelon-system"}, set.merged(values{"nameOverride": word})}
 		cells["fullname-"+word] = cell{release{"archelon", "archelon-system"}, set.merged(isolated).merged(values{"fullnameOverride": word})}
-		cells["both-"+word] = cell{release{word, word}, set.merged(certManager).merged(values{"nameOverride": word})}
+		cells["both-"+word] = cell{release{word, word}, set.merged(values{"nameOverride": word})}
 	}
 	for _, word := range []string{"2026", "1e3", "0x10", "2026-11-22", "true", "on"} {
 		cells["release-"+word] = cell{release{word, word}, set}
-		cells["release-cert-manager-"+word] = cell{release{word, word}, set.merged(certManager).merged(isolated)}
+		cells["release-isolated-"+word] = cell{release{word, word}, set.merged(isolated)}
 	}
 	return cells
 }

@@ -95,7 +95,7 @@ var _ = Describe("Bad input", Ordered, ContinueOnFailure, func() {
 		w.servers, err = workloadserver.Start(context.WithoutCancel(ctx), w.observe)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(w.servers.Stop)
-		w.Values = nil // A webhook refuses some of it, so that it cannot be there, and a manager that adopts takes a record of Turtles.
+		w.Values = nil // The admission policy refuses some of it, so that it cannot be there, and a manager that adopts takes a record of Turtles.
 		w.startManager(ctx, "--feature-gates=managementv3-cluster=true", "--sync-period=1h", "--manifest-timeout="+manifestTimeout.String(), "--workload-timeout=2s")
 	})
 	Describe("of Rancher's manifest", Ordered, w.badManifests)

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -53,33 +52,6 @@ func (r *releases) expectLawful(release helm.Release) {
 		}
 	}
 	Expect(seen).NotTo(BeZero())
-}
-
-// switchWebhookOff does something by which a release loses its webhook. Helm takes the objects and the rights of it away while the last replica that
-// serves it still runs; until that is gone, and no longer, the replica may be refused them.
-func (r *releases) switchWebhookOff(ctx context.Context, release helm.Release, do func()) {
-	GinkgoHelper()
-	own := release.Name + "-webhook"
-	r.excusing(func(e auditv1.Event) bool {
-		return e.ObjectRef != nil && (e.ObjectRef.Resource == "secrets" && e.ObjectRef.Name == own || e.ObjectRef.Resource == "validatingwebhookconfigurations")
-	}, func() {
-		do()
-		Eventually(func() []string { return r.serving(ctx, release) }).Should(BeEmpty(), "Pods with a webhook")
-	})
-}
-
-// serving returns the Pods of a release that serve a webhook.
-func (r *releases) serving(ctx context.Context, release helm.Release) []string {
-	GinkgoHelper()
-	pods := &corev1.PodList{}
-	Expect(r.Client.List(ctx, pods, client.InNamespace(release.Namespace))).To(Succeed())
-	var names []string
-	for i := range pods.Items {
-		if slices.ContainsFunc(pods.Items[i].Spec.Containers[0].Args, func(arg string) bool { return strings.HasPrefix(arg, "--webhook-secret=") }) {
-			names = append(names, pods.Items[i].Name)
-		}
-	}
-	return names
 }
 
 // uninstalled asserts on what has been asked for since then that the uninstaller of the release has used each of its rights.

@@ -52,17 +52,14 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		changed := release
 		changed.Values = map[string]any{
 			"turtles": map[string]any{"adopt": true}, "metrics": map[string]any{"enabled": false}, "excludedNamespaces": []any{watch3},
-			"import": map[string]any{"concurrency": 3}, "replicas": 1, "webhook": map[string]any{"enabled": true},
+			"import": map[string]any{"concurrency": 3}, "replicas": 1, "admissionPolicy": map[string]any{"enabled": false},
 		}
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, changed) })
-		r.expectCertificates(ctx, release)
 		late := r.light(ctx, watch1, "late", selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
 		r.expectLawful(release)
-		r.switchWebhookOff(ctx, release, func() {
-			expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
-		})
+		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
 		late = r.light(ctx, watch3, "late", selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)

@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -227,21 +226,6 @@ func glance() time.Duration {
 	return 20 * time.Millisecond
 }
 
-// expectCertificates waits until the manager has certificates for its webhook and the API server knows whom to trust. It serves nobody here:
-// Services lead nowhere on this control plane.
-func (r *releases) expectCertificates(ctx context.Context, release helm.Release) {
-	GinkgoHelper()
-	secret := &corev1.Secret{ObjectMeta: objectMeta(release.Namespace, release.Name+"-webhook")}
-	configurations := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
-	Eventually(func(g Gomega) {
-		g.Expect(r.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
-		g.Expect(r.Client.List(ctx, configurations, client.MatchingLabels{"app.kubernetes.io/instance": release.Name})).To(Succeed())
-		g.Expect(configurations.Items).To(HaveLen(1))
-		g.Expect(configurations.Items[0].Webhooks[0].ClientConfig.CABundle).NotTo(BeEmpty())
-		g.Expect(configurations.Items[0].Webhooks[0].ClientConfig.CABundle).To(Equal(secret.Data["ca.crt"]))
-	}).Should(Succeed())
-}
-
 // left returns what Helm has left of a release.
 func (r *releases) left(ctx context.Context, release helm.Release) []string {
 	GinkgoHelper()
@@ -253,7 +237,8 @@ func (r *releases) left(ctx context.Context, release helm.Release) []string {
 		{Version: "v1", Kind: "ServiceList"},
 		{Version: "v1", Kind: "SecretList"},
 		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudgetList"},
-		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfigurationList"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyList"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBindingList"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleList"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBindingList"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleList"},

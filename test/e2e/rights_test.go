@@ -48,26 +48,26 @@ var _ = Describe("Rights", Ordered, ContinueOnFailure, func() {
 
 // features are what brings rights or arguments of its own.
 type features struct {
-	name                    string
-	metrics, webhook, adopt bool
+	name           string
+	metrics, adopt bool
 }
 
 // eachAlone are the features alone and together.
 func eachAlone() []features {
 	return []features{
-		{name: "no feature"}, {name: "metrics", metrics: true}, {name: "a webhook", webhook: true}, {name: "the adoption of Turtles' records", adopt: true},
+		{name: "no feature"}, {name: "metrics", metrics: true}, {name: "the adoption of Turtles' records", adopt: true},
 		everything(),
 	}
 }
 
 func everything() features {
-	return features{name: "all features", metrics: true, webhook: true, adopt: true}
+	return features{name: "all features", metrics: true, adopt: true}
 }
 
 // values returns those of the chart.
 func (f features) values() map[string]any {
 	return map[string]any{
-		"metrics": map[string]any{"enabled": f.metrics}, "webhook": map[string]any{"enabled": f.webhook}, "turtles": map[string]any{"adopt": f.adopt},
+		"metrics": map[string]any{"enabled": f.metrics}, "turtles": map[string]any{"adopt": f.adopt}, "admissionPolicy": map[string]any{"enabled": true},
 	}
 }
 
@@ -109,9 +109,6 @@ func (l *fullLife) lead(ctx context.Context) {
 	if l.on.metrics {
 		code, _ := l.scrape(ctx, l.reader)
 		Expect(code).To(Equal(200))
-	}
-	if l.on.webhook {
-		l.losesCertificates(ctx)
 	}
 	if len(l.namespaces) > 0 {
 		By("a namespace that is deleted")
@@ -180,24 +177,6 @@ func (l *fullLife) repeated(ctx context.Context, cluster *clusterv1.Cluster, rea
 	return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
 		return e.InvolvedObject.UID == cluster.UID && e.Reason == reason && e.Series != nil
 	})
-}
-
-// losesCertificates has the webhook judge, loses the Secret of its certificates, and has it judge with new ones.
-func (l *fullLife) losesCertificates(ctx context.Context) {
-	GinkgoHelper()
-	By("certificates of the webhook that are lost")
-	wrong := builder.Cluster(watch1, "wrong")
-	wrong.Labels = map[string]string{importLabel: "maybe"}
-	judged := func() error { return l.Client.Create(ctx, wrong.DeepCopy(), client.DryRunAll) }
-	Eventually(judged).Should(MatchError(ContainSubstring(`set it to "true"`)))
-	secret := current(ctx, l.fixture, &corev1.Secret{ObjectMeta: objectMeta(stage.SystemNamespace, "archelon-webhook")})
-	lost := secret.Data["tls.crt"]
-	Expect(l.Client.Delete(ctx, secret)).To(Succeed())
-	Eventually(func(g Gomega) {
-		g.Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
-		g.Expect(secret.Data["tls.crt"]).NotTo(Or(BeEmpty(), Equal(lost)))
-		g.Expect(judged()).To(MatchError(ContainSubstring(`set it to "true"`)))
-	}).Should(Succeed())
 }
 
 // crashes returns clusters that are being deleted, as a manager leaves them that dies after it has written a name ahead.

@@ -101,7 +101,6 @@ var _ = Describe("Start", Ordered, func() {
 	})
 
 	It("hands over to a replica that is ready before it leads", func(ctx context.Context) {
-		// What keeps the webhook's certificates works in every replica.
 		const working = `"Starting workers" controller="rancher-import"`
 		second := startReplica(ctx, s)
 		Eventually(second.Ready).WithContext(ctx).Should(Succeed())

@@ -18,7 +18,7 @@ import (
 	"github.com/archelon-io/archelon/test/helm"
 )
 
-// upheaval is a release of the chart with its webhook on kind, two settled clusters with agents that are Pods, and imports under way.
+// upheaval is a release of the chart on kind, two settled clusters with agents that are Pods, and imports under way.
 type upheaval struct {
 	releases
 	release helm.Release
@@ -35,7 +35,6 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 	BeforeAll(func(ctx context.Context) {
 		u.start(ctx)
 		u.release = u.releases.release(ctx, "archelon", map[string]any{
-			"webhook":  map[string]any{"enabled": true},
 			"features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},
 		})
 		u.install(ctx, u.release)
@@ -83,50 +82,15 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 		Expect(lost()).To(BeEmpty())
 	})
 
-	It("a Pod of the webhook is killed, and then all are away: clusters can be written all the while", func(ctx context.Context) {
-		u.expectRefusal(ctx)
+	It("all Pods are killed at once, and then there are none for a while", func(ctx context.Context) {
 		u.meanwhile(ctx, func() {
 			Expect(u.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(u.release.Namespace), client.GracePeriodSeconds(0))).To(Succeed())
 		})
-		u.expectRefusal(ctx)
 		u.meanwhile(ctx, func() {
 			u.scale(ctx, 0)
 			Eventually(func() []corev1.Pod { return u.pods(ctx) }).Should(BeEmpty())
-			u.patch(ctx, current(ctx, u.fixture, u.settled[0]), func(o client.Object) { setAnnotation(o, "archelon.io/external-fleet", "false") })
 			u.scale(ctx, 2)
 		})
-		u.expectRefusal(ctx)
-	})
-
-	It("with failurePolicy Fail the API server says so while the webhook is away, and imports that are under way go on", func(ctx context.Context) {
-		strict := u.release
-		strict.Values = with(u.release.Values, map[string]any{"webhook": map[string]any{"enabled": true, "failurePolicy": "Fail"}})
-		Expect(u.helm.Upgrade(ctx, strict)).To(Succeed())
-		u.meanwhile(ctx, func() {
-			u.scale(ctx, 0)
-			Eventually(func() []corev1.Pod { return u.pods(ctx) }).Should(BeEmpty())
-			Eventually(func() error { return u.tryWrong(ctx) }).Should(MatchError(ContainSubstring("failed calling webhook")))
-			// What says nothing about the import is not sent to it.
-			u.patch(ctx, current(ctx, u.fixture, u.settled[0]), func(o client.Object) { setAnnotation(o, "example.com/touched", "meanwhile") })
-			u.scale(ctx, 2)
-			u.expectRefusal(ctx)
-		})
-		Expect(u.helm.Upgrade(ctx, u.release)).To(Succeed())
-	})
-
-	It("the Secret of the webhook's certificates is deleted, and the new ones are trusted without a gap", func(ctx context.Context) {
-		secret := &corev1.Secret{ObjectMeta: objectMeta(u.release.Namespace, u.release.Name+"-webhook")}
-		old := string(current(ctx, u.fixture, secret).Data["ca.crt"])
-		Expect(old).NotTo(BeEmpty())
-		u.meanwhile(ctx, func() {
-			Expect(u.Client.Delete(ctx, secret)).To(Succeed())
-			Eventually(func(g Gomega) {
-				g.Expect(u.tryWrong(ctx)).To(MatchError(ContainSubstring(`set it to "true"`)), "every request is judged")
-				g.Expect(u.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
-				g.Expect(string(secret.Data["ca.crt"])).NotTo(Or(BeEmpty(), Equal(old)))
-			}).Should(Succeed())
-		})
-		Consistently(func() error { return u.tryWrong(ctx) }).WithTimeout(15 * time.Second).Should(MatchError(ContainSubstring(`set it to "true"`)))
 	})
 
 	It("Rancher's Pod is killed", func(ctx context.Context) {
@@ -164,7 +128,6 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 		u.meanwhile(ctx, func() {
 			Expect(kindStage.World().Management.Restart(ctx)).To(Succeed())
 		})
-		u.expectRefusal(ctx)
 	})
 
 	AfterAll(func(ctx context.Context) {
@@ -257,18 +220,4 @@ func (u *upheaval) scale(ctx context.Context, replicas int32) {
 	u.patch(ctx, current(ctx, u.fixture, deployment), func(o client.Object) {
 		o.(*appsv1.Deployment).Spec.Replicas = &replicas //nolint:forcetypeassert // it is the one above
 	})
-}
-
-// tryWrong asks for a cluster with a label that the webhook refuses. Nothing is written.
-func (u *upheaval) tryWrong(ctx context.Context) error {
-	wrong := &clusterv1.Cluster{ObjectMeta: objectMeta(watch1, "wrong")}
-	wrong.Labels = map[string]string{importLabel: "maybe"}
-	wrong.Spec.ClusterNetwork.ServiceDomain = "cluster.local"
-	return u.Client.Create(ctx, wrong, client.DryRunAll)
-}
-
-// expectRefusal waits until the webhook judges.
-func (u *upheaval) expectRefusal(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(func() error { return u.tryWrong(ctx) }).Should(MatchError(ContainSubstring(`set it to "true"`)))
 }

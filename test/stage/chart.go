@@ -20,7 +20,7 @@ import (
 	"github.com/archelon-io/archelon/test/helm"
 )
 
-// release is what the chart gives an instance: its rights, what its webhook needs, and the command line of its manager.
+// release is what the chart gives an instance: its rights, its admission policy, and the command line of its manager.
 type release struct {
 	objects []unstructured.Unstructured
 	args    []string
@@ -69,9 +69,9 @@ func render(ctx context.Context, name, namespace string, values map[string]any) 
 }
 
 // valuesFor returns the values of the chart that have the manager run with the given flags. Flags that no value stands for are handed on as they are.
-// What the flags say comes before further values.
+// What the flags say comes before further values. There is no admission policy unless these ask for it: it refuses what scenarios about conditions write.
 func valuesFor(flags []string, further map[string]any) map[string]any {
-	values := map[string]any{"podDisruptionBudget": map[string]any{"enabled": false}}
+	values := map[string]any{"podDisruptionBudget": map[string]any{"enabled": false}, "admissionPolicy": map[string]any{"enabled": false}}
 	maps.Copy(values, further)
 	var namespaces, excluded, extra []string
 	turtles := map[string]any{}
@@ -202,7 +202,8 @@ var kinds = []schema.GroupVersionKind{
 	rbacv1.SchemeGroupVersion.WithKind("Role"),
 	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
 	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
-	admissionregistrationv1.SchemeGroupVersion.WithKind(webhookKind),
+	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
+	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
 }
 
 // rank returns the place of a kind among them, -1 if it is none of them.

@@ -52,7 +52,7 @@ func BuildManager(ctx context.Context, dir string, race bool) (string, error) {
 
 // StartManager starts the manager as the chart does, as a central instance unless --namespace is among the flags: with the arguments and under
 // the rights that the chart has for them. What no value of the chart stands for comes last. It takes no Lease unless --leader-elect is among the
-// flags. Its log also goes to out, if that is not nil. The last manager that was started with a webhook is the one that the API server calls.
+// flags. Its log also goes to out, if that is not nil.
 //
 // On kind the binary is the one of the image, there are as many replicas as the chart says, and they always elect a leader.
 func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, flags ...string) (*Manager, error) {
@@ -78,9 +78,6 @@ func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, 
 func (s *Stage) installChart(ctx context.Context, flags []string) (*release, error) {
 	release, err := render(ctx, ServiceAccount, SystemNamespace, valuesFor(flags, s.Values))
 	if err != nil {
-		return nil, err
-	}
-	if err := release.serveHere(); err != nil {
 		return nil, err
 	}
 	release.label(SystemNamespace)

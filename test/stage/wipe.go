@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// wipe brings a cluster of kind back to what it was when it was new: nothing but the namespaces of Kubernetes, no custom resources, no webhooks.
+// wipe brings a cluster of kind back to what it was when it was new: nothing but the namespaces of Kubernetes, no custom resources, no webhooks, no admission policies.
 // Nobody is left who would honour finalizers, so they go. Definitions stay.
 func wipe(ctx context.Context, config *rest.Config) error {
 	config = rest.CopyConfig(config)
@@ -38,7 +38,9 @@ func wipe(ctx context.Context, config *rest.Config) error {
 	w := &wiper{c}
 	if err := w.deleteWhere(ctx, ours,
 		admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
-		admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")); err != nil {
+		admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
+		admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
+		admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding")); err != nil {
 		return err
 	}
 	// First those who would make things again.

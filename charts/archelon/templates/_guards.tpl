@@ -2,26 +2,20 @@
 What cannot work is refused before anything is changed. A field of the schema cannot say it.
 */}}
 {{- define "archelon.guards" -}}
+{{- if or .Values.webhook .Values.networkPolicy.webhookFrom }}
+{{- fail "webhook and networkPolicy.webhookFrom are values of the admission webhook, which is gone: take them out of your values. A ValidatingAdmissionPolicy refuses now what the webhook refused, unless you set admissionPolicy.enabled to false" }}
+{{- end }}
 {{- if and .Values.namespaces (not (include "archelon.namespaces" . | fromJson).names) }}
 {{- fail "namespaces: every one of them is in excludedNamespaces too, so there is nothing to work in" }}
 {{- end }}
 {{- $strict := semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version }}
-{{- if and $strict (or .Values.metrics.enabled .Values.webhook.enabled) (regexMatch "^[0-9]" (include "archelon.fullname" .)) }}
+{{- if and $strict .Values.metrics.enabled (regexMatch "^[0-9]" (include "archelon.fullname" .)) }}
 {{- fail (printf "before Kubernetes 1.36 the name of a Service cannot begin with a digit, as %s does: set fullnameOverride, or choose another name of the release" (include "archelon.fullname" .)) }}
 {{- end }}
-{{- $ports := list 9440 }}
-{{- if .Values.metrics.enabled }}{{ $ports = append $ports (int .Values.metrics.port) }}{{ end }}
-{{- if .Values.webhook.enabled }}{{ $ports = append $ports (int .Values.webhook.port) }}{{ end }}
-{{- if ne (len $ports) (len (uniq $ports)) }}
-{{- fail "metrics.port and webhook.port must differ from each other and from 9440, the port of the probes" }}
+{{- if and .Values.metrics.enabled (eq (int .Values.metrics.port) 9440) }}
+{{- fail "metrics.port must differ from 9440, the port of the probes" }}
 {{- end }}
 {{- include "archelon.monitoringGuards" . }}
-{{- $certManager := and .Values.webhook.enabled (eq .Values.webhook.certificates.mode "cert-manager") }}
-{{- range .Values.extraVolumes }}
-{{- if and $certManager (eq .name "webhook") }}
-{{- fail "extraVolumes: webhook is the name of the volume with the certificate of cert-manager: choose another one" }}
-{{- end }}
-{{- end }}
 {{- include "archelon.durationGuards" . }}
 {{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "archelon.fullname" .) }}
 {{- $selected := dig "spec" "selector" "matchLabels" "app.kubernetes.io/name" (include "archelon.name" .) $deployment }}
@@ -128,7 +122,7 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- ((mustDateModify . $epoch).Sub $epoch).Nanoseconds }}
 {{- end }}
 
-{{- /* Durations that depend on each other. The first two would end the manager at its start, cert-manager would refuse the others. */}}
+{{- /* Durations that depend on each other. With others the manager would end at its start. */}}
 {{- define "archelon.durationGuards" -}}
 {{- $election := .Values.leaderElection }}
 {{- /* A Lease has whole seconds, and it is by the Lease that others go. */}}
@@ -140,19 +134,5 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- end }}
 {{- if le (mulf $renew 1.0) (mulf $retry 1.2) }}
 {{- fail (printf "leaderElection: set renewDeadline (%s) to more than 1.2 times retryPeriod (%s), or the leader gives up before it has tried a second time" $election.renewDeadline $election.retryPeriod) }}
-{{- end }}
-{{- if and .Values.webhook.enabled (eq .Values.webhook.certificates.mode "cert-manager") }}
-{{- $certificate := .Values.webhook.certificates.certManager }}
-{{- $life := include "archelon.nanoseconds" $certificate.duration | int64 }}
-{{- $before := include "archelon.nanoseconds" $certificate.renewBefore | int64 }}
-{{- if lt $life (include "archelon.nanoseconds" "1h" | int64) }}
-{{- fail (printf "webhook.certificates.certManager: set duration (%s) to 1h or more, cert-manager takes no less" $certificate.duration) }}
-{{- end }}
-{{- if lt $before (include "archelon.nanoseconds" "5m" | int64) }}
-{{- fail (printf "webhook.certificates.certManager: set renewBefore (%s) to 5m or more, cert-manager takes no less" $certificate.renewBefore) }}
-{{- end }}
-{{- if ge $before $life }}
-{{- fail (printf "webhook.certificates.certManager: set renewBefore (%s) to less than duration (%s), or the certificate is renewed all the time" $certificate.renewBefore $certificate.duration) }}
-{{- end }}
 {{- end }}
 {{- end }}

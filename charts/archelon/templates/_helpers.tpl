@@ -62,14 +62,6 @@ archelon.io/instance: {{ include "archelon.instance" . | quote }}
 {{- end }}
 {{- end }}
 
-{{/*
-The Secret that cert-manager makes. It stays when its Certificate goes, and Helm would not take it for the chart's own: that has another name, so
-that a release can leave cert-manager, by an upgrade, a rollback or a new installation.
-*/}}
-{{- define "archelon.certManagerSecret" -}}
-{{- include "archelon.fullname" . }}-webhook-cert-manager
-{{- end }}
-
 {{- define "archelon.image" -}}
 {{- $registry := .Values.global.cattle.systemDefaultRegistry | default .Values.image.registry }}
 {{- with $registry }}{{ . | trimSuffix "/" }}/{{ end }}

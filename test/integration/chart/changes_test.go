@@ -7,18 +7,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/helm"
 	"github.com/archelon-io/archelon/test/stage"
@@ -33,7 +28,7 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 	BeforeAll(func(ctx SpecContext) {
 		capi, err := env.CAPICRDs()
 		Expect(err).NotTo(HaveOccurred())
-		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: append(capi, builder.CertManagerCRDs()...), ControllerManager: true})
+		plane, err := env.Start(ctx, env.Options{Name: "chart", CRDs: capi, ControllerManager: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(plane.Stop)
 		admin, err = client.New(plane.Config, client.Options{})
@@ -57,53 +52,6 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 		all.Args = []string{"--no-hooks"}
 		Expect(cli.Uninstall(ctx, all)).To(Succeed())
 	}
-
-	It("goes to cert-manager and leaves it again, whose Secret stays", func(ctx SpecContext) {
-		selfManaged := release(map[string]any{"webhook": map[string]any{"enabled": true}})
-		certificates := release(map[string]any{"webhook": map[string]any{"enabled": true, "certificates": map[string]any{"mode": "cert-manager"}}})
-		Expect(cli.Install(ctx, selfManaged)).To(Succeed())
-		Expect(cli.Upgrade(ctx, certificates)).To(Succeed())
-		issue(ctx, admin, namespace)
-
-		By("a rollback, and another one")
-		Expect(cli.Rollback(ctx, selfManaged, 1)).To(Succeed())
-		Expect(cli.Rollback(ctx, certificates, 2)).To(Succeed())
-		By("an upgrade")
-		Expect(cli.Upgrade(ctx, selfManaged)).To(Succeed())
-		By("a new installation")
-		Expect(cli.Upgrade(ctx, certificates)).To(Succeed())
-		uninstall(ctx)
-		Expect(cli.Install(ctx, selfManaged)).To(Succeed())
-		uninstall(ctx)
-	})
-
-	It("keeps CAPI Clusters from being created without a replica, until the webhook's configuration is deleted, which comes back by itself", func(ctx SpecContext) {
-		strict := release(map[string]any{"webhook": map[string]any{"enabled": true, "failurePolicy": "Fail"}})
-		Expect(cli.Install(ctx, strict)).To(Succeed())
-		DeferCleanup(uninstall)
-		// restore creates what a backup has, again and again.
-		restore := func() error {
-			cluster := builder.Cluster(tenant, "restored")
-			cluster.Labels = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "true"}
-			object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cluster)
-			Expect(err).NotTo(HaveOccurred())
-			return admin.Create(ctx, &unstructured.Unstructured{Object: object}, client.DryRunAll)
-		}
-		refused := MatchError(ContainSubstring(`failed calling webhook "cluster.import.archelon.io"`))
-		remove := func() {
-			GinkgoHelper()
-			configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "archelon-system.archelon"}}
-			Expect(admin.Delete(ctx, configuration)).To(Succeed())
-			Eventually(restore).Should(Succeed())
-		}
-		Eventually(restore).Should(refused)
-		remove()
-		Expect(cli.Upgrade(ctx, strict)).To(Succeed())
-		Eventually(restore).Should(refused)
-		remove()
-		Expect(cli.Rollback(ctx, strict, 2)).To(Succeed())
-		Eventually(restore).Should(refused)
-	})
 
 	It("gets no other names when it is isolated, and nothing has been changed then", func(ctx SpecContext) {
 		isolated := map[string]any{"namespaces": []any{tenant}}
@@ -164,21 +112,6 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 		Expect(replicas()).To(BeEquivalentTo(2))
 	})
 })
-
-// issue does what cert-manager does about a Certificate: it makes a Secret of its own, without an owner.
-func issue(ctx context.Context, admin client.Client, namespace string) {
-	GinkgoHelper()
-	certificates := &unstructured.UnstructuredList{}
-	certificates.SetGroupVersionKind(schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "CertificateList"})
-	Expect(admin.List(ctx, certificates, client.InNamespace(namespace))).To(Succeed())
-	Expect(certificates.Items).To(HaveLen(1))
-	name, _, err := unstructured.NestedString(certificates.Items[0].Object, "spec", "secretName")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(admin.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: nil, corev1.TLSPrivateKeyKey: nil},
-	})).To(Succeed())
-}
 
 // letGo takes the finalizer off the RoleBinding of an isolated release, as its manager does.
 func letGo(ctx context.Context, admin client.Client, namespace string) {
