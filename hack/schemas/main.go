@@ -1,5 +1,5 @@
-// Command schemas writes JSON schemas for kubeconform, so that it checks manifests without a network: of Kubernetes' own kinds, of those of
-// prometheus-operator and of those of cert-manager. It reads what these projects publish in their Go modules.
+// Command schemas writes JSON schemas for kubeconform, so that it checks manifests without a network: of Kubernetes' own kinds and of those of
+// prometheus-operator. It reads what these projects publish in their Go modules.
 //
 // It prints the directory, and nothing else, on standard output. For kubeconform:
 //
@@ -24,7 +24,6 @@ func sources() []source {
 	return []source{
 		{modfile: filepath.Join("hack", "controlplane", "go.mod"), module: "k8s.io/kubernetes", files: "api/openapi-spec/swagger.json", convert: fromSwagger},
 		{modfile: crds, module: "github.com/prometheus-operator/prometheus-operator", files: "example/prometheus-operator-crd/*.yaml", convert: fromCRD},
-		{modfile: crds, module: "github.com/cert-manager/cert-manager", files: "deploy/crds/*.yaml", convert: fromCRD},
 	}
 }
 
