@@ -109,7 +109,10 @@ type run struct {
 // do measures, and stops everything however it ends.
 func (r *run) do(ctx context.Context) (*Run, error) {
 	r.recorder = newRecorder(r.members)
-	r.result = &Run{Strategy: r.options.Strategy, Rancher: r.options.Rancher, Clusters: len(crowdIn(r.members)), Machines: r.options.Machines, Load: loadAverage()}
+	r.result = &Run{
+		Strategy: r.options.Strategy, Rancher: r.options.Rancher, Clusters: len(crowdIn(r.members)), Machines: r.options.Machines,
+		AgentDelaySeconds: r.options.AgentDelay.Seconds(), Load: loadAverage(),
+	}
 	for _, m := range r.members {
 		if m.dead {
 			r.result.BlackHoles++

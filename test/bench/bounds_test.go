@@ -36,6 +36,8 @@ func TestCheck(t *testing.T) {
 	}{
 		"Good":        {reason: "everything is within its bounds", runs: []*Run{settled(func(*Run) {})}},
 		"Requests":    {reason: "an import costs more", runs: []*Run{settled(func(run *Run) { run.Management.PerImport = 10.1 })}, broken: true},
+		"RequestsV1":  {reason: "one more for the v3 Cluster", runs: []*Run{settled(func(run *Run) { run.Strategy, run.Management.PerImport = "v1", 11 })}},
+		"SlowAgents":  {reason: "some are looked at", runs: []*Run{settled(func(run *Run) { run.AgentDelaySeconds, run.Management.PerImport = 100, 10.3 })}},
 		"Memory":      {reason: "the first start takes too much", runs: []*Run{settled(func(run *Run) { run.PeakMiB = 151 })}, broken: true},
 		"MemoryAnew":  {reason: "the second start takes too much", runs: []*Run{settled(func(run *Run) { run.Anew.PeakMiB = 151 })}, broken: true},
 		"Profiled":    {reason: "profiling takes memory itself", runs: []*Run{settled(func(run *Run) { run.PeakMiB = 151 })}, profiles: "dir"},

@@ -25,6 +25,8 @@ type Run struct {
 	Clusters   int    `json:"clusters"`
 	Machines   int    `json:"machines"`
 	BlackHoles int    `json:"blackHoles"`
+	// AgentDelaySeconds is what agents take to connect.
+	AgentDelaySeconds float64 `json:"agentDelaySeconds"`
 	// SetupSeconds is what it took to create the clusters and their Secrets, before the manager was started.
 	SetupSeconds float64 `json:"setupSeconds"`
 	// Load is the load average of the minute before, and OthersCPUShare the part of all CPU time that programs of
