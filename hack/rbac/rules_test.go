@@ -110,7 +110,7 @@ func TestGatedPermissionsAreApart(t *testing.T) {
 		if !strings.Contains(text, want.has) {
 			t.Errorf("%s lacks %q:\n%s", file, want.has, text)
 		}
-		for _, word := range strings.Fields(want.lacks) {
+		for word := range strings.FieldsSeq(want.lacks) {
 			if strings.Contains(text, word) {
 				t.Errorf("%s has %q:\n%s", file, word, text)
 			}

@@ -35,7 +35,7 @@ func write(to string, all []pkg) error {
 	config := filepath.Join(to, "config")
 	errs := []error{writeChart(filepath.Join(to, "charts", "archelon", "files", "permissions"), all)}
 	// What a gate that is off by default needs nobody gets without asking.
-	always := slices.DeleteFunc(slices.Clone(all), func(p pkg) bool { return gated(p) })
+	always := slices.DeleteFunc(slices.Clone(all), gated)
 	errs = append(errs, writeRoles(config, "", always))
 	for _, p := range all {
 		if gated(p) {

@@ -62,10 +62,10 @@ func KeepLease(object any) (any, error) {
 }
 
 // keep drops all labels and annotations but some, and what the API server writes down about writers.
-func keep(object client.Object, labels, annotations []string) {
+func keep(object client.Object, labelled, annotated []string) {
 	object.SetManagedFields(nil)
-	object.SetLabels(only(object.GetLabels(), labels))
-	object.SetAnnotations(only(object.GetAnnotations(), annotations))
+	object.SetLabels(only(object.GetLabels(), labelled))
+	object.SetAnnotations(only(object.GetAnnotations(), annotated))
 }
 
 func only(values map[string]string, keys []string) map[string]string {

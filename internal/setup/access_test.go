@@ -44,7 +44,7 @@ func TestAnInstanceWorksWhereItMayListAndWatchAllThatItsCacheHolds(t *testing.T)
 		"a: list clusters.provisioning.cattle.io", "a: watch clusters.provisioning.cattle.io",
 		"a: list secrets", "a: watch secrets",
 	}
-	watched, err := scopedResources([]controller.Controller{named(t, "rancher-import")})
+	watched, err := scopedResources([]controller.Controller{imports(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,9 +29,9 @@ func TestLeasesOfInstancesAreReadInOneNamespace(t *testing.T) {
 	}
 }
 
-func leasesOf(t *testing.T, options cache.Options) cache.ByObject {
+func leasesOf(t *testing.T, limits cache.Options) cache.ByObject {
 	t.Helper()
-	for object, by := range options.ByObject {
+	for object, by := range limits.ByObject {
 		if _, ok := object.(*coordinationv1.Lease); ok {
 			return by
 		}

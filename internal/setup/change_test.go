@@ -116,7 +116,7 @@ func TestAProcessEndsWhenTheNamespacesHaveChanged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			watched, err := scopedResources([]controller.Controller{named(t, "rancher-import")})
+			watched, err := scopedResources([]controller.Controller{imports(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestNamespacesWithoutRightsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watched, err := scopedResources([]controller.Controller{named(t, "rancher-import")})
+	watched, err := scopedResources([]controller.Controller{imports(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

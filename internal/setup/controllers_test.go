@@ -9,6 +9,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/archelon-io/archelon/feature"
@@ -56,31 +57,39 @@ func TestEachControllerMayReceiveWhatItSays(t *testing.T) {
 				t.Errorf("its permissions are for %q, want %q: run make generate", may.When, want)
 			}
 			for _, crd := range c.CRDs {
-				for _, verb := range []string{"list", "watch"} {
-					if !grants(may.Cluster, verb, "apiextensions.k8s.io", "customresourcedefinitions", crd.Name) {
-						t.Errorf("it may not %s CRD %s, for which it waits", verb, crd.Name)
-					}
-				}
+				expectReceived(t, may.Cluster, schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, crd.Name)
 			}
 			for _, watch := range c.Watches(scope) {
-				mapping, err := mappingOf(c, watch.Object)
-				if err != nil {
-					t.Fatal(err)
-				}
-				rules, name := may.Cluster, ""
-				if mapping.Scope.Name() == meta.RESTScopeNameNamespace && watch.By.Namespaces == nil {
-					rules = may.Namespace
-				}
-				if watch.By.Field != nil {
-					name, _ = watch.By.Field.RequiresExactMatch("metadata.name")
-				}
-				for _, verb := range []string{"list", "watch"} {
-					if !grants(rules, verb, mapping.Resource.Group, mapping.Resource.Resource, name) {
-						t.Errorf("it may not %s %s %s, which it watches", verb, mapping.Resource.GroupResource(), name)
-					}
-				}
+				expectWatched(t, may, c, watch)
 			}
 		})
+	}
+}
+
+// expectWatched wants a controller to have permission for one of its watches, where it needs it.
+func expectWatched(t *testing.T, may permissions, c controller.Controller, watch controller.Watch) {
+	t.Helper()
+	mapping, err := mappingOf(c, watch.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, name := may.Cluster, ""
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && watch.By.Namespaces == nil {
+		rules = may.Namespace
+	}
+	if watch.By.Field != nil {
+		name, _ = watch.By.Field.RequiresExactMatch("metadata.name")
+	}
+	expectReceived(t, rules, mapping.Resource.GroupResource(), name)
+}
+
+// expectReceived wants rules for a list and a watch of a resource, of a name if it is not empty.
+func expectReceived(t *testing.T, rules []rbacv1.PolicyRule, resource schema.GroupResource, name string) {
+	t.Helper()
+	for _, verb := range []string{"list", "watch"} {
+		if !grants(rules, verb, resource.Group, resource.Resource, name) {
+			t.Errorf("it may not %s %s %s, which it receives", verb, resource, name)
+		}
 	}
 }
 

@@ -21,22 +21,22 @@ func crd(name string, versions ...string) *apiextensionsv1.CustomResourceDefinit
 	return c
 }
 
-// named returns a controller of the list.
-func named(t *testing.T, name string) controller.Controller {
+// imports returns the description of the import.
+func imports(t *testing.T) controller.Controller {
 	t.Helper()
 	for _, c := range Controllers() {
-		if c.Name == name {
+		if c.Name == "rancher-import" {
 			return c
 		}
 	}
-	t.Fatalf("there is no controller %s", name)
+	t.Fatal("there is no import")
 	return controller.Controller{}
 }
 
 // crdOf returns what the import needs of a CRD.
 func crdOf(t *testing.T, name, version string) controller.CRD {
 	t.Helper()
-	for _, needed := range named(t, "rancher-import").CRDs {
+	for _, needed := range imports(t).CRDs {
 		if needed.Name == name && (version == "" || needed.Version == version) {
 			return needed
 		}
@@ -73,8 +73,7 @@ func TestLack(t *testing.T) {
 // Readiness names the cause once all CRDs are known, and passes when a newer CAPI has taken the place of the old one.
 func TestReadinessNamesTheCRDThatIsTooOld(t *testing.T) {
 	const capi = "clusters.cluster.x-k8s.io"
-	imports := named(t, "rancher-import")
-	w := waitOn(nil, imports)
+	w := waitOn(nil, imports(t))
 	note := func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool {
 		return w.note(t.Context(), found.Name, lack(crdOf(t, found.Name, ""), found), first)
 	}
@@ -85,7 +84,7 @@ func TestReadinessNamesTheCRDThatIsTooOld(t *testing.T) {
 		}
 	}
 	expect("nothing is known", "the API server has yet to say")
-	for _, needed := range imports.CRDs {
+	for _, needed := range imports(t).CRDs {
 		if needed.Name != capi && !note(crd(needed.Name, needed.Version), true) {
 			t.Errorf("%s is there", needed.Name)
 		}

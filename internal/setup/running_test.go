@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/archelon-io/archelon/internal/controller"
@@ -77,14 +78,12 @@ func TestAControllerWaitsForItsOwnCRDsAlone(t *testing.T) {
 	if err := checks["crds-always"](nil); err != nil {
 		t.Errorf("it needs none: %v", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		err := checks["crds-waiting"](nil)
-		if err != nil && strings.Contains(err.Error(), "CRD things.example.com does not exist; Archelon needs Things 2") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("readiness says %v", err)
-		}
+		return err != nil && strings.Contains(err.Error(), "CRD things.example.com does not exist; Archelon needs Things 2"), nil
+	})
+	if err != nil {
+		t.Fatalf("readiness says %v", checks["crds-waiting"](nil))
 	}
 	if checks["caches"](nil) == nil || synced() {
 		t.Error("it counts as synced while one waits")

@@ -122,11 +122,11 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	p.meters.info.Set(self, place.claim)
 	parts := &parts{opts: p.opts, place: place, downloader: downloader, metrics: p.meters.imports, keeping: make(chan struct{})}
 	on := controller.On(parts.controllers(), p.opts.Gates, place.isolated)
-	options, err := p.managerOptions(s, on, place.claim.Scope, lock)
+	settings, err := p.managerOptions(s, on, place.claim.Scope, lock)
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(p.config, options)
+	mgr, err := ctrl.NewManager(p.config, settings)
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
@@ -154,21 +154,21 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 
 func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, scope shard.Scope, lock resourcelock.Interface) (ctrl.Options, error) {
 	opts := p.opts
-	options := serverOptions(opts)
+	settings := serverOptions(opts)
 	var err error
-	if options.Cache, err = cacheOptions(on, scope, opts.SyncPeriod); err != nil {
-		return options, err
+	if settings.Cache, err = cacheOptions(on, scope, opts.SyncPeriod); err != nil {
+		return settings, err
 	}
-	options.Scheme = s
-	options.Client = clientOptions()
-	options.PprofBindAddress = opts.ProfilerAddress
-	options.LeaderElection = opts.LeaderElect
-	options.LeaderElectionReleaseOnCancel = true
-	options.LeaderElectionResourceLockInterface = lock
-	options.LeaseDuration = &opts.LeaderElectLeaseDuration
-	options.RenewDeadline = &opts.LeaderElectRenewDeadline
-	options.RetryPeriod = &opts.LeaderElectRetryPeriod
-	return options, nil
+	settings.Scheme = s
+	settings.Client = clientOptions()
+	settings.PprofBindAddress = opts.ProfilerAddress
+	settings.LeaderElection = opts.LeaderElect
+	settings.LeaderElectionReleaseOnCancel = true
+	settings.LeaderElectionResourceLockInterface = lock
+	settings.LeaseDuration = &opts.LeaderElectLeaseDuration
+	settings.RenewDeadline = &opts.LeaderElectRenewDeadline
+	settings.RetryPeriod = &opts.LeaderElectRetryPeriod
+	return settings, nil
 }
 
 // serverOptions are for a manager that serves probes and metrics, and nothing else. Metrics are served over HTTPS, and the API server is asked

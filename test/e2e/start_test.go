@@ -45,7 +45,7 @@ var _ = Describe("Start", Ordered, func() {
 
 	It("waits for missing CRDs and says for which", func(ctx context.Context) {
 		Eventually(first.Logs).Should(And(
-			ContainSubstring(`Waiting for CRDs" controller="rancher-import"`),
+			MatchRegexp(`"Waiting for CRDs".* controller="rancher-import"`),
 			ContainSubstring("clusters.cluster.x-k8s.io"),
 			ContainSubstring("settings.management.cattle.io"),
 		))
