@@ -224,7 +224,7 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []perm
 func checkConditional(t *testing.T, got map[string][]string, on []string) {
 	t.Helper()
 	anywhere := slices.Concat(got[""], got["watch1"])
-	for right, feature := range map[string]string{
+	for right, need := range map[string]string{
 		"create clusters.provisioning.cattle.io":                              "v1",
 		"create clusters.management.cattle.io":                                "v3",
 		"fleetaddcluster fleetworkspaces.management.cattle.io[fleet-default]": "v3",
@@ -235,7 +235,7 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 		"patch secrets.":                                                      "nothing",
 		"create secrets.":                                                     "nothing",
 	} {
-		if has := slices.Contains(anywhere, right); has != slices.Contains(on, feature) {
+		if has := slices.Contains(anywhere, right); has != slices.Contains(on, need) {
 			t.Errorf("%q is granted: %t", right, has)
 		}
 	}
