@@ -81,7 +81,10 @@ func setKeys(commands string) [][]string {
 			// Commas in a list, or behind a backslash, do not end a value.
 			list := regexp.MustCompile(`\{[^}]*\}|\\,`).ReplaceAllString(strings.Trim(match[1], `'"`), "")
 			for assignment := range strings.SplitSeq(list, ",") {
-				key, _, _ := strings.Cut(assignment, "=")
+				key, value, _ := strings.Cut(assignment, "=")
+				if value == "null" { // It takes away what may not be in values.yaml any more.
+					continue
+				}
 				keys = append(keys, keyParts(key))
 			}
 		}

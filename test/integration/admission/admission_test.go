@@ -100,12 +100,12 @@ var _ = Describe("The admission policy", Ordered, func() {
 			})
 
 			It("admits changes that leave a bad value as it is, or mend it, and no other bad value", func(ctx SpecContext) {
-				Expect(w.change(ctx, tenant, r.old(), annotated("example.com/note", "x"))).To(Succeed())
-				Expect(w.change(ctx, tenant, r.old(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })).To(Succeed())
-				Expect(w.change(ctx, tenant, r.old(), r.set(r.key, r.other))).To(refusedBy(central, r.text))
-				Expect(w.change(ctx, tenant, r.old(), r.set(r.key))).To(Succeed())
+				Expect(w.change(ctx, r.old(), annotated("example.com/note", "x"))).To(Succeed())
+				Expect(w.change(ctx, r.old(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })).To(Succeed())
+				Expect(w.change(ctx, r.old(), r.set(r.key, r.other))).To(refusedBy(central, r.text))
+				Expect(w.change(ctx, r.old(), r.set(r.key))).To(Succeed())
 				for _, value := range r.good {
-					Expect(w.change(ctx, tenant, r.old(), r.set(r.key, value))).To(Succeed(), "%.40s", value)
+					Expect(w.change(ctx, r.old(), r.set(r.key, value))).To(Succeed(), "%.40s", value)
 				}
 			})
 
@@ -129,8 +129,8 @@ var _ = Describe("The admission policy", Ordered, func() {
 		Expect(w.create(ctx, cluster(tenant, strings.Repeat("c", 63), selected))).To(Succeed())
 		Expect(w.create(ctx, cluster(tenant, strings.Repeat("c", 64)))).To(Succeed())
 		Expect(w.create(ctx, cluster(tenant, strings.Repeat("c", 64), selected, annotated("archelon.io/managed-by", "rancher-turtles")))).To(Succeed())
-		Expect(w.change(ctx, tenant, long, selected)).To(refusedBy(central, text))
-		Expect(w.change(ctx, tenant, before, annotated("example.com/note", "x"))).To(Succeed())
+		Expect(w.change(ctx, long, selected)).To(refusedBy(central, text))
+		Expect(w.change(ctx, before, annotated("example.com/note", "x"))).To(Succeed())
 	})
 
 	It("tells every problem at once", func(ctx SpecContext) {

@@ -81,11 +81,11 @@ func (w *world) create(ctx context.Context, cluster *clusterv1.Cluster) error {
 	return w.admin.Create(ctx, cluster.DeepCopy(), client.DryRunAll)
 }
 
-// change reports how a change of a cluster ends. Nothing is written.
-func (w *world) change(ctx context.Context, namespace, name string, mutate func(*clusterv1.Cluster)) error {
+// change reports how a change of a cluster of the tenant ends. Nothing is written.
+func (w *world) change(ctx context.Context, name string, mutate func(*clusterv1.Cluster)) error {
 	GinkgoHelper()
 	old := &clusterv1.Cluster{}
-	Expect(w.admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, old)).To(Succeed())
+	Expect(w.admin.Get(ctx, client.ObjectKey{Namespace: tenant, Name: name}, old)).To(Succeed())
 	changed := old.DeepCopy()
 	mutate(changed)
 	return w.admin.Patch(ctx, changed, client.MergeFrom(old), client.DryRunAll)
