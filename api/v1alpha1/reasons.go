@@ -100,8 +100,8 @@ const (
 	// server-url is that of Rancher, and the logs of Rancher.
 	ManifestNotYAMLReason = "ManifestNotYAML"
 
-	// ManifestForeignObjectReason: the manifest holds an object that does not belong to Rancher's agent.
-	// Nothing of it is applied. Check that server-url is that of Rancher.
+	// ManifestForeignObjectReason: the manifest holds an object outside of the agent's namespace, or of a kind
+	// that reaches further than the agent. Nothing of it is applied. Check that server-url is that of Rancher.
 	ManifestForeignObjectReason = "ManifestForeignObject"
 
 	// ManifestIncompleteReason: the manifest lacks the Deployment of Rancher's agent or the Secret with the

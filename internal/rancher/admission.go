@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubernetes "k8s.io/client-go/kubernetes/scheme"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -48,20 +50,48 @@ func scopeOf(gvk schema.GroupVersionKind) (namespaced, known bool) {
 // printable is what a kind may look like to be quoted in a message.
 var printable = regexp.MustCompile(`^[A-Za-z]{1,40}$`)
 
+// passes reports whether a kind that Rancher's template did not have so far may be part of it: a newer Rancher may add
+// kinds, which is to stop no import. What reaches further than the agent does not pass, whatever namespace it says.
+// Nor do kinds that Kubernetes itself does not have: nobody can tell what they do, and a cluster without their
+// definitions, which do not pass, would not take them. ADR 0026 has the reasons.
+func passes(gvk schema.GroupVersionKind) bool {
+	switch gvk.Group {
+	case "admissionregistration.k8s.io": // what anybody writes
+		return false
+	case "apiextensions.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io",
+		"internal.apiserver.k8s.io", "storagemigration.k8s.io": // the API
+		return false
+	case "certificates.k8s.io": // who is who
+		return false
+	case "node.k8s.io", "resource.k8s.io", "storage.k8s.io": // what the Pods of all namespaces run on
+		return false
+	}
+	switch gvk.GroupKind() {
+	case schema.GroupKind{Kind: "Node"}, schema.GroupKind{Kind: "PersistentVolume"},
+		schema.GroupKind{Group: "networking.k8s.io", Kind: "IngressClass"},
+		schema.GroupKind{Group: "networking.k8s.io", Kind: "IPAddress"},
+		schema.GroupKind{Group: "networking.k8s.io", Kind: "ServiceCIDR"}:
+		return false
+	}
+	return kubernetes.Scheme.IsGroupRegistered(gvk.Group) && len(validation.IsDNS1035Label(gvk.Version)) == 0 &&
+		printable.MatchString(gvk.Kind)
+}
+
 // admit refuses an object that does not belong to an agent's manifest, and removes from the others what
-// an API server sets. Rancher gives a cluster-scoped binding a namespace; it is removed as well.
-func admit(object *unstructured.Unstructured, number int) *outcome.Problem {
-	foreign := func(what string) *outcome.Problem {
-		return fail(archelonv1.ManifestForeignObjectReason,
+// an API server sets. Rancher gives a cluster-scoped binding a namespace; it is removed as well. Whether the objects of
+// a kind that is not known are namespaced, the workload cluster says.
+func admit(object *unstructured.Unstructured, number int) (known bool, _ *outcome.Problem) {
+	foreign := func(what string) (bool, *outcome.Problem) {
+		return false, fail(archelonv1.ManifestForeignObjectReason,
 			"document %d of the agent's manifest %s, which is not part of Rancher's agent; nothing was applied: %s", number, what, remedy)
 	}
 	gvk := object.GroupVersionKind()
 	if gvk.Kind == "" || gvk.Version == "" {
-		return fail(archelonv1.ManifestNotYAMLReason,
+		return false, fail(archelonv1.ManifestNotYAMLReason,
 			"document %d of what came instead of the agent's manifest is not a Kubernetes object: %s", number, remedy)
 	}
 	namespaced, known := scopeOf(gvk)
-	if !known {
+	if !known && (object.IsList() || !passes(gvk)) {
 		if printable.MatchString(gvk.Kind) {
 			return foreign("is of kind " + gvk.Kind)
 		}
@@ -80,10 +110,12 @@ func admit(object *unstructured.Unstructured, number int) *outcome.Problem {
 		return foreign("has owners or finalizers")
 	case gvk.Kind == "Namespace" && typed.Name != agentNamespace:
 		return foreign("is a Namespace other than " + agentNamespace)
-	case namespaced && typed.Namespace != agentNamespace:
+	case (namespaced || !known && typed.Namespace != "") && typed.Namespace != agentNamespace:
 		return foreign("is a " + gvk.Kind + " outside namespace " + agentNamespace)
+	case gvk.Kind == "PriorityClass" && object.Object["globalDefault"] != nil && object.Object["globalDefault"] != false:
+		return foreign("is the PriorityClass of all Pods that name none")
 	}
-	if !namespaced {
+	if known && !namespaced {
 		unstructured.RemoveNestedField(object.Object, "metadata", "namespace")
 	}
 	for _, field := range []string{
@@ -93,7 +125,7 @@ func admit(object *unstructured.Unstructured, number int) *outcome.Problem {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(object.Object, "status")
-	return nil
+	return known, nil
 }
 
 // complete checks that the agent is there with all that it needs to connect.

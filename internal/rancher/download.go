@@ -9,7 +9,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -43,6 +48,10 @@ type Downloader struct {
 	timeout  time.Duration
 	maxBytes int64
 	clients  *clientPool
+
+	mu sync.Mutex
+	// logged are the kinds that were not known and of which the log tells. A manifest is downloaded for each cluster.
+	logged sets.Set[schema.GroupVersionKind]
 }
 
 // NewDownloader returns a Downloader. Negative limits are an error.
@@ -70,6 +79,7 @@ func NewDownloader(o DownloaderOptions) (*Downloader, error) {
 			pings:    http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 			proxy:    o.Proxy,
 		},
+		logged: sets.Set[schema.GroupVersionKind]{},
 	}, nil
 }
 
@@ -83,6 +93,7 @@ func (d *Downloader) Manifest(ctx context.Context, registration Registration, tr
 	if err == nil {
 		var manifest *Manifest
 		if manifest, err = ParseManifest(data); err == nil {
+			d.logUnknown(ctx, manifest)
 			return manifest, nil
 		}
 	}
@@ -96,6 +107,23 @@ func (d *Downloader) Manifest(ctx context.Context, registration Registration, tr
 	// What a stranger sends never reaches a message unchecked; this is the second line.
 	problem.Message = registration.redact(problem.Message)
 	return nil, problem
+}
+
+// maxLogged is how many kinds the log tells of: whoever answers in Rancher's place may make up any number of them.
+const maxLogged = 50
+
+// logUnknown logs kinds that Rancher's template did not have so far, each once.
+func (d *Downloader) logUnknown(ctx context.Context, manifest *Manifest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, kind := range manifest.unknown {
+		if d.logged.Has(kind) || d.logged.Len() == maxLogged {
+			continue
+		}
+		d.logged.Insert(kind)
+		ctrl.LoggerFrom(ctx).Info("The manifest of Rancher's agent has a kind that this version does not know; "+
+			"it is applied as it is", "kind", kind.String())
+	}
 }
 
 // Close closes the connections that are idle.

@@ -19,6 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -110,6 +113,42 @@ func TestDownload(t *testing.T) {
 	}
 	if agent.Load() != "archelon" {
 		t.Errorf("user agent %s", agent.Load())
+	}
+}
+
+// A manifest comes for each cluster, and the log tells of a kind in it that is new.
+func TestDownloadLogsANewKindOnce(t *testing.T) {
+	var kinds atomic.Int64
+	server := newRancherServer(t, func(w http.ResponseWriter, r *http.Request) {
+		body := agentManifest(t)
+		for i := range kinds.Load() {
+			body = fmt.Appendf(body, "\n---\napiVersion: apps/v%d\nkind: StatefulSet\nmetadata: {name: a%d, namespace: cattle-system}\n", i+2, i)
+		}
+		answer(http.StatusOK, "text/plain", body)(w, r)
+	})
+	var logged []string
+	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
+	d := newTestDownloader(t, DownloaderOptions{})
+	for _, step := range []struct {
+		reason      string
+		kinds, want int
+	}{
+		{"nothing is new", 0, 0},
+		{"one is", 1, 1},
+		{"and is so no more", 1, 1},
+		{"another one is", 2, 2},
+		{"whoever makes them up does not fill the log", 150, maxLogged},
+	} {
+		kinds.Store(int64(step.kinds))
+		if _, err := d.Manifest(ctx, registrationAt(t, server.URL), server.trust(t)); err != nil {
+			t.Fatal(err)
+		}
+		if len(logged) != step.want {
+			t.Errorf("%s: the log has %d lines, want %d: %q", step.reason, len(logged), step.want, logged)
+		}
+	}
+	if !strings.Contains(logged[0], "apps/v2, Kind=StatefulSet") {
+		t.Errorf("the log does not say which: %s", logged[0])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -31,11 +32,13 @@ const (
 type Manifest struct {
 	objects           []*unstructured.Unstructured
 	credentialsSecret string
+	// unknown are kinds that Rancher's template did not have so far.
+	unknown []schema.GroupVersionKind
 }
 
-// ParseManifest reads a manifest and refuses, with a Problem, anything that is not the set of objects
-// that Rancher makes: other kinds or namespaces, a missing agent Deployment, or one whose credentials
-// Secret is missing. No message quotes the data.
+// ParseManifest reads a manifest and refuses, with a Problem, anything that cannot be the set of objects
+// that Rancher makes: other namespaces, kinds that reach further than the agent, a missing agent Deployment, or one
+// whose credentials Secret is missing. No message quotes the data.
 func ParseManifest(data []byte) (*Manifest, error) {
 	if looksLikeHTML(data) {
 		return nil, htmlProblem(len(data))
@@ -59,8 +62,12 @@ func ParseManifest(data []byte) (*Manifest, error) {
 		if object == nil {
 			continue
 		}
-		if problem := admit(object, number); problem != nil {
+		known, problem := admit(object, number)
+		if problem != nil {
 			return nil, problem
+		}
+		if !known {
+			m.unknown = append(m.unknown, object.GroupVersionKind())
 		}
 		if problem := m.add(object, seen); problem != nil {
 			return nil, problem

@@ -103,7 +103,9 @@ func TestParseManifestRefuses(t *testing.T) {
 		"TwoInOne":      {reason: "what the parser would skip is refused", data: with("kind: A\n...\nkind: B\n"), want: "ManifestNotYAML"},
 		"Separator":     {reason: "what follows a separator on its line would be lost", data: valid + "\n--- {kind: Secret}\n", want: "ManifestNotYAML"},
 		"Anchors":       {reason: "aliases can expand to gigabytes", data: with("apiVersion: v1\nkind: Secret\nmetadata: &m {name: x}\ndata: *m"), want: "ManifestNotYAML"},
-		"Foreign":       {reason: "a ConfigMap is not part of the agent", data: with("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: cattle-system}"), want: "ManifestForeignObject"},
+		"Foreign":       {reason: "nothing is put beside the agent's namespace", data: with("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: kube-system}"), want: "ManifestForeignObject"},
+		"BadVersion":    {reason: "a version is part of a URL", data: with("apiVersion: apps/..\nkind: StatefulSet\nmetadata: {name: x, namespace: cattle-system}"), want: "ManifestForeignObject"},
+		"EveryPod":      {reason: "it would be the class of all Pods without one", data: with("apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: x}\nvalue: 1\nglobalDefault: true"), want: "ManifestForeignObject"},
 		"ForeignGroup":  {reason: "the group counts as well", data: with("apiVersion: evil.example.com/v1\nkind: Deployment\nmetadata: {name: x, namespace: cattle-system}"), want: "ManifestForeignObject"},
 		"OddKind":       {reason: "what a kind says is not quoted blindly", data: with("apiVersion: v1\nkind: " + testToken + "\nmetadata: {name: x}"), want: "ManifestForeignObject"},
 		"KubeList":      {reason: "a List could hold anything", data: with("apiVersion: v1\nkind: List\nitems: []"), want: "ManifestForeignObject"},
@@ -134,6 +136,59 @@ func TestParseManifestRefuses(t *testing.T) {
 			_, err := ParseManifest([]byte(tc.data))
 			wantProblem(t, err, outcome.KindFail, tc.want)
 			wantNoSecret(t, err)
+			if t.Failed() {
+				t.Log(tc.reason)
+			}
+		})
+	}
+}
+
+// A newer Rancher may add kinds. What reaches no further than the agent passes.
+func TestParseManifestOfANewerRancher(t *testing.T) {
+	for kind, tc := range map[string]struct {
+		reason   string
+		metadata string
+		refused  bool
+	}{
+		"scheduling.k8s.io/v1 PriorityClass":               {reason: "as Rancher applies later by itself"},
+		"scheduling.k8s.io/v1  PriorityClass":              {reason: "Rancher gives cluster-scoped objects a namespace", metadata: "namespace: cattle-system"},
+		"v1 ConfigMap":                                     {reason: "it is beside the agent", metadata: "namespace: cattle-system"},
+		"batch/v1 Job":                                     {reason: "it runs beside the agent", metadata: "namespace: cattle-system"},
+		"rbac.authorization.k8s.io/v1 RoleBinding":         {reason: "it grants what is beside the agent", metadata: "namespace: cattle-system"},
+		"policy/v2 PodDisruptionBudget":                    {reason: "kinds get new versions", metadata: "namespace: cattle-system"},
+		"batch/v1  Job":                                    {reason: "nothing runs elsewhere", metadata: "namespace: kube-system", refused: true},
+		"v1 Pod":                                           {reason: "nor in the namespace of whoever asks", metadata: "namespace: default", refused: true},
+		"v1 Node":                                          {reason: "all namespaces run on it", refused: true},
+		"v1 PersistentVolume":                              {reason: "Pods of all namespaces may get it", refused: true},
+		"v1 PodList":                                       {reason: "it could hold anything", metadata: "namespace: cattle-system}\nitems: [] #", refused: true},
+		"apps/v1 Namespace":                                {reason: "whatever group says that it has namespaces", refused: true},
+		"networking.k8s.io/v1 IngressClass":                {reason: "it may be the one of all namespaces", refused: true},
+		"storage.k8s.io/v1 StorageClass":                   {reason: "it may be the one of all namespaces", refused: true},
+		"storage.k8s.io/v1 CSIDriver":                      {reason: "it may ask for tokens of all Pods", refused: true},
+		"node.k8s.io/v1 RuntimeClass":                      {reason: "it may be the one of other Pods", refused: true},
+		"resource.k8s.io/v1 DeviceClass":                   {reason: "it may be the one of other Pods", refused: true},
+		"certificates.k8s.io/v1 CertificateSigningRequest": {reason: "it asks for any identity", refused: true},
+		"flowcontrol.apiserver.k8s.io/v1 FlowSchema":       {reason: "it holds up other clients", refused: true},
+		"apiregistration.k8s.io/v1 APIService":             {reason: "it answers in place of the API", refused: true},
+		"apiextensions.k8s.io/v1 CustomResourceDefinition": {reason: "it changes the API", refused: true},
+		"admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration": {reason: "it sees what anybody writes", refused: true},
+		"admissionregistration.k8s.io/v1 MutatingWebhookConfiguration":   {reason: "and changes it", refused: true},
+		"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy":      {reason: "it refuses what anybody writes", refused: true},
+		"admissionregistration.k8s.io/v9 MutatingAdmissionPolicyBinding": {reason: "in any version", refused: true},
+		"admissionregistration.k8s.io/v1  ValidatingAdmissionPolicy":     {reason: "whatever namespace it says", metadata: "namespace: cattle-system", refused: true},
+		"helm.cattle.io/v1 HelmChart":                                    {reason: "k3s installs it anywhere", metadata: "namespace: cattle-system", refused: true},
+		"policy.networking.k8s.io/v1alpha1 AdminNetworkPolicy":           {reason: "only what Kubernetes has itself is known", refused: true},
+		"cluster.x-k8s.io/v1beta2 Cluster":                               {reason: "only what Kubernetes has itself is known", metadata: "namespace: cattle-system", refused: true},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			words := strings.Fields(kind)
+			added := fmt.Sprintf("\n---\napiVersion: %s\nkind: %s\nmetadata: {name: added, %s}\n", words[0], words[1], tc.metadata)
+			manifest, err := ParseManifest(append(agentManifest(t), added...))
+			if tc.refused {
+				wantProblem(t, err, outcome.KindFail, "ManifestForeignObject")
+			} else if err != nil || len(manifest.Objects()) != 13 {
+				t.Errorf("got %v with %v", manifest, err)
+			}
 			if t.Failed() {
 				t.Log(tc.reason)
 			}
@@ -190,7 +245,8 @@ func FuzzParseManifest(f *testing.F) {
 	for _, seed := range []string{
 		"", "---", "<html>", "cluster not found or invalid token", "apiVersion: v1\nkind: Secret\nmetadata: {name: x, namespace: cattle-system}\n",
 		"a: &a [*a]", "apiVersion: v1\nkind: ClusterRole\nmetadata:\n  name: x\n  creationTimestamp: yesterday", "? [a]\n: b", "!!binary x", "kind: !!int 1",
-		"apiVersion: v1\nkind: Namespace\nmetadata: {name: cattle-system, managedFields: [1]}", "{\"kind\":\"Secret\"}{", "a: .nan", "a: 0x7fffffffffffffffff",
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: cattle-system, managedFields: [1]}", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: a}\n",
+		"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: x}\nglobalDefault: 1", "{\"kind\":\"Secret\"}{", "a: .nan", "a: 0x7fffffffffffffffff",
 	} {
 		f.Add([]byte(seed))
 		f.Add([]byte(smallManifest + "\n---\n" + seed))
@@ -205,7 +261,9 @@ func FuzzParseManifest(f *testing.F) {
 			return
 		}
 		for _, object := range manifest.Objects() {
-			if namespaced, known := scopeOf(object.GroupVersionKind()); !known || namespaced != (object.GetNamespace() == agentNamespace) {
+			namespaced, known := scopeOf(object.GroupVersionKind())
+			inside := object.GetNamespace() == agentNamespace
+			if known && namespaced != inside || !known && (!passes(object.GroupVersionKind()) || !inside && object.GetNamespace() != "") {
 				t.Errorf("admitted %s", describe(object))
 			}
 		}

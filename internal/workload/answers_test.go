@@ -105,6 +105,9 @@ func TestAnswersTakeLittleMemory(t *testing.T) {
 			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "cattle-system", "name": "x"},
 		}}}, false)
 	}
+	applyOther := func(ctx context.Context, c *Client) error {
+		return c.Apply(ctx, []*unstructured.Unstructured{object("scheduling.k8s.io/v1", "PriorityClass", "", "x")}, false)
+	}
 	// elements is a list of n bytes.
 	elements := func(element string, n int) string { return strings.Repeat(element+",", n/(len(element)+1)) + element }
 	cases := map[string]struct {
@@ -127,6 +130,10 @@ func TestAnswersTakeLittleMemory(t *testing.T) {
 		},
 		"Jobs":    {reason: "nor do Jobs", call: cleanup, handler: apiError(200, `{"apiVersion":"batch/v1","kind":"JobList","items":[`+elements("{}", maxAnswerBytes-200)+`]}`)},
 		"Applied": {reason: "nor what was applied", call: apply, handler: apiError(200, `{"apiVersion":"v1","kind":"Secret","a":[`+elements("{}", maxAnswerBytes-200)+`]}`)},
+		"Kinds": {
+			reason: "nor the kinds that a cluster says it has", call: applyOther, want: "AgentRejected",
+			handler: apiError(200, `{"apiVersion":"v1","kind":"APIResourceList","resources":[`+elements("{}", maxAnswerBytes-200)+`]}`),
+		},
 		"Refusal": {
 			reason: "nor the reasons of a refusal", call: apply, want: "AgentConflict",
 			handler: apiError(409, `{"kind":"Status","apiVersion":"v1","code":409,"reason":"Conflict","details":{"causes":[`+elements("{}", maxRefusalBytes-200)+`]}}`),

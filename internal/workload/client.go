@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +34,10 @@ type Client struct {
 	// certificateEnd is when the client certificate expires; zero without one.
 	certificateEnd time.Time
 	transport      *http.Transport
-	api            client.Client
+	config         *rest.Config
+	http           *http.Client
+	// api knows the kinds of newMapper.
+	api client.Client
 	// turns is shared by all clients; see turn.
 	turns chan struct{}
 }
@@ -83,23 +87,27 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 	if err != nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
 	}
-	api, err := client.New(config, client.Options{
-		// Each call bounds itself by its context, which covers retries as well.
-		HTTPClient: &http.Client{Transport: wrapped, CheckRedirect: refuseRedirect},
-		Scheme:     c.scheme,
-		Mapper:     c.mapper,
-	})
-	if err != nil {
-		return nil, errors.New("the client of the workload cluster cannot be made from its kubeconfig")
-	}
-	return &Client{
+	created := &Client{
 		fingerprint:    fingerprint,
 		timeout:        c.options.Timeout,
 		certificateEnd: certificateEnd(config),
 		transport:      transport,
-		api:            api,
-		turns:          c.turns,
-	}, nil
+		config:         config,
+		// Each call bounds itself by its context, which covers retries as well.
+		http:  &http.Client{Transport: wrapped, CheckRedirect: refuseRedirect},
+		turns: c.turns,
+	}
+	created.api, err = created.connect(c.mapper)
+	return created, err
+}
+
+// connect returns a client of objects of some kinds.
+func (c *Client) connect(kinds meta.RESTMapper) (client.Client, error) {
+	api, err := client.New(c.config, client.Options{HTTPClient: c.http, Mapper: kinds})
+	if err != nil {
+		return nil, errors.New("the client of the workload cluster cannot be made from its kubeconfig")
+	}
+	return api, nil
 }
 
 func newTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.Duration) *http.Transport {

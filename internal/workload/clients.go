@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,7 +45,6 @@ type Options struct {
 type Clients struct {
 	secrets client.Reader
 	options Options
-	scheme  *runtime.Scheme
 	mapper  meta.RESTMapper
 	turns   chan struct{}
 	// reads holds an element for each Secret that is being read.
@@ -79,7 +77,6 @@ func NewClients(secrets client.Reader, o Options) (*Clients, error) {
 	return &Clients{
 		secrets:   secrets,
 		options:   o,
-		scheme:    runtime.NewScheme(),
 		mapper:    newMapper(),
 		turns:     make(chan struct{}, largeAnswers),
 		reads:     make(chan struct{}, secretsAtOnce),

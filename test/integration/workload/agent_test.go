@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -47,9 +48,7 @@ var _ = Describe("Rancher's agent in a workload cluster", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		agent = connect(ctx, plane, plane.Config)
 
-		raw, err := os.ReadFile("../../../internal/rancher/testdata/manifest.yaml")
-		Expect(err).NotTo(HaveOccurred())
-		manifest, err := rancher.ParseManifest(raw)
+		manifest, err := rancher.ParseManifest(agentManifest())
 		Expect(err).NotTo(HaveOccurred())
 		objects = manifest.Objects()
 	})
@@ -95,6 +94,27 @@ var _ = Describe("Rancher's agent in a workload cluster", Ordered, func() {
 		before := versions(ctx, admin)
 		Expect(agent.Apply(ctx, objects, false)).To(Succeed())
 		Expect(versions(ctx, admin)).To(Equal(before))
+	})
+
+	It("applies kinds that a newer Rancher adds, with one request more for each group version", func(ctx SpecContext) {
+		before := len(requests(plane))
+		raw := []byte(`
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: cattle-cluster-agent-priority-class}
+value: 1000
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cattle-agent, namespace: cattle-system}
+`)
+		manifest, err := rancher.ParseManifest(append(agentManifest(), raw...))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(agent.Apply(ctx, manifest.Objects(), false)).To(Succeed())
+		Expect(admin.Get(ctx, client.ObjectKey{Name: "cattle-cluster-agent-priority-class"}, &schedulingv1.PriorityClass{})).To(Succeed())
+		Expect(admin.Get(ctx, client.ObjectKey{Namespace: "cattle-system", Name: "cattle-agent"}, &corev1.ConfigMap{})).To(Succeed())
+		Expect(requests(plane)[before:]).To(HaveLen(2 + len(manifest.Objects())))
 	})
 
 	It("reads the state of the agent with two requests", func(ctx SpecContext) {
@@ -172,6 +192,14 @@ var _ = Describe("Rancher's agent in a workload cluster", Ordered, func() {
 		Expect(time.Since(started)).To(BeNumerically("<", 5*time.Second))
 	})
 })
+
+// agentManifest returns a manifest as Rancher renders it.
+func agentManifest() []byte {
+	GinkgoHelper()
+	raw, err := os.ReadFile("../../../internal/rancher/testdata/manifest.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	return raw
+}
 
 func agentKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: "cattle-system", Name: "cattle-cluster-agent"}
