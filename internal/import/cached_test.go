@@ -123,7 +123,9 @@ func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
 	writes := map[string]func(context.Context, *bench, *scope) error{
 		"WriteAhead": func(ctx context.Context, b *bench, s *scope) error { return failed(b.writeAhead(ctx, s, "c-other")) },
 		"TakeOver": func(ctx context.Context, b *bench, s *scope) error {
-			return b.patchCluster(ctx, s.cluster, func(c *clusterv1.Cluster) { setAnnotation(c, "archelon.io/instance", "other") })
+			return b.patchCluster(ctx, s.cluster, func(c *clusterv1.Cluster) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, "archelon.io/instance", "other")
+			})
 		},
 		"NoteRemoval":    func(ctx context.Context, b *bench, s *scope) error { return b.noteRemoval(ctx, s) },
 		"ReleaseCluster": func(ctx context.Context, b *bench, s *scope) error { return failed(b.releaseCluster(ctx, s)) },

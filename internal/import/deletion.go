@@ -14,9 +14,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -105,7 +105,7 @@ func (r *Reconciler) twinOf(ctx context.Context, record *record) (bool, error) {
 // abandonRecord leaves a record to the administrator: nothing of ours deletes it, neither do owner references.
 func (r *Reconciler) abandonRecord(ctx context.Context, s *scope, record *record) error {
 	err := r.patchRecord(ctx, record, func(object client.Object) {
-		controllerutil.RemoveFinalizer(object, archelonv1.ImportFinalizer)
+		hold.Import.Remove(object)
 		object.SetOwnerReferences(nil)
 		labels := object.GetLabels()
 		delete(labels, archelonv1.OwnerUIDLabel)
@@ -175,12 +175,7 @@ func (r *Reconciler) replaced(ctx context.Context, record *record) bool {
 
 // releaseRecord takes the finalizer off a record.
 func (r *Reconciler) releaseRecord(ctx context.Context, record *record) error {
-	if !record.held() {
-		return nil
-	}
-	err := r.patchRecord(ctx, record, func(object client.Object) {
-		controllerutil.RemoveFinalizer(object, archelonv1.ImportFinalizer)
-	})
+	err := r.patchRecord(ctx, record, hold.Import.Remove)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("releasing the %s Rancher cluster: %w", record.strategy.Kind(), err)
 	}
@@ -189,12 +184,7 @@ func (r *Reconciler) releaseRecord(ctx context.Context, record *record) error {
 
 // releaseCluster takes finalizer and record annotation off the CAPI cluster, in one write and last.
 func (r *Reconciler) releaseCluster(ctx context.Context, s *scope) outcome.Outcome {
-	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
-		delete(cluster.Annotations, archelonv1.RecordAnnotation)
-		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
-		delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
-	})
+	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) { hold.Imports().Drop(cluster, true) })
 	if client.IgnoreNotFound(err) != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster: %w", err))
 	}
@@ -261,16 +251,13 @@ func (r *Reconciler) noteRemoval(ctx context.Context, s *scope) error {
 	other := slices.IndexFunc(s.records, func(d record) bool { return d.madeFor(s.cluster) && !d.deleting() })
 	if other >= 0 {
 		return r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-			setAnnotation(cluster, archelonv1.RecordAnnotation, s.records[other].id())
+			metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.RecordAnnotation, s.records[other].id())
 		})
 	}
 	s.removed = true
 	return r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-		setAnnotation(cluster, archelonv1.ImportedAnnotation, "true")
-		delete(cluster.Annotations, archelonv1.RecordAnnotation)
-		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
-		delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
-		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
+		hold.Imports().Drop(cluster, true)
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.ImportedAnnotation, "true")
 	})
 }
 

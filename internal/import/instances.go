@@ -64,7 +64,7 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope) outcome.Outcome {
 	}
 	previous := s.cluster.Annotations[archelonv1.InstanceAnnotation]
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-		setAnnotation(cluster, archelonv1.InstanceAnnotation, r.Peers.Self().String())
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.InstanceAnnotation, r.Peers.Self().String())
 	})
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("taking over the CAPI cluster: %w", err))

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -70,5 +69,5 @@ func provisionedByRancher(cluster *clusterv1.Cluster) bool {
 }
 
 func ofTurtles(object client.Object) bool {
-	return controllerutil.ContainsFinalizer(object, archelonv1.TurtlesFinalizer)
+	return turtlesFinalizer.On(object)
 }

@@ -8,9 +8,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -111,9 +111,7 @@ func paused(cluster *clusterv1.Cluster) bool {
 }
 
 // holds reports whether the cluster carries the finalizer of the import.
-func holds(cluster *clusterv1.Cluster) bool {
-	return controllerutil.ContainsFinalizer(cluster, archelonv1.ImportFinalizer)
-}
+func holds(cluster *clusterv1.Cluster) bool { return hold.Import.On(cluster) }
 
 // hasRecord reports whether a record was made for this very cluster and is not going.
 func (s *scope) hasRecord() bool {

@@ -11,9 +11,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -47,15 +47,18 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) outcome.Outcome {
 func (r *Reconciler) writeAhead(ctx context.Context, s *scope, name string) outcome.Outcome {
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
 		s.markSwitch(cluster)
-		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
-		setAnnotation(cluster, archelonv1.RecordAnnotation, recordID(r.Active, name))
-		setAnnotation(cluster, archelonv1.InstanceAnnotation, r.Peers.Self().String())
+		r.hold(cluster, recordID(r.Active, name))
 	})
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("writing the record's name ahead: %w", err))
 	}
 	s.claimed = true
 	return outcome.Done()
+}
+
+// hold takes the CAPI cluster for this instance and a record.
+func (r *Reconciler) hold(cluster *clusterv1.Cluster, record string) {
+	hold.Imports().Take(cluster, r.Peers.Self().String(), map[string]string{archelonv1.RecordAnnotation: record})
 }
 
 // permitSuccessor takes an annotation "imported" off that was there while the cluster was imported: it had no effect

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 )
 
 // ownerIndex finds records by the CAPI cluster that they name.
@@ -95,9 +95,7 @@ func (r record) ofTurtles() bool {
 		labels[archelonv1.OwnerNameLabel] == "" && labels[archelonv1.OwnerNamespaceLabel] == "" && labels[archelonv1.OwnerUIDLabel] == ""
 }
 
-func (r record) held() bool {
-	return controllerutil.ContainsFinalizer(r.Object, archelonv1.ImportFinalizer)
-}
+func (r record) held() bool { return hold.Import.On(r.Object) }
 
 // ownerKeys are the values of ownerIndex for a Rancher cluster: its owner labels, and the UIDs in its label and its
 // owner references, so that a record which lost a label is still found, and one that Rancher Turtles made without.

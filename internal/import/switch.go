@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -69,9 +69,7 @@ func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) outcome.Outcome {
 // called off.
 func (r *Reconciler) followOld(ctx context.Context, s *scope) outcome.Outcome {
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
-		setAnnotation(cluster, archelonv1.RecordAnnotation, s.record.id())
-		setAnnotation(cluster, archelonv1.InstanceAnnotation, r.Peers.Self().String())
+		r.hold(cluster, s.record.id())
 	})
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("naming the record: %w", err))
@@ -105,7 +103,7 @@ func (r *Reconciler) endSwitch(ctx context.Context, s *scope) outcome.Outcome {
 func (s *scope) markSwitch(cluster *clusterv1.Cluster) {
 	switch {
 	case s.replaces != nil:
-		setAnnotation(cluster, archelonv1.StrategySwitchAnnotation, s.replaces.id())
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.StrategySwitchAnnotation, s.replaces.id())
 	case !holds(cluster):
 		delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
 	}

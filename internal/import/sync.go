@@ -15,14 +15,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // fieldOwner names this project in managed fields.
-const fieldOwner = "archelon"
+const fieldOwner = hold.FieldOwner
 
 // syncRecord carries later changes of the CAPI cluster over to the record: labels, description and
 // agent settings. Only fields that this project sets are compared, so a settled record costs no write.
@@ -35,9 +35,7 @@ func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}
 	if !s.record.held() && !s.record.deleting() {
-		if err := r.patchRecord(ctx, s.record, func(object client.Object) {
-			controllerutil.AddFinalizer(object, archelonv1.ImportFinalizer)
-		}); err != nil {
+		if err := r.patchRecord(ctx, s.record, hold.Import.Add); err != nil {
 			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("holding the record: %w", err))
 		}
 	}
@@ -183,12 +181,7 @@ func EnvVars(env []corev1.EnvVar) []any {
 
 // patchCluster changes metadata of the CAPI cluster if the cached copy is current.
 func (r *Reconciler) patchCluster(ctx context.Context, cluster *clusterv1.Cluster, mutate func(*clusterv1.Cluster)) error {
-	before := cluster.DeepCopy()
-	mutate(cluster)
-	if equality.Semantic.DeepEqual(before.ObjectMeta, cluster.ObjectMeta) {
-		return nil
-	}
-	if err := r.Client.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+	if err := hold.Change(ctx, r.Client, cluster, func() { mutate(cluster) }); err != nil {
 		return err
 	}
 	r.holdings.note(cluster)
@@ -200,19 +193,7 @@ func (r *Reconciler) patchCluster(ctx context.Context, cluster *clusterv1.Cluste
 	return nil
 }
 
-// patchRecord changes metadata of a record if the copy is current. A merge patch of a list replaces all of it,
-// hence the lock.
+// patchRecord changes metadata of a record if the copy is current.
 func (r *Reconciler) patchRecord(ctx context.Context, record *record, mutate func(client.Object)) error {
-	before, _ := record.DeepCopyObject().(client.Object)
-	mutate(record.Object)
-	return r.Client.Patch(ctx, record.Object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
-}
-
-func setAnnotation(object client.Object, key, value string) {
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	object.SetAnnotations(annotations)
+	return hold.Change(ctx, r.Client, record.Object, func() { mutate(record.Object) })
 }

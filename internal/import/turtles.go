@@ -9,14 +9,17 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // Rancher Turtles reacts to the same label and writes the same owner labels. Two importers at work would make two records of a
 // cluster, so this one keeps off wherever the other is, until an administrator decides.
+
+// turtlesFinalizer is on what Turtles holds.
+const turtlesFinalizer hold.Finalizer = archelonv1.TurtlesFinalizer
 
 // adoptWanted reports whether records of Turtles are to be taken over.
 func (r *Reconciler) adoptWanted(s *scope) bool {
@@ -43,13 +46,13 @@ func (r *Reconciler) checkTurtles(ctx context.Context, s *scope) outcome.Outcome
 	if slices.ContainsFunc(s.records, func(d record) bool { return d.strategy == r.Active && d.madeFor(s.cluster) && !d.deleting() }) {
 		return outcome.Done()
 	}
-	hold, err := r.turtlesHold(ctx)
+	lease, err := r.turtlesHold(ctx)
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
 	// Somebody who assigns the cluster to this importer has divided the work; a record that Turtles follows is another matter.
 	divided := s.assigned.to == archelonv1.ManagedByArchelon && !s.tracesOfTurtles()
-	if hold.left == 0 || divided {
+	if lease.left == 0 || divided {
 		return outcome.Done()
 	}
 	message := "Rancher Turtles runs and imports clusters with the same label; " + parkTurtles + ", then this import goes on"
@@ -58,7 +61,7 @@ func (r *Reconciler) checkTurtles(ctx context.Context, s *scope) outcome.Outcome
 			r.Active.Kind(), parkTurtles, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon)
 	}
 	// The Lease ends by not being renewed, which no event tells.
-	return outcome.Poll(archelonv1.TurtlesActiveReason, message, hold.left)
+	return outcome.Poll(archelonv1.TurtlesActiveReason, message, lease.left)
 }
 
 // tracesOfTurtles reports whether Turtles holds the cluster or a record of it.
@@ -82,22 +85,22 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
 	if !r.adoptWanted(s) {
 		return outcome.Done()
 	}
-	hold, err := r.turtlesHold(ctx)
+	lease, err := r.turtlesHold(ctx)
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
-	if ofTurtles(s.cluster) && !r.mayTake(s, hold) {
-		return outcome.Poll(archelonv1.ManagedByTurtlesReason, r.whyNotTaken(), hold.left)
+	if ofTurtles(s.cluster) && !r.mayTake(s, lease) {
+		return outcome.Poll(archelonv1.ManagedByTurtlesReason, r.whyNotTaken(), lease.left)
 	}
 	if s.hasRecord() {
-		return r.takeBack(ctx, s, hold)
+		return r.takeBack(ctx, s, lease)
 	}
 	candidate, out := s.adoptable()
 	if !out.IsDone() {
 		return out
 	}
 	if candidate == nil {
-		return r.takeBack(ctx, s, hold)
+		return r.takeBack(ctx, s, lease)
 	}
 	if candidate.strategy != r.Active {
 		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
@@ -107,14 +110,13 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
 		return outcome.FromError(err, archelonv1.InternalErrorReason)
 	}
 	err = r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-		controllerutil.AddFinalizer(cluster, archelonv1.ImportFinalizer)
-		controllerutil.RemoveFinalizer(cluster, archelonv1.TurtlesFinalizer)
-		setAnnotation(cluster, archelonv1.RecordAnnotation, candidate.id())
+		turtlesFinalizer.Remove(cluster)
+		r.hold(cluster, candidate.id())
 	})
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("claiming the record of Rancher Turtles: %w", err))
 	}
-	r.takings.note(s, hold)
+	r.takings.note(s, lease)
 	err = r.patchRecord(ctx, candidate, func(object client.Object) {
 		labels := object.GetLabels()
 		labels[archelonv1.OwnedLabel] = ""
@@ -122,8 +124,8 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) outcome.Outcome {
 		labels[archelonv1.OwnerNamespaceLabel] = s.cluster.Namespace
 		labels[archelonv1.OwnerUIDLabel] = string(s.cluster.UID)
 		object.SetLabels(labels)
-		controllerutil.AddFinalizer(object, archelonv1.ImportFinalizer)
-		controllerutil.RemoveFinalizer(object, archelonv1.TurtlesFinalizer)
+		hold.Import.Add(object)
+		turtlesFinalizer.Remove(object)
 	})
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("adopting the record of Rancher Turtles: %w", err))
@@ -155,7 +157,7 @@ func (s *scope) adoptable() (*record, outcome.Outcome) {
 
 // takeBack takes the finalizer of Turtles off the cluster and off what was made for it. Turtles puts it on every record that it finds by the owner
 // labels, and when Turtles has gone nobody else takes it off. The cluster is the last: a run that failed in between is repeated.
-func (r *Reconciler) takeBack(ctx context.Context, s *scope, hold turtlesHold) outcome.Outcome {
+func (r *Reconciler) takeBack(ctx context.Context, s *scope, lease turtlesHold) outcome.Outcome {
 	var touched []*record
 	for _, records := range [][]record{s.records, s.derived} {
 		for i := range records {
@@ -164,24 +166,22 @@ func (r *Reconciler) takeBack(ctx context.Context, s *scope, hold turtlesHold) o
 			}
 		}
 	}
-	if !ofTurtles(s.cluster) && len(touched) == 0 || !r.mayTake(s, hold) {
+	if !ofTurtles(s.cluster) && len(touched) == 0 || !r.mayTake(s, lease) {
 		return outcome.Done()
 	}
 	for _, record := range touched {
-		err := r.patchRecord(ctx, record, func(object client.Object) {
-			controllerutil.RemoveFinalizer(object, archelonv1.TurtlesFinalizer)
-		})
+		err := r.patchRecord(ctx, record, turtlesFinalizer.Remove)
 		if client.IgnoreNotFound(err) != nil {
 			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the %s Rancher cluster from Rancher Turtles: %w", record.strategy.Kind(), err))
 		}
 	}
 	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-		controllerutil.RemoveFinalizer(cluster, archelonv1.TurtlesFinalizer)
+		turtlesFinalizer.Remove(cluster)
 	})
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("releasing the CAPI cluster from Rancher Turtles: %w", err))
 	}
-	r.takings.note(s, hold)
+	r.takings.note(s, lease)
 	ctrl.LoggerFrom(ctx).Info("Took the finalizer of Rancher Turtles off", "records", len(touched))
 	return outcome.Done()
 }
@@ -209,7 +209,7 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) outcome.Outcome {
 			delete(annotations, archelonv1.PropagatedLabelsAnnotation)
 			delete(annotations, archelonv1.PropagatedSettingsAnnotation)
 			object.SetAnnotations(annotations)
-			controllerutil.RemoveFinalizer(object, archelonv1.ImportFinalizer)
+			hold.Import.Remove(object)
 		})
 		if client.IgnoreNotFound(err) != nil {
 			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("handing the record to Rancher Turtles: %w", err))

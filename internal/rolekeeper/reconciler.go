@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -32,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -103,7 +103,7 @@ func gone() predicate.Predicate {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	binding := bindingMetadata()
 	err := r.Bindings.Get(ctx, client.ObjectKey{Namespace: req.Name, Name: roleBinding}, binding)
-	if err != nil || !deleting(binding) || !controllerutil.ContainsFinalizer(binding, archelonv1.RoleFinalizer) {
+	if err != nil || !deleting(binding) || !hold.Role.On(binding) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if may, err := r.may(ctx, req.Name); err != nil || !may {
@@ -112,11 +112,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if after, err := r.kept(ctx, req.Name); err != nil || after != nil {
 		return ptr.Deref(after, ctrl.Result{}), err
 	}
-	before := binding.DeepCopy()
-	controllerutil.RemoveFinalizer(binding, archelonv1.RoleFinalizer)
-	// The lock keeps it from being a RoleBinding that has been made anew since.
-	if err := r.Client.Patch(ctx, binding, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("letting RoleBinding %s go: %w", roleBinding, err)
+	if err := hold.Release(ctx, r.Client, binding, func() { hold.Role.Remove(binding) }); err != nil {
+		return ctrl.Result{}, err
 	}
 	ctrl.LoggerFrom(ctx).Info("Let go of the rights in a namespace", "namespace", req.Name)
 	return ctrl.Result{}, nil

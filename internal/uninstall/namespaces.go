@@ -28,6 +28,9 @@ func (u *uninstaller) reach(ctx context.Context) error {
 // so holds nothing, unless somebody has taken its RoleBinding away. That cannot be seen from here, so it is said. The instance's RoleBinding stays as
 // long as it holds something; the uninstaller's does not.
 func (u *uninstaller) whyForbidden(ctx context.Context, namespace string, forbidden error) error {
+	if namespace == "" {
+		return forbidden
+	}
 	binding := named(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
 	switch err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding); {
 	case apierrors.IsNotFound(err):

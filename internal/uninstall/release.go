@@ -6,81 +6,58 @@ import (
 	"fmt"
 	"slices"
 
-	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
-	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
-type object = metav1.PartialObjectMetadata
+type object = hold.Object
 
-// pass lets go of what it finds, Rancher clusters first: a CAPI cluster that is let go may be gone at once, and its records must not be held then.
-// It returns how much it found.
+// pass releases what it finds, and returns how much that was.
 func (u *uninstaller) pass(ctx context.Context) (int, error) {
-	clusters, err := u.clusters(ctx)
-	if err != nil {
-		return 0, err
-	}
-	found, errs := u.releaseRecords(ctx, clusters)
-	if len(errs) > 0 {
-		return found, few(errs)
-	}
-	for i := range clusters {
-		cluster := &clusters[i]
-		if !u.mine(cluster) || !held(cluster) {
-			continue
-		}
-		found++
-		if err := u.releaseCluster(ctx, cluster); err != nil {
-			errs = append(errs, err)
-		}
-	}
+	found := 0
+	var left []object
+	errs := u.lister().Visit(ctx, hold.Visitor{
+		Created: func(holding hold.Holding, created, owner *object) error {
+			if !u.ours(holding, created, owner) {
+				return nil
+			}
+			found++
+			return u.releaseCreated(ctx, holding, created, u.opts.DeleteRecords && (owner == nil || u.covers(owner)))
+		},
+		Held: func(holding hold.Holding, held *object) error {
+			if !u.mine(held) {
+				left = append(left, *held)
+				return nil
+			}
+			found++
+			return u.releaseObject(ctx, holding, held)
+		},
+	})
 	if len(errs) > 0 {
 		return found, few(errs)
 	}
 	bindings, err := u.releaseBindings(ctx)
 	if found += bindings; found == 0 && err == nil {
-		u.sayLeft(clusters)
+		u.sayLeft(left)
 	}
 	return found, err
 }
 
-// clusters returns the CAPI clusters wherever the uninstaller has rights, which is more than the scope of the instance: that may have been narrowed,
-// and what was imported before is still held.
-func (u *uninstaller) clusters(ctx context.Context) ([]object, error) {
-	return u.list(ctx, clusterv1.GroupVersion.WithKind("Cluster"))
+// lister lists wherever the uninstaller has permissions, which is more than the scope of the instance: that may have
+// been narrowed, and what was taken before is still held.
+func (u *uninstaller) lister() hold.Lister {
+	return hold.Lister{Reader: u.client, Namespaces: u.scope.Included(), Forbidden: u.whyForbidden}
 }
 
-// list returns the objects of a kind in the namespaces of an isolated instance, or in all. A kind that does not exist has none, nor has a namespace in
-// which the instance has no rights.
-func (u *uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]object, error) {
-	namespaces := u.scope.Included()
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	var found []object
-	for _, namespace := range namespaces {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		err := u.client.List(ctx, list, append(options, client.InNamespace(namespace))...)
-		if apierrors.IsForbidden(err) && namespace != "" {
-			err = u.whyForbidden(ctx, namespace, err)
-		}
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("listing %s.%s: %w", kind.Kind, kind.Group, err)
-		}
-		found = append(found, list.Items...)
-	}
-	return found, nil
-}
+// clusters returns the objects of others that controllers may hold, so far CAPI clusters.
+func (u *uninstaller) clusters(ctx context.Context) ([]object, error) { return u.lister().Objects(ctx) }
 
 // mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that nobody has taken over, or it is in
 // the scope and names nobody, or the name alone. That is how a manager names itself that runs without leader election, from outside the
@@ -101,60 +78,24 @@ func (u *uninstaller) covers(cluster *object) bool {
 	return instance.Claim{Scope: u.scope, WatchFilter: u.opts.WatchFilter}.Covers(cluster)
 }
 
-// releaseRecords lets go of the Rancher clusters of this instance's CAPI clusters, and of those whose CAPI cluster is gone.
-func (u *uninstaller) releaseRecords(ctx context.Context, clusters []object) (int, []error) {
-	var errs []error
-	records, err := u.list(ctx, provisioningv1.SchemeGroupVersion.WithKind("Cluster"), client.HasLabels{archelonv1.OwnerUIDLabel})
-	if err != nil {
-		return 0, []error{err}
-	}
-	management := &metav1.PartialObjectMetadataList{}
-	management.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
-	if err := u.client.List(ctx, management, client.HasLabels{archelonv1.OwnerUIDLabel}); client.IgnoreNotFound(err) != nil {
-		return 0, []error{fmt.Errorf("listing v3 Rancher clusters: %w", err)}
-	}
-	found := 0
-	for _, record := range slices.Concat(records, management.Items) {
-		owner := ownerOf(&record, clusters)
-		if !held(&record) || !u.ours(&record, owner) {
-			continue
-		}
-		found++
-		if err := u.releaseRecord(ctx, &record, u.opts.DeleteRecords && (owner == nil || u.covers(owner))); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return found, errs
-}
-
-// ownerOf returns the CAPI cluster that a record was made for, nil if it is not among them.
-func ownerOf(record *object, clusters []object) *object {
-	for i := range clusters {
-		if string(clusters[i].UID) == record.Labels[archelonv1.OwnerUIDLabel] {
-			return &clusters[i]
-		}
-	}
-	return nil
-}
-
-// ours reports whether a record is this instance's, as its CAPI cluster is. If that is gone, it is the record of whoever has the namespace in the
-// scope; which watch filter the CAPI cluster had nobody knows.
-func (u *uninstaller) ours(record, owner *object) bool {
+// ours reports whether something that was created is this instance's, as the object is that it was created for. If
+// that is gone, it is of whoever has the namespace in the scope; which watch filter the object had nobody knows.
+func (u *uninstaller) ours(holding hold.Holding, created, owner *object) bool {
 	if owner != nil {
 		return u.mine(owner)
 	}
-	return u.opts.WatchFilter == "" && u.scope.Owns(record.Labels[archelonv1.OwnerNamespaceLabel])
+	return u.opts.WatchFilter == "" && u.scope.Owns(created.Labels[holding.NamespaceLabel])
 }
 
-// releaseRecord takes the finalizer off a Rancher cluster. One that is to be deleted is deleted first: should the process die between the two,
+// releaseCreated takes the finalizer off a Rancher cluster. One that is to be deleted is deleted first: should the process die between the two,
 // the finalizer still says that there is something to do.
-func (u *uninstaller) releaseRecord(ctx context.Context, record *object, remove bool) error {
+func (u *uninstaller) releaseCreated(ctx context.Context, holding hold.Holding, record *object, remove bool) error {
 	if remove && !deleting(record) {
 		if err := u.deleteRecord(ctx, record); err != nil {
 			return err
 		}
 	}
-	if err := u.patch(ctx, record, func() { controllerutil.RemoveFinalizer(record, archelonv1.ImportFinalizer) }); err != nil {
+	if err := hold.Release(ctx, u.client, record, func() { holding.Drop(record, false) }); err != nil {
 		return err
 	}
 	u.count.records++
@@ -188,23 +129,15 @@ func (u *uninstaller) deleteRecord(ctx context.Context, record *object) error {
 	return nil
 }
 
-// releaseCluster takes the finalizer off a CAPI cluster. What names its Rancher cluster stays as long as that does: an instance that is installed
+// releaseObject takes the finalizer off a CAPI cluster. What names its Rancher cluster stays as long as that does: an instance that is installed
 // later goes on with it. That is also why a Rancher cluster stays if its CAPI cluster is not in the scope any more: it may be meant for another instance.
-func (u *uninstaller) releaseCluster(ctx context.Context, cluster *object) error {
+func (u *uninstaller) releaseObject(ctx context.Context, holding hold.Holding, cluster *object) error {
 	inside := u.covers(cluster)
 	recordDeleted := u.opts.DeleteRecords && inside
 	if deleting(cluster) && !recordDeleted {
 		u.say("%s is being deleted and the manager has not deleted its Rancher cluster %s: delete it in Rancher", describe(cluster), cluster.Annotations[archelonv1.RecordAnnotation])
 	}
-	err := u.patch(ctx, cluster, func() {
-		controllerutil.RemoveFinalizer(cluster, archelonv1.ImportFinalizer)
-		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
-		if recordDeleted {
-			delete(cluster.Annotations, archelonv1.RecordAnnotation)
-			delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
-		}
-	})
-	if err != nil {
+	if err := hold.Release(ctx, u.client, cluster, func() { holding.Drop(cluster, recordDeleted) }); err != nil {
 		return err
 	}
 	u.count.clusters++
@@ -227,11 +160,11 @@ func (u *uninstaller) releaseBindings(ctx context.Context) (int, error) {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("getting RoleBinding %s in namespace %s: %w", archelonv1.IsolatedRoleBinding, namespace, err))
 			continue
-		case !controllerutil.ContainsFinalizer(binding, archelonv1.RoleFinalizer):
+		case !hold.Role.On(binding):
 			continue
 		}
 		found++
-		if err := u.patch(ctx, binding, func() { controllerutil.RemoveFinalizer(binding, archelonv1.RoleFinalizer) }); err != nil {
+		if err := hold.Release(ctx, u.client, binding, func() { hold.Role.Remove(binding) }); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -249,17 +182,6 @@ func few(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// patch changes metadata of an object under its lock.
-func (u *uninstaller) patch(ctx context.Context, o *object, change func()) error {
-	before := o.DeepCopy()
-	change()
-	err := u.client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("letting %s go: %w", describe(before), err)
-	}
-	return nil
-}
-
 func named(kind schema.GroupVersionKind) *object {
 	o := &object{}
 	o.SetGroupVersionKind(kind)
@@ -271,6 +193,9 @@ func describe(o *object) string {
 	return fmt.Sprintf("%s.%s %s", kind.Kind, kind.Group, client.ObjectKeyFromObject(o))
 }
 
-func held(o *object) bool { return controllerutil.ContainsFinalizer(o, archelonv1.ImportFinalizer) }
+// held reports whether a controller holds the object.
+func held(o *object) bool {
+	return slices.ContainsFunc(hold.All(), func(holding hold.Holding) bool { return holding.Finalizer.On(o) })
+}
 
 func deleting(o *object) bool { return !o.DeletionTimestamp.IsZero() }

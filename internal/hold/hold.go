@@ -1,0 +1,218 @@
+// Package hold is how an instance holds objects: a finalizer of ours says that there is something to undo before an
+// object may go, and marks, which are annotations and labels, say whose it is. Controllers take and release objects by
+// it. The uninstallation and the withdrawal of permissions release what any controller holds, and know no controller
+// for that: a new one is listed in All.
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// FieldOwner is the field manager of what is written to objects in the management cluster.
+const FieldOwner = "archelon"
+
+// Finalizer is one of ours, or of a peer.
+type Finalizer string
+
+const (
+	// Import holds CAPI clusters that may have a Rancher cluster, and the Rancher clusters that were created for them.
+	Import Finalizer = archelonv1.ImportFinalizer
+	// Role holds the RoleBindings that give namespaces to an isolated instance.
+	Role Finalizer = archelonv1.RoleFinalizer
+)
+
+// On reports whether the finalizer is on an object.
+func (f Finalizer) On(object client.Object) bool {
+	return controllerutil.ContainsFinalizer(object, string(f))
+}
+
+// Add puts the finalizer on an object.
+func (f Finalizer) Add(object client.Object) { controllerutil.AddFinalizer(object, string(f)) }
+
+// Remove takes the finalizer off an object.
+func (f Finalizer) Remove(object client.Object) { controllerutil.RemoveFinalizer(object, string(f)) }
+
+// Holding is what one controller holds: objects of others, and what it created for them. Its finalizer is on both.
+type Holding struct {
+	Finalizer Finalizer
+	// Kind is that of the objects of others. Annotation InstanceAnnotation names the instance that works on one, Marks
+	// are annotations that name what was created for it.
+	Kind  schema.GroupVersionKind
+	Marks []string
+	// Beside are the kinds of what was created in the namespaces of these objects, Apart those without a namespace.
+	Beside, Apart []schema.GroupVersionKind
+	// UIDLabel on what was created has the UID of the object that it was created for, NamespaceLabel its namespace.
+	UIDLabel, NamespaceLabel string
+}
+
+// All returns what the controllers hold.
+func All() []Holding { return []Holding{Imports()} }
+
+// Imports returns what the import holds.
+func Imports() Holding {
+	return Holding{
+		Finalizer:      Import,
+		Kind:           clusterv1.GroupVersion.WithKind("Cluster"),
+		Marks:          []string{archelonv1.RecordAnnotation, archelonv1.StrategySwitchAnnotation},
+		Beside:         []schema.GroupVersionKind{provisioningv1.SchemeGroupVersion.WithKind("Cluster")},
+		Apart:          []schema.GroupVersionKind{managementv3.SchemeGroupVersion.WithKind("Cluster")},
+		UIDLabel:       archelonv1.OwnerUIDLabel,
+		NamespaceLabel: archelonv1.OwnerNamespaceLabel,
+	}
+}
+
+// Take holds an object for an instance, with marks that name what is created for it.
+func (h Holding) Take(object client.Object, instance string, marks map[string]string) {
+	h.Finalizer.Add(object)
+	annotations.AddAnnotations(object, marks)
+	annotations.AddAnnotations(object, map[string]string{archelonv1.InstanceAnnotation: instance})
+}
+
+// Drop ends the hold on an object. The marks that name what was created for it go too if nothing of that stays.
+func (h Holding) Drop(object client.Object, nothingStays bool) {
+	h.Finalizer.Remove(object)
+	marks := object.GetAnnotations()
+	delete(marks, archelonv1.InstanceAnnotation)
+	for _, mark := range h.Marks {
+		if nothingStays {
+			delete(marks, mark)
+		}
+	}
+	object.SetAnnotations(marks)
+}
+
+// Change writes what change does to the metadata of an object, if that is the copy that the API server has: a patch of
+// a list replaces all of it, and what another instance has taken over since is not to be touched. What changes nothing
+// is not written.
+func Change(ctx context.Context, c client.Client, object client.Object, change func()) error {
+	before, _ := object.DeepCopyObject().(client.Object)
+	change()
+	if equality.Semantic.DeepEqual(before, object) {
+		return nil
+	}
+	locked := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return c.Patch(ctx, object, locked, client.FieldOwner(FieldOwner))
+}
+
+// Release is Change for an object that nobody needs to be there any more.
+func Release(ctx context.Context, c client.Client, object client.Object, change func()) error {
+	kind, key := object.GetObjectKind().GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(object)
+	if err := Change(ctx, c, object, change); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("letting %s %s go: %w", kind, key, err)
+	}
+	return nil
+}
+
+// Object is what is read of an object.
+type Object = metav1.PartialObjectMetadata
+
+// Lister lists what is held in some namespaces.
+type Lister struct {
+	// Reader reads from the API server: caches do not have what has left the scope.
+	Reader client.Reader
+	// Namespaces are where it looks, everywhere if there are none.
+	Namespaces []string
+	// CreatedFor is the namespace that the label of something without a namespace has to name; any if empty.
+	CreatedFor string
+	// Forbidden returns what a missing permission in a namespace means, which is empty for all: nil if nothing is held
+	// there.
+	Forbidden func(ctx context.Context, namespace string, err error) error
+}
+
+// Objects returns the objects of others, held or not.
+func (l Lister) Objects(ctx context.Context) ([]Object, error) {
+	var kinds []schema.GroupVersionKind
+	for _, h := range All() {
+		kinds = append(kinds, h.Kind)
+	}
+	return l.list(ctx, kinds, l.Namespaces)
+}
+
+// Visitor is told of what is held.
+type Visitor struct {
+	// Created is called for what was created, with the object that it was created for, nil if that is gone.
+	Created func(h Holding, created, object *Object) error
+	// Held is called for an object of others.
+	Held func(h Holding, object *Object) error
+}
+
+// Visit has the visitor release what is held, what was created first: an object that is released may be gone at once,
+// and what was created for it must not be held then. So objects are left out if something failed before.
+func (l Lister) Visit(ctx context.Context, v Visitor) []error {
+	var errs []error
+	for _, h := range All() {
+		errs = append(errs, l.visit(ctx, h, v)...)
+	}
+	return errs
+}
+
+func (l Lister) visit(ctx context.Context, h Holding, v Visitor) (errs []error) {
+	labelled, apart := client.HasLabels{h.UIDLabel}, client.MatchingLabels{}
+	if l.CreatedFor != "" {
+		apart[h.NamespaceLabel] = l.CreatedFor
+	}
+	objects, err := l.list(ctx, []schema.GroupVersionKind{h.Kind}, l.Namespaces)
+	inside, err2 := l.list(ctx, h.Beside, l.Namespaces, labelled)
+	outside, err3 := l.list(ctx, h.Apart, nil, labelled, apart)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return []error{err}
+	}
+	byUID := map[string]*Object{}
+	for i := range objects {
+		byUID[string(objects[i].UID)] = &objects[i]
+	}
+	for _, one := range slices.Concat(inside, outside) {
+		if h.Finalizer.On(&one) {
+			errs = append(errs, v.Created(h, &one, byUID[one.Labels[h.UIDLabel]]))
+		}
+	}
+	if errors.Join(errs...) == nil {
+		for i := range objects {
+			if h.Finalizer.On(&objects[i]) {
+				errs = append(errs, v.Held(h, &objects[i]))
+			}
+		}
+	}
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// list returns the objects of some kinds. A kind that does not exist has none.
+func (l Lister) list(
+	ctx context.Context, kinds []schema.GroupVersionKind, namespaces []string, options ...client.ListOption,
+) ([]Object, error) {
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	var found []Object
+	for _, kind := range kinds {
+		for _, namespace := range namespaces {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(kind)
+			err := l.Reader.List(ctx, list, append(slices.Clone(options), client.InNamespace(namespace))...)
+			if apierrors.IsForbidden(err) {
+				err = l.Forbidden(ctx, namespace, err)
+			}
+			if client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("listing %s.%s: %w", kind.Kind, kind.Group, err)
+			}
+			found = append(found, list.Items...)
+		}
+	}
+	return found, nil
+}
