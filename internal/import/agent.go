@@ -16,7 +16,6 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // kubeconfigRecheck is when a kubeconfig Secret that is missing or refused is looked at again although no watch shows it. The watch
@@ -124,7 +123,7 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	logger := ctrl.LoggerFrom(ctx)
 	key, management := s.key(), *s.management
 	management.object = nil // A job outlives this copy.
-	watched, err := versionOf(ctx, r.Client, workload.KubeconfigSecret(key))
+	watched, err := versionOf(ctx, r.Client, kubeconfigOf(key).Secret)
 	if err != nil {
 		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("looking for the kubeconfig Secret: %w", err))
 	}
@@ -160,7 +159,7 @@ const agentDisconnected = "Rancher reports the agent as disconnected; what is in
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.jobs.Forget(key)
 	r.registrations.forget(key)
-	r.Workloads.Forget(key)
+	r.Workloads.Forget(kubeconfigOf(key))
 	r.disconnections.forget(key)
 	r.contests.forget(key)
 }
@@ -207,7 +206,7 @@ func (r *Reconciler) agentInput(ctx context.Context, s *scope) (string, outcome.
 		reader client.Reader
 		key    client.ObjectKey
 	}{
-		{r.Client, workload.KubeconfigSecret(s.key())},
+		{r.Client, kubeconfigOf(s.key()).Secret},
 		{r.tokenSecrets, client.ObjectKey{Namespace: s.management.name, Name: rancher.DefaultTokenSecretName}},
 	} {
 		version, err := versionOf(ctx, secret.reader, secret.key)

@@ -4,24 +4,20 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/workload"
 )
-
-// cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again at first.
-const cleanupRecheck = 5 * time.Second
 
 // installAgent is the slow part of an import. It runs as a job.
 func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) outcome.Outcome {
 	// The next try comes after a pause. A client that waits for it would be kept for every cluster that fails.
-	defer r.Workloads.Forget(key)
+	defer r.Workloads.Forget(kubeconfigOf(key))
 	err := r.tryInstallAgent(ctx, key, management, want)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
 	if out.Kind == outcome.KindFail && ctx.Err() == nil {
@@ -32,12 +28,12 @@ func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName,
 
 func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) error {
 	step := r.Metrics.timeJob("open")
-	cluster, err := r.Workloads.Get(ctx, key)
+	cluster, err := r.Workloads.Get(ctx, kubeconfigOf(key))
 	if err != nil {
 		return fmt.Errorf("opening the workload cluster: %w", err)
 	}
 	step("inspect")
-	agent, err := cluster.Agent(ctx)
+	state, err := agent.Inspect(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("looking at the agent: %w", err)
 	}
@@ -47,17 +43,17 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 		return err
 	}
 	permitted, err := r.permit(ctx, &installation{
-		key: key, management: management, want: want, cluster: cluster, agent: agent,
+		key: key, management: management, want: want, cluster: cluster, agent: state,
 		server: terms.server.String(), checksum: terms.trust.CAChecksum(),
 	})
 	if err != nil {
 		return err
 	}
 	if !permitted.install {
-		return r.requestDeployment(ctx, management, agent)
+		return r.requestDeployment(ctx, management, state)
 	}
 	step("guard")
-	if err := noCleanup(ctx, cluster); err != nil {
+	if err := agent.NoCleanup(ctx, cluster); err != nil {
 		return err
 	}
 	if !terms.registration.FilledInFor(terms.server) {
@@ -71,7 +67,7 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	step("apply")
 	objects := manifest.Objects()
 	want.settings.Mark(objects)
-	if err := cluster.Apply(ctx, objects, permitted.force); err != nil {
+	if err := agent.Install(ctx, cluster, objects, permitted.force); err != nil {
 		return fmt.Errorf("applying the import manifest: %w", err)
 	}
 	if permitted.replaces {
@@ -83,10 +79,10 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 		return nil
 	}
 	// What Rancher added to the Deployment before stays there, if it was there.
-	if agent, err = cluster.Agent(ctx); err != nil {
+	if state, err = agent.Inspect(ctx, cluster); err != nil {
 		return fmt.Errorf("looking at the agent that was installed: %w", err)
 	}
-	return r.requestDeployment(ctx, management, agent)
+	return r.requestDeployment(ctx, management, state)
 }
 
 // terms is what Rancher says about how an agent gets to it.
@@ -110,19 +106,4 @@ func (r *Reconciler) registrationTerms(ctx context.Context, management string) (
 		return terms{}, fmt.Errorf("reading Rancher's settings: %w", err)
 	}
 	return found, nil
-}
-
-// noCleanup fails as long as a clean-up of Rancher is running in the workload cluster: it would remove the new agent as well.
-func noCleanup(ctx context.Context, cluster *workload.Client) error {
-	pending, err := cluster.CleanupPending(ctx)
-	if err != nil {
-		return fmt.Errorf("looking for Rancher's clean-up: %w", err)
-	}
-	if pending != "" {
-		return &outcome.Problem{
-			Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, After: cleanupRecheck,
-			Message: fmt.Sprintf("Rancher's clean-up of an earlier import is still at work in the workload cluster: %s has not ended; if that lasts, look at its events there", pending),
-		}
-	}
-	return nil
 }

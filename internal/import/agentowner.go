@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/workload"
 )
@@ -56,7 +57,7 @@ type wish struct {
 	// managementCluster allows the cluster that Rancher runs in.
 	managementCluster bool
 	// settings are those that the agent has to be installed with.
-	settings workload.Settings
+	settings agent.Settings
 }
 
 // evidence is what an installed agent says about where it belongs.
@@ -70,9 +71,9 @@ type evidence struct {
 	host      string
 }
 
-func evidenceOf(agent workload.AgentState, accepted []string, server string) evidence {
+func evidenceOf(found agent.State, accepted []string, server string) evidence {
 	return evidence{
-		accepted: agent.HasToken(accepted), cluster: agent.ClusterName, url: agent.ServerURL != "", here: agent.BelongsTo(server), host: agent.Host(),
+		accepted: found.HasToken(accepted), cluster: found.ClusterName, url: found.ServerURL != "", here: found.BelongsTo(server), host: found.Host(),
 	}
 }
 
@@ -145,7 +146,7 @@ type installation struct {
 	want       wish
 	// cluster is the workload cluster, and agent what is in it.
 	cluster *workload.Client
-	agent   workload.AgentState
+	agent   agent.State
 	// server and checksum are Rancher's URL and that of its CA.
 	server, checksum string
 }
@@ -165,8 +166,7 @@ func (r *Reconciler) permit(ctx context.Context, i *installation) (permission, e
 	}
 	able, why := i.agent.CanConnect(i.server, tokens, i.checksum)
 	if able {
-		settings := i.want.settings
-		if !outdated(i.agent.Applied, settings.Digest, i.management.known, i.agent.Available, i.agent.Has(settings)) {
+		if !i.agent.Outdated(i.want.settings, i.management.known) {
 			return permission{}, nil
 		}
 		why = "its settings were changed after it was installed"

@@ -217,32 +217,6 @@ func TestContests(t *testing.T) {
 	}
 }
 
-func TestOutdated(t *testing.T) {
-	tests := map[string]struct {
-		reason                 string
-		applied                string
-		known, available, fits bool
-		want                   bool
-	}{
-		"Same":         {reason: "nothing has changed", applied: "d"},
-		"SameKnown":    {reason: "nothing has changed since, whatever is there", applied: "d", known: true},
-		"Waiting":      {reason: "it waits with other settings", applied: "old", available: true, fits: true, want: true},
-		"WaitingOther": {reason: "somebody else has installed it, with settings that are not known", fits: true, want: true},
-		"Upgraded":     {reason: "Rancher has another image, and the agent is away for a moment", applied: "old", known: true, available: true, fits: true},
-		"NoPods":       {reason: "its Pods do not run, maybe for lack of the new image", applied: "old", known: true, fits: true, want: true},
-		"OtherEnv":     {reason: "it needs another proxy to connect again", applied: "old", known: true, available: true, want: true},
-		"Adopted":      {reason: "Rancher's own, without Pods: nobody knows why", known: true, fits: true},
-		"AdoptedEnv":   {reason: "Rancher's own, which needs another proxy to connect again", known: true, available: true, want: true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := outdated(test.applied, "d", test.known, test.available, test.fits); got != test.want {
-				t.Errorf("%s: got %t", test.reason, got)
-			}
-		})
-	}
-}
-
 // An import that waits for another Rancher cluster is looked at again when that goes, whatever its pause.
 func TestClustersWaitingFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

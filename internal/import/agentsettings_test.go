@@ -8,12 +8,12 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/internal/agent"
 )
 
 // Each setting that Rancher's manifest is made from changes the digest, and nothing else does.
 func TestAgentSettings(t *testing.T) {
-	read := func(change func(*managementv3.Cluster, map[string]string)) workload.Settings {
+	read := func(change func(*managementv3.Cluster, map[string]string)) agent.Settings {
 		t.Helper()
 		cluster := &managementv3.Cluster{}
 		cluster.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://user:s3cret@proxy:3128"}}

@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/internal/agent"
 )
 
 // An agent of the downloaded manifest only registers with Rancher. It connects after Rancher has applied it once more,
@@ -27,8 +27,8 @@ const (
 // requestDeployment has Rancher apply its agent again when nobody else will: the agent that is there, or was just
 // installed, is of the downloaded manifest, and Rancher believes that it applied its own. It decides by what is there,
 // so the next look does it for a process that died before.
-func (r *Reconciler) requestDeployment(ctx context.Context, management managementCluster, agent workload.AgentState) error {
-	if !management.deployed || agent.Deployed {
+func (r *Reconciler) requestDeployment(ctx context.Context, management managementCluster, installed agent.State) error {
+	if !management.deployed || installed.Deployed {
 		return nil
 	}
 	// The API server is asked, for the cache may be older than what Rancher did since: a request after its answer would

@@ -21,11 +21,11 @@ users: [{name: a, user: {token: x}}]
 contexts: [{name: a, context: {cluster: a, user: a}}]
 current-context: a
 `)}}
-	secret.Namespace, secret.Name = workload.KubeconfigSecret(key).Namespace, workload.KubeconfigSecret(key).Name
+	secret.Namespace, secret.Name = key.Namespace, key.Name+"-kubeconfig"
 	b := newBench(t, instance.Claim{}, secret)
 	get := func() *workload.Client {
 		t.Helper()
-		found, err := b.Workloads.Get(t.Context(), key)
+		found, err := b.Workloads.Get(t.Context(), kubeconfigOf(key))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,6 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // Backoff of a cluster whose reconcile failed. Unlike the default there is no common bucket: one
@@ -186,7 +185,7 @@ func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object clien
 
 // clusterOfKubeconfig returns the CAPI cluster whose kubeconfig a Secret holds.
 func clusterOfKubeconfig(_ context.Context, secret client.Object) []reconcile.Request {
-	cluster, ok := workload.ClusterOfSecret(client.ObjectKeyFromObject(secret))
+	cluster, ok := ClusterOfSecret(client.ObjectKeyFromObject(secret))
 	if !ok {
 		return nil
 	}

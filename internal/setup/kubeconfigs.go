@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/archelon-io/archelon/internal/workload"
+	importer "github.com/archelon-io/archelon/internal/import"
 )
 
 // newInformer builds the informers of the manager's cache. Of Secrets it passes on what holds a kubeconfig: CAPI gives the same label and the same
@@ -69,6 +69,6 @@ func holdsKubeconfig(secret runtime.Object) bool {
 	if err != nil {
 		return true // The informer says what is wrong with it.
 	}
-	_, ok := workload.ClusterOfSecret(types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
+	_, ok := importer.ClusterOfSecret(types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
 	return ok
 }

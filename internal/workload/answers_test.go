@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -12,94 +11,16 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// agentAPI answers for an agent's Deployment and Secret.
-func agentAPI(deployment, secret string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "/deployments/") {
-			apiError(http.StatusOK, `{"apiVersion":"apps/v1","kind":"Deployment",`+deployment+`}`)(w, r)
-			return
-		}
-		apiError(http.StatusOK, `{"apiVersion":"v1","kind":"Secret",`+secret+`}`)(w, r)
-	}
-}
-
-// containers is the content of a Deployment with an agent, and padding of n bytes in an annotation.
-func containers(n int) string {
-	return `"metadata":{"name":"cattle-cluster-agent","annotations":{"a":"` + strings.Repeat("x", n) + `"}},` + agentSpec
-}
-
-const agentSpec = `"spec":{"template":{"spec":{"containers":[{"name":"sidecar"},{"name":"agent","env":[
-			{"name":"CATTLE_CA_CHECKSUM","value":"cafe"},{"name":"NODE","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName"}}},
-			{"name":"CATTLE_CREDENTIAL_NAME","value":"cattle-credentials-x"}]}]}}}`
-
-func TestAgent(t *testing.T) {
-	encode := encode64
-	working := `"data":{"token":"` + encode(secretToken) + `","url":"` + encode("https://rancher.example.com") + `","other":"AAAA"}`
-	cases := map[string]struct {
-		reason             string
-		deployment, secret string
-		want               string
-	}{
-		"Working":           {reason: "the agent is as Rancher wants it", deployment: containers(0), secret: working},
-		"Large":             {reason: "an object may be large", deployment: containers(400 << 10), secret: working},
-		"Terminating":       {reason: "it is about to go", deployment: `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},` + agentSpec, secret: working, want: "being deleted"},
-		"SecretTerminating": {reason: "its Secret is about to go", deployment: containers(0), secret: `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},` + working, want: "being deleted"},
-		"NoEnv":             {reason: "it has no credentials", deployment: `"spec":{}`, want: "names no"},
-		"NoName":            {reason: "no Secret can have such a name", deployment: strings.Replace(containers(0), "cattle-credentials-x", strings.Repeat("s3cret ", 10_000), 1), secret: `"data":1`, want: "names no"},
-		"NoToken":           {reason: "its Secret is empty", deployment: containers(0), secret: `"data":null`, want: "another URL"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			server := newAPIServer(t, agentAPI(tc.deployment, tc.secret))
-			state, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).Agent(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			ok, why := state.CanConnect("https://rancher.example.com", []string{secretToken}, "cafe")
-			if ok != (tc.want == "") || !strings.Contains(why, tc.want) {
-				t.Errorf("%s: got %t, %q", tc.reason, ok, why)
-			}
-			wantNoSecret(t, state)
-		})
-	}
-}
-
-// An agent that Rancher applied has features, and one of the downloaded manifest has none.
-func TestAgentDeployed(t *testing.T) {
-	env := func(value string) string {
-		return strings.Replace(agentSpec, `{"name":"CATTLE_CA`, `{"name":"CATTLE_FEATURES","value":"`+value+`"},{"name":"CATTLE_CA`, 1)
-	}
-	for name, tc := range map[string]struct {
-		reason, deployment string
-		want               bool
-	}{
-		"Downloaded": {reason: "the manifest has no features", deployment: agentSpec},
-		"Deployed":   {reason: "Rancher gives it some, which change from release to release", deployment: env("fleet=false,multi-cluster-management-agent=true"), want: true},
-		"Empty":      {reason: "somebody took them away", deployment: env("")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newAPIServer(t, agentAPI(tc.deployment, `"data":null`))
-			state, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).Agent(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if state.Deployed != tc.want {
-				t.Errorf("Deployed = %t, want %t: %s", state.Deployed, tc.want, tc.reason)
-			}
-		})
-	}
-}
-
 // TestAnswersTakeLittleMemory asks servers for answers that become many times their size.
 func TestAnswersTakeLittleMemory(t *testing.T) {
 	const few = 256 << 20
-	agent := func(ctx context.Context, c *Client) error { _, err := c.Agent(ctx); return err }
-	cleanup := func(ctx context.Context, c *Client) error { _, err := c.CleanupPending(ctx); return err }
 	apply := func(ctx context.Context, c *Client) error {
 		return c.Apply(ctx, []*unstructured.Unstructured{{Object: map[string]any{
 			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "cattle-system", "name": "x"},
@@ -116,26 +37,22 @@ func TestAnswersTakeLittleMemory(t *testing.T) {
 		call    func(context.Context, *Client) error
 		want    string
 	}{
-		"HugeDeployment": {
-			reason: "no agent has millions of containers", call: agent, want: "WorkloadServerError",
-			handler: agentAPI(`"spec":{"template":{"spec":{"containers":[`+elements("{}", 8<<20-200)+`]}}}`, ""),
+		"HugeObject": {
+			reason: "no object has millions of elements", call: getDeployment, want: "WorkloadServerError",
+			handler: apiError(200, `{"apiVersion":"apps/v1","kind":"Deployment","spec":[`+elements("{}", 8<<20-200)+`]}`),
 		},
-		"Deployment": {
-			reason: "many containers are admitted, but cost little", call: agent,
-			handler: agentAPI(`"spec":{"template":{"spec":{"containers":[`+elements("{}", maxAnswerBytes-200)+`]}}}`, ""),
+		"Object": {
+			reason: "many elements are admitted, but cost little", call: getDeployment,
+			handler: apiError(200, `{"apiVersion":"apps/v1","kind":"Deployment","spec":[`+elements("{}", maxAnswerBytes-200)+`]}`),
 		},
-		"Secret": {
-			reason: "nor does a Secret grow", call: agent,
-			handler: agentAPI(containers(0), `"metadata":{"managedFields":[`+elements("{}", maxAnswerBytes-200)+`]}`),
-		},
-		"Jobs":    {reason: "nor do Jobs", call: cleanup, handler: apiError(200, `{"apiVersion":"batch/v1","kind":"JobList","items":[`+elements("{}", maxAnswerBytes-200)+`]}`)},
+		"Jobs":    {reason: "nor do Jobs", call: findJob, handler: apiError(200, `{"apiVersion":"batch/v1","kind":"JobList","items":[`+elements("{}", maxAnswerBytes-200)+`]}`)},
 		"Applied": {reason: "nor what was applied", call: apply, handler: apiError(200, `{"apiVersion":"v1","kind":"Secret","a":[`+elements("{}", maxAnswerBytes-200)+`]}`)},
 		"Kinds": {
-			reason: "nor the kinds that a cluster says it has", call: applyOther, want: "AgentRejected",
+			reason: "nor the kinds that a cluster says it has", call: applyOther, want: "WorkloadRejected",
 			handler: apiError(200, `{"apiVersion":"v1","kind":"APIResourceList","resources":[`+elements("{}", maxAnswerBytes-200)+`]}`),
 		},
 		"Refusal": {
-			reason: "nor the reasons of a refusal", call: apply, want: "AgentConflict",
+			reason: "nor the reasons of a refusal", call: apply, want: "WorkloadConflict",
 			handler: apiError(409, `{"kind":"Status","apiVersion":"v1","code":409,"reason":"Conflict","details":{"causes":[`+elements("{}", maxRefusalBytes-200)+`]}}`),
 		},
 		"HugeRefusal": {
@@ -169,24 +86,24 @@ func TestAnswersTakeLittleMemory(t *testing.T) {
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	var size atomic.Int64
 	server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
-		agentAPI(containers(int(size.Load())), `"data":{}`)(w, r)
+		apiError(http.StatusOK, `{"apiVersion":"apps/v1","kind":"Deployment","a":"`+strings.Repeat("x", int(size.Load()))+`"}`)(w, r)
 	})
 	c := connect(t, Options{Timeout: 300 * time.Millisecond}, kubeconfig(t, server.URL, server.certificate.certPEM))
 	for range largeAnswers {
 		c.turns <- struct{}{}
 	}
-	if _, err := c.Agent(t.Context()); err != nil {
+	if err := getDeployment(t.Context(), c); err != nil {
 		t.Errorf("an answer of usual size has to wait: %v", err)
 	}
 	size.Store(usualAnswerBytes)
-	_, err := c.Agent(t.Context())
+	err := getDeployment(t.Context(), c)
 	wantProblem(t, err, outcome.KindFail, "WorkloadTimeout")
 
 	for range largeAnswers {
 		<-c.turns
 	}
 	for range 2 * largeAnswers {
-		if _, err := c.Agent(t.Context()); err != nil {
+		if err := getDeployment(t.Context(), c); err != nil {
 			t.Errorf("a turn is left free: %v", err)
 		}
 	}
@@ -229,7 +146,7 @@ func TestSlowServersTakeNoTurns(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
-				_, err := c.CleanupPending(ctx)
+				err := findJob(ctx, c)
 				ended <- err
 			}()
 			<-stuck
@@ -244,31 +161,28 @@ func TestSlowServersTakeNoTurns(t *testing.T) {
 	}
 }
 
-func TestManyJobs(t *testing.T) {
-	const other = `{"metadata":{"name":"a-1","generateName":"a-"}}`
-	const cleanup = `{"metadata":{"name":"cattle-cleanup-x","generateName":"cattle-cleanup-"}}`
-	page := func(next, item string) string {
-		return `{"apiVersion":"batch/v1","kind":"JobList","metadata":{"continue":"` + next + `"},"items":[` + item + `]}`
+func TestFind(t *testing.T) {
+	page := func(next, name string) string {
+		return `{"apiVersion":"batch/v1","kind":"JobList","metadata":{"continue":"` + next + `"},"items":[{"metadata":{"name":"` + name + `"}}]}`
 	}
 	server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("continue") {
 		case "":
-			apiError(http.StatusOK, page("second", other))(w, r)
+			apiError(http.StatusOK, page("second", "a"))(w, r)
 		case "second":
-			apiError(http.StatusOK, page("", cleanup))(w, r)
+			apiError(http.StatusOK, page("", "b"))(w, r)
 		}
 	})
-	pending, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(t.Context())
-	if err != nil || pending == "" {
-		t.Errorf("a Job on the second page is not found: %q, %v", pending, err)
+	found, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).Find(t.Context(), batchv1.SchemeGroupVersion.WithKind("Job"),
+		labels.Set{"a": "b"}, func(job *unstructured.Unstructured) bool { return job.GetName() == "b" })
+	if err != nil || found == nil || found.GetName() != "b" {
+		t.Errorf("an object on the second page is not found: %v, %v", found, err)
 	}
 
-	endless := newAPIServer(t, apiError(http.StatusOK, page("next", other)))
-	_, err = connect(t, Options{}, kubeconfig(t, endless.URL, endless.certificate.certPEM)).CleanupPending(t.Context())
+	endless := newAPIServer(t, apiError(http.StatusOK, page("next", "a")))
+	err = findJob(t.Context(), connect(t, Options{}, kubeconfig(t, endless.URL, endless.certificate.certPEM)))
 	wantProblem(t, err, outcome.KindFail, "WorkloadServerError")
-	if got := endless.requests.Load(); got != maxJobPages {
-		t.Errorf("a list without an end: want %d requests, got %d", maxJobPages, got)
+	if got := endless.requests.Load(); got != maxPages {
+		t.Errorf("a list without an end: want %d requests, got %d", maxPages, got)
 	}
 }
-
-func encode64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -2,28 +2,19 @@ package workload
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-const (
-	// FieldManager is the field manager of all that is applied in workload clusters.
-	FieldManager = "archelon"
+// FieldManager is the field manager of all that is applied in workload clusters.
+const FieldManager = "archelon"
 
-	// cleanupPoll is how soon a workload cluster is looked at again at first while Rancher cleans up in it: the
-	// clean-up begins with a pause of a minute, and nothing here watches workload clusters.
-	cleanupPoll = 15 * time.Second
-)
-
-// rank orders kinds for apply: what others need comes first, what starts programs last. A cluster that
-// is left half way has no agent rather than one without permissions.
+// rank orders kinds for apply: what others need comes first, what starts programs last. What
+// is left half way has no programs rather than ones without permissions.
 func rank(kind string) int {
 	switch kind {
 	case "Namespace":
@@ -64,27 +55,22 @@ func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured
 		options = append(options, client.ForceOwnership)
 	}
 	for _, object := range ordered {
-		what := describe(object)
+		what, namespace := describe(object), object.GetNamespace()
 		err := c.call(ctx, "applying "+what, func(ctx context.Context) error {
-			return api.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
+			err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
+			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				return terminating("Namespace " + namespace)
+			}
+			return err
 		})
 		if err != nil {
 			return err
 		}
 		if object.GetDeletionTimestamp() != nil {
-			return cleanupProblem(what)
+			return terminating(what)
 		}
 	}
 	return nil
-}
-
-func cleanupProblem(what string) *outcome.Problem {
-	return &outcome.Problem{
-		Kind:    outcome.KindPoll,
-		Reason:  archelonv1.WaitingForCleanupReason,
-		Message: fmt.Sprintf("%s in the workload cluster is still being deleted after an earlier registration; if that lasts, look at its finalizers", what),
-		After:   cleanupPoll,
-	}
 }
 
 func describe(object *unstructured.Unstructured) string {

@@ -42,9 +42,6 @@ type Client struct {
 	turns chan struct{}
 }
 
-// Fingerprint identifies the kubeconfig of the client.
-func (c *Client) Fingerprint() string { return c.fingerprint }
-
 // String implements fmt.Stringer without credentials.
 func (c *Client) String() string {
 	return "client of the workload cluster with kubeconfig " + c.fingerprint

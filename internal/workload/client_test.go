@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -49,15 +48,15 @@ func TestStrangers(t *testing.T) {
 		"Unauthorized": {reason: "the token is wrong", handler: apiError(401, status(401, "Unauthorized", "s3cret")), want: "WorkloadUnauthorized", says: "renew the kubeconfig"},
 		"BareProxy401": {reason: "a proxy says so, without a Status", handler: apiError(401, "s3cret"), want: "WorkloadUnauthorized"},
 		"Forbidden":    {reason: "RBAC says so", handler: apiError(403, status(403, "Forbidden", "User x cannot list resource s3cret")), want: "WorkloadForbidden", says: "cluster-admin"},
-		"Webhook":      {reason: "a webhook says so", handler: apiError(403, status(403, "Forbidden", "admission webhook x denied the request: s3cret cannot be")), want: "AgentRejected", says: "policies"},
-		"NotFound":     {reason: "this is no Kubernetes API", handler: apiError(404, "s3cret"), want: "AgentRejected", says: "404"},
-		"Conflict":     {reason: "somebody else writes", handler: apiError(409, status(409, "Conflict", "s3cret")), want: "AgentConflict", says: "tried again"},
+		"Webhook":      {reason: "a webhook says so", handler: apiError(403, status(403, "Forbidden", "admission webhook x denied the request: s3cret cannot be")), want: "WorkloadRejected", says: "policies"},
+		"NotFound":     {reason: "this is no Kubernetes API", handler: apiError(404, "s3cret"), want: "WorkloadRejected", says: "404"},
+		"Conflict":     {reason: "somebody else writes", handler: apiError(409, status(409, "Conflict", "s3cret")), want: "WorkloadConflict", says: "tried again"},
 		"ServerError":  {reason: "the API server fails", handler: apiError(500, status(500, "InternalError", "s3cret")), want: "WorkloadServerError", says: "500"},
 		"NoCode":       {reason: "a Status may lack all that matters", handler: apiError(500, `{"kind":"Status","apiVersion":"v1","status":"Failure"}`), want: "WorkloadServerError", says: "unknown HTTP status"},
 		"HTML":         {reason: "a web page with status 200", handler: apiError(200, "<html>s3cret"), want: "WorkloadServerError", says: "not that of a Kubernetes API"},
 		"OtherObject":  {reason: "an answer of another type", handler: apiError(200, `{"kind":"Secret","apiVersion":"v1","data":"s3cret"}`), want: ""},
 		"Empty":        {reason: "an empty answer", handler: apiError(200, ""), want: "WorkloadServerError"},
-		"UnknownCode":  {reason: "an unknown code counts as the first of its class", handler: apiError(499, "s3cret"), want: "AgentRejected", says: "400"},
+		"UnknownCode":  {reason: "an unknown code counts as the first of its class", handler: apiError(499, "s3cret"), want: "WorkloadRejected", says: "400"},
 		"InvalidCode":  {reason: "a code without a class counts as a failure", handler: cut("HTTP/1.1 999 s3cret\r\nContent-Length: 0\r\n\r\n"), want: "WorkloadServerError", says: "500"},
 		"OtherProtocol": {reason: "the connection is not for anything else", handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Connection", "Upgrade")
@@ -87,7 +86,7 @@ func TestStrangers(t *testing.T) {
 			if tc.want == "WorkloadTimeout" {
 				o.Timeout = 200 * time.Millisecond
 			}
-			_, err := connect(t, o, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(t.Context())
+			err := findJob(t.Context(), connect(t, o, kubeconfig(t, server.URL, server.certificate.certPEM)))
 			if tc.want == "" {
 				if err != nil {
 					t.Errorf("%s: %v", tc.reason, err)
@@ -166,7 +165,7 @@ func TestReset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tries.Store(0)
-			_, err := connect(t, Options{}, kubeconfig(t, url, server.certificate.certPEM)).CleanupPending(t.Context())
+			err := findJob(t.Context(), connect(t, Options{}, kubeconfig(t, url, server.certificate.certPEM)))
 			wantProblem(t, err, outcome.KindFail, "WorkloadUnreachable")
 			if !strings.Contains(err.Error(), "connection reset by peer") {
 				t.Errorf("%v does not say why", err)
@@ -205,7 +204,7 @@ func TestSilentProxy(t *testing.T) {
 		cluster.ProxyURL = "socks5://" + listener.Addr().String()
 	}))
 	for range tries {
-		_, err := c.CleanupPending(t.Context())
+		err := findJob(t.Context(), c)
 		wantProblem(t, err, outcome.KindFail, "WorkloadTimeout")
 	}
 	for i := range tries {
@@ -250,7 +249,7 @@ func TestTLSOfStrangers(t *testing.T) {
 			if tc.ca == nil {
 				tc.ca = tc.server.certPEM
 			}
-			_, err := connect(t, Options{}, kubeconfig(t, server.URL, tc.ca)).CleanupPending(t.Context())
+			err := findJob(t.Context(), connect(t, Options{}, kubeconfig(t, server.URL, tc.ca)))
 			if tc.says == "" {
 				if err != nil {
 					t.Errorf("%s: %v", tc.reason, err)
@@ -264,7 +263,7 @@ func TestTLSOfStrangers(t *testing.T) {
 		})
 	}
 	t.Run("NoTLS", func(t *testing.T) {
-		_, err := connect(t, Options{}, kubeconfig(t, "https://"+plain.Listener.Addr().String(), mine.certPEM)).CleanupPending(t.Context())
+		err := findJob(t.Context(), connect(t, Options{}, kubeconfig(t, "https://"+plain.Listener.Addr().String(), mine.certPEM)))
 		wantProblem(t, err, outcome.KindFail, "WorkloadTLSNotTrusted")
 	})
 }
@@ -276,7 +275,7 @@ func TestExpiredClientCertificate(t *testing.T) {
 	c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM, func(_ *api.Cluster, u *api.AuthInfo) {
 		u.Token, u.ClientCertificateData, u.ClientKeyData = "", old.certPEM, old.keyPEM
 	}))
-	_, err := c.CleanupPending(t.Context())
+	err := findJob(t.Context(), c)
 	wantProblem(t, err, outcome.KindFail, "WorkloadUnauthorized")
 	if !strings.Contains(err.Error(), "expired at 2020-01-02T03:04:05Z") {
 		t.Errorf("the message does not say that the certificate expired: %v", err)
@@ -298,7 +297,7 @@ func TestUnreachable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := connect(t, Options{DialTimeout: 200 * time.Millisecond}, kubeconfig(t, "https://"+tc.host, nil))
-			_, err := c.CleanupPending(t.Context())
+			err := findJob(t.Context(), c)
 			wantProblem(t, err, outcome.KindFail, tc.want)
 		})
 	}
@@ -308,107 +307,9 @@ func TestCanceledByCaller(t *testing.T) {
 	server := newAPIServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(ctx)
+	err := findJob(ctx, connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)))
 	var problem *outcome.Problem
 	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &problem) {
 		t.Errorf("want the error of the context, got %v", err)
-	}
-}
-
-func TestCleanupPending(t *testing.T) {
-	const (
-		job       = "GET /apis/batch/v1/jobs?labelSelector=cattle.io%2Fcreator%3Dnorman&limit=20"
-		namespace = "GET /api/v1/namespaces/cattle-system"
-	)
-	cleanup := func(conditions string) string {
-		return `{"metadata":{"namespace":"default","name":"cattle-cleanup-x","generateName":"cattle-cleanup-"},"status":{"conditions":[` + conditions + `]}}`
-	}
-	cases := map[string]struct {
-		reason    string
-		items     string
-		namespace string
-		want      string
-		asked     []string
-	}{
-		"None":        {reason: "no Job and no namespace is no clean-up", asked: []string{job, namespace}},
-		"Other":       {reason: "Rancher makes other Jobs", items: `{"metadata":{"name":"a-1","generateName":"a-"}}`, asked: []string{job, namespace}},
-		"Installed":   {reason: "a namespace that stays is no clean-up", namespace: `{}`, asked: []string{job, namespace}},
-		"Terminating": {reason: "the Job is over and what it deleted is not gone", namespace: `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, want: "Namespace cattle-system", asked: []string{job, namespace}},
-		"Failed":      {reason: "a Job that failed for good does nothing any more", items: cleanup(`{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"True"}`), asked: []string{job, namespace}},
-		"Complete":    {reason: "a Job that could not delete itself is over", items: cleanup(`{"type":"Complete","status":"True"}`), asked: []string{job, namespace}},
-		"Failing":     {reason: "a Job that may succeed yet is under way", items: cleanup(`{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"False"}`), want: "Job default/cattle-cleanup-x", asked: []string{job}},
-		"Malformed":   {reason: "conditions that are none say nothing", items: cleanup(`"Failed"`), want: "Job default/cattle-cleanup-x", asked: []string{job}},
-		"Found":       {reason: "the clean-up is under way", items: `{"metadata":{"name":"a-1","generateName":"a-"}},{"metadata":{"namespace":"default","name":"cattle-cleanup-x","generateName":"cattle-cleanup-"}}`, want: "Job default/cattle-cleanup-x", asked: []string{job}},
-		"Strange":     {reason: "only what can be a name is quoted", items: `{"metadata":{"namespace":"default","name":"token: s3cret","generateName":"cattle-cleanup-"}}`, want: "a Job cattle-cleanup-*", asked: []string{job}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			asked := make(chan string, 10)
-			server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
-				asked <- r.Method + " " + r.URL.String()
-				switch {
-				case strings.Contains(r.URL.Path, "/jobs"):
-					jobs(tc.items)(w, r)
-				case tc.namespace == "":
-					w.Header().Set("Content-Type", "application/json")
-					w.WriteHeader(http.StatusNotFound)
-					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
-				default:
-					w.Header().Set("Content-Type", "application/json")
-					_, _ = io.WriteString(w, `{"kind":"Namespace","apiVersion":"v1","metadata":`+tc.namespace+`}`)
-				}
-			})
-			got, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).CleanupPending(t.Context())
-			if err != nil || got != tc.want {
-				t.Errorf("%s: want %q, got %q, %v", tc.reason, tc.want, got, err)
-			}
-			close(asked)
-			var requests []string
-			for request := range asked {
-				requests = append(requests, request)
-			}
-			if !slices.Equal(requests, tc.asked) {
-				t.Errorf("%s: asked %q, want %q", tc.reason, requests, tc.asked)
-			}
-		})
-	}
-}
-
-func TestCanConnect(t *testing.T) {
-	holds := func(token string) func([]string) bool {
-		return func(accepted []string) bool { return slices.Contains(accepted, token) }
-	}
-	working := func(change func(*AgentState)) AgentState {
-		s := AgentState{
-			Exists: true, CredentialsSecret: "cattle-credentials-x", CredentialsFound: true,
-			ServerURL: "https://rancher.example.com", CAChecksum: "cafe", hasToken: holds(secretToken),
-		}
-		change(&s)
-		return s
-	}
-	cases := map[string]struct {
-		reason string
-		change func(*AgentState)
-		want   string
-	}{
-		"Working":     {reason: "all is as Rancher wants it", change: func(*AgentState) {}},
-		"Slash":       {reason: "a slash at the end makes no difference", change: func(s *AgentState) { s.ServerURL += "/" }},
-		"Absent":      {reason: "there is no agent", change: func(s *AgentState) { *s = AgentState{} }, want: "not installed"},
-		"Terminating": {reason: "it is about to go", change: func(s *AgentState) { s.Terminating = true }, want: "being deleted"},
-		"Unnamed":     {reason: "it has no credentials", change: func(s *AgentState) { s.CredentialsSecret = "" }, want: "names no"},
-		"NoSecret":    {reason: "its credentials are gone", change: func(s *AgentState) { s.CredentialsFound = false }, want: "does not exist"},
-		"OtherURL":    {reason: "server-url changed", change: func(s *AgentState) { s.ServerURL = "https://old.example.com" }, want: "another URL"},
-		"StaleToken":  {reason: "the token was rotated", change: func(s *AgentState) { s.hasToken = holds("old") }, want: "token"},
-		"OtherCA":     {reason: "the CA was rotated", change: func(s *AgentState) { s.CAChecksum = "beef" }, want: "another CA"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			state := working(tc.change)
-			ok, why := state.CanConnect("https://rancher.example.com", []string{"system", secretToken}, "cafe")
-			if ok != (tc.want == "") || !strings.Contains(why, tc.want) {
-				t.Errorf("%s: got %t, %q", tc.reason, ok, why)
-			}
-			wantNoSecret(t, state)
-		})
 	}
 }

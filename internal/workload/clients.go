@@ -23,10 +23,6 @@ import (
 const (
 	defaultTimeout     = 10 * time.Second
 	defaultDialTimeout = 5 * time.Second
-
-	// kubeconfigSuffix and kubeconfigKey are CAPI's contract of a cluster's kubeconfig Secret.
-	kubeconfigSuffix = "-kubeconfig"
-	kubeconfigKey    = "value"
 )
 
 // Options configure the clients of workload clusters. The zero value holds the defaults.
@@ -37,6 +33,16 @@ type Options struct {
 	DialTimeout time.Duration
 	// UserAgent is sent to workload clusters; "archelon" when empty.
 	UserAgent string
+}
+
+// Kubeconfig says where the kubeconfig of a cluster is.
+type Kubeconfig struct {
+	// Secret holds it.
+	Secret types.NamespacedName
+	// Key is the one of the Secret's data.
+	Key string
+	// Author says in a message whom to look at if there is no Secret.
+	Author string
 }
 
 // Clients hands out clients of workload clusters. A client is made when it is asked for and kept until
@@ -53,7 +59,7 @@ type Clients struct {
 	refused *lru.Cache
 
 	mu        sync.Mutex
-	byCluster map[types.NamespacedName]*Client
+	byCluster map[Kubeconfig]*Client
 }
 
 // NewClients returns Clients that read kubeconfig Secrets through secrets, at each use; it should
@@ -81,20 +87,15 @@ func NewClients(secrets client.Reader, o Options) (*Clients, error) {
 		turns:     make(chan struct{}, largeAnswers),
 		reads:     make(chan struct{}, secretsAtOnce),
 		refused:   lru.New(refusalsKept),
-		byCluster: map[types.NamespacedName]*Client{},
+		byCluster: map[Kubeconfig]*Client{},
 	}, nil
-}
-
-// KubeconfigSecret returns the key of the Secret with the kubeconfig of a CAPI cluster.
-func KubeconfigSecret(cluster types.NamespacedName) types.NamespacedName {
-	return types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + kubeconfigSuffix}
 }
 
 // Get returns the client of a cluster. It reads the kubeconfig Secret and makes a new client only when the
 // kubeconfig is not the one that it knows. It sends nothing to the workload cluster. A missing Secret and a
 // refused kubeconfig are Problems.
-func (c *Clients) Get(ctx context.Context, cluster types.NamespacedName) (*Client, error) {
-	kubeconfig, err := c.read(ctx, cluster)
+func (c *Clients) Get(ctx context.Context, from Kubeconfig) (*Client, error) {
+	kubeconfig, err := c.read(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (c *Clients) Get(ctx context.Context, cluster types.NamespacedName) (*Clien
 		return nil, err
 	}
 	fingerprint := fingerprintOf(kubeconfig)
-	if known := c.known(cluster, fingerprint); known != nil {
+	if known := c.known(from, fingerprint); known != nil {
 		return known, nil
 	}
 	if refusal, ok := c.refused.Get(fingerprint); ok {
@@ -113,38 +114,38 @@ func (c *Clients) Get(ctx context.Context, cluster types.NamespacedName) (*Clien
 	if err != nil {
 		return nil, err
 	}
-	return c.keep(cluster, created), nil
+	return c.keep(from, created), nil
 }
 
 // read returns the kubeconfig of a cluster. A few Secrets are read at the same time, whatever else they hold.
-func (c *Clients) read(ctx context.Context, cluster types.NamespacedName) ([]byte, error) {
+func (c *Clients) read(ctx context.Context, from Kubeconfig) ([]byte, error) {
 	done, err := take(ctx, c.reads)
 	if err != nil {
 		return nil, fmt.Errorf("waiting to read a kubeconfig Secret: %w", err)
 	}
 	defer done()
-	key := KubeconfigSecret(cluster)
 	secret := &corev1.Secret{}
-	err = c.secrets.Get(ctx, key, secret)
+	err = c.secrets.Get(ctx, from.Secret, secret)
 	if apierrors.IsNotFound(err) {
-		c.Forget(cluster)
+		c.Forget(from)
 		return nil, &outcome.Problem{
-			Kind:    outcome.KindWait,
-			Reason:  archelonv1.KubeconfigMissingReason,
-			Message: fmt.Sprintf("Secret %s with the kubeconfig does not exist yet: if it does not appear, look at the control plane of the cluster", key.Name),
+			Kind:   outcome.KindWait,
+			Reason: archelonv1.KubeconfigMissingReason,
+			Message: fmt.Sprintf("Secret %s with the kubeconfig does not exist yet: if it does not appear, look at %s",
+				from.Secret.Name, from.Author),
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", key, err)
+		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", from.Secret, err)
 	}
-	if len(secret.Data[kubeconfigKey]) == 0 {
+	if len(secret.Data[from.Key]) == 0 {
 		return nil, &outcome.Problem{
 			Kind:    outcome.KindWait,
 			Reason:  archelonv1.KubeconfigMissingReason,
-			Message: fmt.Sprintf("Secret %s holds no kubeconfig under key value: correct the Secret", key.Name),
+			Message: fmt.Sprintf("Secret %s holds no kubeconfig under key %s: correct the Secret", from.Secret.Name, from.Key),
 		}
 	}
-	return secret.Data[kubeconfigKey], nil
+	return secret.Data[from.Key], nil
 }
 
 // parse makes a client of a kubeconfig, in a turn with what workload clusters answer: both are strangers' texts. It remembers a refusal: the watch of
@@ -163,34 +164,34 @@ func (c *Clients) parse(ctx context.Context, kubeconfig []byte, fingerprint stri
 }
 
 // Forget drops the client of a cluster and closes its idle connections. A request under way ends as usual.
-func (c *Clients) Forget(cluster types.NamespacedName) {
+func (c *Clients) Forget(from Kubeconfig) {
 	c.mu.Lock()
-	forgotten := c.byCluster[cluster]
-	delete(c.byCluster, cluster)
+	forgotten := c.byCluster[from]
+	delete(c.byCluster, from)
 	c.mu.Unlock()
 	if forgotten != nil {
 		forgotten.close()
 	}
 }
 
-func (c *Clients) known(cluster types.NamespacedName, fingerprint string) *Client {
+func (c *Clients) known(from Kubeconfig, fingerprint string) *Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.byCluster[cluster]; known != nil && known.fingerprint == fingerprint {
+	if known := c.byCluster[from]; known != nil && known.fingerprint == fingerprint {
 		return known
 	}
 	return nil
 }
 
 // keep stores a new client and returns the one to use: another worker may have been faster.
-func (c *Clients) keep(cluster types.NamespacedName, created *Client) *Client {
+func (c *Clients) keep(from Kubeconfig, created *Client) *Client {
 	c.mu.Lock()
-	previous := c.byCluster[cluster]
+	previous := c.byCluster[from]
 	if previous != nil && previous.fingerprint == created.fingerprint {
 		c.mu.Unlock()
 		return previous
 	}
-	c.byCluster[cluster] = created
+	c.byCluster[from] = created
 	c.mu.Unlock()
 	if previous != nil {
 		previous.close()

@@ -21,7 +21,7 @@ func TestGetReusesClients(t *testing.T) {
 	clients, management := clientsOf(t, Options{}, secret)
 	get := func() *Client {
 		t.Helper()
-		c, err := clients.Get(t.Context(), testCluster)
+		c, err := clients.Get(t.Context(), testKubeconfig)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,11 +43,11 @@ func TestGetReusesClients(t *testing.T) {
 	}
 	update(second, "")
 	two := get()
-	if two == one || two.Fingerprint() == one.Fingerprint() {
+	if two == one || two.fingerprint == one.fingerprint {
 		t.Error("the old client for a new kubeconfig")
 	}
-	clients.Forget(testCluster)
-	if again := get(); again == two || again.Fingerprint() != two.Fingerprint() {
+	clients.Forget(testKubeconfig)
+	if again := get(); again == two || again.fingerprint != two.fingerprint {
 		t.Error("a client outlived Forget")
 	}
 }
@@ -66,7 +66,7 @@ func TestGetRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			clients, _ := clientsOf(t, Options{}, tc.secrets...)
-			_, err := clients.Get(t.Context(), testCluster)
+			_, err := clients.Get(t.Context(), testKubeconfig)
 			wantProblem(t, err, outcome.KindWait, tc.want)
 		})
 	}
@@ -80,7 +80,7 @@ func TestGetRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := clients.Get(t.Context(), testCluster); !errors.Is(err, broken) {
+		if _, err := clients.Get(t.Context(), testKubeconfig); !errors.Is(err, broken) {
 			t.Errorf("the cause is lost: %v", err)
 		}
 	})
@@ -92,7 +92,7 @@ func TestGetFromSeveralWorkers(t *testing.T) {
 	var workers sync.WaitGroup
 	for i := range got {
 		workers.Go(func() {
-			c, err := clients.Get(t.Context(), testCluster)
+			c, err := clients.Get(t.Context(), testKubeconfig)
 			if err != nil {
 				t.Error(err)
 			}
@@ -111,18 +111,18 @@ func TestForgetClosesConnections(t *testing.T) {
 	server := newAPIServer(t, jobs(""))
 	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": kubeconfig(t, server.URL, server.certificate.certPEM)}))
 	for range 3 {
-		c, err := clients.Get(t.Context(), testCluster)
+		c, err := clients.Get(t.Context(), testKubeconfig)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.CleanupPending(t.Context()); err != nil {
+		if err := findJob(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := server.opened.Load(); got != 1 {
 		t.Errorf("want one connection for three requests, got %d", got)
 	}
-	clients.Forget(testCluster)
+	clients.Forget(testKubeconfig)
 	select {
 	case <-server.closed:
 	case <-time.After(10 * time.Second):

@@ -78,11 +78,11 @@ func TestARefusedKubeconfigIsParsedOnce(t *testing.T) {
 	raw := []byte(hostileTexts(maxKubeconfigBytes - 100)["ManyUsers"])
 	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": raw}))
 	look := func() {
-		_, err := clients.Get(t.Context(), testCluster)
+		_, err := clients.Get(t.Context(), testKubeconfig)
 		wantProblem(t, err, outcome.KindWait, "KubeconfigInvalid")
 	}
 	first := allocated(look)
-	clients.Forget(testCluster)
+	clients.Forget(testKubeconfig)
 	if again := allocated(look); again > first/10 {
 		t.Errorf("it takes %d KiB to refuse it again, and took %d the first time", again>>10, first>>10)
 	}
@@ -107,7 +107,7 @@ func TestFewSecretsAreReadAtTheSameTime(t *testing.T) {
 	}
 	done := make(chan struct{})
 	for range 3 * secretsAtOnce {
-		go func() { _, _ = clients.Get(t.Context(), testCluster); done <- struct{}{} }()
+		go func() { _, _ = clients.Get(t.Context(), testKubeconfig); done <- struct{}{} }()
 	}
 	for range secretsAtOnce {
 		<-begun

@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // newMapper returns the REST mapping of the kinds that are applied or read, so that no client needs the discovery of a
@@ -66,7 +64,7 @@ func (c *Client) knowing(ctx context.Context, objects []*unstructured.Unstructur
 			return r.Kind == gvk.Kind && len(validation.IsDNS1035Label(r.Name)) == 0
 		})
 		if i < 0 {
-			return nil, fail(archelonv1.AgentRejectedReason,
+			return nil, fail(RejectedReason,
 				"the workload cluster does not know kind %s in %s: check its Kubernetes version", gvk.Kind, gv)
 		}
 		var scope meta.RESTScope = meta.RESTScopeNamespace
@@ -75,7 +73,7 @@ func (c *Client) knowing(ctx context.Context, objects []*unstructured.Unstructur
 			scope = meta.RESTScopeRoot
 			object.SetNamespace("")
 		case object.GetNamespace() == "":
-			return nil, fail(archelonv1.AgentRejectedReason,
+			return nil, fail(RejectedReason,
 				"%s names no namespace, and has to be in one: nothing was applied", describe(object))
 		}
 		found.AddSpecific(gvk, gv.WithResource(asked[gv][i].Name), gv.WithResource(asked[gv][i].Name), scope)

@@ -119,7 +119,7 @@ func TestApplyOfOtherKinds(t *testing.T) {
 			if tc.refused == "" && err != nil {
 				t.Error(err)
 			} else if tc.refused != "" {
-				wantProblem(t, err, outcome.KindFail, "AgentRejected")
+				wantProblem(t, err, outcome.KindFail, "WorkloadRejected")
 				if !strings.Contains(err.Error(), tc.refused) {
 					t.Errorf("%v does not say %q", err, tc.refused)
 				}

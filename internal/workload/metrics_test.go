@@ -20,12 +20,12 @@ func TestMetricsDoNotGrow(t *testing.T) {
 	for _, code := range codes {
 		next <- code
 		c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM))
-		_, _ = c.Agent(t.Context())
+		_ = getDeployment(t.Context(), c)
 	}
 	// The name of a host is the tenant's choice; that it does not exist changes nothing.
 	for i := range 5 {
 		c := connect(t, Options{}, kubeconfig(t, fmt.Sprintf("https://tenant-%d.invalid/path", i), nil))
-		_, _ = c.Agent(t.Context())
+		_ = getDeployment(t.Context(), c)
 	}
 
 	hosts, seen := counted(t, "host"), counted(t, "code")
@@ -73,8 +73,8 @@ func TestRequestsReachTheirHost(t *testing.T) {
 		apiError(http.StatusNotFound, "{}")(w, r)
 	})
 	c := connect(t, Options{}, kubeconfig(t, server.URL+"/k8s/clusters/c-abcde", server.certificate.certPEM))
-	_, _ = c.Agent(t.Context())
-	if got, want := <-asked, server.Listener.Addr().String()+"/k8s/clusters/c-abcde/apis/apps/v1/namespaces/cattle-system/deployments/cattle-cluster-agent"; got != want {
+	_ = getDeployment(t.Context(), c)
+	if got, want := <-asked, server.Listener.Addr().String()+"/k8s/clusters/c-abcde/apis/apps/v1/namespaces/a/deployments/b"; got != want {
 		t.Errorf("want %s, got %s", want, got)
 	}
 }

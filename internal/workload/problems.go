@@ -17,13 +17,34 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
+
+// Reasons of Problems that have no name of their own in the API: they are named after what was applied or read.
+const (
+	// RejectedReason: the cluster does not accept an object, or does not have its kind.
+	RejectedReason = "WorkloadRejected"
+	// ConflictReason: somebody else owns fields of an object with other values.
+	ConflictReason = "WorkloadConflict"
+	// TerminatingReason: an object, or its namespace, is still being deleted.
+	TerminatingReason = "WorkloadTerminating"
+)
+
+// terminatingPoll is how soon it is looked at again whether something that is being deleted is gone: nothing here
+// watches workload clusters.
+const terminatingPoll = 15 * time.Second
+
+// terminating is the Problem of something that is being deleted.
+func terminating(what string) *outcome.Problem {
+	return &outcome.Problem{
+		Kind: outcome.KindPoll, Reason: TerminatingReason, After: terminatingPoll,
+		Message: what + " in the workload cluster is still being deleted; if that lasts, look at its finalizers",
+	}
+}
 
 // fail returns a Problem that only another try can end.
 func fail(reason, format string, args ...any) *outcome.Problem {
@@ -45,8 +66,6 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return c.unauthorized()
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return cleanupProblem("Namespace " + agentNamespace)
 	case apierrors.IsForbidden(err) && isAuthorization(status):
 		return fail(archelonv1.WorkloadForbiddenReason,
 			"%s: the user of the kubeconfig may not do that (403): use a kubeconfig of a cluster-admin", action)
@@ -57,7 +76,7 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
 		apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err), apierrors.IsUnsupportedMediaType(err),
 		apierrors.IsRequestEntityTooLargeError(err), isSchemaError(status):
-		return fail(archelonv1.AgentRejectedReason,
+		return fail(RejectedReason,
 			"%s: the workload cluster does not accept it (%s): check its admission policies, webhooks and Kubernetes version",
 			action, rejection(status))
 	case status.Code >= http.StatusMultipleChoices && status.Code < http.StatusBadRequest:
@@ -160,14 +179,14 @@ func conflict(status metav1.Status, action string) *outcome.Problem {
 	slices.Sort(managers)
 	managers = slices.Compact(managers)
 	if len(managers) == 0 {
-		return fail(archelonv1.AgentConflictReason,
+		return fail(ConflictReason,
 			"%s: it was changed by another client at the same time; it is tried again", action)
 	}
 	const quoted = 5
 	if len(fields) > quoted {
 		fields = append(fields[:quoted], "...")
 	}
-	return fail(archelonv1.AgentConflictReason,
+	return fail(ConflictReason,
 		"%s: field manager %s owns %s with other values: delete the object in the workload cluster, or end the other manager's use of it",
 		action, strings.Join(managers, ", "), strings.Join(fields, ", "))
 }
@@ -243,9 +262,4 @@ func dialCause(err error) string {
 	default:
 		return "no connection"
 	}
-}
-
-func malformed(kind string) *outcome.Problem {
-	return fail(archelonv1.WorkloadServerErrorReason,
-		"the workload cluster answered with a malformed %s: check that the kubeconfig leads to a Kubernetes API", kind)
 }

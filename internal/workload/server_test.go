@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,8 +24,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -129,10 +134,10 @@ func kubeconfig(tb testing.TB, server string, ca []byte, change ...func(*api.Clu
 	return raw
 }
 
-var testCluster = types.NamespacedName{Namespace: "tenant", Name: "workload"}
+var testKubeconfig = Kubeconfig{Secret: types.NamespacedName{Namespace: "tenant", Name: "workload"}, Key: "value", Author: "its owner"}
 
 func kubeconfigSecret(data map[string][]byte) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "workload-kubeconfig"}, Data: data}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "workload"}, Data: data}
 }
 
 func clientsOf(t *testing.T, o Options, secrets ...client.Object) (*Clients, client.Client) {
@@ -149,12 +154,23 @@ func clientsOf(t *testing.T, o Options, secrets ...client.Object) (*Clients, cli
 func connect(t *testing.T, o Options, raw []byte) *Client {
 	t.Helper()
 	clients, _ := clientsOf(t, o, kubeconfigSecret(map[string][]byte{"value": raw}))
-	c, err := clients.Get(t.Context(), testCluster)
+	c, err := clients.Get(t.Context(), testKubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { clients.Forget(testCluster) })
+	t.Cleanup(func() { clients.Forget(testKubeconfig) })
 	return c
+}
+
+// getDeployment asks for one object, and findJob for those of a kind.
+func getDeployment(ctx context.Context, c *Client) error {
+	_, err := c.Get(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), client.ObjectKey{Namespace: "a", Name: "b"}, &struct{}{})
+	return err
+}
+
+func findJob(ctx context.Context, c *Client) error {
+	_, err := c.Find(ctx, batchv1.SchemeGroupVersion.WithKind("Job"), labels.Set{"a": "b"}, func(*unstructured.Unstructured) bool { return false })
+	return err
 }
 
 // wantProblem fails the test unless err is a Problem of the kind and reason with a remedy and no secret.

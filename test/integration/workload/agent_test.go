@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/workload"
@@ -31,12 +32,12 @@ import (
 
 const userAgent = "archelon-under-test"
 
-var cluster = types.NamespacedName{Namespace: "tenant", Name: "workload"}
+var kubeconfig = workload.Kubeconfig{Secret: types.NamespacedName{Namespace: "tenant", Name: "remote"}, Key: "config"}
 
 var _ = Describe("Rancher's agent in a workload cluster", Ordered, func() {
 	var plane *env.ControlPlane
 	var admin client.Client
-	var agent *workload.Client
+	var connected *workload.Client
 	var objects []*unstructured.Unstructured
 
 	BeforeAll(func(ctx SpecContext) {
@@ -46,7 +47,7 @@ var _ = Describe("Rancher's agent in a workload cluster", Ordered, func() {
 		DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
 		admin, err = client.New(plane.Config, client.Options{})
 		Expect(err).NotTo(HaveOccurred())
-		agent = connect(ctx, plane, plane.Config)
+		connected = connect(ctx, plane, plane.Config)
 
 		manifest, err := rancher.ParseManifest(agentManifest())
 		Expect(err).NotTo(HaveOccurred())
@@ -54,25 +55,25 @@ var _ = Describe("Rancher's agent in a workload cluster", Ordered, func() {
 	})
 
 	It("finds nothing before", func(ctx SpecContext) {
-		state, err := agent.Agent(ctx)
+		state, err := agent.Inspect(ctx, connected)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(state.Exists).To(BeFalse())
-		Expect(agent.CleanupPending(ctx)).To(BeEmpty())
+		Expect(agent.NoCleanup(ctx, connected)).To(Succeed())
 	})
 
 	It("refuses what the user of the kubeconfig may not do", func(ctx SpecContext) {
 		stranger, err := plane.User("stranger")
 		Expect(err).NotTo(HaveOccurred())
-		expectProblem(connect(ctx, plane, stranger).Apply(ctx, objects, false), outcome.KindFail, "WorkloadForbidden")
+		expectProblem(agent.Install(ctx, connect(ctx, plane, stranger), objects, false), outcome.KindFail, "WorkloadForbidden")
 
 		unknown := rest.AnonymousClientConfig(plane.Config)
 		unknown.BearerToken = "s3cret"
-		expectProblem(connect(ctx, plane, unknown).Apply(ctx, objects, false), outcome.KindFail, "WorkloadUnauthorized")
+		expectProblem(agent.Install(ctx, connect(ctx, plane, unknown), objects, false), outcome.KindFail, "WorkloadUnauthorized")
 	})
 
 	It("applies the manifest with one request per object, in order, and none for discovery", func(ctx SpecContext) {
 		before := len(requests(plane))
-		Expect(agent.Apply(ctx, objects, false)).To(Succeed())
+		Expect(agent.Install(ctx, connected, objects, false)).To(Succeed())
 
 		var kinds []string
 		for _, event := range requests(plane)[before:] {
@@ -92,7 +93,7 @@ var _ = Describe("Rancher's agent in a workload cluster", Ordered, func() {
 
 	It("changes nothing when it applies the same again", func(ctx SpecContext) {
 		before := versions(ctx, admin)
-		Expect(agent.Apply(ctx, objects, false)).To(Succeed())
+		Expect(agent.Install(ctx, connected, objects, false)).To(Succeed())
 		Expect(versions(ctx, admin)).To(Equal(before))
 	})
 
@@ -111,7 +112,7 @@ metadata: {name: cattle-agent, namespace: cattle-system}
 `)
 		manifest, err := rancher.ParseManifest(append(agentManifest(), raw...))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(agent.Apply(ctx, manifest.Objects(), false)).To(Succeed())
+		Expect(agent.Install(ctx, connected, manifest.Objects(), false)).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKey{Name: "cattle-cluster-agent-priority-class"}, &schedulingv1.PriorityClass{})).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKey{Namespace: "cattle-system", Name: "cattle-agent"}, &corev1.ConfigMap{})).To(Succeed())
 		Expect(requests(plane)[before:]).To(HaveLen(2 + len(manifest.Objects())))
@@ -119,7 +120,7 @@ metadata: {name: cattle-agent, namespace: cattle-system}
 
 	It("reads the state of the agent with two requests", func(ctx SpecContext) {
 		before := len(requests(plane))
-		state, err := agent.Agent(ctx)
+		state, err := agent.Inspect(ctx, connected)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(requests(plane)[before:]).To(HaveLen(2))
 		Expect(state.CredentialsSecret).To(Equal("cattle-credentials-5ec1f7e700"))
@@ -136,12 +137,12 @@ metadata: {name: cattle-agent, namespace: cattle-system}
 		Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(deployment),
 			client.FieldOwner("rancher-server"), client.ForceOwnership)).To(Succeed())
 
-		err := agent.Apply(ctx, objects, false)
+		err := agent.Install(ctx, connected, objects, false)
 		expectProblem(err, outcome.KindFail, "AgentConflict")
 		Expect(err).To(MatchError(And(ContainSubstring("rancher-server"), ContainSubstring(".image"))))
 		Expect(err).NotTo(MatchError(ContainSubstring("v2.99.0")))
 
-		Expect(agent.Apply(ctx, objects, true)).To(Succeed())
+		Expect(agent.Install(ctx, connected, objects, true)).To(Succeed())
 		live := &appsv1.Deployment{}
 		Expect(admin.Get(ctx, agentKey(), live)).To(Succeed())
 		Expect(live.Spec.Template.Spec.Containers[0].Image).To(Equal("rancher/rancher-agent:v2.15.0"))
@@ -150,36 +151,38 @@ metadata: {name: cattle-agent, namespace: cattle-system}
 	It("says which field the API server does not accept", func(ctx SpecContext) {
 		invalid := deploymentWithImage("x")
 		Expect(unstructured.SetNestedField(invalid.Object, int64(-1), "spec", "replicas")).To(Succeed())
-		err := agent.Apply(ctx, []*unstructured.Unstructured{invalid}, true)
+		err := agent.Install(ctx, connected, []*unstructured.Unstructured{invalid}, true)
 		expectProblem(err, outcome.KindFail, "AgentRejected")
 		Expect(err).To(MatchError(ContainSubstring("spec.replicas")))
 
 		unknown := deploymentWithImage("x")
 		Expect(unstructured.SetNestedField(unknown.Object, "s3cret", "spec", "fromTheFuture")).To(Succeed())
-		expectProblem(agent.Apply(ctx, []*unstructured.Unstructured{unknown}, true), outcome.KindFail, "AgentRejected")
+		expectProblem(agent.Install(ctx, connected, []*unstructured.Unstructured{unknown}, true), outcome.KindFail, "AgentRejected")
 	})
 
 	It("sees Rancher's clean-up Job in any namespace with one request", func(ctx SpecContext) {
 		Expect(admin.Create(ctx, cleanupJob())).To(Succeed())
 		before := len(requests(plane))
-		Expect(agent.CleanupPending(ctx)).To(HavePrefix("Job "))
+		err := agent.NoCleanup(ctx, connected)
+		expectProblem(err, outcome.KindPoll, "WaitingForCleanup")
+		Expect(err).To(MatchError(ContainSubstring("Job default/cattle-cleanup-")))
 		Expect(requests(plane)[before:]).To(HaveLen(1))
 	})
 
 	It("waits for objects that are being deleted", func(ctx SpecContext) {
 		Expect(admin.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "cattle-system", Name: "cattle-credentials-5ec1f7e700"}})).To(Succeed())
-		state, err := agent.Agent(ctx)
+		state, err := agent.Inspect(ctx, connected)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(state.CredentialsFound).To(BeFalse())
 
 		// Nothing deletes namespaces here, so it stays in this state.
 		Expect(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cattle-system"}})).To(Succeed())
-		expectProblem(agent.Apply(ctx, objects, true), outcome.KindPoll, "WaitingForCleanup")
+		expectProblem(agent.Install(ctx, connected, objects, true), outcome.KindPoll, "WaitingForCleanup")
 
 		secrets := objects[5:6]
 		Expect(secrets[0].GetKind()).To(Equal("Secret"))
-		expectProblem(agent.Apply(ctx, secrets, true), outcome.KindPoll, "WaitingForCleanup")
+		expectProblem(agent.Install(ctx, connected, secrets, true), outcome.KindPoll, "WaitingForCleanup")
 	})
 
 	It("gives up on an API server that has stopped answering", func(ctx SpecContext) {
@@ -187,7 +190,7 @@ metadata: {name: cattle-agent, namespace: cattle-system}
 		Expect(plane.Suspend()).To(Succeed())
 		DeferCleanup(func() { Expect(plane.Resume()).To(Succeed()) })
 		started := time.Now()
-		_, err := impatient.Agent(ctx)
+		_, err := agent.Inspect(ctx, impatient)
 		expectProblem(err, outcome.KindFail, "WorkloadTimeout")
 		Expect(time.Since(started)).To(BeNumerically("<", 5*time.Second))
 	})
@@ -216,12 +219,12 @@ func connectWith(ctx context.Context, plane *env.ControlPlane, config *rest.Conf
 	raw, err := plane.KubeconfigFor(config)
 	Expect(err).NotTo(HaveOccurred())
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "workload-kubeconfig"},
-		Data:       map[string][]byte{"value": raw},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "remote"},
+		Data:       map[string][]byte{"config": raw},
 	}
 	clients, err := workload.NewClients(fake.NewClientBuilder().WithObjects(secret).Build(), o)
 	Expect(err).NotTo(HaveOccurred())
-	connected, err := clients.Get(ctx, cluster)
+	connected, err := clients.Get(ctx, kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	return connected
 }

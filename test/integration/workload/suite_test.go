@@ -1,4 +1,4 @@
-// Package workload_test shows internal/workload against a real kube-apiserver.
+// Package workload_test shows internal/workload and internal/agent against a real kube-apiserver.
 package workload_test
 
 import (

@@ -1,41 +1,35 @@
-package workload
+package agent
 
 import (
-	"net/netip"
-	"net/url"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// HasToken reports whether the agent connects with one of the tokens.
-func (s AgentState) HasToken(accepted []string) bool {
-	return s.hasToken != nil && s.hasToken(accepted)
-}
-
-// Host returns the host of the URL that the agent connects to. It is empty for what no host can be called: the URL is a stranger's text, and
-// what is returned here becomes part of messages.
-func (s AgentState) Host() string {
-	server, err := url.Parse(s.ServerURL)
-	if err != nil {
-		return ""
-	}
-	host := strings.ToLower(server.Hostname())
-	if _, err := netip.ParseAddr(host); err != nil && len(validation.IsDNS1123Subdomain(host)) > 0 || strings.Contains(host, "%") {
-		return ""
-	}
-	return host
-}
-
-// Has reports whether the agent runs with exactly the environment of the settings, beside the variables of Rancher itself, and verifies Rancher's
-// certificate as strictly as asked for.
-func (s AgentState) Has(settings Settings) bool {
+// Has reports whether the agent runs with exactly the environment of the settings, beside the variables of Rancher
+// itself, and verifies Rancher's certificate as strictly as asked for.
+func (s State) Has(settings Settings) bool {
 	return s.env != nil && hasSettings(s.env(), settings.Env, settings.Strict)
+}
+
+// Outdated reports whether an agent that is able to connect and does not was installed with other settings. connected
+// says that it has connected before: then Rancher has installed it since, and brings it up to date as soon as it
+// connects again. So it is left alone if its Pods are available and have the environment that they should: whoever
+// upgrades Rancher, which changes the agent's image, would otherwise have every agent installed anew that is away for a
+// moment. One without a digest that has connected is of others, or of before there was one.
+func (s State) Outdated(settings Settings, connected bool) bool {
+	switch {
+	case s.Applied == settings.Digest:
+		return false
+	case !connected:
+		return true
+	default:
+		return !s.Has(settings) || s.Applied != "" && !s.Available
+	}
 }
 
 func hasSettings(have map[string]string, want []corev1.EnvVar, strict bool) bool {
@@ -76,13 +70,14 @@ type Settings struct {
 	Strict bool
 }
 
-// Mark prepares the agent among the objects of a manifest. It notes whose agent it is, and with which settings it is applied, for AgentState. If
-// Rancher made the manifest before it knew the environment, nothing is noted: then the agent counts as one of other settings. And it empties
-// the variables that were dropped: server-side apply would leave them as Rancher, which owns them too, has set them.
+// Mark prepares the agent among the objects of a manifest. It notes whose agent it is, and with which settings it is
+// applied, for State. If Rancher made the manifest before it knew the environment, nothing is noted: then the agent
+// counts as one of other settings. And it empties the variables that were dropped: server-side apply would leave them
+// as Rancher, which owns them too, has set them.
 func (s Settings) Mark(objects []*unstructured.Unstructured) {
 	for _, object := range objects {
 		agent := &deployment{}
-		if object.GetKind() != "Deployment" || object.GetName() != agentDeployment ||
+		if object.GetKind() != "Deployment" || object.GetName() != deploymentName ||
 			runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, agent) != nil {
 			continue
 		}

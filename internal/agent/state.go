@@ -1,4 +1,6 @@
-package workload
+// Package agent is Rancher's agent in a workload cluster: what is there of it, whether that can connect, and its
+// installation. It knows neither CAPI nor what Rancher has in the management cluster.
+package agent
 
 import (
 	"cmp"
@@ -6,42 +8,37 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/workload"
 )
+
+// Namespace is that of the agent.
+const Namespace = "cattle-system"
 
 // Rancher's names in a workload cluster.
 const (
-	agentNamespace  = "cattle-system"
-	agentDeployment = "cattle-cluster-agent"
-	credentialsEnv  = "CATTLE_CREDENTIAL_NAME"
-	caChecksumEnv   = "CATTLE_CA_CHECKSUM"
-	featuresEnv     = "CATTLE_FEATURES"
-	serverEnv       = "CATTLE_SERVER"
-	strictEnv       = "STRICT_VERIFY"
-
-	cleanupLabel  = "cattle.io/creator"
-	cleanupValue  = "norman"
-	cleanupPrefix = "cattle-cleanup-"
-
-	// jobsPerPage keeps a page of Jobs far below maxAnswerBytes; maxJobPages ends a list that has no end.
-	jobsPerPage = 20
-	maxJobPages = 100
+	deploymentName = "cattle-cluster-agent"
+	credentialsEnv = "CATTLE_CREDENTIAL_NAME"
+	caChecksumEnv  = "CATTLE_CA_CHECKSUM"
+	featuresEnv    = "CATTLE_FEATURES"
+	serverEnv      = "CATTLE_SERVER"
+	strictEnv      = "STRICT_VERIFY"
 )
 
-// deployment is what matters of the Deployment of the agent. Its elements are small, because a stranger says how many there are.
+// deployment is what matters of the Deployment of the agent. Its elements are small, because a stranger says how many
+// there are.
 type deployment struct {
 	Metadata objectMeta `json:"metadata"`
 	Spec     struct {
@@ -61,7 +58,8 @@ type deployment struct {
 	} `json:"status"`
 }
 
-// environment returns the environment of the agent. Of variables that stand there twice the last one counts, as in Kubernetes.
+// environment returns the environment of the agent. Of variables that stand there twice the last one counts, as in
+// Kubernetes.
 func (d *deployment) environment() map[string]string {
 	env := map[string]string{}
 	for _, container := range d.Spec.Template.Spec.Containers {
@@ -88,9 +86,9 @@ type objectMeta struct {
 	Annotations       map[string]string `json:"annotations"`
 }
 
-// AgentState is what a workload cluster has of Rancher's agent. It holds a token, so however it is
+// State is what a workload cluster has of Rancher's agent. It holds a token, so however it is
 // formatted or logged it does not show it.
-type AgentState struct {
+type State struct {
 	// Exists says whether the Deployment of the agent exists.
 	Exists bool
 	// Terminating says whether the Deployment, or its credentials Secret, is being deleted.
@@ -102,9 +100,10 @@ type AgentState struct {
 	CredentialsFound bool
 	// ServerURL is the URL that the agent connects to, from its Secret, else from its environment.
 	ServerURL string
-	// ClusterName is the v3 Cluster whose agent it is. Who installs the agent by Rancher's command leaves it empty, until Rancher applies the agent itself.
+	// ClusterName is the v3 Cluster whose agent it is. Who installs the agent by Rancher's command leaves it empty,
+	// until Rancher applies the agent itself.
 	ClusterName string
-	// Applied is the digest of the settings with which the agent was applied by Apply, empty for an agent of others.
+	// Applied is the digest of the settings with which the agent was applied by Install, empty for an agent of others.
 	Applied string
 	// Available says whether a Pod of the agent runs.
 	Available bool
@@ -121,15 +120,15 @@ type AgentState struct {
 	env func() map[string]string
 }
 
-// Agent looks at Rancher's agent: one request when there is none, two otherwise.
-func (c *Client) Agent(ctx context.Context) (AgentState, error) {
+// Inspect looks at Rancher's agent in a workload cluster: one request when there is none, two otherwise.
+func Inspect(ctx context.Context, cluster *workload.Client) (State, error) {
 	agent := &deployment{}
-	found, err := c.get(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), agentDeployment, agent)
+	found, err := get(ctx, cluster, appsv1.SchemeGroupVersion.WithKind("Deployment"), deploymentName, agent)
 	if err != nil || !found {
-		return AgentState{}, err
+		return State{}, err
 	}
 	env := agent.environment()
-	state := AgentState{
+	state := State{
 		Exists:            true,
 		Terminating:       agent.Metadata.DeletionTimestamp != nil,
 		CredentialsSecret: env[credentialsEnv],
@@ -141,12 +140,13 @@ func (c *Client) Agent(ctx context.Context) (AgentState, error) {
 		env:               func() map[string]string { return env },
 	}
 	if len(validation.IsDNS1123Subdomain(state.CredentialsSecret)) > 0 {
-		// What no Secret can be called names none. It is a stranger's text of any length, and would be part of messages.
+		// What no Secret can be called names none. It is a stranger's text of any length, and would be part of
+		// messages.
 		state.CredentialsSecret = ""
 		return state, nil
 	}
 	secret := &credentials{}
-	found, err = c.get(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), state.CredentialsSecret, secret)
+	found, err = get(ctx, cluster, corev1.SchemeGroupVersion.WithKind("Secret"), state.CredentialsSecret, secret)
 	if err != nil || !found {
 		return state, err
 	}
@@ -164,7 +164,7 @@ func (c *Client) Agent(ctx context.Context) (AgentState, error) {
 
 // CanConnect reports whether the agent, as it is, can connect to Rancher at serverURL, which accepts tokens
 // and has a CA of the given checksum; if not, it says why in a few words for a message.
-func (s AgentState) CanConnect(serverURL string, tokens []string, caChecksum string) (ok bool, why string) {
+func (s State) CanConnect(serverURL string, tokens []string, caChecksum string) (ok bool, why string) {
 	switch {
 	case !s.Exists:
 		return false, "the agent is not installed"
@@ -185,13 +185,32 @@ func (s AgentState) CanConnect(serverURL string, tokens []string, caChecksum str
 	}
 }
 
+// HasToken reports whether the agent connects with one of the tokens.
+func (s State) HasToken(accepted []string) bool {
+	return s.hasToken != nil && s.hasToken(accepted)
+}
+
+// Host returns the host of the URL that the agent connects to. It is empty for what no host can be called: the URL is a
+// stranger's text, and what is returned here becomes part of messages.
+func (s State) Host() string {
+	server, err := url.Parse(s.ServerURL)
+	if err != nil {
+		return ""
+	}
+	host := strings.ToLower(server.Hostname())
+	if _, err := netip.ParseAddr(host); err != nil && len(validation.IsDNS1123Subdomain(host)) > 0 || strings.Contains(host, "%") {
+		return ""
+	}
+	return host
+}
+
 // BelongsTo reports whether an agent is installed that connects to Rancher at serverURL, or would if it could.
-func (s AgentState) BelongsTo(serverURL string) bool {
+func (s State) BelongsTo(serverURL string) bool {
 	return s.Exists && sameURL(s.ServerURL, serverURL)
 }
 
 // String implements fmt.Stringer without the token.
-func (s AgentState) String() string {
+func (s State) String() string {
 	if !s.Exists {
 		return "no agent"
 	}
@@ -200,98 +219,23 @@ func (s AgentState) String() string {
 }
 
 // GoString implements fmt.GoStringer without the token.
-func (s AgentState) GoString() string { return s.String() }
+func (s State) GoString() string { return s.String() }
 
 // Format implements fmt.Formatter without the token, for every verb.
-func (s AgentState) Format(f fmt.State, _ rune) {
+func (s State) Format(f fmt.State, _ rune) {
 	// fmt has no way to report the error of a state's writer.
 	_, _ = io.WriteString(f, s.String())
 }
 
 // LogValue implements slog.LogValuer without the token.
-func (s AgentState) LogValue() slog.Value { return slog.StringValue(s.String()) }
+func (s State) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// CleanupPending names what Rancher still removes an earlier registration with, "" if nothing: the Job that does it and is under way, in any namespace,
-// or the namespace of the agent, which is being deleted. A Job that has failed for good, or was not able to delete itself, does nothing any more. These are
-// two requests, more only where there are many Jobs with Rancher's label.
-func (c *Client) CleanupPending(ctx context.Context) (string, error) {
-	var found string
-	err := c.call(ctx, "listing Rancher's clean-up Jobs", func(ctx context.Context) (err error) {
-		found, err = c.findCleanup(ctx)
-		return err
-	})
-	if err != nil || found != "" {
-		return found, err
-	}
-	namespace := &unstructured.Unstructured{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err = c.call(ctx, "getting Namespace "+agentNamespace, func(ctx context.Context) error {
-		return client.IgnoreNotFound(c.api.Get(ctx, client.ObjectKey{Name: agentNamespace}, namespace))
-	})
-	if err != nil || namespace.GetDeletionTimestamp() == nil {
-		return "", err
-	}
-	return "Namespace " + agentNamespace, nil
-}
-
-// findCleanup looks for a Job that cleans up, page by page, and names it.
-func (c *Client) findCleanup(ctx context.Context) (string, error) {
-	next := ""
-	for range maxJobPages {
-		jobs := &unstructured.UnstructuredList{}
-		jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
-		err := c.api.List(ctx, jobs, client.MatchingLabels{cleanupLabel: cleanupValue}, client.Limit(jobsPerPage), client.Continue(next))
-		if err != nil {
-			return "", err
-		}
-		if i := slices.IndexFunc(jobs.Items, cleansUp); i >= 0 {
-			return nameOfJob(&jobs.Items[i]), nil
-		}
-		if next = jobs.GetContinue(); next == "" {
-			return "", nil
-		}
-	}
-	return "", fail(archelonv1.WorkloadServerErrorReason,
-		"the workload cluster lists more than %d Jobs with label %s=%s: delete those that have ended", jobsPerPage*maxJobPages, cleanupLabel, cleanupValue)
-}
-
-// nameOfJob names a Job, unless a stranger's text stands where its name should be.
-func nameOfJob(job *unstructured.Unstructured) string {
-	if len(validation.IsDNS1123Label(job.GetNamespace())) > 0 || len(validation.IsDNS1123Subdomain(job.GetName())) > 0 {
-		return "a Job " + cleanupPrefix + "*"
-	}
-	return "Job " + job.GetNamespace() + "/" + job.GetName()
-}
-
-// cleansUp reports whether a Job is a clean-up of Rancher that has not ended.
-func cleansUp(job unstructured.Unstructured) bool {
-	if job.GetGenerateName() != cleanupPrefix {
-		return false
-	}
-	conditions, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
-	return !slices.ContainsFunc(conditions, func(entry any) bool {
-		condition, _ := entry.(map[string]any)
-		kind, status := condition["type"], condition["status"]
-		return (kind == string(batchv1.JobComplete) || kind == string(batchv1.JobFailed)) && status == string(corev1.ConditionTrue)
-	})
-}
-
-// get reads an object of namespace cattle-system and converts it.
-func (c *Client) get(ctx context.Context, gvk schema.GroupVersionKind, name string, into any) (found bool, err error) {
-	err = c.call(ctx, fmt.Sprintf("getting %s %s/%s", gvk.Kind, agentNamespace, name), func(ctx context.Context) error {
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(gvk)
-		if err := c.api.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: name}, object); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		found = true
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into) != nil {
-			// The cause is dropped because it may quote the object.
-			return malformed(gvk.Kind)
-		}
-		return nil
-	})
-	return found && err == nil, err
+// get reads an object of the agent.
+func get(
+	ctx context.Context, cluster *workload.Client, kind schema.GroupVersionKind, name string, into any,
+) (bool, error) {
+	found, err := cluster.Get(ctx, kind, client.ObjectKey{Namespace: Namespace, Name: name}, into)
+	return found, named(err)
 }
 
 // sameURL compares URLs as an agent uses them: a slash at the end makes no difference.

@@ -1,60 +1,12 @@
-package workload
+package agent
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
-
-// What a workload cluster says of its agent becomes part of messages only in the form of names.
-func TestAgentNamesItsOwner(t *testing.T) {
-	const long = "s3cret-bearer-token-of-the-workload"
-	tests := map[string]struct {
-		reason             string
-		url, cluster, note string
-		host, ofThree      string
-	}{
-		"Plain":     {reason: "as Rancher writes it", url: "https://Rancher.example.com:8443/x", cluster: "c-abcde", host: "rancher.example.com", ofThree: "c-abcde"},
-		"Address":   {reason: "an address is a host", url: "https://[fd00::1]:8443", host: "fd00::1"},
-		"Noted":     {reason: "as we note it", url: "https://rancher.example.com", note: "c-noted", host: "rancher.example.com", ofThree: "c-noted"},
-		"Both":      {reason: "Rancher knows better", cluster: "c-abcde", note: "c-noted", ofThree: "c-abcde"},
-		"BadNote":   {reason: "a note is a stranger's text as well", note: long + "_"},
-		"Zone":      {reason: "a zone could hold anything", url: "https://[fe80::1%25" + long + "]"},
-		"Text":      {reason: "no URL", url: "call me " + long + "\n", cluster: "Not a name"},
-		"Userinfo":  {reason: "a password is not quoted", url: "https://u:" + long + "@rancher.example.com", host: "rancher.example.com"},
-		"Underline": {reason: "no host can be called so", url: "https://_" + long + "_", cluster: "c_abcde"},
-		"TooLong":   {reason: "a name has an end", url: "https://" + strings.Repeat("a.", 200) + "com", cluster: strings.Repeat("a", 64)},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			deployment, secret := containers(0), `"metadata":{"annotations":{"archelon.io/agent-cluster":"`+test.note+`"}},"data":{"token":"`+encode64(secretToken)+`","url":"`+encode64(test.url)+`","namespace":"`+encode64(test.cluster)+`"}`
-			server := newAPIServer(t, agentAPI(deployment, secret))
-			state, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).Agent(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if state.Host() != test.host || state.ClusterName != test.ofThree {
-				t.Errorf("%s: got host %q and cluster %q", test.reason, state.Host(), state.ClusterName)
-			}
-			if !state.HasToken([]string{"other", secretToken}) || state.HasToken([]string{"other"}) || (AgentState{}).HasToken([]string{""}) {
-				t.Error("the token is not recognised")
-			}
-		})
-	}
-}
-
-// An agent whose credentials are gone still says where its Pods connect to.
-func TestAgentWithoutCredentialsNamesItsServer(t *testing.T) {
-	deployment := strings.Replace(containers(0), `{"name":"CATTLE_CA_CHECKSUM","value":"cafe"}`, `{"name":"CATTLE_SERVER","value":"https://there.example.com"}`, 1)
-	server := newAPIServer(t, agentAPI(strings.Replace(deployment, "cattle-credentials-x", "", 1), ""))
-	state, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).Agent(t.Context())
-	if err != nil || state.Host() != "there.example.com" || !state.BelongsTo("https://there.example.com/") {
-		t.Errorf("got %v, %v", state, err)
-	}
-}
 
 // agentWith returns the Deployment of an agent with an environment.
 func agentWith(environment map[string]string) *unstructured.Unstructured {
@@ -90,7 +42,7 @@ func TestSettingsOfTheAgent(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			state := AgentState{env: func() map[string]string { return test.have }}
+			state := State{env: func() map[string]string { return test.have }}
 			settings := Settings{Cluster: "c-abcde", Digest: "d", Env: test.want, Strict: test.strict, Dropped: []string{"GONE", "HTTPS_PROXY"}}
 			if got := state.Has(settings); got != test.fits {
 				t.Errorf("%s: Has() = %t", test.reason, got)
@@ -112,6 +64,37 @@ func TestSettingsOfTheAgent(t *testing.T) {
 			after := marked.environment()
 			if value, ok := after["GONE"]; !ok || value != "" || after["HTTPS_PROXY"] != test.have["HTTPS_PROXY"] {
 				t.Errorf("%s: what was dropped is to be empty, and what is wanted stays: %q", test.reason, after)
+			}
+		})
+	}
+}
+
+func TestOutdated(t *testing.T) {
+	tests := map[string]struct {
+		reason                 string
+		applied                string
+		known, available, fits bool
+		want                   bool
+	}{
+		"Same":         {reason: "nothing has changed", applied: "d"},
+		"SameKnown":    {reason: "nothing has changed since, whatever is there", applied: "d", known: true},
+		"Waiting":      {reason: "it waits with other settings", applied: "old", available: true, fits: true, want: true},
+		"WaitingOther": {reason: "somebody else has installed it, with settings that are not known", fits: true, want: true},
+		"Upgraded":     {reason: "Rancher has another image, and the agent is away for a moment", applied: "old", known: true, available: true, fits: true},
+		"NoPods":       {reason: "its Pods do not run, maybe for lack of the new image", applied: "old", known: true, fits: true, want: true},
+		"OtherEnv":     {reason: "it needs another proxy to connect again", applied: "old", known: true, available: true, want: true},
+		"Adopted":      {reason: "Rancher's own, without Pods: nobody knows why", known: true, fits: true},
+		"AdoptedEnv":   {reason: "Rancher's own, which needs another proxy to connect again", known: true, available: true, want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			state := State{Applied: test.applied, Available: test.available, env: func() map[string]string { return map[string]string{"PROXY": "old"} }}
+			settings := Settings{Digest: "d", Env: []corev1.EnvVar{{Name: "PROXY", Value: "new"}}}
+			if test.fits {
+				settings.Env[0].Value = "old"
+			}
+			if got := state.Outdated(settings, test.known); got != test.want {
+				t.Errorf("%s: got %t", test.reason, got)
 			}
 		})
 	}
