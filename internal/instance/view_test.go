@@ -38,11 +38,11 @@ func TestChangesOfPeersAreTold(t *testing.T) {
 		const soon = time.Millisecond
 		w.lease(other, "*", 0)
 		told("a peer appeared", soon)
-		time.Sleep(calm)
+		time.Sleep(calm) //nolint:forbidigo // fake time
 		w.lease(other, "+a", 0)
 		told("a peer claims something else", soon)
 		told("a Lease ran out, of which no event tells", 15*time.Second+soon)
-		time.Sleep(calm)
+		time.Sleep(calm) //nolint:forbidigo // fake time
 		w.lease(other, "+a", 0)
 		told("the peer is back", soon)
 		w.lease(other, "+a", 0, released)
