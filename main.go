@@ -21,9 +21,10 @@ import (
 	"github.com/archelon-io/archelon/internal/version"
 )
 
-// gcPercent makes the garbage collector run twice as often as Go's default. What an import allocates is gone in a moment, and memory is what
-// a pod is limited by; docs/development/performance.md has the price. The environment variable GOGC has precedence.
-const gcPercent = 50
+// gcPercent makes the garbage collector run two and a half times as often as Go's default. What an import allocates is
+// gone in a moment, and memory is what a Pod is limited by; docs/development/performance.md has the price. The
+// environment variable GOGC has precedence.
+const gcPercent = 40
 
 func main() {
 	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
