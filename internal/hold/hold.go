@@ -61,6 +61,11 @@ type Holding struct {
 	UIDLabel, NamespaceLabel string
 }
 
+// Kinds returns all kinds that may carry the finalizer.
+func (h Holding) Kinds() []schema.GroupVersionKind {
+	return slices.Concat([]schema.GroupVersionKind{h.Kind}, h.Beside, h.Apart)
+}
+
 // All returns what the controllers hold.
 func All() []Holding { return []Holding{Imports()} }
 

@@ -8,13 +8,13 @@ import (
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -34,10 +34,8 @@ func Controller(turtlesNamespaces []string, setup func(context.Context, controll
 			return append(sharedWatches(scope, turtlesNamespaces), ownWatches(scope)...)
 		},
 		Scheme: ownScheme,
-		Holds: []schema.GroupVersionKind{
-			clusterv1.GroupVersion.WithKind("Cluster"), provisioningv1.SchemeGroupVersion.WithKind("Cluster"), managementv3.SchemeGroupVersion.WithKind("Cluster"),
-		},
-		Setup: setup,
+		Holds:  hold.Imports().Kinds(),
+		Setup:  setup,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -106,6 +107,28 @@ func TestDescriptionsAreComplete(t *testing.T) {
 		names[c.Name] = true
 		if _, known := gates.GetAll()[c.Gate]; c.Gate != "" && !known {
 			t.Errorf("%s has gate %s, which is not in package feature", c.Name, c.Gate)
+		}
+	}
+}
+
+// The uninstaller and the withdrawal of permissions release what is listed in package hold, and know no controller.
+func TestWhatControllersHoldIsReleased(t *testing.T) {
+	released := []schema.GroupVersionKind{rbacv1.SchemeGroupVersion.WithKind("RoleBinding")} // by its own finalizer
+	for _, holding := range hold.All() {
+		released = append(released, holding.Kinds()...)
+	}
+	held := map[schema.GroupVersionKind]bool{}
+	for _, c := range Controllers() {
+		for _, kind := range c.Holds {
+			held[kind] = true
+			if !slices.Contains(released, kind) {
+				t.Errorf("%s holds %s, and nothing releases that when Archelon is uninstalled: list it in hold.All", c.Name, kind)
+			}
+		}
+	}
+	for _, kind := range released {
+		if !held[kind] {
+			t.Errorf("no controller says that it holds %s", kind)
 		}
 	}
 }
