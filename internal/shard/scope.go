@@ -5,6 +5,7 @@ package shard
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,9 +22,11 @@ import (
 // a thousand of the longest are 90 KiB of it, and API servers take a megabyte.
 const MaxNamespaces = 1000
 
-// Scope is the set of namespaces that an instance works in: those that are named, or all but those that are excluded. The zero
-// value is all namespaces. It is immutable.
+// Scope is a set of namespaces: those that are named, or all but those that are excluded. The zero value is all
+// namespaces. It is immutable.
 type Scope struct {
+	// none is no namespace at all; included and excluded are empty then.
+	none bool
 	// included are sorted; empty stands for all.
 	included []string
 	// excluded are sorted, and empty if included is not: what is named and excluded is not included.
@@ -33,6 +36,22 @@ type Scope struct {
 // New makes a scope of the names of namespaces to work in and of those not to. Neither means all namespaces; a namespace in both is
 // excluded (document 000). The error names every name that cannot be a namespace's. Names are trimmed, and duplicates folded.
 func New(namespaces, excluded []string) (Scope, error) {
+	if err := errors.Join(few("namespace", namespaces), few("excluded-namespace", excluded)); err != nil {
+		return Scope{}, err
+	}
+	return parse(namespaces, excluded)
+}
+
+// few returns an error for more names than a flag may have.
+func few(flag string, names []string) error {
+	if len(names) > MaxNamespaces {
+		return fmt.Errorf("--%s names %d namespaces, at most %d are possible: divide them by --watch-filter, or by namespaces that share an instance", flag, len(names), MaxNamespaces)
+	}
+	return nil
+}
+
+// parse is New for any number of names: what is left of a scope may be all namespaces but those of many others.
+func parse(namespaces, excluded []string) (Scope, error) {
 	named, err := clean("namespace", namespaces)
 	if err != nil {
 		return Scope{}, err
@@ -51,6 +70,12 @@ func New(namespaces, excluded []string) (Scope, error) {
 	return Scope{included: included}, nil
 }
 
+// None is the scope of no namespace. No cache can be built for it.
+func None() Scope { return Scope{none: true} }
+
+// named is the scope of these namespaces, which are sorted.
+func named(names []string) Scope { return Scope{none: len(names) == 0, included: names} }
+
 // clean returns sorted names without duplicates.
 func clean(flag string, names []string) ([]string, error) {
 	var cleaned []string
@@ -62,23 +87,25 @@ func clean(flag string, names []string) ([]string, error) {
 		cleaned = append(cleaned, name)
 	}
 	slices.Sort(cleaned)
-	cleaned = slices.Compact(cleaned)
-	if len(cleaned) > MaxNamespaces {
-		return nil, fmt.Errorf("--%s names %d namespaces, at most %d are possible: divide them by --watch-filter, or by namespaces that share an instance", flag, len(cleaned), MaxNamespaces)
-	}
-	return cleaned, nil
+	return slices.Compact(cleaned), nil
 }
 
 // Owns reports whether the instance works in the namespace.
 func (s Scope) Owns(namespace string) bool {
-	if len(s.included) > 0 {
+	if s.listed() {
 		return contains(s.included, namespace)
 	}
 	return !contains(s.excluded, namespace)
 }
 
+// listed reports whether the scope is a list of names, perhaps an empty one.
+func (s Scope) listed() bool { return s.none || len(s.included) > 0 }
+
 // All reports whether the scope is all namespaces.
-func (s Scope) All() bool { return len(s.included)+len(s.excluded) == 0 }
+func (s Scope) All() bool { return !s.listed() && len(s.excluded) == 0 }
+
+// Empty reports whether the scope is no namespace.
+func (s Scope) Empty() bool { return s.none }
 
 // Included returns the namespaces of the scope, nil if it is not a list of names.
 func (s Scope) Included() []string { return slices.Clone(s.included) }
@@ -87,20 +114,47 @@ func (s Scope) Included() []string { return slices.Clone(s.included) }
 func (s Scope) Excluded() []string { return slices.Clone(s.excluded) }
 
 // Overlaps reports whether there is, or could be, a namespace that both scopes own.
-func (s Scope) Overlaps(other Scope) bool {
+func (s Scope) Overlaps(other Scope) bool { return !s.Within(other).Empty() }
+
+// Within returns what both scopes own.
+func (s Scope) Within(other Scope) Scope {
 	switch {
-	case len(s.included) > 0:
-		return slices.ContainsFunc(s.included, other.Owns)
-	case len(other.included) > 0:
-		return slices.ContainsFunc(other.included, s.Owns)
+	case s.listed():
+		return named(slices.DeleteFunc(slices.Clone(s.included), func(name string) bool { return !other.Owns(name) }))
+	case other.listed():
+		return other.Within(s)
 	default:
-		return true // Both own almost everything.
+		return Scope{excluded: union(s.excluded, other.excluded)}
 	}
 }
 
-// String names the scope for people: "all namespaces", "namespaces a, b" or "all namespaces but a, b".
+// Without returns what this scope owns and the other one does not.
+func (s Scope) Without(other Scope) Scope {
+	switch {
+	case s.listed():
+		return named(slices.DeleteFunc(slices.Clone(s.included), other.Owns))
+	case other.listed():
+		return Scope{excluded: union(s.excluded, other.included)}
+	default:
+		return named(slices.DeleteFunc(slices.Clone(other.excluded), func(name string) bool { return !s.Owns(name) }))
+	}
+}
+
+// Equal reports whether both own the same namespaces.
+func (s Scope) Equal(other Scope) bool { return s.Encode() == other.Encode() }
+
+// union returns the sorted names of both lists, without duplicates.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// String names the scope for people: "all namespaces", "namespaces a, b", "all namespaces but a, b" or "no namespace".
 func (s Scope) String() string {
 	switch {
+	case s.none:
+		return "no namespace"
 	case len(s.included) > 0:
 		return "namespaces " + strings.Join(s.included, ", ")
 	case len(s.excluded) > 0:
@@ -125,10 +179,11 @@ func (s Scope) MetricsLabel() string {
 	}
 }
 
-// Encode returns the scope as a short text for an annotation, which Decode reads: "*", "+a,b" or "-a,b".
+// Encode returns the scope as a short text for an annotation, which Decode reads: "*", "+a,b" or "-a,b"; "+" is no
+// namespace.
 func (s Scope) Encode() string {
 	switch {
-	case len(s.included) > 0:
+	case s.listed():
 		return "+" + strings.Join(s.included, ",")
 	case len(s.excluded) > 0:
 		return "-" + strings.Join(s.excluded, ",")
@@ -143,10 +198,12 @@ func Decode(text string) (Scope, error) {
 	switch {
 	case text == "*":
 		return Scope{}, nil
+	case text == "+":
+		return None(), nil
 	case strings.HasPrefix(text, "+"):
-		return New(names, nil)
+		return parse(names, nil)
 	case strings.HasPrefix(text, "-"):
-		return New(nil, names)
+		return parse(nil, names)
 	default:
 		return Scope{}, fmt.Errorf("%q is not a scope", text)
 	}
@@ -168,8 +225,12 @@ func (s Scope) digest() string {
 
 // Namespaces limits a cache of namespaced kinds; it is for cache.Options.DefaultNamespaces. The API server sends nothing else: named
 // namespaces are watched one by one, exclusion is a field selector under cache.AllNamespaces. As cache.Options.DefaultFieldSelector, which
-// document 000 proposes, that selector would be sent for cluster-scoped kinds too, and they refuse it.
+// document 000 proposes, that selector would be sent for cluster-scoped kinds too, and they refuse it. It panics for an empty
+// scope: nil, or an empty map, would be all namespaces.
 func (s Scope) Namespaces() map[string]cache.Config {
+	if s.none {
+		panic("there is no cache of no namespace")
+	}
 	if len(s.included) > 0 {
 		namespaces := make(map[string]cache.Config, len(s.included))
 		for _, name := range s.included {
@@ -191,9 +252,12 @@ func (s Scope) Namespaces() map[string]cache.Config {
 func (s Scope) NamespaceObjects() labels.Selector { return s.Labelled(corev1.LabelMetadataName) }
 
 // Labelled selects objects, of cluster-scoped kinds, that have the name of a namespace of the scope in a label. With excluded
-// namespaces it selects objects without that label too.
+// namespaces it selects objects without that label too. It panics for an empty scope.
 func (s Scope) Labelled(key string) labels.Selector {
 	operator, names := selection.In, s.included
+	if s.none {
+		panic("there is no selector of no namespace: labels.Nothing is sent as an empty one, which selects all")
+	}
 	if len(names) == 0 {
 		operator, names = selection.NotIn, s.excluded
 	}

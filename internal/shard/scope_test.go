@@ -74,7 +74,7 @@ func expectOwned(t *testing.T, scope Scope, namespaces []string, want bool) {
 }
 
 func TestDecodeRefusesWhatIsNoScope(t *testing.T) {
-	for _, text := range []string{"", "a", "+", "-", "+a,,b", "+A", "**", "-a, b*"} {
+	for _, text := range []string{"", "a", "-", "+a,,b", "+A", "**", "-a, b*"} {
 		if scope, err := Decode(text); err == nil {
 			t.Errorf("%q: got %s, want an error", text, scope)
 		}
@@ -107,6 +107,38 @@ func TestOverlaps(t *testing.T) {
 		a, b := mustScope(t, tc.a), mustScope(t, tc.b)
 		if a.Overlaps(b) != tc.want || b.Overlaps(a) != tc.want {
 			t.Errorf("%s and %s: got %t and %t, want %t", tc.a, tc.b, a.Overlaps(b), b.Overlaps(a), tc.want)
+		}
+	}
+}
+
+func TestSets(t *testing.T) {
+	for _, tc := range []struct{ a, b, within, without string }{
+		{"*", "*", "*", "+"},
+		{"*", "+a", "+a", "-a"},
+		{"*", "-a", "-a", "+a"},
+		{"*", "+", "+", "*"},
+		{"+", "*", "+", "+"},
+		{"+a,b", "+b,c", "+b", "+a"},
+		{"+a,b", "-a", "+b", "+a"},
+		{"-a", "+a,b", "+b", "-a,b"},
+		{"-a", "-b", "-a,b", "+b"},
+		{"-a,b", "-b,c", "-a,b,c", "+c"},
+		{"+a", "+a", "+a", "+"},
+	} {
+		a, b := mustScope(t, tc.a), mustScope(t, tc.b)
+		if got := a.Within(b).Encode(); got != tc.within {
+			t.Errorf("%s within %s is %s, want %s", tc.a, tc.b, got, tc.within)
+		}
+		if got := a.Without(b).Encode(); got != tc.without {
+			t.Errorf("%s without %s is %s, want %s", tc.a, tc.b, got, tc.without)
+		}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			if got, want := a.Within(b).Owns(name), a.Owns(name) && b.Owns(name); got != want {
+				t.Errorf("%s within %s owns %s: %t", tc.a, tc.b, name, got)
+			}
+			if got, want := a.Without(b).Owns(name), a.Owns(name) && !b.Owns(name); got != want {
+				t.Errorf("%s without %s owns %s: %t", tc.a, tc.b, name, got)
+			}
 		}
 	}
 }
