@@ -126,7 +126,7 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 		return nil, fmt.Errorf("getting namespace %s: %w", name, err)
 	}
 	if !ending {
-		found, err := r.release(ctx, name)
+		found, err := hold.Leave(ctx, r.APIReader, r.Client, name, r.Self.String())
 		if err != nil {
 			return nil, err
 		}
