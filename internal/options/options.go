@@ -99,6 +99,7 @@ func New() (*Options, error) {
 		return nil, fmt.Errorf("defining feature gates: %w", err)
 	}
 	return &Options{
+		LeaderElect:               true,
 		LeaderElectLeaseDuration:  15 * time.Second,
 		LeaderElectRenewDeadline:  10 * time.Second,
 		LeaderElectRetryPeriod:    2 * time.Second,
@@ -143,7 +144,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // addProcessFlags binds what the process elects its leader by, and serves.
 func (o *Options) addProcessFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"Work only while holding the Lease of the instance, <instance>-leader-election, so that several replicas can run.")
+		"Work only while holding the Lease of the instance, <instance>-leader-election, so that several replicas can run and other instances see this one. Without it an instance refuses to start beside others.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
 		"Namespace of the Leases of all instances in the management cluster. Instances in which it differs do not know of each other. Default: the namespace that the manager runs in; outside a cluster it must be set.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
@@ -276,11 +277,23 @@ func (o *Options) Validate() error {
 			}
 		}
 	}
-	if _, err := o.Scope(); err != nil {
-		problems = append(problems, err)
-	}
+	problems = append(problems, o.scopeProblems()...)
 	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
 		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}
 	return errors.Join(problems...)
+}
+
+// scopeProblems reports namespaces that cannot be ones, and lists of none: an empty list is not all namespaces.
+func (o *Options) scopeProblems() []error {
+	var problems []error
+	if _, err := o.Scope(); err != nil {
+		problems = append(problems, err)
+	}
+	for option, names := range map[string][]string{"namespace": o.Namespaces, "excluded-namespace": o.ExcludedNamespaces} {
+		if names != nil && len(names) == 0 {
+			problems = append(problems, fmt.Errorf("--%s is empty: name a namespace, or leave the flag out, which means all namespaces", option))
+		}
+	}
+	return problems
 }

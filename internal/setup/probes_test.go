@@ -72,6 +72,7 @@ func tenantOf(t *testing.T, answer func(*http.Request) bool) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	opts.LeaderElect = false
 	opts.Namespaces, opts.HealthProbeBindAddress, opts.MetricsBindAddress = []string{"a"}, free(t), "0"
 	lacking, err := newLacking(prometheus.NewRegistry())
 	if err != nil {
