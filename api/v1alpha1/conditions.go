@@ -4,10 +4,6 @@ package v1alpha1
 // imported into Rancher and its agent is connected. It may be named in spec.availabilityGates.
 const RancherImportedCondition = "RancherImported"
 
-// ScopeOverlapCondition on a CAPI Cluster is True while another living instance claims the cluster as well. The one that works on the cluster
-// sets it, and it is absent otherwise.
-const ScopeOverlapCondition = "RancherImportScopeOverlap"
-
 // ImportedReason is the reason of RancherImported=True: the Rancher cluster exists and Rancher
 // reports its agent as connected.
 const ImportedReason = "Imported"
@@ -108,10 +104,6 @@ const (
 
 	// RecordRejectedReason: the API server or a webhook of Rancher refused the Rancher cluster.
 	RecordRejectedReason = "RecordRejected"
-
-	// ScopesOverlapReason: another living instance claims the cluster as well, and leaves it to the one that works on it. Correct
-	// the scope of one of them. It is the reason of ScopeOverlapCondition, and of a warning Event by the one that stands aside.
-	ScopesOverlapReason = "ScopesOverlap"
 
 	// InternalErrorReason: a request to the management cluster failed, or met nothing but conflicts for some time; it is retried.
 	InternalErrorReason = "InternalError"

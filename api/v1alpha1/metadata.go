@@ -83,6 +83,10 @@ const (
 	// but some.
 	ScopeAnnotation = "archelon.io/scope"
 
+	// WorksInAnnotation on the Lease of an instance says where the replica that holds the Lease works now, in the same form: what the
+	// instance gets of its scope. "+" is nowhere.
+	WorksInAnnotation = "archelon.io/works-in"
+
 	// WatchFilterAnnotation on the Lease of an instance is its --watch-filter, if it has one.
 	WatchFilterAnnotation = "archelon.io/watch-filter"
 

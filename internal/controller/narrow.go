@@ -8,9 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // Everywhere receives a kind from all namespaces, whatever the scope.
@@ -52,33 +49,11 @@ func KeepIdentity(object any) (any, error) {
 	return object, nil
 }
 
-// KeepLease leaves what tells who holds a Lease and, if it is that of an instance, what the instance claims. It is a transform of a cache.
+// KeepLease leaves of a Lease what tells who holds it. It is a transform of a cache.
 func KeepLease(object any) (any, error) {
 	if lease, ok := object.(*coordinationv1.Lease); ok {
-		keep(lease, []string{archelonv1.InstanceLabel}, []string{archelonv1.ScopeAnnotation, archelonv1.WatchFilterAnnotation})
+		lease.ManagedFields, lease.Labels, lease.Annotations = nil, nil, nil
 		lease.Spec.PreferredHolder, lease.Spec.Strategy = nil, nil
 	}
 	return object, nil
-}
-
-// keep drops all labels and annotations but some, and what the API server writes down about writers.
-func keep(object client.Object, labelled, annotated []string) {
-	object.SetManagedFields(nil)
-	object.SetLabels(only(object.GetLabels(), labelled))
-	object.SetAnnotations(only(object.GetAnnotations(), annotated))
-}
-
-func only(values map[string]string, keys []string) map[string]string {
-	var kept map[string]string
-	for _, key := range keys {
-		value, ok := values[key]
-		if !ok {
-			continue
-		}
-		if kept == nil {
-			kept = make(map[string]string, len(keys))
-		}
-		kept[key] = value
-	}
-	return kept
 }

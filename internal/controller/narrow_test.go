@@ -18,23 +18,20 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 	hostile := func() metav1.ObjectMeta {
 		return metav1.ObjectMeta{
 			Namespace: "tenant", Name: "a", UID: "1", ResourceVersion: "2", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: large}},
-			Labels:      map[string]string{clusterv1.ClusterNameLabel: "prod", "archelon.io/instance": "one", "other": large},
-			Annotations: map[string]string{"other": large, "archelon.io/scope": "*", "archelon.io/watch-filter": "blue"},
+			Labels:      map[string]string{clusterv1.ClusterNameLabel: "prod", "other": large},
+			Annotations: map[string]string{"other": large},
 		}
 	}
 	kept := metav1.ObjectMeta{Namespace: "tenant", Name: "a", UID: "1", ResourceVersion: "2"}
-	instanceOf := kept
-	instanceOf.Labels = map[string]string{"archelon.io/instance": "one"}
-	instanceOf.Annotations = map[string]string{"archelon.io/scope": "*", "archelon.io/watch-filter": "blue"}
 	for name, tc := range map[string]struct {
 		reason       string
 		transform    toolscache.TransformFunc
 		object, want client.Object
 	}{
 		"Lease": {
-			"who holds it, and what that claims", KeepLease,
+			"who holds it", KeepLease,
 			&coordinationv1.Lease{ObjectMeta: hostile(), Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), PreferredHolder: &large}},
-			&coordinationv1.Lease{ObjectMeta: instanceOf, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")}},
+			&coordinationv1.Lease{ObjectMeta: kept, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")}},
 		},
 		"Unknown": {"what is none stays as it is", KeepLease, &corev1.Secret{ObjectMeta: hostile()}, &corev1.Secret{ObjectMeta: hostile()}},
 	} {

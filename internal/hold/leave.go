@@ -11,8 +11,9 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// Leave releases what names an instance in a namespace that the instance gives up, and what was created for it. Both stay as they are otherwise:
-// whoever is given the namespace goes on with them. It returns how much it found. Where permissions are missing nothing is found.
+// Leave releases what names an instance in a namespace that the instance gives up, and what was created for it. Both
+// stay as they are otherwise: whoever is given the namespace goes on with them. It returns how much it found. Where
+// permissions are missing nothing is found.
 func Leave(ctx context.Context, reader client.Reader, c client.Client, namespace, instance string) (int, error) {
 	nothing := func(context.Context, string, error) error { return nil }
 	within := Lister{Reader: reader, Namespaces: []string{namespace}, CreatedFor: namespace, Forbidden: nothing}

@@ -91,7 +91,7 @@ func conditionsRead(all []metav1.Condition) []metav1.Condition {
 	var read []metav1.Condition
 	for _, condition := range all {
 		switch condition.Type {
-		case archelonv1.RancherImportedCondition, archelonv1.ScopeOverlapCondition, clusterv1.ClusterControlPlaneAvailableCondition:
+		case archelonv1.RancherImportedCondition, formerOverlap, clusterv1.ClusterControlPlaneAvailableCondition:
 			read = append(read, condition)
 		}
 	}

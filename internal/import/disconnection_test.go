@@ -79,7 +79,7 @@ func newStorm(t *testing.T, n int, grace time.Duration) *storm {
 		cluster.Name, cluster.UID, cluster.ResourceVersion = fmt.Sprintf("cluster-%d", i), types.UID(fmt.Sprintf("uid-%d", i)), "1"
 		cluster.Labels = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "true"}
 		cluster.Annotations[recordKey] = fmt.Sprintf("v3/c-%d", i)
-		cluster.Annotations["archelon.io/instance"] = s.Peers.Self().String()
+		cluster.Annotations["archelon.io/instance"] = s.Self.String()
 		conditions.Set(cluster, metav1.Condition{Type: "RancherImported", Status: metav1.ConditionTrue, Reason: "Imported"})
 		desired, err := desiredRecord(cluster, fmt.Sprintf("c-%d", i))
 		if err != nil {

@@ -42,8 +42,6 @@ func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches 
 			t.Fatal(err)
 		}
 	}
-	peers, err := instance.NewPeers(instance.ID{Name: "archelon"}, false, c, clock.RealClock{})
-	must(err)
 	workloads, err := workload.NewClients(c, workload.Options{})
 	must(err)
 	metrics, err := NewMetrics(prometheus.NewRegistry())
@@ -57,8 +55,8 @@ func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches 
 	must(err)
 	return &Reconciler{
 		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(10_000), Active: active, Others: []Strategy{other}, Settings: settings, Tokens: tokens,
-		Workloads: workloads, Metrics: metrics, Peers: peers, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
-		aside: newAside(metrics), jobs: newJobs(1, clock.RealClock{}), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
+		Workloads: workloads, Metrics: metrics, Self: instance.ID{Name: "archelon"}, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
+		jobs: newJobs(1, clock.RealClock{}), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
 		told: newTold(), conflicts: newConflicts(), turns: newTurns(switches), registrations: newPatience(registrationPatience),
 		reserved: newReservations(), looks: newLooks(), contests: newContests(), replacements: newReplacements(),
 	}

@@ -14,7 +14,6 @@ type Metrics struct {
 	stops   *prometheus.CounterVec
 	imports *prometheus.HistogramVec
 	steps   *prometheus.HistogramVec
-	left    *prometheus.GaugeVec
 	present *inventory
 }
 
@@ -23,7 +22,6 @@ type Metrics struct {
 //	archelon_import_stops_total{phase,outcome,reason}       reconciles that stopped before the end of their phases
 //	archelon_import_duration_seconds{strategy}              from the making of a record to its connection
 //	archelon_import_agent_step_duration_seconds{step}       steps of installing the agent, in seconds
-//	archelon_import_clusters_left_to_peer{peer}             clusters in scope that another instance works on
 //	archelon_import_clusters{status,reason}                 clusters by their condition, counted by the leader
 //	archelon_import_switch_clusters{state}                  imported clusters by how far a change of the strategy has come
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
@@ -45,13 +43,9 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Help:    "Time that a step of installing Rancher's agent took, in seconds.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"step"}),
-		left: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "archelon_import_clusters_left_to_peer",
-			Help: "CAPI clusters that this instance claims and leaves to another one, which works on them. More than none is a mistake in the scopes of the two.",
-		}, []string{"peer"}),
 		present: newInventory(),
 	}
-	for _, collector := range []prometheus.Collector{m.stops, m.imports, m.steps, m.left, m.present} {
+	for _, collector := range []prometheus.Collector{m.stops, m.imports, m.steps, m.present} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}
@@ -61,15 +55,6 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 
 func (m *Metrics) stopped(phase string, out outcome.Outcome) {
 	m.stops.WithLabelValues(phase, out.Kind.String(), out.Reason).Inc()
-}
-
-// leftTo sets how many clusters are left to a peer. One without has no series: peers come and go.
-func (m *Metrics) leftTo(peer string, clusters int) {
-	if clusters == 0 {
-		m.left.DeleteLabelValues(peer)
-		return
-	}
-	m.left.WithLabelValues(peer).Set(float64(clusters))
 }
 
 func (m *Metrics) imported(strategy string, took time.Duration) {

@@ -53,8 +53,10 @@ type Reconciler struct {
 	Workloads *workload.Clients
 	// Metrics counts what the reconciler does.
 	Metrics *Metrics
-	// Peers knows the other instances in the management cluster.
-	Peers *instance.Peers
+	// Self is this instance.
+	Self instance.ID
+	// Runs reports whether another instance runs, by the name in InstanceAnnotation. Optional: nobody else does.
+	Runs func(instance string) bool
 	// Claim limits the import to CAPI Clusters; the zero value is all.
 	Claim instance.Claim
 	// Withdrawn reports whether a namespace was taken from this instance while it runs: nothing is worked on there. Optional.
@@ -75,7 +77,6 @@ type Reconciler struct {
 	// Clock is the time; default the real one.
 	Clock clock.PassiveClock
 
-	aside         *aside
 	jobs          *jobs
 	writes        *ownWrites
 	told          *told
@@ -109,9 +110,6 @@ type scope struct {
 	problem error
 	// assigned says who is to import the cluster.
 	assigned assignment
-
-	// rivals are other instances that claim the cluster and leave it to this one.
-	rivals []instance.ID
 
 	// claimed is set by the claim phase when the record's name was written ahead in this run, which proves that
 	// the cached cluster was current.
@@ -171,12 +169,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if aside, result, err := r.standAside(ctx, s); aside || err != nil {
-		if aside && err == nil {
-			r.turns.leave(ctx, req.NamespacedName)
-		}
-		return result, err
-	}
 	out := r.run(ctx, s)
 	r.noteTurn(ctx, s, out)
 	return r.finish(ctx, s, out)
@@ -200,7 +192,6 @@ func (r *Reconciler) withdrawn(ctx context.Context, key types.NamespacedName) (b
 func (r *Reconciler) forgetAll(ctx context.Context, key types.NamespacedName) {
 	r.turns.leave(ctx, key)
 	r.forget(key)
-	r.aside.forget(key)
 	r.told.forget(key)
 	r.conflicts.forget(key)
 	r.takings.forget(key)

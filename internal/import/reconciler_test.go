@@ -73,16 +73,14 @@ func newBench(t *testing.T, claim instance.Claim, objects ...client.Object) *ben
 	c := fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).WithStatusSubresource(&clusterv1.Cluster{}).
 		WithIndex(&managementv3.Cluster{}, ownerIndex, ownerKeys).WithIndex(&provisioningv1.Cluster{}, ownerIndex, ownerKeys).Build()
 	b := &bench{clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
-	peers, err := instance.NewPeers(instance.ID{Name: "archelon"}, false, c, b.clock)
-	must(err)
 	workloads, err := workload.NewClients(c, workload.Options{})
 	must(err)
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	must(err)
 	b.Reconciler = &Reconciler{
 		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Active: v3Strategy{}, Workloads: workloads, Metrics: metrics,
-		Peers: peers, Claim: claim, Clock: b.clock,
-		aside: newAside(metrics), jobs: newJobs(1, b.clock), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
+		Self: instance.ID{Name: "archelon"}, Claim: claim, Clock: b.clock,
+		jobs: newJobs(1, b.clock), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
 		told: newTold(), conflicts: newConflicts(), reserved: newReservations(), looks: newLooks(), contests: newContests(), replacements: newReplacements(), turns: newTurns(10), registrations: newPatience(registrationPatience), assigned: c,
 	}
 	return b

@@ -58,7 +58,7 @@ func (r *Reconciler) writeAhead(ctx context.Context, s *scope, name string) outc
 
 // hold takes the CAPI cluster for this instance and a record.
 func (r *Reconciler) hold(cluster *clusterv1.Cluster, record string) {
-	hold.Imports().Take(cluster, r.Peers.Self().String(), map[string]string{archelonv1.RecordAnnotation: record})
+	hold.Imports().Take(cluster, r.Self.String(), map[string]string{archelonv1.RecordAnnotation: record})
 }
 
 // permitSuccessor takes an annotation "imported" off that was there while the cluster was imported: it had no effect

@@ -97,7 +97,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			handler.TypedEnqueueRequestsFromMapFunc(r.clustersOfName), nameChanged())).
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.turns.come, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(source.Channel(r.Peers.Changed(), handler.EnqueueRequestsFromMapFunc(r.clustersInScope))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			NewQueue:                newQueue,
@@ -137,7 +136,7 @@ func (r *Reconciler) complete(options Options) error {
 	for name, missing := range map[string]bool{
 		"Client": r.Client == nil, "APIReader": r.APIReader == nil, "Recorder": r.Recorder == nil, "Active": r.Active == nil,
 		"Settings": r.Settings == nil, "Tokens": r.Tokens == nil, "Downloader": r.Downloader == nil, "Workloads": r.Workloads == nil,
-		"Metrics": r.Metrics == nil, "Peers": r.Peers == nil, "TokenSecrets": options.TokenSecrets == nil,
+		"Metrics": r.Metrics == nil, "Self": r.Self.Name == "", "TokenSecrets": options.TokenSecrets == nil,
 		"Assigned": options.Assigned == nil, "DisplayNames": options.DisplayNames == nil,
 	} {
 		if missing {
@@ -154,7 +153,6 @@ func (r *Reconciler) complete(options Options) error {
 		r.Clock = clock.RealClock{}
 	}
 	r.tokenSecrets, r.assigned = options.TokenSecrets, options.Assigned
-	r.aside = newAside(r.Metrics)
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.writes = newOwnWrites()
 	r.told = newTold()

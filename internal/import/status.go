@@ -54,9 +54,6 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) 
 		r.observeImport(s, before, after)
 	}
 	r.publishChange(s, out, before, after)
-	if err := r.publishOverlap(ctx, s); err != nil {
-		return ctrl.Result{}, errors.Join(out.Err, fmt.Errorf("publishing condition %s: %w", archelonv1.ScopeOverlapCondition, err))
-	}
 	return out.Result()
 }
 

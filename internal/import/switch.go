@@ -155,7 +155,7 @@ func (r *Reconciler) listSwitching(ctx context.Context) ([]types.NamespacedName,
 func (r *Reconciler) holdsTurn(cluster *clusterv1.Cluster) bool {
 	by := cluster.Annotations[archelonv1.InstanceAnnotation]
 	return switching(cluster) && holds(cluster) && cluster.DeletionTimestamp.IsZero() && !paused(cluster) &&
-		r.Claim.Covers(cluster) && emptyOr(by, r.Peers.Self().String())
+		r.Claim.Covers(cluster) && emptyOr(by, r.Self.String())
 }
 
 // turnMessage is the same for all limits, so that a change of the limit writes to no cluster.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,10 +17,6 @@ import (
 
 // Nothing is read or written where the namespace was taken from the instance, and its record is not that of a cluster which lost our finalizer.
 func TestWithdrawnNamespace(t *testing.T) {
-	metrics, err := NewMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
 		reason    string
@@ -35,7 +30,7 @@ func TestWithdrawnNamespace(t *testing.T) {
 			// Without a client: whatever else it did would fail.
 			r := &Reconciler{
 				Withdrawn: func(context.Context, string) (bool, error) { return true, tc.err },
-				Workloads: &workload.Clients{}, jobs: newJobs(1, clock.RealClock{}), aside: newAside(metrics), holdings: newHoldings(), told: newTold(), conflicts: newConflicts(), looks: newLooks(), contests: newContests(), replacements: newReplacements(), turns: newTurns(1), registrations: newPatience(registrationPatience),
+				Workloads: &workload.Clients{}, jobs: newJobs(1, clock.RealClock{}), holdings: newHoldings(), told: newTold(), conflicts: newConflicts(), looks: newLooks(), contests: newContests(), replacements: newReplacements(), turns: newTurns(1), registrations: newPatience(registrationPatience),
 			}
 			cluster := testCluster()
 			cluster.Finalizers = []string{archelonv1.ImportFinalizer}

@@ -1,12 +1,17 @@
-// Package instance tells the instances apart that share a management cluster, and makes sure that each CAPI cluster is worked on by one
-// of them. An instance announces its scope on the Lease that its replicas take turns with, so a Lease that is renewed says who is alive and what it
-// claims; which instance works on a cluster stands on the cluster.
+// Package instance divides the namespaces of a management cluster among the instances that run in it. Each instance
+// registers what it claims on a Lease in one namespace for all, the one that its replicas take turns with, and
+// publishes there in which namespaces it works now. What an instance gets of its claim follows from the Leases alone
+// (see Divide), before any cache is built. When it changes, the process ends and starts again with what it gets then.
 package instance
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,7 +41,7 @@ func (i ID) String() string {
 // LeaseName is the name of the Lease that its replicas take turns with.
 func (i ID) LeaseName() string { return i.Name + leaseSuffix }
 
-// Claim is what an instance works on.
+// Claim is what an instance is told to work on by its flags.
 type Claim struct {
 	// Scope limits it to namespaces.
 	Scope shard.Scope
@@ -49,25 +54,57 @@ func (c Claim) Covers(cluster client.Object) bool {
 	return c.Scope.Owns(cluster.GetNamespace()) && (c.WatchFilter == "" || cluster.GetLabels()[clusterv1.WatchLabel] == c.WatchFilter)
 }
 
-// annotations are how a claim stands on a Lease.
-func (c Claim) annotations() map[string]string {
-	annotations := map[string]string{archelonv1.ScopeAnnotation: c.Scope.Encode()}
-	if c.WatchFilter != "" {
-		annotations[archelonv1.WatchFilterAnnotation] = c.WatchFilter
-	}
-	return annotations
+// meets reports whether there may be a cluster in a namespace of both that both claim: different watch filters tell
+// clusters apart.
+func (c Claim) meets(other Claim) bool {
+	return c.WatchFilter == "" || other.WatchFilter == "" || c.WatchFilter == other.WatchFilter
 }
 
-// Announced returns the instance that a Lease with label archelon.io/instance stands for, and what that claims. It fails for a Lease that no
-// instance has written.
-func Announced(lease *coordinationv1.Lease) (ID, Claim, error) {
-	id := ID{Namespace: lease.Namespace, Name: lease.Labels[archelonv1.InstanceLabel]}
-	if lease.Name != id.LeaseName() {
-		return ID{}, Claim{}, fmt.Errorf("lease %s/%s does not have the name of one of instance %s", lease.Namespace, lease.Name, id)
+// Registered is an instance by its Lease.
+type Registered struct {
+	ID
+	Claim
+	// Since is when its Lease was created, by the API server's clock.
+	Since time.Time
+	// Works is where its replica that holds the Lease works; nowhere if none does.
+	Works shard.Scope
+	// Alive is whether a replica of it runs.
+	Alive bool
+}
+
+// Read returns the instance that a Lease with label archelon.io/instance stands for, as if it were alive. It fails for
+// a Lease that no instance has written. One of a version that did not publish where it works counts as working wherever
+// it claims.
+func Read(lease *coordinationv1.Lease) (Registered, error) {
+	r := Registered{ID: ID{Namespace: lease.Namespace, Name: lease.Labels[archelonv1.InstanceLabel]}, Since: lease.CreationTimestamp.Time, Alive: true}
+	if lease.Name != r.LeaseName() {
+		return Registered{}, fmt.Errorf("lease %s/%s does not have the name of one of instance %s", lease.Namespace, lease.Name, r.ID)
 	}
-	claim := claimOf(textOf(lease))
-	if claim == nil {
-		return ID{}, Claim{}, fmt.Errorf("lease %s/%s has no scope of an instance in annotation %s", lease.Namespace, lease.Name, archelonv1.ScopeAnnotation)
+	var err error
+	if r.Scope, err = shard.Decode(lease.Annotations[archelonv1.ScopeAnnotation]); err != nil {
+		return Registered{}, fmt.Errorf("lease %s/%s has no scope of an instance in annotation %s", lease.Namespace, lease.Name, archelonv1.ScopeAnnotation)
 	}
-	return id, *claim, nil
+	r.WatchFilter, r.Works = lease.Annotations[archelonv1.WatchFilterAnnotation], r.Scope
+	if works, ok := lease.Annotations[archelonv1.WorksInAnnotation]; ok {
+		if r.Works, err = shard.Decode(works); err != nil {
+			return Registered{}, fmt.Errorf("lease %s/%s has no scope in annotation %s", lease.Namespace, lease.Name, archelonv1.WorksInAnnotation)
+		}
+	}
+	return r, nil
+}
+
+// Others returns the instances that are registered on the Leases of the coordination namespace for some of what a claim
+// is for.
+func Others(ctx context.Context, leases coordinationclient.LeaseInterface, claim Claim) ([]ID, error) {
+	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: archelonv1.InstanceLabel})
+	if err != nil {
+		return nil, fmt.Errorf("listing the Leases of instances: %w", err)
+	}
+	var others []ID
+	for i := range list.Items {
+		if other, err := Read(&list.Items[i]); err == nil && other.meets(claim) && other.Scope.Overlaps(claim.Scope) {
+			others = append(others, other.ID)
+		}
+	}
+	return others, nil
 }

@@ -7,21 +7,16 @@ import (
 	"maps"
 	"os"
 	"strings"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // namespaceFile is where a pod finds the name of its namespace.
@@ -39,67 +34,101 @@ func Namespace() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// NewLock returns the lock that the replicas of an instance take turns with: a Lease that carries the claim of its holder from the
-// request on that takes it. Requests time out after half of the renew deadline, so that one that hangs does not cost the Lease. The function
-// ends what sends the lock's Events, and is called when the lock is not used any more.
-func NewLock(config *rest.Config, scheme *runtime.Scheme, id ID, claim Claim, renewDeadline time.Duration) (resourcelock.Interface, func(), error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, nil, fmt.Errorf("naming the replica: %w", err)
-	}
-	identity := host + "_" + string(uuid.NewUUID())
-	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
-	config.Timeout = max(renewDeadline/2, time.Second)
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("building a client for Leases: %w", err)
-	}
-	events := record.NewBroadcaster()
-	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: clients.CoreV1().Events(id.Namespace)})
-	return &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: id.Namespace, Name: id.LeaseName()},
-		Client:    announcer{LeasesGetter: clients.CoordinationV1(), annotations: claim.annotations()},
-		LockConfig: resourcelock.ResourceLockConfig{
-			Identity:      identity,
-			EventRecorder: events.NewRecorder(scheme, corev1.EventSource{Component: identity}),
-		},
-		Labels: map[string]string{archelonv1.InstanceLabel: id.Name},
-	}, events.Shutdown, nil
+// LockOptions are what a lock needs. All but the Events are required.
+type LockOptions struct {
+	// Self is this instance, and Claim what its flags say.
+	Self  ID
+	Claim Claim
+	// Works is where the holder works; published with the request that takes the Lease.
+	Works shard.Scope
+	// Leases are those of the coordination namespace.
+	Leases coordinationclient.LeasesGetter
+	// Events is told of who leads.
+	Events resourcelock.EventRecorder
+	// Identity names this replica.
+	Identity string
+	// Fence is told of each renewal.
+	Fence *Fence
 }
 
-// announcer adds annotations to every Lease that is written through it.
+// NewLock returns the lock that the replicas of an instance take turns with: a Lease that carries the claim of its
+// holder, and where that works, from the request on that takes it.
+func NewLock(opts LockOptions) (resourcelock.Interface, error) {
+	if opts.Self.Name == "" || opts.Self.Namespace == "" || opts.Leases == nil || opts.Identity == "" || opts.Fence == nil {
+		return nil, errors.New("the lock of an instance needs its name, Leases, the name of the replica and a fence")
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: opts.Self.Namespace, Name: opts.Self.LeaseName()},
+		Client:    announcer{LeasesGetter: opts.Leases, LockOptions: opts},
+		LockConfig: resourcelock.ResourceLockConfig{
+			Identity: opts.Identity, EventRecorder: opts.Events,
+		},
+		Labels: map[string]string{archelonv1.InstanceLabel: opts.Self.Name},
+	}, nil
+}
+
+// Identity names a replica: by its host, and apart from one that ran there before.
+func Identity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("naming the replica: %w", err)
+	}
+	return host + "_" + string(uuid.NewUUID()), nil
+}
+
+// annotations are how a claim, and where its holder works, stand on a Lease.
+func (c Claim) annotations(works shard.Scope) map[string]string {
+	annotations := map[string]string{archelonv1.ScopeAnnotation: c.Scope.Encode(), archelonv1.WorksInAnnotation: works.Encode()}
+	if c.WatchFilter != "" {
+		annotations[archelonv1.WatchFilterAnnotation] = c.WatchFilter
+	}
+	return annotations
+}
+
+// announcer announces, with every Lease that is written through it.
 type announcer struct {
 	coordinationclient.LeasesGetter
-	annotations map[string]string
+	LockOptions
 }
 
 // Leases implements coordinationclient.LeasesGetter.
 func (a announcer) Leases(namespace string) coordinationclient.LeaseInterface {
-	return announcing{LeaseInterface: a.LeasesGetter.Leases(namespace), annotations: a.annotations}
+	return announcing{LeaseInterface: a.LeasesGetter.Leases(namespace), LockOptions: a.LockOptions}
 }
 
 type announcing struct {
 	coordinationclient.LeaseInterface
-	annotations map[string]string
+	LockOptions
 }
 
 // Create implements coordinationclient.LeaseInterface.
 func (a announcing) Create(ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	a.announce(lease)
-	return a.LeaseInterface.Create(ctx, lease, options)
+	return a.write(lease, func() (*coordinationv1.Lease, error) { return a.LeaseInterface.Create(ctx, lease, options) })
 }
 
 // Update implements coordinationclient.LeaseInterface.
 func (a announcing) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	a.announce(lease)
-	return a.LeaseInterface.Update(ctx, lease, options)
+	return a.write(lease, func() (*coordinationv1.Lease, error) { return a.LeaseInterface.Update(ctx, lease, options) })
 }
 
-// announce replaces the claim of an earlier holder.
-func (a announcing) announce(lease *coordinationv1.Lease) {
+// write replaces the claim of an earlier holder. Who gives the Lease back works nowhere.
+func (a announcing) write(lease *coordinationv1.Lease, send func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+	works := a.Works
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != a.Identity {
+		works = shard.None()
+	}
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
 	delete(lease.Annotations, archelonv1.WatchFilterAnnotation)
-	maps.Copy(lease.Annotations, a.annotations)
+	maps.Copy(lease.Annotations, a.Claim.annotations(works))
+	sent, err := a.Fence.renewing()
+	if err != nil {
+		return nil, err
+	}
+	written, err := send()
+	if err == nil {
+		a.Fence.renewed(written, sent)
+	}
+	return written, err
 }

@@ -1,201 +1,244 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// settle is how long an instance that meets others which claim the same keeps still after it has begun: by then they have seen its Lease,
-// and all agree on who was first.
-const settle = 3 * time.Second
+// settle is how long an instance that could work in more namespaces waits before it starts again with them. A process
+// that starts again is not free, and what one peer has left another one may be about to take. As long a Lease that
+// seems to have run out before the process began is watched, for clocks may differ.
+const settle = 5 * time.Second
 
-// glance is when to look again for what a watch is about to bring.
-const glance = 100 * time.Millisecond
-
-// grace is how long a cluster that nobody stands on is left to the one that was first. An instance that meets others puts itself on its clusters at
-// once, so one that has not done so by then is in trouble, and must not stop the imports of others by it.
-const grace = 20 * time.Second
-
-// Peer is another instance that is alive.
-type Peer struct {
-	ID
-	Claim
-	// since is when it began, by its own clock.
-	since time.Time
-	// until is when it counts as gone unless its Lease is renewed, by our clock.
-	until time.Time
-	// text is the claim as it stands on the Lease.
-	text claimText
+// Options are what Peers need. All but the logger are required.
+type Options struct {
+	// Self is this instance.
+	Self ID
+	// Claim is what its flags say.
+	Claim Claim
+	// Leases are those of the coordination namespace.
+	Leases coordinationclient.LeasesGetter
+	// Duration is how long a Lease that is not renewed stands for a living instance, at least.
+	Duration time.Duration
+	// Fence is told what the watch shows of the own Lease.
+	Fence *Fence
+	// Metrics say what the instance gets.
+	Metrics *Metrics
+	// Logger is told when the share changes.
+	Logger logr.Logger
+	// Tell publishes an Event about the own Lease. Reasons are in CamelCase.
+	Tell func(reason, message string)
 }
 
-// Peers knows the other instances by their Leases.
+// Peers watch over the Leases of all instances.
 type Peers struct {
-	self    ID
-	elected bool
-	leases  client.Reader
-	clock   clock.WithTicker
-	changed chan event.GenericEvent
-	kick    chan struct{}
+	Options
+	watch toolscache.Controller
+	kick  chan struct{}
 
 	mu   sync.Mutex
-	seen map[ID]*sighting
-	// alive is what the Leases said when they were read last, nil if they were not; stale is set when one has changed since.
-	alive *living
-	stale bool
-	view  view
-	told  int // the number of the view that Start has told last
-	// unclaimed is since when clusters have been left to others that do not stand on them.
-	unclaimed map[types.UID]time.Time
-	// swept is when those of clusters that are gone were dropped last.
-	swept time.Time
+	seen map[ID]sighting
+	told string
+	// works is where the manager of this process works, or is about to.
+	works shard.Scope
+	// ahead are the others that worked there when this process had published that, and have not left since. Who
+	// publishes later waits for this one.
+	ahead     map[ID]bool
+	published bool
 }
 
-// NewPeers returns the peers of an instance. Leases are read from leases, a cache of those in the coordination namespace that carry
-// archelon.io/instance; without leases there are no others. An instance that is not elected has no Lease: it leaves to others whatever they claim.
-func NewPeers(self ID, elected bool, leases client.Reader, c clock.WithTicker) (*Peers, error) {
-	if c == nil || self.Name == "" || elected && leases == nil {
-		return nil, errors.New("peers need the name of the instance, a clock and, if it is elected, a reader of Leases")
+// NewPeers returns the watch over the Leases of instances, which Run begins. It fails if an option is missing.
+func NewPeers(opts Options) (*Peers, error) {
+	if opts.Self.Name == "" || opts.Self.Namespace == "" || opts.Leases == nil || opts.Duration <= 0 || opts.Fence == nil || opts.Metrics == nil ||
+		opts.Tell == nil {
+		return nil, errors.New("the watch over instances needs an instance, Leases, a duration, a fence, metrics and Events")
 	}
-	return &Peers{
-		self: self, elected: elected, leases: leases, clock: c,
-		changed: make(chan event.GenericEvent, 1), kick: make(chan struct{}, 1),
-		seen: map[ID]*sighting{}, unclaimed: map[types.UID]time.Time{},
-	}, nil
+	p := &Peers{Options: opts, kick: make(chan struct{}, 1), seen: map[ID]sighting{}, works: shard.None(), ahead: map[ID]bool{}}
+	leases := opts.Leases.Leases(opts.Self.Namespace)
+	only := func(options metav1.ListOptions) metav1.ListOptions {
+		options.LabelSelector = archelonv1.InstanceLabel
+		return options
+	}
+	_, p.watch = toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return leases.List(ctx, only(options))
+			},
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				return leases.Watch(ctx, only(options))
+			},
+		},
+		ObjectType: &coordinationv1.Lease{},
+		Transform:  toolscache.TransformFunc(withoutManagers),
+		Handler: toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    p.changed,
+			UpdateFunc: func(_, object any) { p.changed(object) },
+			DeleteFunc: p.deleted,
+		},
+	})
+	return p, nil
 }
 
-// Self is the instance itself.
-func (p *Peers) Self() ID { return p.self }
-
-// Changed has an event when peers appeared, went, or claim something else: at once, unless there was one not long ago.
-func (p *Peers) Changed() <-chan event.GenericEvent { return p.changed }
-
-// Verdict says who works on a CAPI cluster.
-type Verdict struct {
-	// Mine: this instance does.
-	Mine bool
-	// By is who does otherwise.
-	By ID
-	// Rivals claim the cluster as well and leave it to this instance. They change at most as often as Changed has events.
-	Rivals []ID
-	// Retry is when to ask again, because it cannot be said yet, or because nobody stands on the cluster; zero otherwise.
-	Retry time.Duration
+func withoutManagers(object any) (any, error) {
+	if lease, ok := object.(*coordinationv1.Lease); ok {
+		lease.ManagedFields = nil
+	}
+	return object, nil
 }
 
-// OwnerOf says who works on a CAPI cluster: the instance that stands on it, as long as that is alive and claims it; else the one of the
-// living that was first, if it does not take too long over it.
-func (p *Peers) OwnerOf(ctx context.Context, cluster client.Object) (Verdict, error) {
-	verdict, err := p.ownerOf(ctx, cluster)
-	if verdict.Mine || verdict.Retry == 0 {
+// Join registers what the instance claims, unless it is registered, and watches the Leases until the context ends. It
+// returns when it has seen them all, with the scope that the instance was registered with before.
+func (p *Peers) Join(ctx context.Context) (shard.Scope, error) {
+	leases := p.Leases.Leases(p.Self.Namespace)
+	_, err := leases.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Self.Namespace, Name: p.Self.LeaseName(), Labels: map[string]string{archelonv1.InstanceLabel: p.Self.Name},
+			Annotations: p.Claim.annotations(shard.None()),
+		},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return shard.None(), fmt.Errorf("registering the instance: %w", err)
+	}
+	go p.watch.RunWithContext(ctx)
+	if !toolscache.WaitForCacheSync(ctx.Done(), p.watch.HasSynced) {
+		return shard.None(), ctx.Err()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen[p.Self].Scope, nil
+}
+
+// share returns what the instance gets by the Leases, and when that may be different although none of them changes:
+// zero is never. The number is that of namespaces whose instances do not run.
+func (p *Peers) share() (Share, int, time.Time) {
+	instances, until := p.registered()
+	self := Registered{ID: p.Self, Claim: p.Claim, Since: time.Now(), Alive: true}
+	for _, r := range instances {
+		if r.ID == p.Self {
+			self.Since = r.Since
+		}
+	}
+	return Divide(self, instances), Unowned(instances), until
+}
+
+// undecided reports whether a Lease that seems to have run out long ago is still being watched. What the instance gets
+// is about to change, if it has.
+func (p *Peers) undecided() bool {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.seen {
+		if s.ID != p.Self && s.old && rankOf(s.Scope) != named && now.Before(s.runsOut()) && s.meets(p.Claim) && s.Scope.Overlaps(p.Claim.Scope) {
+			return true
+		}
+	}
+	return false
+}
+
+// Runs reports whether an instance runs, by the name that it writes on what it works on.
+func (p *Peers) Runs(name string) bool {
+	instances, _ := p.registered()
+	return slices.ContainsFunc(instances, func(r Registered) bool { return r.Alive && r.String() == name })
+}
+
+// look is share, and says what has changed.
+func (p *Peers) look() (Share, time.Time) {
+	share, unowned, until := p.share()
+	p.Metrics.set(share, unowned)
+	p.say(share)
+	return share, until
+}
+
+// await returns where the process may work when that is anywhere: at once, as a rule. It says what it waits for.
+func (p *Peers) await(ctx context.Context) (shard.Scope, error) {
+	for {
+		share, until := p.look()
+		if !share.Scope.Empty() && !p.undecided() {
+			p.mu.Lock()
+			p.works = share.Scope
+			p.mu.Unlock()
+			return share.Scope, nil
+		}
+		if err := p.pause(ctx, until); err != nil {
+			return shard.None(), err
+		}
+	}
+}
+
+// Watch watches over what the instance gets while the process works where StandBy said. It returns why the process has
+// to end, in a sentence: the instance gets less, or more, or others may have taken this process for dead. The sentence
+// is empty when the context ends.
+func (p *Peers) Watch(ctx context.Context) string {
+	p.mu.Lock()
+	works := p.works
+	p.mu.Unlock()
+	var since time.Time // since when there would be more
+	for {
+		share, until := p.look()
+		now := time.Now()
 		p.mu.Lock()
-		delete(p.unclaimed, cluster.GetUID())
+		p.guard(now)
 		p.mu.Unlock()
-	}
-	return verdict, err
-}
-
-func (p *Peers) ownerOf(ctx context.Context, cluster client.Object) (Verdict, error) {
-	alive, err := p.look(ctx)
-	if err != nil {
-		return Verdict{}, err
-	}
-	stands := cluster.GetAnnotations()[archelonv1.InstanceAnnotation]
-	var first, standing *Peer
-	for i := range alive.peers {
-		peer := &alive.peers[i]
-		if !peer.Covers(cluster) {
-			continue
+		lost, more := works.Without(share.Owned(p.Claim)), share.Scope.Without(works)
+		switch {
+		case p.Fence.ended() != "":
+			return p.Fence.ended()
+		case !lost.Empty():
+			return fmt.Sprintf("This instance works in %s, and %s belongs to another one now", works.MetricsLabel(), lost.MetricsLabel())
+		case more.Empty():
+			since = time.Time{}
+		case since.IsZero():
+			since = now
+			until = earlier(until, now.Add(settle))
+		case now.Sub(since) >= settle:
+			return fmt.Sprintf("This instance works in %s, and gets %s as well now", works.MetricsLabel(), more.MetricsLabel())
+		default:
+			until = earlier(until, since.Add(settle))
 		}
-		if first == nil {
-			first = peer
-		}
-		if peer.String() == stands {
-			standing = peer
+		if p.pause(ctx, until) != nil {
+			return ""
 		}
 	}
-	mine := Verdict{Mine: true, Rivals: p.rivals(cluster)}
-	switch {
-	case first == nil, stands == p.self.String():
-		return mine, nil
-	case standing != nil:
-		return Verdict{By: standing.ID}, nil
-	case !p.elected:
-		return Verdict{By: first.ID}, nil
-	case alive.me == nil:
-		// Our own Lease is taken; the cache is about to have it.
-		return Verdict{Retry: glance}, nil
-	}
-	if left := settle - p.clock.Now().Sub(alive.me.since); left > 0 {
-		return Verdict{Retry: left}, nil
-	}
-	if senior(*first, *alive.me) < 0 {
-		if left := p.graceLeft(cluster.GetUID()); left > 0 {
-			return Verdict{By: first.ID, Retry: left}, nil
-		}
-	}
-	return mine, nil
 }
 
-// Deserted reports whether nobody else looks after a cluster that this instance does not claim: no peer that is alive stands on it, and none claims
-// it, or takes too long over it. The duration is when to ask again although no peer changes; zero if that is not needed.
-func (p *Peers) Deserted(ctx context.Context, cluster client.Object) (bool, time.Duration, error) {
-	alive, err := p.look(ctx)
-	if err != nil {
-		return false, 0, err
+// pause returns when a Lease changed or it is that time; zero is never. The error is that of the context.
+func (p *Peers) pause(ctx context.Context, until time.Time) error {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(max(time.Until(until), time.Millisecond))
+		defer timer.Stop()
+		due = timer.C
 	}
-	stands := cluster.GetAnnotations()[archelonv1.InstanceAnnotation]
-	if slices.ContainsFunc(alive.peers, func(peer Peer) bool { return peer.String() == stands }) {
-		return false, 0, nil
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.kick:
+	case <-p.Fence.lost:
+	case <-due:
 	}
-	if slices.ContainsFunc(alive.peers, func(peer Peer) bool { return peer.Covers(cluster) }) {
-		left := p.graceLeft(cluster.GetUID())
-		return left == 0, left, nil
-	}
-	return true, 0, nil
+	return nil
 }
 
-// rivals returns the peers in view that claim a cluster.
-func (p *Peers) rivals(cluster client.Object) []ID {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var rivals []ID
-	for _, peer := range p.view.peers {
-		if peer.Covers(cluster) {
-			rivals = append(rivals, peer.ID)
-		}
+// earlier returns the earlier of two times. Zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return rivals
-}
-
-// graceLeft returns for how much longer a cluster is left to others although none stands on it.
-func (p *Peers) graceLeft(cluster types.UID) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.clock.Now()
-	if now.Sub(p.swept) > grace { // Not each time: thousands may be asked for in a moment.
-		p.swept = now
-		maps.DeleteFunc(p.unclaimed, func(_ types.UID, since time.Time) bool { return now.Sub(since) > 10*grace }) // It was deleted meanwhile.
-	}
-	since, known := p.unclaimed[cluster]
-	if !known {
-		since = now
-		p.unclaimed[cluster] = now
-	}
-	return max(0, grace-now.Sub(since))
-}
-
-// senior orders peers by who was first.
-func senior(a, b Peer) int {
-	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.String(), b.String()))
+	return a
 }

@@ -1,262 +1,297 @@
 package instance
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/clock"
-	testingclock "k8s.io/utils/clock/testing"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
-var (
-	begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	me    = ID{Namespace: "one", Name: "archelon"}
-	other = ID{Namespace: "two", Name: "archelon"}
-)
-
-// world is a set of Leases and what one instance makes of them.
+// world is some processes, of which no two may ever write in one namespace.
 type world struct {
-	t      *testing.T
-	leases client.WithWatch
-	clock  *testingclock.FakeClock
-	peers  *Peers
+	t         *testing.T
+	server    *server
+	processes []*process
 }
 
-func newWorld(t *testing.T, elected bool) *world {
+// inWorld runs a test in time that passes only when everything waits.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	steps := testingclock.NewFakeClock(begin)
-	w := newWorldAt(t, elected, steps)
-	w.clock = steps
-	return w
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, server: newServer()}
+		ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // it ends before the test
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			for ctx.Err() == nil {
+				w.check()
+				pass(50 * time.Millisecond)
+			}
+		}()
+		defer func() {
+			cancel()
+			<-watched
+			for _, p := range w.processes {
+				p.line.set(false, false)
+				p.stop()
+			}
+		}()
+		test(w)
+	})
 }
 
-// newWorldAt is a world whose time passes by c.
-func newWorldAt(t *testing.T, elected bool, c clock.WithTicker) *world {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := coordinationv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, leases: fake.NewClientBuilder().WithScheme(scheme).Build()}
-	var err error
-	if w.peers, err = NewPeers(me, elected, w.leases, c); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// lease writes the Lease of an instance that began so long after the beginning.
-func (w *world) lease(id ID, scope string, began time.Duration, change ...func(*coordinationv1.Lease)) {
+func (w *world) start(name, scope string, filter ...string) *process {
 	w.t.Helper()
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: id.Namespace, Name: id.LeaseName(),
-			Labels: map[string]string{archelonv1.InstanceLabel: id.Name}, Annotations: map[string]string{archelonv1.ScopeAnnotation: scope},
-		},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new("replica"), LeaseDurationSeconds: new(int32(15)),
-			AcquireTime: &metav1.MicroTime{Time: begin.Add(began)}, RenewTime: &metav1.MicroTime{Time: w.peers.clock.Now()},
-		},
-	}
-	for _, c := range change {
-		c(lease)
-	}
-	known := &coordinationv1.Lease{}
-	err := w.leases.Get(w.t.Context(), client.ObjectKeyFromObject(lease), known)
-	if err != nil {
-		err = w.leases.Create(w.t.Context(), lease)
-	} else {
-		lease.ResourceVersion = known.ResourceVersion
-		err = w.leases.Update(w.t.Context(), lease)
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.peers.Observe()
+	pass(time.Second) // The creation of a Lease is written down in seconds.
+	p := w.server.start(w.t, name, scope, strings.Join(filter, ""))
+	w.server.mu.Lock()
+	w.processes = append(w.processes, p)
+	w.server.mu.Unlock()
+	return p
 }
 
-func released(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = new("") }
-
-func filtered(value string) func(*coordinationv1.Lease) {
-	return func(lease *coordinationv1.Lease) { lease.Annotations[archelonv1.WatchFilterAnnotation] = value }
+// check fails if two may write in one namespace.
+func (w *world) check() {
+	w.server.mu.Lock()
+	processes := slices.Clone(w.processes)
+	w.server.mu.Unlock()
+	for i, a := range processes {
+		for _, b := range processes[:i] {
+			if both := a.writes().Within(b.writes()); !both.Empty() && a.claim.meets(b.claim) {
+				w.t.Errorf("%s and %s may both write in %s", a.id, b.id, both)
+			}
+		}
+	}
 }
 
-// ask returns the verdict on a cluster in namespace watch1.
-func (w *world) ask(stands string) Verdict {
+// expect waits until a process may write in a scope, and nowhere else.
+func (w *world) expect(p *process, scope string, within time.Duration) {
 	w.t.Helper()
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "watch1", Name: "c", UID: "uid-1", Labels: map[string]string{clusterv1.WatchLabel: "blue"}}}
-	if stands != "" {
-		cluster.Annotations = map[string]string{archelonv1.InstanceAnnotation: stands}
+	var got shard.Scope
+	for began := time.Now(); time.Since(began) <= within; pass(100 * time.Millisecond) {
+		if got = p.writes(); got.Encode() == scope {
+			return
+		}
 	}
-	verdict, err := w.peers.OwnerOf(w.t.Context(), cluster)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return verdict
+	w.t.Fatalf("%s may write in %s, want %s; it said %q and ended because of %q", p.id, got.Encode(), scope, p.said, p.ended)
 }
 
-func (w *world) expect(reason string, got, want Verdict) {
+// remain fails if a process may write anywhere else for a time.
+func (w *world) remain(p *process, scope string, lasts time.Duration) {
 	w.t.Helper()
-	if len(got.Rivals) == 0 {
-		got.Rivals = nil
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("%s: %s", reason, diff)
+	for began := time.Now(); time.Since(began) <= lasts; pass(100 * time.Millisecond) {
+		if got := p.writes().Encode(); got != scope {
+			w.t.Fatalf("%s may write in %s after %v, want %s; it ended because of %q", p.id, got, time.Since(began), scope, p.ended)
+		}
 	}
 }
 
-func TestOwnerOf(t *testing.T) {
-	mine, theirs, theirsForNow := Verdict{Mine: true}, Verdict{By: other}, Verdict{By: other, Retry: grace}
-	contested := Verdict{Mine: true, Rivals: []ID{other}}
-	for name, tc := range map[string]struct {
-		reason string
-		setUp  func(*world)
-		stands string
-		want   Verdict
-	}{
-		"Alone":           {reason: "nobody else has a Lease", setUp: func(w *world) { w.lease(me, "*", 0) }, want: mine},
-		"AloneOnAnothers": {reason: "the one that stands on it has no Lease", setUp: func(w *world) { w.lease(me, "*", 0) }, stands: "two/archelon", want: mine},
-		"Apart":           {reason: "the other one works elsewhere", setUp: func(w *world) { w.lease(me, "+watch1", 0); w.lease(other, "-watch1", -time.Hour) }, want: mine},
-		"HandedOver":      {reason: "it stands on the cluster and has it in its scope no more", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "-watch1", -time.Hour) }, stands: "two/archelon", want: mine},
-		"Filtered":        {reason: "the other one's filter does not fit", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "*", -time.Hour, filtered("red")) }, want: mine},
-		"FilterFits":      {reason: "both claim the cluster", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "*", -time.Hour, filtered("blue")) }, want: theirsForNow},
-		"SecondOnNew":     {reason: "the other one was first", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "+watch1", -time.Hour) }, want: theirsForNow},
-		"FirstOnNew":      {reason: "this one was first", setUp: func(w *world) { w.lease(me, "*", -time.Hour); w.lease(other, "+watch1", 0) }, want: contested},
-		"StandsForLater":  {reason: "what it works on stays with it", setUp: func(w *world) { w.lease(me, "*", -time.Hour); w.lease(other, "+watch1", 0) }, stands: "two/archelon", want: theirs},
-		"StandsForMe":     {reason: "what this one works on stays with it", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "+watch1", -time.Hour) }, stands: "one/archelon", want: contested},
-		"Released":        {reason: "the other one has stopped", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "*", -time.Hour, released) }, stands: "two/archelon", want: mine},
-		"SameTime":        {reason: "names decide", setUp: func(w *world) { w.lease(me, "*", -time.Hour); w.lease(other, "*", -time.Hour) }, want: contested},
-		"ForeignLease":    {reason: "a Lease that no instance wrote", setUp: func(w *world) { w.lease(me, "*", 0); w.lease(other, "everything", -time.Hour) }, want: mine},
-		"StrangeLeaseName": {reason: "a label alone makes no instance", setUp: func(w *world) {
-			w.lease(me, "*", 0)
-			w.lease(other, "*", -time.Hour, func(l *coordinationv1.Lease) { l.Name = "x" })
-		}, want: mine},
-		"OwnLeaseUnseen": {reason: "the cache is behind", setUp: func(w *world) { w.lease(other, "*", -time.Hour) }, want: Verdict{Retry: glance}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, true)
-			w.clock.Step(settle)
-			tc.setUp(w)
-			w.expect(tc.reason, w.ask(tc.stands), tc.want)
+func (p *process) expectSaid(text string) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !strings.Contains(strings.Join(p.said, "\n"), text) {
+		p.t.Errorf("%s said %q, want %q", p.id, p.said, text)
+	}
+}
+
+const (
+	soon = 5 * time.Second
+	// takeover is how long it takes until one works that was dead for others: its Lease runs out, and they wait whether
+	// it comes back.
+	takeover = 30 * time.Second
+)
+
+func TestTwoWithoutFlags(t *testing.T) {
+	inWorld(t, func(w *world) {
+		older := w.start("b", "*")
+		w.expect(older, "*", soon)
+		younger := w.start("a", "*")
+		w.remain(younger, "+", time.Minute)
+		w.expect(older, "*", 0)
+		younger.expectSaid("NamespacesLeftToPeer: instance system/b has all namespaces")
+		older.stop()
+		w.expect(younger, "*", takeover)
+		w.processes[0] = w.server.start(t, "b", "*", "")
+		w.expect(w.processes[0], "*", takeover)
+		w.expect(younger, "+", 0)
+	})
+}
+
+func TestTwoThatStartTogether(t *testing.T) {
+	for range 20 {
+		inWorld(t, func(w *world) {
+			a, b := w.server.start(w.t, "a", "*", ""), w.server.start(w.t, "b", "*", "")
+			w.server.mu.Lock()
+			w.processes = append(w.processes, a, b)
+			w.server.mu.Unlock()
+			w.expect(a, "*", takeover)
+			w.remain(b, "+", time.Minute)
 		})
 	}
 }
 
-func TestDeserted(t *testing.T) {
-	type answer struct {
-		Deserted bool
-		Retry    time.Duration
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		setUp  func(*world)
-		stands string
-		wait   time.Duration
-		want   answer
-	}{
-		"Alone":     {reason: "nobody else is there", setUp: func(*world) {}, want: answer{Deserted: true}},
-		"Mine":      {reason: "this one stands on it", setUp: func(w *world) { w.lease(other, "-watch1", 0) }, stands: "one/archelon", want: answer{Deserted: true}},
-		"Filtered":  {reason: "nobody's filter fits, and nobody stands on it", setUp: func(w *world) { w.lease(other, "*", 0, filtered("red")) }, want: answer{Deserted: true}},
-		"Theirs":    {reason: "the other one stands on it, and claims it as little as this one", setUp: func(w *world) { w.lease(other, "*", 0, filtered("red")) }, stands: "two/archelon"},
-		"Gone":      {reason: "the one that stands on it has stopped", setUp: func(w *world) { w.lease(other, "*", 0, released) }, stands: "two/archelon", want: answer{Deserted: true}},
-		"Claimed":   {reason: "the other one takes it over", setUp: func(w *world) { w.lease(other, "*", 0, filtered("blue")) }, stands: "one/archelon", want: answer{Retry: grace}},
-		"Neglected": {reason: "the other one does nothing", setUp: func(w *world) { w.lease(other, "*", 0) }, wait: grace, want: answer{Deserted: true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, true)
-			w.lease(me, "*", 0, filtered("green"))
-			tc.setUp(w)
-			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "watch1", Name: "c", UID: "uid-1", Labels: map[string]string{clusterv1.WatchLabel: "blue"}}}
-			if tc.stands != "" {
-				cluster.Annotations = map[string]string{archelonv1.InstanceAnnotation: tc.stands}
-			}
-			ask := func() (got answer) {
-				var err error
-				if got.Deserted, got.Retry, err = w.peers.Deserted(t.Context(), cluster); err != nil {
-					t.Fatal(err)
+func TestOneThatNamesANamespaceBesideALastResort(t *testing.T) {
+	inWorld(t, func(w *world) {
+		last := w.start("last", "*")
+		w.expect(last, "*", soon)
+		dedicated := w.start("team", "+x,y")
+		w.expect(dedicated, "+x,y", takeover)
+		w.expect(last, "-x,y", takeover)
+		last.expectSaid("instance system/team has namespaces x, y")
+		// It is not taken over, however long the other one is away.
+		dedicated.stop()
+		w.remain(last, "-x,y", time.Hour)
+		last.expectSaid("system/team has namespaces x, y and does not run: start it, or delete its Lease system/team-leader-election")
+		// Without its Lease it is.
+		w.server.forget("team")
+		w.expect(last, "*", takeover)
+	})
+}
+
+func TestOneWhoseLeaseIsDeletedWhileItWorks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		older, younger := w.start("older", "*"), w.start("younger", "*")
+		w.expect(older, "*", takeover)
+		w.remain(younger, "+", 10*time.Second)
+		// It registers again, as the younger one of the two, and they change places.
+		w.server.forget("older")
+		w.expect(younger, "*", takeover)
+		w.remain(older, "+", time.Minute)
+	})
+}
+
+func TestOneThatIsFrozen(t *testing.T) {
+	inWorld(t, func(w *world) {
+		frozen, other := w.start("frozen", "*"), w.start("other", "*")
+		w.expect(frozen, "*", takeover)
+		w.remain(other, "+", 10*time.Second)
+		frozen.line.set(true, true)
+		w.expect(other, "*", takeover)
+		frozen.line.set(false, false)
+		// It notices, and what it gets after that it gets in order.
+		w.expect(frozen, "*", time.Minute)
+		if why := strings.Join(frozen.ended, "\n"); !strings.Contains(why, "did not renew its Lease for") && why != "" {
+			t.Errorf("ended because of %q", why)
+		}
+	})
+}
+
+func TestOneWhoseWatchIsSilent(t *testing.T) {
+	inWorld(t, func(w *world) {
+		older, younger := w.start("older", "*"), w.start("younger", "*")
+		w.expect(older, "*", takeover)
+		w.remain(younger, "+", 10*time.Second)
+		// The one that stands by takes the other for dead.
+		younger.line.set(false, true)
+		w.remain(younger, "+", 5*time.Minute)
+		w.expect(older, "*", 0)
+		younger.line.set(false, false)
+		w.remain(older, "*", time.Minute)
+		// The one that works stands still, and has the Lease all the same.
+		older.line.set(false, true)
+		w.expect(older, "+", 15*time.Second)
+		w.remain(younger, "+", 5*time.Minute)
+		older.line.set(false, false)
+		w.expect(older, "*", takeover)
+	})
+}
+
+func TestDifferentFiltersDoNotMeet(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a", "*", "one"), w.start("b", "*", "two")
+		w.expect(a, "*", soon)
+		w.expect(b, "*", soon)
+	})
+}
+
+func TestAStrangersNoteOnALeaseIsNoRenewal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		last, team := w.start("last", "*"), w.start("gone", "-x")
+		w.expect(team, "-x", takeover)
+		team.line.set(true, true)
+		for range 30 {
+			pass(2 * time.Second)
+			w.server.mu.Lock()
+			lease := w.server.leases["gone-leader-election"].DeepCopy()
+			lease.Annotations["note"] = fmt.Sprint(time.Now())
+			w.server.write("MODIFIED", lease)
+			w.server.mu.Unlock()
+		}
+		w.expect(last, "*", 0)
+		if len(last.ended) != 2 {
+			t.Errorf("it started again because of %q, want once when the other one came and once when it went", last.ended)
+		}
+	})
+}
+
+// Whatever happens to processes, never do two write in one namespace, and when nothing happens any more each namespace
+// that somebody claims has one that writes.
+func TestUpheaval(t *testing.T) {
+	scopes := []string{"*", "*", "+x", "+x,y", "-x", "-y,z"}
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 7))
+			inWorld(t, func(w *world) {
+				for i := range 2 + random.IntN(3) {
+					w.start(fmt.Sprint("i", i), scopes[random.IntN(len(scopes))])
+					pass(time.Duration(random.IntN(3000)) * time.Millisecond)
 				}
-				return got
-			}
-			got := ask()
-			if tc.wait > 0 {
-				w.clock.Step(tc.wait)
-				tc.setUp(w) // It is renewed.
-				got = ask()
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: %s", tc.reason, diff)
-			}
+				for range 60 {
+					w.strike(random.IntN(len(w.processes)), random.IntN(4))
+					pass(time.Duration(random.IntN(20_000)) * time.Millisecond)
+				}
+				for _, p := range w.processes {
+					p.line.set(false, false)
+				}
+				pass(3 * time.Minute)
+				for _, name := range []string{"x", "y", "z", "elsewhere"} {
+					w.expectOneWriter(name)
+				}
+			})
 		})
 	}
 }
 
-func TestAnInstanceKeepsStillWhenItMeetsOthers(t *testing.T) {
-	w := newWorld(t, true)
-	w.lease(me, "*", 0)
-	w.lease(other, "*", time.Second) // by a clock that is ahead
-	w.expect("the other one may not have seen this one yet", w.ask(""), Verdict{Retry: settle})
-	w.clock.Step(settle)
-	w.expect("both have seen each other", w.ask(""), Verdict{Mine: true, Rivals: []ID{other}})
-}
-
-func TestWithoutElectionEverythingIsLeftToOthers(t *testing.T) {
-	w := newWorld(t, false)
-	w.expect("nobody else", w.ask(""), Verdict{Mine: true})
-	w.lease(other, "+watch1", time.Hour)
-	w.expect("nobody can see an instance without a Lease", w.ask(""), Verdict{By: other})
-}
-
-func TestALeaseRunsOut(t *testing.T) {
-	w := newWorld(t, true)
-	w.lease(me, "*", 0)
-	w.lease(other, "*", -time.Hour)
-	w.clock.Step(settle)
-	w.expect("it is alive", w.ask("two/archelon"), Verdict{By: other})
-	w.clock.Step(14 * time.Second)
-	w.lease(me, "*", 0)
-	w.expect("it may still come back", w.ask("two/archelon"), Verdict{By: other})
-	w.lease(other, "*", -time.Hour, func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: begin} })
-	w.expect("renewed, whatever its clock says", w.ask("two/archelon"), Verdict{By: other})
-	w.clock.Step(15 * time.Second)
-	w.lease(me, "*", 0)
-	w.expect("gone for longer than its Lease", w.ask("two/archelon"), Verdict{Mine: true})
-}
-
-func TestAClusterThatNobodyStandsOnIsNotLeftForGood(t *testing.T) {
-	w := newWorld(t, true)
-	w.lease(me, "*", 0)
-	w.lease(other, "*", -time.Hour, func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(3600)) })
-	w.clock.Step(settle)
-	w.expect("the other one was first", w.ask(""), Verdict{By: other, Retry: grace})
-	w.clock.Step(grace / 2)
-	w.expect("it may be busy", w.ask(""), Verdict{By: other, Retry: grace / 2})
-	w.clock.Step(grace / 2)
-	w.expect("it does not do anything", w.ask(""), Verdict{Mine: true, Rivals: []ID{other}})
-	w.expect("it stands on it after all", w.ask("two/archelon"), Verdict{By: other})
-	w.expect("and has let go", w.ask(""), Verdict{By: other, Retry: grace})
-}
-
-func TestLeasesThatAreGoneAreForgotten(t *testing.T) {
-	w := newWorld(t, true)
-	w.lease(me, "*", 0)
-	w.lease(other, "*", 0)
-	w.ask("")
-	if err := w.leases.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: other.Namespace, Name: other.LeaseName()}}); err != nil {
-		t.Fatal(err)
+// strike freezes a process, silences its watch, has it go on, or starts it again.
+func (w *world) strike(i, how int) {
+	p := w.processes[i]
+	p.line.set(how == 0, how < 2)
+	if how == 3 {
+		p.stop()
+		w.server.mu.Lock()
+		w.processes[i] = w.server.start(w.t, p.id.Name, p.claim.Scope.Encode(), "")
+		w.server.mu.Unlock()
 	}
-	w.peers.Observe()
-	w.clock.Step(calm)
-	w.expect("it is gone", w.ask("two/archelon"), Verdict{Mine: true})
-	if len(w.peers.seen) != 1 {
-		t.Errorf("%d Leases are remembered, want one", len(w.peers.seen))
+}
+
+func (w *world) expectOneWriter(name string) {
+	w.t.Helper()
+	claimed := 0
+	var writers []string
+	for _, p := range w.processes {
+		if p.claim.Scope.Owns(name) {
+			claimed++
+		}
+		if p.writes().Owns(name) {
+			writers = append(writers, p.id.Name)
+		}
+	}
+	if want := min(claimed, 1); len(writers) != want {
+		w.t.Errorf("%v write in %s, want %d", writers, name, want)
+		for _, p := range w.processes {
+			w.t.Logf("%s claims %s, works in %s, said %q, ended %q", p.id, p.claim.Scope.Encode(), p.works.Encode(), p.said, p.ended)
+		}
+		for _, lease := range w.server.leases {
+			w.t.Logf("%s %v %v at %s", lease.Name, lease.Annotations, lease.Spec, metav1.Now())
+		}
 	}
 }

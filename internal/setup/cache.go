@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -77,15 +76,6 @@ func ownOptions(c controller.Controller, scope shard.Scope, syncPeriod time.Dura
 		if watch.Own {
 			options.ByObject[watch.Object] = watch.By
 		}
-	}
-	return options
-}
-
-// leaseOptions is for a cache of the Leases of instances in the coordination namespace: in others tenants can make them up.
-func leaseOptions(coordination string, syncPeriod time.Duration) cache.Options {
-	options := scoped(shard.Scope{}, syncPeriod)
-	options.ByObject[&coordinationv1.Lease{}] = cache.ByObject{
-		Label: controller.Having(archelonv1.InstanceLabel), Namespaces: map[string]cache.Config{coordination: {}}, Transform: controller.KeepLease,
 	}
 	return options
 }

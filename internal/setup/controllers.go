@@ -9,7 +9,6 @@ import (
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
-	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/rolekeeper"
@@ -57,7 +56,6 @@ const (
 type parts struct {
 	opts       *options.Options
 	place      *place
-	peers      *instance.Peers
 	settings   *rancher.Settings
 	downloader *rancher.Downloader
 	metrics    *importer.Metrics
@@ -93,7 +91,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		Downloader: p.downloader,
 		Workloads:  workloads,
 		Metrics:    p.metrics,
-		Peers:      p.peers,
+		Self:       p.place.member.self,
 		Claim:      p.place.claim,
 		Jobs:       p.opts.WorkloadConcurrency,
 		Switches:   p.opts.StrategySwitchConcurrency,
@@ -102,6 +100,9 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		TurtlesParked:   p.opts.TurtlesParked,
 		DisconnectGrace: p.opts.AgentDisconnectGrace,
 		FleetWorkspaces: p.opts.FleetWorkspaces,
+	}
+	if peers := p.place.member.peers; peers != nil {
+		reconciler.Runs = peers.Runs
 	}
 	if p.place.isolated {
 		select {
@@ -120,7 +121,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 func (p *parts) setupRoleKeeper(ctx context.Context, env controller.Env) error {
 	keeper := &rolekeeper.Reconciler{
 		Client: env.Manager.GetClient(), APIReader: env.Manager.GetAPIReader(), Reviews: p.place.rights.reviews, Bindings: env.Own,
-		Self: p.peers.Self(), Scope: p.place.claim.Scope,
+		Self: p.place.member.self, Scope: p.place.claim.Scope,
 	}
 	keeper.Lost = func() { p.place.rights.suspectLoss(keeper.Unbound) }
 	if err := keeper.SetupWithManager(ctx, env.Manager, env.Own); err != nil {

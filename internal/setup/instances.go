@@ -3,42 +3,44 @@ package setup
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // defaultInstance is the name of an instance that has no other.
 const defaultInstance = "archelon"
 
-// identify names this instance and returns the lock that its replicas take turns with, nil without leader election, and what ends the lock.
-func identify(config *rest.Config, s *runtime.Scheme, opts *options.Options, claim instance.Claim) (instance.ID, resourcelock.Interface, func(), error) {
+// identify names this instance.
+func identify(opts *options.Options) (instance.ID, error) {
 	whole, err := opts.Scope()
 	if err != nil {
-		return instance.ID{}, nil, nil, err
+		return instance.ID{}, err
 	}
 	self := instance.ID{Name: cmp.Or(opts.Instance, whole.LeaseName(defaultInstance))}
-	if !opts.LeaderElect {
-		return self, nil, func() {}, nil
+	if opts.LeaderElect {
+		self.Namespace, err = coordinationNamespace(opts)
 	}
-	if self.Namespace, err = coordinationNamespace(opts); err != nil {
-		return self, nil, nil, err
-	}
-	lock, unlock, err := instance.NewLock(config, s, self, claim, opts.LeaderElectRenewDeadline)
-	return self, lock, unlock, err
+	return self, err
 }
 
-// coordinationNamespace returns the namespace of the Leases of all instances, that of this one among them. It fails if nothing names it.
+// coordinationNamespace returns the namespace of the Leases of all instances, that of this one among them. It fails if
+// nothing names it.
 func coordinationNamespace(opts *options.Options) (string, error) {
 	if opts.LeaderElectNamespace != "" {
 		return opts.LeaderElectNamespace, nil
@@ -46,50 +48,162 @@ func coordinationNamespace(opts *options.Options) (string, error) {
 	return instance.Namespace()
 }
 
-// addPeers adds the watch over other instances, with a cache of their Leases. An instance that is not elected and does not know the coordination namespace
-// knows no others.
-func addPeers(mgr ctrl.Manager, config *rest.Config, opts *options.Options, self instance.ID) (*instance.Peers, error) {
-	coordination, err := coordinationNamespace(opts)
-	if err != nil {
-		if opts.LeaderElect {
-			return nil, err
-		}
-		return instance.NewPeers(self, false, nil, clock.RealClock{})
-	}
-	limits := leaseOptions(coordination, opts.SyncPeriod)
-	limits.Mapper, limits.HTTPClient, limits.Scheme = mgr.GetRESTMapper(), mgr.GetHTTPClient(), mgr.GetScheme()
-	leases, err := cache.New(config, limits)
-	if err != nil {
-		return nil, fmt.Errorf("building the cache of Leases: %w", err)
-	}
-	if err := mgr.Add(everywhere(leases.Start)); err != nil {
-		return nil, fmt.Errorf("adding the cache of Leases: %w", err)
-	}
-	peers, err := instance.NewPeers(self, opts.LeaderElect, leases, clock.RealClock{})
+// member is this process among the instances of the management cluster. Without leader election it is alone: there are
+// no peers, no fence and no lock.
+type member struct {
+	self      instance.ID
+	peers     *instance.Peers
+	fence     *instance.Fence
+	lock      instance.LockOptions
+	durations instance.Durations
+	// before is the scope that the Lease had when this process began.
+	before shard.Scope
+	// leave ends what sends Events.
+	leave func()
+}
+
+// join registers the instance with what it claims, and watches the Leases of all until the context ends.
+func (p *process) join(ctx context.Context, claim instance.Claim) (*member, error) {
+	self, err := identify(p.opts)
 	if err != nil {
 		return nil, err
 	}
-	// It reads from the cache, which has the Leases then.
-	err = mgr.Add(everywhere(func(ctx context.Context) error { return observe(ctx, leases, mgr, peers) }))
-	if err != nil {
-		return nil, fmt.Errorf("adding the watch on the Leases of instances: %w", err)
+	m := &member{self: self, leave: func() {}}
+	if !p.opts.LeaderElect {
+		return m, p.alone(ctx, claim)
 	}
-	return peers, nil
-}
-
-// observe tells the peers of every change of a Lease, and starts them when the cache has the Leases.
-func observe(ctx context.Context, leases cache.Cache, mgr ctrl.Manager, peers *instance.Peers) error {
-	informer, err := leases.GetInformer(ctx, &coordinationv1.Lease{})
+	m.durations = instance.Durations{Lease: p.opts.LeaderElectLeaseDuration, Renew: p.opts.LeaderElectRenewDeadline, Retry: p.opts.LeaderElectRetryPeriod}
+	replica, err := instance.Identity()
 	if err != nil {
-		return ignoreStop(ctx, fmt.Errorf("starting the watch on the Leases of instances: %w", err))
+		return nil, err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { peers.Observe() },
-		UpdateFunc: func(any, any) { peers.Observe() },
-		DeleteFunc: func(any) { peers.Observe() },
+	if m.fence, err = instance.NewFence(replica, m.durations.Lease, m.durations.Renew); err != nil {
+		return nil, err
+	}
+	watching, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(p.config), "leader-election"))
+	if err != nil {
+		return nil, fmt.Errorf("building a client for Leases: %w", err)
+	}
+	// A request that hangs must not cost the Lease.
+	hasty := rest.AddUserAgent(rest.CopyConfig(p.config), "leader-election")
+	hasty.Timeout = max(m.durations.Renew/2, time.Second)
+	renewing, err := kubernetes.NewForConfig(hasty)
+	if err != nil {
+		return nil, fmt.Errorf("building a client for Leases: %w", err)
+	}
+	broadcaster := record.NewBroadcaster()
+	m.leave = broadcaster.Shutdown
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: watching.CoreV1().Events(self.Namespace)})
+	recorder := broadcaster.NewRecorder(clientgoscheme.Scheme, corev1.EventSource{Component: replica})
+	m.lock = instance.LockOptions{
+		Self: self, Claim: claim, Leases: renewing.CoordinationV1(), Events: recorder, Identity: replica, Fence: m.fence,
+	}
+	m.peers, err = instance.NewPeers(instance.Options{
+		Self: self, Claim: claim, Leases: watching.CoordinationV1(), Duration: m.durations.Lease, Fence: m.fence, Metrics: p.meters.instances,
+		Logger: p.logger, Tell: func(reason, message string) { p.tell(ctx, renewing.CoreV1(), self, replica, reason, message) },
 	})
 	if err != nil {
-		return ignoreStop(ctx, fmt.Errorf("starting the watch on the Leases of instances: %w", err))
+		return nil, err
 	}
-	return mgr.Add(peers)
+	m.before, err = m.peers.Join(ctx)
+	return m, err
+}
+
+// tell publishes an Event about the Lease of the instance. A recorder would count one that comes again by changing the
+// first, and the role in the coordination namespace lets Events be created alone.
+func (p *process) tell(ctx context.Context, events corev1client.EventsGetter, self instance.ID, replica, reason, message string) {
+	now := metav1.Now()
+	_, err := events.Events(self.Namespace).Create(ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: self.Namespace, GenerateName: self.LeaseName() + "."},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: self.Namespace, Name: self.LeaseName(),
+		},
+		Type: corev1.EventTypeNormal, Reason: reason, Message: message, Source: corev1.EventSource{Component: replica},
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}, metav1.CreateOptions{})
+	if err != nil && ctx.Err() == nil {
+		p.logger.Error(err, "Publishing an Event about the Lease failed", "reason", reason)
+	}
+}
+
+// standBy returns where the instance may work, and calls waits if that is nowhere yet.
+func (m *member) standBy(ctx context.Context, claim instance.Claim, waits func()) (shard.Scope, error) {
+	if m.peers == nil {
+		return claim.Scope, nil
+	}
+	return m.peers.StandBy(ctx, m.durations, m.lock, waits)
+}
+
+// turns returns the lock that the replicas of the instance take turns on, nil without leader election.
+func (m *member) turns(works shard.Scope) (resourcelock.Interface, error) {
+	if m.peers == nil {
+		return nil, nil //nolint:nilnil // the manager takes it for no lock
+	}
+	lock := m.lock
+	lock.Works = works
+	return instance.NewLock(lock)
+}
+
+// guard has a client write only while the process knows that it may.
+func (m *member) guard(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	if m.fence != nil {
+		config.Wrap(m.fence.Wrap)
+	}
+	return config
+}
+
+// lapsed returns why others may have taken this process for dead; empty if they have not.
+func (m *member) lapsed() string {
+	if m.fence == nil {
+		return ""
+	}
+	return m.fence.Lapsed()
+}
+
+// left returns the namespaces that the instance has given up: those that it excludes, and those that it named before
+// and does not claim any more.
+func (m *member) left(excluded []string) []string {
+	names := slices.Clone(excluded)
+	for _, name := range m.before.Included() {
+		if !m.lock.Claim.Scope.Owns(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// watch ends the process when what it gets has changed. It returns when the context ends.
+func (m *member) watch(ctx context.Context, end *ending) {
+	if m.peers == nil {
+		return
+	}
+	if why := m.peers.Watch(ctx); why != "" {
+		end.because(why)
+	}
+}
+
+// errNotAlone is why an instance without leader election does not start.
+var errNotAlone = errors.New("without --leader-elect an instance has no Lease, so others do not see it; run it with --leader-elect, or delete the Leases of instances that are gone")
+
+// alone fails if other instances are registered for what an instance without a Lease claims.
+func (p *process) alone(ctx context.Context, claim instance.Claim) error {
+	namespace, err := coordinationNamespace(p.opts)
+	if err != nil {
+		p.logger.Info("This instance cannot know of others, and others not of it: it runs without --leader-elect and without --leader-elect-namespace")
+		return nil //nolint:nilerr // it is what the options say
+	}
+	clients, err := kubernetes.NewForConfig(p.config)
+	if err != nil {
+		return fmt.Errorf("building a client for Leases: %w", err)
+	}
+	others, err := instance.Others(ctx, clients.CoordinationV1().Leases(namespace), claim)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("instance %s is registered for some of the same namespaces: %w", others[0], errNotAlone)
+	}
+	return nil
 }

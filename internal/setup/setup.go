@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hold"
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
@@ -70,10 +73,10 @@ func (p *process) run(ctx context.Context) error {
 
 // meters are the metrics of this process.
 type meters struct {
-	imports *importer.Metrics
-	info    *instance.Info
-	synced  prometheus.Gauge
-	lacking prometheus.Gauge
+	imports   *importer.Metrics
+	instances *instance.Metrics
+	synced    prometheus.Gauge
+	lacking   prometheus.Gauge
 }
 
 func newMeters() (*meters, error) {
@@ -81,7 +84,7 @@ func newMeters() (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := instance.NewInfo(metrics.Registry)
+	instances, err := instance.NewMetrics(metrics.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +99,7 @@ func newMeters() (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &meters{imports: imports, info: info, synced: synced, lacking: lacking}, nil
+	return &meters{imports: imports, instances: instances, synced: synced, lacking: lacking}, nil
 }
 
 // work runs the manager until the context ends.
@@ -105,11 +108,11 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
-	self, lock, unlock, err := identify(p.config, s, p.opts, place.claim)
+	lock, err := place.member.turns(place.claim.Scope)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer place.member.leave()
 	downloader, err := rancher.NewDownloader(rancher.DownloaderOptions{
 		Timeout:               p.opts.ManifestTimeout,
 		MaxBytes:              p.opts.ManifestMaxBytes,
@@ -119,25 +122,23 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 		return err
 	}
 	defer downloader.Close()
-	p.meters.info.Set(self, place.claim)
+	p.meters.instances.Works(place.member.self, place.claim.Scope, place.claim.WatchFilter)
 	parts := &parts{opts: p.opts, place: place, downloader: downloader, metrics: p.meters.imports, keeping: make(chan struct{})}
 	on := controller.On(parts.controllers(), p.opts.Gates, place.isolated)
 	settings, err := p.managerOptions(s, on, place.claim.Scope, lock)
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(p.config, settings)
+	config := place.member.guard(p.config)
+	mgr, err := ctrl.NewManager(config, settings)
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
-	}
-	if parts.peers, err = addPeers(mgr, p.config, p.opts, self); err != nil {
-		return err
 	}
 	if parts.settings, err = rancher.NewSettings(mgr.GetClient()); err != nil {
 		return err
 	}
 	running := &running{settings: parts.settings, synced: p.meters.synced, logger: p.logger}
-	if err := running.add(mgr, p.config, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
+	if err := running.add(mgr, config, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}
 	if err := mgr.Add(everywhere(func(ctx context.Context) error { place.watch(ctx, end); return nil })); err != nil {
@@ -146,8 +147,34 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if err := addProbes(mgr, running.checks()); err != nil {
 		return err
 	}
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return p.leaveBehind(ctx, place, mgr) })); err != nil {
+		return fmt.Errorf("adding what leaves namespaces: %w", err)
+	}
 	if err := mgr.Start(ctx); err != nil {
+		if why := place.member.lapsed(); why != "" {
+			end.because(why) // It was frozen or cut off, and has lost its Lease by that.
+			return nil
+		}
 		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}
+
+// leavePause is the pause before another look at a namespace in which something was let go, or could not be.
+const leavePause = 5 * time.Second
+
+// leaveBehind lets go of what this instance holds in namespaces that were taken out of its scope: nobody else would take the finalizers off. Those of an
+// isolated instance the role keeper sees to.
+func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manager) error {
+	for _, namespace := range place.member.left(p.opts.ExcludedNamespaces) {
+		// It ends with the context only: what fails is tried again.
+		_ = wait.PollUntilContextCancel(ctx, leavePause, true, func(ctx context.Context) (bool, error) {
+			found, err := hold.Leave(ctx, mgr.GetAPIReader(), mgr.GetClient(), namespace, place.member.self.String())
+			if err != nil && ctx.Err() == nil {
+				p.logger.Error(err, "Letting go of what is held in a namespace that is not this instance's any more failed; trying again", "namespace", namespace)
+			}
+			return err == nil && found == 0, nil
+		})
 	}
 	return nil
 }

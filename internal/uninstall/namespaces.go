@@ -13,13 +13,10 @@ import (
 )
 
 // reach waits until all namespaces of the scope can be worked in, before the manager is stopped: where the uninstaller can do nothing,
-// nobody would let clusters go after that. The same is true of clusters that it does not take for its own.
+// nobody would let clusters go after that.
 func (u *uninstaller) reach(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
-		clusters, err := u.clusters(ctx)
-		if err == nil {
-			err = u.checkOthers(ctx, clusters)
-		}
+		_, err := u.clusters(ctx)
 		return err == nil, err
 	})
 }

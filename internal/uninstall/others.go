@@ -15,49 +15,30 @@ import (
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
-// checkOthers fails if a CAPI cluster in the scope is held and names an instance that does not work on it any more. The manager takes such
-// a cluster over, as long as it runs and the cluster is not paused. After it nobody would take the finalizer off. Whether that instance comes back
-// the uninstaller does not know, and with its record it would take what may be another's: a person decides.
-func (u *uninstaller) checkOthers(ctx context.Context, clusters []object) error {
-	others, err := u.others(ctx)
-	if err != nil {
-		return err
-	}
-	return few(u.forsaken(clusters, others))
+// registered are the other instances, by the names that they write on what they work on.
+type registered map[string]instance.Registered
+
+// has reports whether a CAPI cluster that names another instance is to be left to that: it runs, or it names the namespace and so comes back to it.
+// What names an instance that is not registered is nobody's.
+func (r registered) has(cluster *object) bool {
+	other, ok := r[cluster.Annotations[archelonv1.InstanceAnnotation]]
+	return ok && other.Covers(cluster) && (other.Alive || len(other.Scope.Included()) > 0)
 }
 
-// forsaken returns an error for each CAPI cluster that is held for an instance which does not work on it.
-func (u *uninstaller) forsaken(clusters []object, others map[string]instance.Claim) []error {
-	var errs []error
-	for i := range clusters {
-		cluster := &clusters[i]
-		if u.mine(cluster) || !u.covers(cluster) || !held(cluster) {
-			continue
-		}
-		by := cluster.Annotations[archelonv1.InstanceAnnotation]
-		if claim, alive := others[by]; alive && claim.Covers(cluster) {
-			continue
-		}
-		errs = append(errs, fmt.Errorf("%s is held for instance %s, which does not work on it: resume it if it is paused, so that the manager takes it over, "+
-			"or remove its annotation %s, then uninstall again", describe(cluster), by, archelonv1.InstanceAnnotation))
-	}
-	return errs
-}
-
-// others returns what the other instances claim that are alive. Only Leases in the coordination namespace are believed.
-func (u *uninstaller) others(ctx context.Context) (map[string]instance.Claim, error) {
+// lookForOthers reads who else is registered. Only Leases in the coordination namespace are believed.
+func (u *uninstaller) lookForOthers(ctx context.Context) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := u.client.List(ctx, leases, client.InNamespace(u.self.Namespace), client.HasLabels{archelonv1.InstanceLabel}); err != nil {
-		return nil, fmt.Errorf("listing the Leases of instances: %w", err)
+		return fmt.Errorf("listing the Leases of instances: %w", err)
 	}
-	claims := map[string]instance.Claim{}
+	u.others = registered{}
 	for i := range leases.Items {
-		id, claim, err := instance.Announced(&leases.Items[i])
-		if err == nil && id != u.self && alive(&leases.Items[i], time.Now()) {
-			claims[id.String()] = claim
+		if other, err := instance.Read(&leases.Items[i]); err == nil && other.ID != u.self {
+			other.Alive = alive(&leases.Items[i], time.Now())
+			u.others[other.String()] = other
 		}
 	}
-	return claims, nil
+	return nil
 }
 
 // sayLeft says which CAPI clusters in the scope stay held, because another instance works on them.

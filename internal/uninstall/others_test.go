@@ -3,7 +3,6 @@ package uninstall
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/archelon-io/archelon/internal/instance"
@@ -20,44 +19,41 @@ func clusterHeldFor(name, by string) object {
 	return found
 }
 
-func scopeOf(t *testing.T, namespaces ...string) instance.Claim {
+// otherInstance is one that is registered for some namespaces, for all if there are none.
+func otherInstance(t *testing.T, runs bool, namespaces ...string) registered {
 	t.Helper()
 	scope, err := shard.New(namespaces, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return instance.Claim{Scope: scope}
+	return registered{"other-system/archelon": {Claim: instance.Claim{Scope: scope}, Alive: runs}}
 }
 
-// A cluster is left to others only where one works on it, and nothing is left to nobody without a word.
-func TestForsaken(t *testing.T) {
+// A cluster is left to others only where one works on it or comes back to it: nothing is left to nobody.
+func TestMine(t *testing.T) {
 	const self, other = "archelon-system/archelon", "other-system/archelon"
-	free := clusterHeldFor("prod", other)
-	free.Finalizers = nil
 	for name, tc := range map[string]struct {
-		reason  string
-		cluster object
-		others  map[string]instance.Claim
-		want    bool
+		reason string
+		by     string
+		others registered
+		want   bool
 	}{
-		"Ours":       {"it is let go", clusterHeldFor("prod", self), nil, false},
-		"Nobodys":    {"it is let go as well", clusterHeldFor("prod", ""), nil, false},
-		"Unelected":  {"it is let go as well: it ran without leader election", clusterHeldFor("prod", "archelon"), nil, false},
-		"Works":      {"the other one sees to it", clusterHeldFor("prod", other), map[string]instance.Claim{other: scopeOf(t, "tenant")}, false},
-		"Everywhere": {"the other one works in all namespaces", clusterHeldFor("prod", other), map[string]instance.Claim{other: scopeOf(t)}, false},
-		"NotHeld":    {"nothing is left on it", free, nil, false},
-		"Gone":       {"nobody would see to it", clusterHeldFor("prod", other), nil, true},
-		"Moved":      {"the other one does not work there any more", clusterHeldFor("prod", other), map[string]instance.Claim{other: scopeOf(t, "blue")}, true},
-		"Rubbish":    {"somebody edited it", clusterHeldFor("prod", "../.."), nil, true},
+		"Ours":       {"it is let go", self, nil, true},
+		"Nobodys":    {"it is let go as well", "", nil, true},
+		"Unelected":  {"it is let go as well: it ran without leader election", "archelon", nil, true},
+		"Works":      {"the other one sees to it", other, otherInstance(t, true, "tenant"), false},
+		"Everywhere": {"the other one works in all namespaces", other, otherInstance(t, true), false},
+		"Away":       {"the other one names the namespace and comes back to it", other, otherInstance(t, false, "tenant"), false},
+		"Dead":       {"the other one names nothing, so whoever is there has it", other, otherInstance(t, false), true},
+		"Gone":       {"nobody would see to it", other, nil, true},
+		"Moved":      {"the other one does not work there any more", other, otherInstance(t, true, "blue"), true},
+		"Rubbish":    {"somebody edited it, which must not keep the release from being uninstalled", "../..", nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := &uninstaller{opts: &Options{}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}}
-			errs := u.forsaken([]object{tc.cluster}, tc.others)
-			if (len(errs) == 1) != tc.want {
-				t.Fatalf("got %v, want an error: %t: %s", errs, tc.want, tc.reason)
-			}
-			if tc.want && (!strings.Contains(errs[0].Error(), "tenant/prod") || !strings.Contains(errs[0].Error(), tc.cluster.Annotations["archelon.io/instance"])) {
-				t.Errorf("got %v, want it to name the cluster and the instance", errs[0])
+			u := &uninstaller{opts: &Options{}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}, others: tc.others}
+			cluster := clusterHeldFor("prod", tc.by)
+			if got := u.mine(&cluster); got != tc.want {
+				t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
 			}
 		})
 	}
@@ -65,7 +61,8 @@ func TestForsaken(t *testing.T) {
 
 func TestSayLeft(t *testing.T) {
 	out := &bytes.Buffer{}
-	u := &uninstaller{opts: &Options{}, out: out, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}}
+	u := &uninstaller{opts: &Options{}, out: out, self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
+		others: registered{"a/archelon": {Alive: true}, "b/archelon": {Alive: true}}}
 	clusters := []object{clusterHeldFor("ours", "archelon-system/archelon"), clusterHeldFor("theirs", "b/archelon")}
 	for i := range 12 {
 		clusters = append(clusters, clusterHeldFor(fmt.Sprintf("many-%02d", 11-i), "a/archelon"))

@@ -21,6 +21,9 @@ type object = hold.Object
 
 // pass releases what it finds, and returns how much that was.
 func (u *uninstaller) pass(ctx context.Context) (int, error) {
+	if err := u.lookForOthers(ctx); err != nil {
+		return 0, err
+	}
 	found := 0
 	var left []object
 	errs := u.lister().Visit(ctx, hold.Visitor{
@@ -29,7 +32,7 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 				return nil
 			}
 			found++
-			return u.releaseCreated(ctx, holding, created, u.opts.DeleteRecords && (owner == nil || u.covers(owner)))
+			return u.releaseCreated(ctx, holding, created, u.opts.DeleteRecords && (owner == nil || u.covers(owner) && !u.ofAnother(owner)))
 		},
 		Held: func(holding hold.Holding, held *object) error {
 			if !u.mine(held) {
@@ -60,7 +63,7 @@ func (u *uninstaller) lister() hold.Lister {
 func (u *uninstaller) clusters(ctx context.Context) ([]object, error) { return u.lister().Objects(ctx) }
 
 // mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that nobody has taken over, or it is in
-// the scope and names nobody, or the name alone. That is how a manager names itself that runs without leader election, from outside the
+// the scope and names nobody, or an instance that is not there any more, or the name alone. That is how a manager names itself that runs without leader election, from outside the
 // cluster for example: it has no Lease, so it has no namespace.
 func (u *uninstaller) mine(cluster *object) bool {
 	switch cluster.Annotations[archelonv1.InstanceAnnotation] {
@@ -69,8 +72,15 @@ func (u *uninstaller) mine(cluster *object) bool {
 	case "", u.self.Name:
 		return u.covers(cluster)
 	default:
-		return false
+		return u.covers(cluster) && !u.others.has(cluster)
 	}
+}
+
+// ofAnother reports whether the CAPI cluster names another instance, perhaps one that is gone. Its Rancher cluster is never deleted: the other one may be
+// registered in another namespace.
+func (u *uninstaller) ofAnother(cluster *object) bool {
+	by := cluster.Annotations[archelonv1.InstanceAnnotation]
+	return by != "" && by != u.self.String() && by != u.self.Name
 }
 
 // covers reports whether the CAPI cluster is in the scope that the instance has now.
@@ -133,7 +143,7 @@ func (u *uninstaller) deleteRecord(ctx context.Context, record *object) error {
 // later goes on with it. That is also why a Rancher cluster stays if its CAPI cluster is not in the scope any more: it may be meant for another instance.
 func (u *uninstaller) releaseObject(ctx context.Context, holding hold.Holding, cluster *object) error {
 	inside := u.covers(cluster)
-	recordDeleted := u.opts.DeleteRecords && inside
+	recordDeleted := u.opts.DeleteRecords && inside && !u.ofAnother(cluster)
 	if deleting(cluster) && !recordDeleted {
 		u.say("%s is being deleted and the manager has not deleted its Rancher cluster %s: delete it in Rancher", describe(cluster), cluster.Annotations[archelonv1.RecordAnnotation])
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -39,7 +40,7 @@ func imported(namespace, name, by, filter string) []client.Object {
 // uninstallerOf returns an uninstaller of archelon-system/archelon, and clusters in two namespaces for it.
 func uninstallerOf(t *testing.T, opts *Options) *uninstaller {
 	t.Helper()
-	const self, other = "archelon-system/archelon", "other-system/archelon"
+	const self, other = "archelon-system/archelon", "archelon-system/other"
 	known, err := scheme.New()
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +49,14 @@ func uninstallerOf(t *testing.T, opts *Options) *uninstaller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := fake.NewClientBuilder().WithScheme(known).WithRESTMapper(mapper()).WithObjects(slices.Concat(
-		imported("tenant", "ours", self, "blue"), imported("tenant", "unelected", "archelon", "blue"), imported("left", "unelected-left", "archelon", "blue"), imported("tenant", "unnamed", "", "blue"), imported("tenant", "theirs", other, "blue"),
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "archelon-system", Name: "other-leader-election", Labels: map[string]string{"archelon.io/instance": "other"},
+			Annotations: map[string]string{"archelon.io/scope": "+tenant,left"},
+		},
+	}
+	api := fake.NewClientBuilder().WithScheme(known).WithRESTMapper(mapper()).WithObjects(lease).WithObjects(slices.Concat(
+		imported("tenant", "ours", self, "blue"), imported("tenant", "unelected", "archelon", "blue"), imported("left", "unelected-left", "archelon", "blue"), imported("tenant", "unnamed", "", "blue"), imported("tenant", "theirs", other, "blue"), imported("tenant", "forsaken", "gone-system/archelon", "blue"),
 		imported("tenant", "was-ours", self, "green"), imported("tenant", "never-ours", "", "green"),
 		imported("left", "left-by-us", self, "blue"), imported("left", "not-by-us", "", "blue"), imported("left", "taken-over", other, "blue"),
 	)...).Build()

@@ -68,6 +68,7 @@ type uninstaller struct {
 	self   instance.ID
 	out    io.Writer
 	count  struct{ clusters, outside, records, bindings, deleted int }
+	others registered
 	// skipped are namespaces that were not looked into.
 	skipped sets.Set[string]
 }

@@ -93,15 +93,18 @@ func TestOurs(t *testing.T) {
 		"Nobodys":          {cluster("uid-1", ""), "", true},
 		"Unelected":        {cluster("uid-1", "archelon"), "", true},
 		"UnelectedOutside": {cluster("uid-1", "archelon"), "blue", false},
-		"OtherUnelected":   {cluster("uid-1", "archelon2"), "", false},
+		"OtherUnelected":   {cluster("uid-1", "archelon2"), "", true},
 		"Anothers":         {cluster("uid-1", "other-system/archelon"), "", false},
+		"OfOneThatIsGone":  {cluster("uid-1", "gone-system/archelon"), "", true},
 		"ItsClusterIsGone": {cluster("uid-2", "other-system/archelon"), "", true},
 		"ItsClusterIsGone, and may have been another's": {cluster("uid-2", ""), "blue", false},
 		"Outside":    {cluster("uid-1", ""), "blue", false},
 		"OursBefore": {cluster("uid-1", "archelon-system/archelon"), "blue", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := &uninstaller{opts: &Options{WatchFilter: tc.filter}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}}
+			u := &uninstaller{
+				opts: &Options{WatchFilter: tc.filter}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}, others: otherInstance(t, true),
+			}
 			owner := &tc.cluster
 			if string(owner.UID) != "uid-1" {
 				owner = nil
