@@ -10,7 +10,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -44,6 +46,7 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 		{"stopping the manager", u.stopManager},
 		{"waiting for the manager to stop", u.awaitStop},
 		{"letting go of clusters", u.release},
+		{"deleting the Lease", u.deleteLease},
 	} {
 		if err := phase.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", phase.name, err)
@@ -59,6 +62,12 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings let go, %d Rancher clusters deleted%s",
 		u.count.clusters, u.count.records, u.count.bindings, u.count.deleted, note)
 	return nil
+}
+
+// deleteLease ends the registration of the instance: what it names is not its own any more.
+func (u *uninstaller) deleteLease(ctx context.Context) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.self.Namespace, Name: u.self.LeaseName()}}
+	return client.IgnoreNotFound(u.client.Delete(ctx, lease))
 }
 
 type uninstaller struct {

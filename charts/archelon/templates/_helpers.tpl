@@ -197,12 +197,13 @@ Call it with "when" and "root".
   verbs: [create]
 {{- end }}
 
-{{/* What the uninstaller needs there: whether the manager has stopped, and who else is alive, because what another instance works on is left to it. */}}
+{{/* What the uninstaller needs there: whether the manager has stopped, who else is registered, because what another instance works on is left to it, and to end
+the registration. */}}
 {{- define "archelon.uninstallLeaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [{{ printf "%s-leader-election" (include "archelon.instance" .) | quote }}]
-  verbs: [get]
+  verbs: [delete, get]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [list]
