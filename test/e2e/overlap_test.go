@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	instanceKey      = "archelon.io/instance"
-	overlapCondition = "RancherImportScopeOverlap"
-	leaseDuration    = 6 * time.Second
+	instanceKey   = "archelon.io/instance"
+	leaseDuration = 6 * time.Second
 )
 
 // quickLease makes it known early that an instance is gone.
@@ -48,60 +47,101 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 		Describe("with "+strategy+" records", Ordered, longUnless(strategy == "v3"), func() {
 			BeforeEach(func(ctx context.Context) { o.begin(ctx, strategy) })
 			AfterEach(o.end)
-			It("leave a cluster to the first, which says so, until it stops", o.stop)
-			It("leave a cluster to the first until it is gone for longer than its Lease", o.crash)
-			It("are not spoken of any more when the cluster is un-imported", Label("long"), o.unimport)
-			It("do not leave a paused cluster behind that names one which does not work on it, when the other is uninstalled", Label("long"), o.uninstall)
+			It("leave a namespace to the one that names it, also while that is away", o.dedicated)
+			It("without flags wait for the older one, and for one that is frozen", o.flagless)
+			It("do not leave a cluster behind that names one which is gone, when the other is uninstalled", Label("long"), o.uninstall)
 			It("agree when they begin at the same time", Label("long"), o.simultaneous)
-			It("hand a namespace over by a restart", Label("long"), o.handOver)
 			It("are not held up by a Lease that a tenant made up", Label("long"), o.madeUp)
-			It("do not steal what the last resort does not know to be taken", Label("long"), o.lastResort)
+			It("let go of what they hold in a namespace that they exclude", o.excluding)
+			It("do not begin beside others without leader election", Label("long"), o.unelected)
 		})
 	}
 })
 
-func (o *overlap) stop(ctx context.Context) {
-	first := o.launch(ctx, 0, "--namespace="+o.tenant)
-	o.awaitReady(ctx, first)
+func (o *overlap) dedicated(ctx context.Context) {
+	last := o.launch(ctx, 0)
+	o.awaitReady(ctx, last)
 	o.expectImported(ctx)
 	Expect(o.worker(ctx)()).To(Equal(o.name(0)))
 	record := o.record(ctx)
 
-	second := o.launch(ctx, 1)
-	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(And(HavePrefix("True/ScopesOverlap "), ContainSubstring(o.name(0)), ContainSubstring(o.name(1))))
-	Eventually(func() []string { return o.notes(ctx, o.cluster) }).Should(ContainElement(And(ContainSubstring(o.name(0)), ContainSubstring(o.name(1)))))
-	Eventually(func() string { return o.metricsOf(ctx, second) }).Should(
-		MatchRegexp(`archelon_import_clusters_left_to_peer{peer="` + o.name(0) + `"} 1\b`))
-
-	Expect(o.metricsOf(ctx, first)).To(ContainSubstring(fmt.Sprintf(`archelon_instance_info{instance=%q,scope="namespaces %s",watch_filter=""} 1`, o.name(0), o.tenant)))
-
-	// New clusters and deletions belong to the first as well.
+	dedicated := o.launch(ctx, 1, "--namespace="+o.tenant)
+	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(1)))
+	o.expectSame(ctx, record)
+	Eventually(func() string { return o.metricsOf(ctx, last) }).WithTimeout(patience).Should(And(
+		ContainSubstring(fmt.Sprintf(`archelon_instance_info{instance=%q,scope="all namespaces but %s",watch_filter=""} 1`, o.name(0), o.tenant)),
+		ContainSubstring(fmt.Sprintf(`archelon_instance_left_to_peer{peer=%q} 1`, o.name(1)))))
+	Eventually(o.leaseEvents(ctx, 0)).Should(ContainElement(ContainSubstring("instance " + o.name(1) + " has namespaces " + o.tenant)))
 	other := o.connectable(ctx, "later")
 	Eventually(o.reason(ctx, other)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
-	Expect(o.Client.Delete(ctx, other)).To(Succeed())
-	Eventually(o.gone(ctx, other)).Should(BeTrue())
-	Expect(describe(o.writes(1))).To(BeEmpty(), "the second instance leaves clusters alone")
+	Expect(current(ctx, o.fixture, other).GetAnnotations()).To(HaveKeyWithValue(instanceKey, o.name(1)))
+	o.expectInTurn(0, 1)
 
-	Expect(first.Stop()).To(Succeed())
-	Eventually(o.worker(ctx)).Should(Equal(o.name(1)))
-	Eventually(o.overlapNote(ctx)).Should(BeEmpty())
-	Expect(o.metricsOf(ctx, second)).NotTo(ContainSubstring(`archelon_import_clusters_left_to_peer{peer="` + o.name(0) + `"}`))
+	dedicated.Kill()
+	killed := time.Now()
+	Eventually(func() string { return o.metricsOf(ctx, last) }).WithTimeout(patience).Should(ContainSubstring("archelon_namespaces_unowned 1"))
+	Expect(o.Client.Delete(ctx, other)).To(Succeed())
+	Consistently(o.worker(ctx)).Should(Equal(o.name(1)))
+	Expect(describe(writesTo(o.Management, killed, o.instances[0].User()))).To(BeEmpty(), "nothing dedicated is taken over")
+	dedicated = o.launch(ctx, 1, "--namespace="+o.tenant)
+	Eventually(o.gone(ctx, other)).WithTimeout(2 * patience).Should(BeTrue())
+	Eventually(func() string { return o.metricsOf(ctx, last) }).WithTimeout(patience).Should(ContainSubstring("archelon_namespaces_unowned 0"))
+
+	Expect(dedicated.Stop()).To(Succeed())
+	o.forget(ctx, 1)
+	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(0)))
 	o.expectSame(ctx, record)
-	Expect(o.reason(ctx, o.cluster)()).To(Equal("True/Imported"))
-	Expect(second.Stop()).To(Succeed())
+	Expect(last.Stop()).To(Succeed())
 }
 
-func (o *overlap) unimport(ctx context.Context) {
-	first := o.launch(ctx, 0, "--namespace="+o.tenant)
-	o.awaitReady(ctx, first)
+func (o *overlap) flagless(ctx context.Context) {
+	older := o.launch(ctx, 0)
+	o.awaitReady(ctx, older)
 	o.expectImported(ctx)
-	second := o.launch(ctx, 1)
-	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(HavePrefix("True"))
-	o.choose(ctx, current(ctx, o.fixture, o.cluster), "false")
-	Eventually(o.reason(ctx, o.cluster)).WithTimeout(2 * patience).Should(Equal("False/NotSelected"))
-	Eventually(o.overlapNote(ctx)).Should(BeEmpty())
-	Expect(first.Stop()).To(Succeed())
-	Expect(second.Stop()).To(Succeed())
+	record := o.record(ctx)
+	younger := o.launch(ctx, 1)
+	o.awaitReady(ctx, younger)
+	Eventually(younger.Logs).Should(ContainSubstring("instance " + o.name(0) + " has all namespaces"))
+	Consistently(o.worker(ctx)).Should(Equal(o.name(0)))
+
+	Expect(older.Freeze(true)).To(Succeed())
+	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(1)))
+	Expect(older.Freeze(false)).To(Succeed())
+	// It has the older Lease: it takes everything back when the other one has left, and not before.
+	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(0)))
+	o.expectInTurn(0, 1, 0)
+	o.expectSame(ctx, record)
+
+	Expect(older.Stop()).To(Succeed())
+	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(1)))
+	Expect(younger.Stop()).To(Succeed())
+}
+
+func (o *overlap) excluding(ctx context.Context) {
+	m := o.launch(ctx, 0)
+	o.awaitReady(ctx, m)
+	o.expectImported(ctx)
+	record := o.record(ctx)
+	Expect(m.Stop()).To(Succeed())
+	m = o.launch(ctx, 0, "--excluded-namespace="+o.tenant)
+	Eventually(func() []string { return current(ctx, o.fixture, o.cluster).GetFinalizers() }).WithTimeout(2 * patience).ShouldNot(ContainElement(finalizer))
+	Expect(o.worker(ctx)()).To(BeEmpty())
+	o.expectSame(ctx, record)
+	Expect(m.Stop()).To(Succeed())
+	// Whoever has it in its scope next goes on with it.
+	m = o.launch(ctx, 0)
+	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(0)))
+	o.expectSame(ctx, record)
+	Expect(m.Stop()).To(Succeed())
+}
+
+func (o *overlap) unelected(ctx context.Context) {
+	m := o.launch(ctx, 0)
+	o.awaitReady(ctx, m)
+	alone := o.launch(ctx, 1, "--leader-elect=false")
+	Eventually(alone.Done()).WithTimeout(patience).Should(BeClosed())
+	Expect(alone.Logs()).To(ContainSubstring("instance " + o.name(0) + " is registered for some of the same namespaces"))
+	Expect(m.Stop()).To(Succeed())
 }
 
 func (o *overlap) uninstall(ctx context.Context) {
@@ -128,25 +168,15 @@ func (o *overlap) uninstall(ctx context.Context) {
 	Expect(said).To(ContainSubstring("Left to instance " + o.name(0) + ", which works on them: CAPI clusters " + client.ObjectKeyFromObject(o.cluster).String()))
 	Expect(current(ctx, o.fixture, o.cluster).Finalizers).To(ContainElement(finalizer))
 
-	By("one that has gone")
+	By("one that names the namespace and comes back to it")
 	Expect(first.Stop()).To(Succeed())
-	_, err = end()
-	Expect(err).To(MatchError(And(ContainSubstring(client.ObjectKeyFromObject(o.cluster).String()), ContainSubstring("held for instance "+o.name(0)))))
+	said, err = end()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(said).To(ContainSubstring("Left to instance " + o.name(0)))
 	Expect(current(ctx, o.fixture, o.cluster).Finalizers).To(ContainElement(finalizer))
 
-	By("one that lives and works elsewhere")
-	first = o.launch(ctx, 0, "--excluded-namespace="+o.tenant)
-	o.awaitReady(ctx, first)
-	_, err = end()
-	Expect(err).To(MatchError(ContainSubstring("held for instance " + o.name(0))))
-	Expect(first.Stop()).To(Succeed())
-
-	By("a person who says that it is nobody's")
-	o.patch(ctx, current(ctx, o.fixture, o.cluster), func(c client.Object) {
-		annotations := c.GetAnnotations()
-		delete(annotations, instanceKey)
-		c.SetAnnotations(annotations)
-	})
+	By("one that is not registered any more")
+	o.forget(ctx, 0)
 	said, err = end()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(said).To(ContainSubstring("Done: 1 CAPI clusters, 1 Rancher clusters"))
@@ -160,28 +190,6 @@ func (o *overlap) uninstall(ctx context.Context) {
 	Expect(first.Stop()).To(Succeed())
 }
 
-func (o *overlap) crash(ctx context.Context) {
-	first := o.launch(ctx, 0)
-	o.awaitReady(ctx, first)
-	o.expectImported(ctx)
-	record := o.record(ctx)
-	second := o.launch(ctx, 1, "--namespace="+o.tenant)
-	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(HavePrefix("True"))
-	first.Kill()
-	killed := time.Now()
-	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(1)))
-	// The Lease was renewed at most a retry period before.
-	Expect(time.Since(killed)).To(BeNumerically(">", leaseDuration-2*time.Second))
-	o.expectSame(ctx, record)
-	// The first comes back and is the second now.
-	back := o.launch(ctx, 0)
-	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(HavePrefix("True"))
-	Consistently(o.worker(ctx)).Should(Equal(o.name(1)))
-	o.expectNoFight()
-	Expect(back.Stop()).To(Succeed())
-	Expect(second.Stop()).To(Succeed())
-}
-
 func (o *overlap) simultaneous(ctx context.Context) {
 	managers := []*stage.Manager{o.launch(ctx, 0), o.launch(ctx, 1)}
 	var more []*clusterv1.Cluster
@@ -192,51 +200,8 @@ func (o *overlap) simultaneous(ctx context.Context) {
 		Eventually(o.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 		Expect(o.look(ctx).records(o.strategy, cluster)).To(HaveLen(1))
 	}
-	o.expectNoFight()
+	o.expectInTurn(0)
 	for _, m := range managers {
 		Expect(m.Stop()).To(Succeed())
 	}
-}
-
-func (o *overlap) handOver(ctx context.Context) {
-	from := o.launch(ctx, 0, "--namespace="+o.tenant)
-	to := o.launch(ctx, 1, "--excluded-namespace="+o.tenant)
-	o.awaitReady(ctx, from)
-	o.awaitReady(ctx, to)
-	o.expectImported(ctx)
-	record := o.record(ctx)
-	Expect(o.worker(ctx)()).To(Equal(o.name(0)))
-	Expect(o.overlapNote(ctx)()).To(BeEmpty())
-	// The new owner is told first: for a while both claim the namespace.
-	Expect(to.Stop()).To(Succeed())
-	to = o.launch(ctx, 1)
-	o.awaitReady(ctx, to)
-	Consistently(o.worker(ctx)).Should(Equal(o.name(0)))
-	Expect(from.Stop()).To(Succeed())
-	from = o.launch(ctx, 0, "--excluded-namespace="+o.tenant)
-	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(1)))
-	o.awaitReady(ctx, from)
-	Consistently(o.worker(ctx)).Should(Equal(o.name(1)))
-	o.expectSame(ctx, record)
-	Expect(o.Client.Delete(ctx, o.cluster)).To(Succeed())
-	Eventually(o.gone(ctx, o.cluster)).Should(BeTrue())
-	Expect(from.Stop()).To(Succeed())
-	Expect(to.Stop()).To(Succeed())
-}
-
-func (o *overlap) lastResort(ctx context.Context) {
-	dedicated := o.launch(ctx, 0, "--namespace="+o.tenant)
-	o.awaitReady(ctx, dedicated)
-	o.expectImported(ctx)
-	record := o.record(ctx)
-	last := o.launch(ctx, 1, "--excluded-namespace=another")
-	o.awaitReady(ctx, last)
-	Eventually(o.overlapNote(ctx)).WithTimeout(2 * patience).Should(ContainSubstring(o.name(1)))
-	free := o.connectable(ctx, "new")
-	Eventually(o.reason(ctx, free)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
-	Consistently(o.worker(ctx)).Should(Equal(o.name(0)))
-	Expect(describe(o.writes(1))).To(BeEmpty(), "the last resort leaves the clusters alone")
-	o.expectSame(ctx, record)
-	Expect(dedicated.Stop()).To(Succeed())
-	Expect(last.Stop()).To(Succeed())
 }

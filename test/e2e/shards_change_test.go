@@ -174,7 +174,7 @@ func (s *shards) changes() {
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: other.Namespace(), Name: stage.ServiceAccount})
 		Expect(s.Client.Update(ctx, binding)).To(Succeed())
 		two := s.launch(ctx, other, "--namespace="+watch2, gate("v3"))
-		Eventually(func() []string { return s.events(ctx, clusters[1]) }).Should(ContainElement("ScopesOverlap"))
+		Eventually(two.Logs).Should(ContainSubstring("has namespaces " + watch1 + ", " + watch2))
 		Expect(two.written()).To(BeEmpty())
 
 		By("the first one gives it up")

@@ -143,6 +143,15 @@ func (m *local) Ready(ctx context.Context) error {
 	return nil
 }
 
+// Freeze stops the program where it is, as a machine that hangs would, or has it go on.
+func (m *local) Freeze(frozen bool) error {
+	signal := syscall.SIGCONT
+	if frozen {
+		signal = syscall.SIGSTOP
+	}
+	return m.current().Process.Signal(signal)
+}
+
 // Stop implements running.
 func (m *local) Stop() error {
 	defer func() { _ = os.RemoveAll(m.dir) }()

@@ -3,6 +3,7 @@ package stage
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -19,6 +20,15 @@ type Manager struct {
 	Metrics string
 
 	running
+}
+
+// Freeze stops a manager of this machine where it is, or has it go on.
+func (m *Manager) Freeze(frozen bool) error {
+	here, ok := m.running.(*local)
+	if !ok {
+		return errors.New("only a manager of this machine can be frozen")
+	}
+	return here.Freeze(frozen)
 }
 
 // running is what a manager is run as.
