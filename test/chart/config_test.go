@@ -13,8 +13,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// What hack/rbac does not generate is written twice, in the chart and in config: the Role in the namespace of the Leases, and the RoleBinding that holds
-// a namespace of an isolated instance.
+// What hack/rbac does not generate is written twice, in the chart and in config: the Role in the namespace of the Leases, the RoleBinding that holds
+// a namespace of an isolated instance, and the policy that keeps it to its Rancher clusters.
 func TestConfigSaysTheSame(t *testing.T) {
 	const binding = "RoleBinding archelon-isolated"
 	cases := map[string]struct {
@@ -32,10 +32,13 @@ func TestConfigSaysTheSame(t *testing.T) {
 			file: "rbac/leader_election_role.yaml", inFile: "Role archelon-leader-election", role: "Role archelon.manager",
 		},
 		"Isolated": {
-			reason:  "the same, and what keeps the rights in a namespace that is being deleted",
+			reason:  "the same, and what keeps the rights in a namespace that is being deleted, and what roles cannot say",
 			release: release{"archelon1", "archelon1-system"},
-			values:  values{"namespaces": []string{"watch1"}, "instance": "archelon1", "leaderElection": values{"namespace": "archelon-system"}},
-			file:    "isolated/instance.yaml", inFile: "Role archelon1-leader-election", role: "Role archelon1-system.archelon1.manager", bindings: "isolated/namespace_role_binding.yaml",
+			values: values{
+				"namespaces": []string{"watch1"}, "instance": "archelon1", "leaderElection": values{"namespace": "archelon-system"},
+				"serviceAccount": values{"name": "archelon"},
+			},
+			file: "isolated/instance.yaml", inFile: "Role archelon1-leader-election", role: "Role archelon1-system.archelon1.manager", bindings: "isolated/namespace_role_binding.yaml",
 		},
 	}
 	for name, tc := range cases {
@@ -54,6 +57,11 @@ func TestConfigSaysTheSame(t *testing.T) {
 			want, got = pair(t, byName(configured(t, tc.bindings))[binding], rendered[binding])
 			if diff := cmp.Diff(want.GetFinalizers(), got.GetFinalizers()); diff != "" {
 				t.Errorf("%s: finalizers (-config/%s +chart):\n%s", tc.reason, tc.bindings, diff)
+			}
+			want, got = pair(t, byName(configured(t, tc.file))["ValidatingAdmissionPolicy archelon1-isolation"],
+				rendered["ValidatingAdmissionPolicy archelon1-system.archelon1-isolation"])
+			if diff := cmp.Diff(want.Object["spec"], got.Object["spec"]); diff != "" {
+				t.Errorf("%s: policy (-config/%s +chart):\n%s", tc.reason, tc.file, diff)
 			}
 		})
 	}

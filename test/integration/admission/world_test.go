@@ -21,6 +21,7 @@ import (
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/helm"
 	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
 // patience is how long an API server may take to see that a policy has come or gone.
@@ -30,6 +31,7 @@ const importLabel = "cluster-api.cattle.io/rancher-auto-import"
 
 // world is a management cluster without any controller.
 type world struct {
+	plane  *env.ControlPlane
 	config *rest.Config
 	admin  client.Client
 	helm   *helm.Helm
@@ -39,12 +41,14 @@ func newWorld(ctx context.Context, namespaces ...string) *world {
 	GinkgoHelper()
 	crds, err := env.CAPICRDs()
 	Expect(err).NotTo(HaveOccurred())
-	plane, err := env.Start(ctx, env.Options{Name: "admission", CRDs: crds})
+	ranchers, err := rancher.CRDs(true)
+	Expect(err).NotTo(HaveOccurred())
+	plane, err := env.Start(ctx, env.Options{Name: "admission", CRDs: append(crds, ranchers...)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
 	known, err := scheme.New()
 	Expect(err).NotTo(HaveOccurred())
-	w := &world{config: rest.CopyConfig(plane.Config)}
+	w := &world{plane: plane, config: rest.CopyConfig(plane.Config)}
 	w.config.QPS = -1
 	w.admin, err = client.New(w.config, client.Options{Scheme: known})
 	Expect(err).NotTo(HaveOccurred())
@@ -60,6 +64,18 @@ func newWorld(ctx context.Context, namespaces ...string) *world {
 // install creates what a release has about admission, and returns it as the chart renders it.
 func (w *world) install(ctx context.Context, namespace string, values map[string]any) []unstructured.Unstructured {
 	GinkgoHelper()
+	objects := w.installed(ctx, namespace, values, func(object *unstructured.Unstructured) bool {
+		return isPolicy(object) && object.GetName() == namespace+".archelon-admission"
+	})
+	Expect(objects).To(HaveLen(2))
+	return objects
+}
+
+// installed creates those objects of a release that match, and returns them as the chart renders them.
+func (w *world) installed(
+	ctx context.Context, namespace string, values map[string]any, match func(*unstructured.Unstructured) bool,
+) []unstructured.Unstructured {
+	GinkgoHelper()
 	rendered, err := w.helm.Template(ctx, helm.Release{
 		Name: "archelon", Namespace: namespace, Chart: filepath.Join(stage.Root(), "charts", "archelon"), Values: values,
 		Args: []string{"--kube-version=" + stage.KubeVersion, "--no-hooks"},
@@ -67,13 +83,16 @@ func (w *world) install(ctx context.Context, namespace string, values map[string
 	Expect(err).NotTo(HaveOccurred())
 	var objects []unstructured.Unstructured
 	for _, object := range rendered {
-		if object.GroupVersionKind().Group == "admissionregistration.k8s.io" && object.GetName() == namespace+".archelon-admission" {
+		if match(&object) {
 			objects = append(objects, object)
 			Expect(w.admin.Create(ctx, object.DeepCopy())).To(Succeed())
 		}
 	}
-	Expect(objects).To(HaveLen(2))
 	return objects
+}
+
+func isPolicy(object *unstructured.Unstructured) bool {
+	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }
 
 // create reports how the creation of a cluster ends. Nothing is written.
