@@ -41,10 +41,22 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 	}
 
 	It("imports clusters when it is installed", func(ctx context.Context) {
-		Expect(r.helm.Install(ctx, release)).To(Succeed())
+		former := release
+		former.Chart = formerChart(release)
+		Expect(r.helm.Install(ctx, former)).To(Succeed())
 		r.expectImported(ctx, clusters...)
 		before = r.records(ctx)
 		Expect(before).To(HaveLen(count))
+		r.expectLawful(release)
+	})
+
+	It("keeps every record and every connection when an earlier version is upgraded, and nothing of that is left", func(ctx context.Context) {
+		r.becomeFormer(ctx, release, clusters)
+		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, release) })
+		r.expectNothingFormer(ctx, release, clusters)
+		late := r.light(ctx, watch1, "late", selected)
+		r.expectImported(ctx, late)
+		r.drop(ctx, late)
 		r.expectLawful(release)
 	})
 
@@ -59,7 +71,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
 		r.expectLawful(release)
-		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
+		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 2) })
 		late = r.light(ctx, watch3, "late", selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
@@ -96,7 +108,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		Expect(r.helm.Uninstall(ctx, quick)).To(MatchError(ContainSubstring("archelon-uninstall failed")))
 		Expect(lost()).To(BeEmpty())
 		Expect(r.Client.Delete(ctx, obstacle())).To(Succeed())
-		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
+		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 2) })
 		late := r.light(ctx, watch1, "late", selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
