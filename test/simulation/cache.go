@@ -1,0 +1,102 @@
+package simulation
+
+import (
+	"context"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Cache is what a process knows of some kinds. It begins with all that is there, and learns of changes when a test
+// delivers them.
+type Cache struct {
+	server *Server
+	kinds  []schema.GroupKind
+	seen   map[schema.GroupKind]int
+	view   view
+}
+
+// NewCache returns a cache of kinds.
+func (s *Server) NewCache(kinds ...schema.GroupKind) *Cache {
+	c := &Cache{
+		server: s, kinds: kinds, seen: map[schema.GroupKind]int{},
+		view: view{
+			scheme: s.scheme, objects: map[Key]client.Object{},
+			indexes: map[schema.GroupKind]map[string]client.IndexerFunc{},
+		},
+	}
+	for _, kind := range kinds {
+		c.seen[kind] = len(s.log[kind])
+		for _, key := range s.keys(kind) {
+			c.view.objects[key] = s.objects[key]
+		}
+	}
+	return c
+}
+
+// Index adds an index of a kind.
+func (c *Cache) Index(object client.Object, name string, keys client.IndexerFunc) {
+	kind := c.server.KeyOf(object).Kind
+	if c.view.indexes[kind] == nil {
+		c.view.indexes[kind] = map[string]client.IndexerFunc{}
+	}
+	c.view.indexes[kind][name] = keys
+}
+
+// Behind returns the kinds of which there are events that the cache has not seen.
+func (c *Cache) Behind() []schema.GroupKind {
+	var behind []schema.GroupKind
+	for _, kind := range c.kinds {
+		if c.seen[kind] < len(c.server.log[kind]) {
+			behind = append(behind, kind)
+		}
+	}
+	return behind
+}
+
+// Next has the cache see the next event of a kind. It reports false if there is none.
+func (c *Cache) Next(kind schema.GroupKind) (Event, bool) {
+	log := c.server.log[kind]
+	if c.seen[kind] >= len(log) {
+		return Event{}, false
+	}
+	event := log[c.seen[kind]]
+	c.seen[kind]++
+	if event.After == nil {
+		delete(c.view.objects, event.Key)
+	} else {
+		c.view.objects[event.Key] = event.After
+	}
+	return event, true
+}
+
+// All returns an event of creation for each object that the cache has, as a watch begins with them.
+func (c *Cache) All() []Event {
+	var events []Event
+	for _, kind := range c.kinds {
+		for _, key := range keysOf(c.view.objects, kind) {
+			events = append(events, Event{Key: key, After: c.view.objects[key]})
+		}
+	}
+	return events
+}
+
+// Snapshot returns the objects that the cache has. They must not be changed.
+func (c *Cache) Snapshot() map[Key]client.Object { return maps.Clone(c.view.objects) }
+
+// Get implements client.Reader.
+func (c *Cache) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	key := c.server.KeyOf(into)
+	key.NamespacedName = name
+	return c.view.get(key, into)
+}
+
+// List implements client.Reader.
+func (c *Cache) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	kind, err := kindOfList(c.server.scheme, list)
+	if err != nil {
+		return err
+	}
+	return c.view.list(kind, list, opts...)
+}

@@ -1,0 +1,138 @@
+package simulation
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+func labelsOf(object client.Object) labels.Labels { return labels.Set(object.GetLabels()) }
+
+func kindOfList(scheme *runtime.Scheme, list client.ObjectList) (schema.GroupKind, error) {
+	gvk, err := apiutil.GVKForObject(list, scheme)
+	return schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")}, err
+}
+
+// Fault is called before a request of a client is carried out, and again before its answer is given. An error becomes
+// the answer; with it, what was carried out stays carried out. A panic with Crash ends the process.
+type Fault func(verb string, key Key, answered bool) error
+
+// Crash is the end of a process in the middle of something.
+type Crash struct{}
+
+// Client is a client of the server. It has what controllers of this project call; anything else panics.
+type Client struct {
+	client.Client // nil
+
+	server *Server
+	fault  Fault
+}
+
+// Client returns a client whose requests the fault can disturb.
+func (s *Server) Client(fault Fault) *Client {
+	if fault == nil {
+		fault = func(string, Key, bool) error { return nil }
+	}
+	return &Client{server: s, fault: fault}
+}
+
+func (c *Client) view() view { return view{scheme: c.server.scheme, objects: c.server.objects} }
+
+// Get implements client.Reader.
+func (c *Client) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	key := c.server.KeyOf(into)
+	key.NamespacedName = name
+	return c.carryOut("get", key, func() error { return c.view().get(key, into) })
+}
+
+// List implements client.Reader.
+func (c *Client) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	kind, err := kindOfList(c.server.scheme, list)
+	if err != nil {
+		return err
+	}
+	return c.carryOut("list", Key{Kind: kind}, func() error { return c.view().list(kind, list, opts...) })
+}
+
+// Create implements client.Writer.
+func (c *Client) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	key := c.server.KeyOf(object)
+	return c.carryOut("create", key, func() error {
+		c.server.Writes = append(c.server.Writes, Write{Verb: "create", Key: key})
+		after, err := c.server.create(key, object)
+		if err == nil {
+			fill(object, after)
+		}
+		return err
+	})
+}
+
+// Delete implements client.Writer.
+func (c *Client) Delete(_ context.Context, object client.Object, opts ...client.DeleteOption) error {
+	key, options := c.server.KeyOf(object), (&client.DeleteOptions{}).ApplyOptions(opts)
+	return c.carryOut("delete", key, func() error {
+		c.server.Writes = append(c.server.Writes, Write{Verb: "delete", Key: key})
+		if options.Preconditions == nil {
+			return c.server.remove(key, nil, nil)
+		}
+		return c.server.remove(key, options.Preconditions.UID, options.Preconditions.ResourceVersion)
+	})
+}
+
+// Patch implements client.Writer for merge patches.
+func (c *Client) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	return c.patch(object, patch, false)
+}
+
+func (c *Client) patch(object client.Object, patch client.Patch, status bool) error {
+	key := c.server.KeyOf(object)
+	raw, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	return c.carryOut("patch", key, func() error {
+		c.server.Writes = append(c.server.Writes, Write{Verb: "patch", Key: key, Status: status})
+		after, err := c.server.patch(key, raw, status)
+		if err == nil {
+			fill(object, after)
+		}
+		return err
+	})
+}
+
+func (c *Client) carryOut(verb string, key Key, do func() error) error {
+	if err := c.fault(verb, key, false); err != nil {
+		return err
+	}
+	err := do()
+	if lost := c.fault(verb, key, true); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// Status implements client.StatusClient.
+func (c *Client) Status() client.SubResourceWriter { return statusClient{client: c} }
+
+// Scheme implements client.Client.
+func (c *Client) Scheme() *runtime.Scheme { return c.server.scheme }
+
+// RESTMapper implements client.Client.
+func (c *Client) RESTMapper() meta.RESTMapper { return nil }
+
+type statusClient struct {
+	client.SubResourceWriter // nil
+
+	client *Client
+}
+
+// Patch implements client.SubResourceWriter.
+func (s statusClient) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.client.patch(object, patch, true)
+}

@@ -1,0 +1,124 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var errStale = errors.New("the object has been modified")
+
+// deletionTime is when everything is deleted that has finalizers. A model has no clock.
+var deletionTime = metav1.Unix(1_600_000_000, 0)
+
+func copyOf(object client.Object) client.Object {
+	copied, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		panic(fmt.Sprintf("%T copies to something else", object))
+	}
+	return copied
+}
+
+func emptyOf(object client.Object) client.Object {
+	empty, ok := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
+	if !ok {
+		panic(fmt.Sprintf("%T is not a pointer to an object", object))
+	}
+	return empty
+}
+
+// fill copies an object into what a reader asked for: the same type, or metadata alone.
+func fill(into, from client.Object) {
+	if metadata, ok := into.(*metav1.PartialObjectMetadata); ok {
+		gvk := metadata.GroupVersionKind()
+		*metadata = *metadataOf(from)
+		metadata.SetGroupVersionKind(gvk)
+		return
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(copyOf(from)).Elem())
+}
+
+// metadataOf returns the metadata of an object without what a transform of a cache would drop.
+func metadataOf(object client.Object) *metav1.PartialObjectMetadata {
+	copied := copyOf(object)
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: copied.GetNamespace(), Name: copied.GetName(), UID: copied.GetUID(), ResourceVersion: copied.GetResourceVersion(),
+		Labels: copied.GetLabels(), Finalizers: copied.GetFinalizers(), DeletionTimestamp: copied.GetDeletionTimestamp(),
+	}}
+}
+
+// AsMetadata turns the objects of an event into metadata, as a watch of metadata delivers them.
+func (e Event) AsMetadata() Event {
+	if e.Before != nil {
+		e.Before = metadataOf(e.Before)
+	}
+	if e.After != nil {
+		e.After = metadataOf(e.After)
+	}
+	return e
+}
+
+// view is a set of objects that can be read.
+type view struct {
+	scheme  *runtime.Scheme
+	objects map[Key]client.Object
+	indexes map[schema.GroupKind]map[string]client.IndexerFunc
+}
+
+func (v view) get(key Key, into client.Object) error {
+	from := v.objects[key]
+	if from == nil {
+		return apierrors.NewNotFound(key.resource(), key.Name)
+	}
+	fill(into, from)
+	return nil
+}
+
+func (v view) list(kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	var items []runtime.Object
+	for _, key := range keysOf(v.objects, kind) {
+		object := v.objects[key]
+		matches, err := v.matches(kind, object, options)
+		if err != nil {
+			return err
+		}
+		if matches {
+			items = append(items, copyOf(object))
+		}
+	}
+	return meta.SetList(list, items)
+}
+
+func (v view) matches(kind schema.GroupKind, object client.Object, options *client.ListOptions) (bool, error) {
+	if options.Namespace != "" && object.GetNamespace() != options.Namespace {
+		return false, nil
+	}
+	if options.LabelSelector != nil && !options.LabelSelector.Matches(labelsOf(object)) {
+		return false, nil
+	}
+	if options.FieldSelector == nil {
+		return true, nil
+	}
+	for _, requirement := range options.FieldSelector.Requirements() {
+		index := v.indexes[kind][requirement.Field]
+		if index == nil {
+			return false, fmt.Errorf("%s has no index %s", kind.Kind, requirement.Field)
+		}
+		found := false
+		for _, value := range index(object) {
+			found = found || value == requirement.Value
+		}
+		if !found {
+			return false, nil
+		}
+	}
+	return true, nil
+}

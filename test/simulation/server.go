@@ -1,0 +1,216 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Key names an object.
+type Key struct {
+	Kind schema.GroupKind
+	types.NamespacedName
+}
+
+// String returns the key for people.
+func (k Key) String() string { return k.Kind.Kind + " " + k.NamespacedName.String() }
+
+// resource is what errors name. Nobody reads more than that from it.
+func (k Key) resource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Kind.Group, Resource: k.Kind.Kind}
+}
+
+// Event is a change of one object. Before is nil when it was created, After when it was deleted.
+type Event struct {
+	Key           Key
+	Before, After client.Object
+}
+
+// Write is a request that changed something, or tried to.
+type Write struct {
+	Verb   string
+	Key    Key
+	Status bool
+}
+
+// Server has objects, and a log of all their changes.
+type Server struct {
+	// Writes are those of clients, not what a test does to objects directly.
+	Writes []Write
+
+	scheme  *runtime.Scheme
+	objects map[Key]client.Object
+	log     map[schema.GroupKind][]Event
+	version int
+	uid     int
+}
+
+// NewServer returns a server without objects.
+func NewServer(scheme *runtime.Scheme) *Server {
+	return &Server{scheme: scheme, objects: map[Key]client.Object{}, log: map[schema.GroupKind][]Event{}}
+}
+
+// KeyOf returns the key of an object.
+func (s *Server) KeyOf(object client.Object) Key {
+	gvk, err := apiutil.GVKForObject(object, s.scheme)
+	if err != nil {
+		panic(err) // A test uses a kind that the scheme does not have.
+	}
+	return Key{gvk.GroupKind(), client.ObjectKeyFromObject(object)}
+}
+
+// Get returns a copy of what is there, nil if nothing is.
+func (s *Server) Get(key Key) client.Object {
+	if object := s.objects[key]; object != nil {
+		return copyOf(object)
+	}
+	return nil
+}
+
+// Objects returns copies of all objects of a kind, in the order of their names.
+func (s *Server) Objects(kind schema.GroupKind) []client.Object {
+	var objects []client.Object
+	for _, key := range s.keys(kind) {
+		objects = append(objects, copyOf(s.objects[key]))
+	}
+	return objects
+}
+
+func (s *Server) keys(kind schema.GroupKind) []Key { return keysOf(s.objects, kind) }
+
+// Put creates an object, or replaces its content whatever its version. It is for those who act beside the controller.
+func (s *Server) Put(object client.Object) {
+	key := s.KeyOf(object)
+	after := copyOf(object)
+	if before := s.objects[key]; before != nil {
+		after.SetUID(before.GetUID())
+	} else {
+		s.uid++
+		after.SetUID(types.UID(fmt.Sprintf("uid-%d", s.uid)))
+	}
+	s.store(key, after)
+}
+
+// Remove deletes an object, if it is there. One that has finalizers stays until it has none.
+func (s *Server) Remove(key Key) {
+	before := s.objects[key]
+	switch {
+	case before == nil:
+	case len(before.GetFinalizers()) == 0:
+		s.version++
+		delete(s.objects, key)
+		s.log[key.Kind] = append(s.log[key.Kind], Event{Key: key, Before: before})
+	case before.GetDeletionTimestamp() == nil:
+		after := copyOf(before)
+		after.SetDeletionTimestamp(&deletionTime)
+		s.store(key, after)
+	}
+}
+
+// store replaces an object. One that is being deleted and has no finalizers any more goes.
+func (s *Server) store(key Key, after client.Object) {
+	s.version++
+	after.SetResourceVersion(strconv.Itoa(s.version))
+	before := s.objects[key]
+	s.objects[key] = after
+	s.log[key.Kind] = append(s.log[key.Kind], Event{Key: key, Before: before, After: after})
+	if after.GetDeletionTimestamp() != nil && len(after.GetFinalizers()) == 0 {
+		s.Remove(key)
+	}
+}
+
+// create stores an object that must not be there yet.
+func (s *Server) create(key Key, object client.Object) (client.Object, error) {
+	if s.objects[key] != nil {
+		return nil, apierrors.NewAlreadyExists(key.resource(), key.Name)
+	}
+	after := copyOf(object)
+	s.uid++
+	after.SetUID(types.UID(fmt.Sprintf("uid-%d", s.uid)))
+	s.store(key, after)
+	return copyOf(after), nil
+}
+
+// remove deletes an object if it is what the preconditions say.
+func (s *Server) remove(key Key, uid *types.UID, version *string) error {
+	before := s.objects[key]
+	switch {
+	case before == nil:
+		return apierrors.NewNotFound(key.resource(), key.Name)
+	case uid != nil && *uid != before.GetUID(), version != nil && *version != before.GetResourceVersion():
+		return apierrors.NewConflict(key.resource(), key.Name, errStale)
+	}
+	s.Remove(key)
+	return nil
+}
+
+// patch applies a merge patch to an object, or to its status alone. A resourceVersion in the patch has to be the
+// present one.
+func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error) {
+	before := s.objects[key]
+	if before == nil {
+		return nil, apierrors.NewNotFound(key.resource(), key.Name)
+	}
+	var precondition struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+			UID             string `json:"uid"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(patch, &precondition); err != nil {
+		return nil, err
+	}
+	if version := precondition.Metadata.ResourceVersion; version != "" && version != before.GetResourceVersion() {
+		return nil, apierrors.NewConflict(key.resource(), key.Name, errStale)
+	}
+	if uid := precondition.Metadata.UID; uid != "" && uid != string(before.GetUID()) {
+		return nil, apierrors.NewConflict(key.resource(), key.Name, errStale)
+	}
+	if status {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(patch, &fields); err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return name != "status" })
+		var err error
+		if patch, err = json.Marshal(fields); err != nil {
+			return nil, err
+		}
+	}
+	was, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := jsonpatch.MergePatch(was, patch)
+	if err != nil {
+		return nil, err
+	}
+	after := emptyOf(before)
+	if err := json.Unmarshal(is, after); err != nil {
+		return nil, err
+	}
+	s.store(key, after)
+	return copyOf(after), nil
+}
+
+func keysOf(objects map[Key]client.Object, kind schema.GroupKind) []Key {
+	var keys []Key
+	for key := range objects {
+		if key.Kind == kind {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.String(), b.String()) })
+	return keys
+}

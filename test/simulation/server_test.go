@@ -1,0 +1,105 @@
+package simulation
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var configMaps = schema.GroupKind{Kind: "ConfigMap"}
+
+func newServer(t *testing.T) *Server {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := corev1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	return NewServer(s)
+}
+
+func configMap(value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}, Data: map[string]string{"key": value},
+	}
+}
+
+// A patch with a version that is not the present one is a conflict; what it was made from says which it is.
+func TestOptimisticLock(t *testing.T) {
+	server := newServer(t)
+	server.Put(configMap("1"))
+	live, found := server.Client(nil), &corev1.ConfigMap{}
+	if err := live.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "one"}, found); err != nil {
+		t.Fatal(err)
+	}
+	change := func(from *corev1.ConfigMap, value string) error {
+		after := from.DeepCopy()
+		after.Data["key"] = value
+		return live.Patch(t.Context(), after, client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{}))
+	}
+	if err := change(found, "2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := change(found, "3"); !apierrors.IsConflict(err) {
+		t.Errorf("an old version: got %v", err)
+	}
+	if got := server.Get(server.KeyOf(found)).(*corev1.ConfigMap).Data["key"]; got != "2" { //nolint:forcetypeassert // it is one
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestCacheLags(t *testing.T) {
+	server := newServer(t)
+	server.Put(configMap("1"))
+	cache := server.NewCache(configMaps)
+	server.Put(configMap("2"))
+	server.Remove(server.KeyOf(configMap("")))
+	seen := func() string {
+		found := &corev1.ConfigMap{}
+		if err := cache.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "one"}, found); err != nil {
+			return string(apierrors.ReasonForError(err))
+		}
+		return found.Data["key"]
+	}
+	for _, want := range []string{"1", "2", "NotFound"} {
+		if got := seen(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		cache.Next(configMaps)
+	}
+	if len(cache.Behind()) != 0 {
+		t.Error("it is still behind")
+	}
+}
+
+func TestFinalizersHold(t *testing.T) {
+	server := newServer(t)
+	held := configMap("1")
+	held.Finalizers = []string{"example.com/held"}
+	live := server.Client(nil)
+	if err := live.Create(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if err := live.Delete(t.Context(), held, client.Preconditions{UID: new(types.UID("other"))}); !apierrors.IsConflict(err) {
+		t.Errorf("another UID: got %v", err)
+	}
+	if err := live.Delete(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if err := live.Get(t.Context(), client.ObjectKeyFromObject(held), held); err != nil || held.DeletionTimestamp == nil {
+		t.Fatalf("got %v, %v", held, err)
+	}
+	before := held.DeepCopy()
+	held.Finalizers = nil
+	if err := live.Patch(t.Context(), held, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	if server.Get(server.KeyOf(held)) != nil {
+		t.Error("it is still there")
+	}
+}
