@@ -1,0 +1,161 @@
+package identity
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+)
+
+// The rules of the proposal for every shape that the API server can have stored, as it sends it.
+func TestAdmitsStoredShapes(t *testing.T) {
+	teamX, none := map[string]string{"team": "x"}, map[string]string{}
+	cases := map[string]struct {
+		reason    string
+		stored    string // the spec's field, "" if it is not there
+		namespace Namespace
+		want      bool
+		wantWhy   string
+		// capoci is true where CAPOCI admits the cluster and the proposal does not.
+		capoci bool
+	}{
+		"Absent": {
+			"nil is the default and admits nobody", ``, Namespace{"a", none}, false, infrav1.NamespaceNotAllowedReason,
+			false,
+		},
+		"Null": {
+			"null is nil", `null`, Namespace{"a", none}, false, infrav1.NamespaceNotAllowedReason, false,
+		},
+		"EmptyObject": {"the empty object admits everybody", `{}`, Namespace{"a", none}, true, "", false},
+		"PrunedTypo": {
+			"a misspelled field was dropped by the API server, so this is the empty object", `{}`, Namespace{"b", none},
+			true, "", false,
+		},
+		"NullList": {
+			"a nil list admits nobody, says the proposal", `{"list":null}`, Namespace{"a", none}, false,
+			infrav1.NamespaceNotAllowedReason, true,
+		},
+		"NullBoth": {
+			"the API server may send both nulls", `{"list":null,"selector":null}`, Namespace{"a", none}, false,
+			infrav1.NamespaceNotAllowedReason, true,
+		},
+		"EmptyList": {
+			"an empty list admits nobody", `{"list":[]}`, Namespace{"a", none}, false,
+			infrav1.NamespaceNotAllowedReason, false,
+		},
+		"EmptySelector": {
+			"an empty selector admits nobody, not everybody", `{"selector":{}}`, Namespace{"a", teamX}, false,
+			infrav1.NamespaceNotAllowedReason, false,
+		},
+		"EmptyParts": {
+			"a selector with empty parts is empty", `{"selector":{"matchLabels":{},"matchExpressions":[]}}`,
+			Namespace{"a", teamX}, false, infrav1.NamespaceNotAllowedReason, false,
+		},
+		"Listed": {"a namespace of the list", `{"list":["a"]}`, Namespace{"a", nil}, true, "", false},
+		"NotListed": {
+			"another one; a nil selector does not mean all", `{"list":["a"]}`, Namespace{"b", none}, false,
+			infrav1.NamespaceNotAllowedReason, false,
+		},
+		"Star": {
+			"names are literal", `{"list":["*"]}`, Namespace{"a", none}, false, infrav1.NamespaceNotAllowedReason,
+			false,
+		},
+		"EmptyName": {
+			"an empty name is no wildcard", `{"list":[""]}`, Namespace{"a", none}, false,
+			infrav1.NamespaceNotAllowedReason, false,
+		},
+		"Selected": {
+			"the labels fit", `{"selector":{"matchLabels":{"team":"x"}}}`, Namespace{"a", teamX}, true, "", false,
+		},
+		"NotSelected": {
+			"the labels do not fit", `{"selector":{"matchLabels":{"team":"y"}}}`, Namespace{"a", teamX}, false,
+			infrav1.NamespaceNotAllowedReason, false,
+		},
+		"NoLabels": {
+			"there are none", `{"selector":{"matchLabels":{"team":"x"}}}`, Namespace{"a", none}, false,
+			infrav1.NamespaceNotAllowedReason, false,
+		},
+		"NoNamespace": {
+			"the Namespace is gone; an absent label must not admit it",
+			`{"selector":{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}}`, Namespace{"a", nil}, false,
+			infrav1.NamespaceNotAllowedReason, false,
+		},
+		"SelectorOnly": {
+			"a null list beside a selector leaves it to the selector",
+			`{"list":null,"selector":{"matchLabels":{"team":"x"}}}`, Namespace{"a", teamX}, true, "", false,
+		},
+		"ListOrSelector": {
+			"either is enough", `{"list":["a"],"selector":{"matchLabels":{"team":"x"}}}`, Namespace{"b", teamX}, true,
+			"", false,
+		},
+		"Neither": {
+			"neither", `{"list":["a"],"selector":{"matchLabels":{"team":"x"}}}`, Namespace{"b", none}, false,
+			infrav1.NamespaceNotAllowedReason, false,
+		},
+		"BadSelector": {
+			"it cannot be read", `{"selector":{"matchExpressions":[{"key":"team","operator":"Is","values":["x"]}]}}`,
+			Namespace{"a", teamX}, false, infrav1.SelectorInvalidReason, false,
+		},
+		"BadSelectorList": {
+			"the list comes first",
+			`{"list":["a"],"selector":{"matchExpressions":[{"key":"team","operator":"Is","values":["x"]}]}}`,
+			Namespace{"a", teamX}, true, "", false,
+		},
+		"InWithoutValues": {
+			"In needs values", `{"selector":{"matchExpressions":[{"key":"team","operator":"In"}]}}`,
+			Namespace{"a", teamX}, false, infrav1.SelectorInvalidReason, false,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec := `{"type":"UserPrincipal"}`
+			if tc.stored != "" {
+				spec = `{"type":"UserPrincipal","allowedNamespaces":` + tc.stored + `}`
+			}
+			var stored infrav1.OCIClusterIdentitySpec
+			if err := json.Unmarshal([]byte(spec), &stored); err != nil {
+				t.Fatal(err)
+			}
+			got := admits(stored.AllowedNamespaces, tc.namespace)
+			if got.allowed != tc.want || got.reason != tc.wantWhy {
+				t.Errorf("%s: got %+v, want allowed %t, reason %q", tc.reason, got, tc.want, tc.wantWhy)
+			}
+			if !got.allowed && got.message == "" {
+				t.Errorf("%s: there is no message", tc.reason)
+			}
+			if want := tc.want || tc.capoci; admittedByCAPOCI(stored.AllowedNamespaces, tc.namespace) != want {
+				t.Errorf("%s: CAPOCI admits it: want %t", tc.reason, want)
+			}
+			// What a process writes must not be wider than what it has read.
+			again, err := json.Marshal(stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read infrav1.OCIClusterIdentitySpec
+			if err := json.Unmarshal(again, &read); err != nil {
+				t.Fatal(err)
+			}
+			if admits(read.AllowedNamespaces, tc.namespace).allowed != tc.want {
+				t.Errorf("%s: encoded as %s it says something else", tc.reason, again)
+			}
+		})
+	}
+}
+
+func TestAdmitsQuotesParserOfSelector(t *testing.T) {
+	var allowed infrav1.AllowedNamespaces
+	raw := `{"selector":{"matchExpressions":[{"key":"team","operator":"Resembles","values":["x"]}]}}`
+	if err := json.Unmarshal([]byte(raw), &allowed); err != nil {
+		t.Fatal(err)
+	}
+	if got := admits(&allowed, Namespace{Name: "a"}); !strings.Contains(got.message, "Resembles") {
+		t.Errorf("the message does not say what is wrong: %s", got.message)
+	}
+}
+
+func TestBounded(t *testing.T) {
+	if got := bounded(strings.Repeat("é", 10_000)); len([]rune(got)) != maxText+3 {
+		t.Errorf("got %d characters", len([]rune(got)))
+	}
+}

@@ -1,0 +1,12 @@
+// Package identity answers which OCI principal a cluster may use, and shows on each OCIClusterIdentity whether it works
+// and who uses it.
+//
+// The rules are pure: Resolve says whether a cluster may use an identity, ParseCredential whether a Secret holds an API
+// key, Decide what an identity's conditions are. Resolver reads what Resolve needs, and builds the principal.
+// Reconciler is the controller: observe, decide, act, publish.
+//
+// Caches. Identities, OCIClusters and OCIManagedClusters come from the manager's cache. The metadata of Namespaces and
+// of Secrets come from a cache of the controller's own, whose limits Scope.OwnCache has: Secrets of the namespaces
+// alone that Policy names. The data of a Secret is read by a get when its metadata has changed, and what was found is
+// remembered without the key.
+package identity

@@ -1,0 +1,115 @@
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"maps"
+	"sync"
+	"testing"
+
+	youmark "github.com/youmark/pkcs8"
+)
+
+const (
+	tenancyID   = "ocid1.tenancy.oc1..aaaaaaaatenancy"
+	oneUserID   = "ocid1.user.oc1..aaaaaaaauser"
+	thePassword = "correct-horse-battery"
+)
+
+// keyPair makes keys once for all tests: that takes long.
+type keyPair struct{ one, other *rsa.PrivateKey }
+
+var theKeys = sync.OnceValue(func() keyPair {
+	generate := func() *rsa.PrivateKey {
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			panic(err)
+		}
+		return key
+	}
+	return keyPair{generate(), generate()}
+})
+
+func pemOf(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func pkcs1(key *rsa.PrivateKey) []byte {
+	return pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
+}
+
+func pkcs8(tb testing.TB, key any) []byte {
+	tb.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pemOf("PRIVATE KEY", der)
+}
+
+func legacyEncrypted(tb testing.TB, key *rsa.PrivateKey) []byte {
+	tb.Helper()
+	//nolint:staticcheck // keys like that are what is tested
+	block, err := x509.EncryptPEMBlock(
+		rand.Reader, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key), []byte(thePassword), x509.PEMCipherAES256,
+	)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pem.EncodeToMemory(block)
+}
+
+func encryptedPKCS8(tb testing.TB, key *rsa.PrivateKey) []byte {
+	tb.Helper()
+	der, err := youmark.MarshalPrivateKey(key, []byte(thePassword), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pemOf("ENCRYPTED PRIVATE KEY", der)
+}
+
+// encryptedDER returns a key that is encrypted with AES, by its looks.
+func encryptedDER(tb testing.TB, derivation asn1.ObjectIdentifier, iterations int) []byte {
+	tb.Helper()
+	marshal := func(value any) []byte {
+		der, err := asn1.Marshal(value)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return der
+	}
+	parameters := func(value any) asn1.RawValue { return asn1.RawValue{FullBytes: marshal(value)} }
+	scheme := pbes2Parameters{
+		Derivation: pkix.AlgorithmIdentifier{Algorithm: derivation, Parameters: parameters(struct {
+			Salt       []byte
+			Iterations int
+		}{[]byte("salt"), iterations})},
+		Encryption: pkix.AlgorithmIdentifier{
+			Algorithm: asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 1, 42}, Parameters: parameters(make([]byte, 16)),
+		},
+	}
+	return marshal(encryptedKeyInfo{
+		Algorithm: pkix.AlgorithmIdentifier{
+			Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 13}, Parameters: parameters(scheme),
+		},
+		Data: make([]byte, 32),
+	})
+}
+
+// goodData is a Secret that works.
+func goodData() map[string][]byte {
+	return map[string][]byte{
+		"tenancy": []byte(tenancyID), "user": []byte(oneUserID), "region": []byte("us-ashburn-1"),
+		"fingerprint": []byte(fingerprintOf(&theKeys().one.PublicKey)), "key": pkcs1(theKeys().one),
+	}
+}
+
+func with(data map[string][]byte, changes map[string][]byte) map[string][]byte {
+	maps.Copy(data, changes)
+	maps.DeleteFunc(data, func(_ string, value []byte) bool { return value == nil })
+	return data
+}

@@ -1,0 +1,103 @@
+package identity
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+)
+
+// Question is all that it depends on whether a cluster may use its identity.
+type Question struct {
+	// Ref is the identityRef of the cluster; nil has it use the principal of the process.
+	Ref *corev1.ObjectReference
+	// Namespace is that of the cluster. Its labels are of interest only if the identity has a selector.
+	Namespace Namespace
+	// Identity is what Ref leads to, nil if there is none.
+	Identity *infrav1.OCIClusterIdentity
+	// OutOfScope is whether Ref leads to a namespace where this instance cannot look.
+	OutOfScope bool
+	// Policy is what an administrator allows.
+	Policy Policy
+}
+
+// Verdict is the answer.
+type Verdict struct {
+	// Allowed is whether the cluster may use the principal.
+	Allowed bool
+	// Principal is the type of the principal, empty for that of the process.
+	Principal infrav1.PrincipalType
+	// Reason is one word for why not; empty if allowed.
+	Reason string
+	// Message says to people why not; empty if allowed. It has no secret and names no other namespaces.
+	Message string
+}
+
+// Resolve says whether a cluster may use its identity. It is pure, and knows nothing of whether the principal works.
+func Resolve(q Question) Verdict {
+	if q.Ref == nil {
+		return Verdict{Allowed: true}
+	}
+	if wrong := checkRef(q.Ref); wrong != nil {
+		return refused(wrong)
+	}
+	key := KeyOf(q.Ref, q.Namespace.Name)
+	if q.OutOfScope {
+		return refused(problem(infrav1.IdentityOutOfScopeReason,
+			"OCIClusterIdentity %s is in a namespace that this instance does not work in, and that is not trusted; "+
+				"use an identity of another namespace, or have an administrator trust it", bounded(key.String())))
+	}
+	if q.Identity == nil {
+		return refused(
+			problem(infrav1.IdentityNotFoundReason, "there is no OCIClusterIdentity %s", bounded(key.String())),
+		)
+	}
+	if wrong := q.Policy.check(q.Identity); wrong != nil {
+		// What is wrong is for those to read who may read the identity.
+		return refused(problem(
+			wrong.Reason, "OCIClusterIdentity %s may not be used; its condition %s says why", key,
+			infrav1.ReadyCondition,
+		))
+	}
+	got := admits(q.Identity.Spec.AllowedNamespaces, q.Namespace)
+	if got.allowed && q.Policy.RefuseOpen && q.Identity.Spec.AllowedNamespaces.Open() {
+		got = refusal("spec.allowedNamespaces of the identity is an empty object, " +
+			"and this installation does not take that for all namespaces; write a list or a selector")
+	}
+	if !got.allowed {
+		return refused(problem(got.reason, "OCIClusterIdentity %s: %s", key, got.message))
+	}
+	return Verdict{Allowed: true, Principal: q.Identity.Spec.Type}
+}
+
+// KeyOf returns the identity that a reference of a cluster in a namespace leads to.
+func KeyOf(ref *corev1.ObjectReference, namespace string) types.NamespacedName {
+	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	if key.Namespace == "" {
+		key.Namespace = namespace
+	}
+	return key
+}
+
+// checkRef checks what CAPOCI does not: it goes by name and namespace, whatever the kind.
+func checkRef(ref *corev1.ObjectReference) *Problem {
+	// A text that is no group and version has no group that fits.
+	version, err := schema.ParseGroupVersion(ref.APIVersion)
+	switch {
+	case ref.Kind != infrav1.OCIClusterIdentityKind:
+		return problem(
+			infrav1.IdentityRefInvalidReason, "spec.identityRef.kind has to be %s", infrav1.OCIClusterIdentityKind,
+		)
+	case err != nil || version.Group != infrav1.GroupName:
+		return problem(
+			infrav1.IdentityRefInvalidReason, "spec.identityRef.apiVersion has to be %s", infrav1.GroupVersion,
+		)
+	case ref.Name == "":
+		return problem(infrav1.IdentityRefInvalidReason, "spec.identityRef.name is not set")
+	default:
+		return nil
+	}
+}
+
+func refused(why *Problem) Verdict { return Verdict{Reason: why.Reason, Message: why.Message} }

@@ -1,0 +1,168 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+)
+
+// What OCI said to an API key.
+const (
+	accepted    = "accepted"
+	rejected    = "rejected"
+	unreachable = "unreachable"
+)
+
+// How long an answer of OCI counts.
+const (
+	acceptedFor    = time.Hour
+	rejectedFor    = 5 * time.Minute
+	unreachableFor = time.Minute
+)
+
+const (
+	verifyTimeout = 10 * time.Second
+	// maxAnswer is how much of an answer is read. Nothing of it is of interest but its code.
+	maxAnswer = 64 << 10
+)
+
+// VerifierOptions say whom a Verifier asks.
+type VerifierOptions struct {
+	// Endpoint is the URL of OCI's Identity API, by default that of the credential's region.
+	Endpoint string
+	// TrustedCAs are the certificates of authorities in PEM, by default those of the system.
+	TrustedCAs []byte
+	// Timeout bounds one question; 10 seconds by default.
+	Timeout time.Duration
+	// DefaultRegion is asked about credentials that name none.
+	DefaultRegion string
+}
+
+// Verifier asks OCI whether it accepts an API key.
+type Verifier struct {
+	client   *http.Client
+	endpoint *url.URL
+	region   string
+}
+
+// NewVerifier returns a Verifier. Connections are not kept, follow no redirect, and trust what the options say.
+func NewVerifier(options VerifierOptions) (*Verifier, error) {
+	v := &Verifier{region: options.DefaultRegion}
+	if options.DefaultRegion != "" && !newPatterns().region.MatchString(options.DefaultRegion) {
+		return nil, fmt.Errorf("%q is not the identifier of an OCI region", options.DefaultRegion)
+	}
+	if options.Endpoint != "" {
+		endpoint, err := url.Parse(options.Endpoint)
+		if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil {
+			return nil, errors.New("the endpoint of OCI's Identity API has to be an https URL without user")
+		}
+		v.endpoint = endpoint
+	}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(options.TrustedCAs) > 0 {
+		trust.RootCAs = x509.NewCertPool()
+		if !trust.RootCAs.AppendCertsFromPEM(options.TrustedCAs) {
+			return nil, errors.New("the trusted CAs for OCI's Identity API hold no certificate in PEM")
+		}
+	}
+	timeout := options.Timeout
+	if timeout <= 0 {
+		timeout = verifyTimeout
+	}
+	v.client = &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, DisableKeepAlives: true,
+			TLSHandshakeTimeout: timeout,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return v, nil
+}
+
+// answer is what came of a question. It has nothing of the credential.
+type answer struct {
+	result string
+	// detail says to people why not.
+	detail string
+}
+
+// ask asks OCI for the credential's own user. OCI checks the signature first, so every answer about the user or about
+// permissions means that it accepted the key.
+func (v *Verifier) ask(ctx context.Context, credential *Credential) answer {
+	address, err := v.address(credential)
+	if err != nil {
+		return answer{unreachable, err.Error()}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return answer{unreachable, "the address of OCI's Identity API cannot be built"}
+	}
+	request.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	request.Header.Set("Accept", "application/json")
+	if err := common.DefaultRequestSigner(credential).Sign(request); err != nil {
+		return answer{rejected, "a request cannot be signed with the key"}
+	}
+	response, err := v.client.Do(request)
+	if err != nil {
+		return answer{unreachable, "asking OCI's Identity API: " + bounded(cause(err))}
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read as far as it is of interest
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer))
+	return answerOf(response.StatusCode)
+}
+
+func answerOf(code int) answer {
+	switch {
+	case code == http.StatusUnauthorized:
+		return answer{
+			rejected,
+			"OCI does not accept the API key (code 401): " +
+				"look whether the user still has it, and at the clock of this machine",
+		}
+	case code == http.StatusOK, code == http.StatusForbidden, code == http.StatusNotFound:
+		return answer{result: accepted}
+	default:
+		return answer{unreachable, fmt.Sprintf("OCI's Identity API answered with code %d", code)}
+	}
+}
+
+// address returns the URL of the credential's user.
+func (v *Verifier) address(credential *Credential) (string, error) {
+	endpoint := v.endpoint
+	if endpoint == nil {
+		region := credential.region
+		if region == "" {
+			region = v.region
+		}
+		if region == "" {
+			return "", errors.New("neither the Secret nor a default names the region to ask OCI in")
+		}
+		var err error
+		host := common.StringToRegion(region).EndpointForTemplate(
+			"identity", "https://identity.{region}.oci.{secondLevelDomain}",
+		)
+		if endpoint, err = url.Parse(host); err != nil || endpoint.Host == "" {
+			return "", errors.New("OCI's SDK knows no address for the region")
+		}
+	}
+	return endpoint.JoinPath("20160918", "users", credential.user).String(), nil
+}
+
+// cause returns the error without the URL, whose path has the OCID of a user.
+func cause(err error) string {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return strings.TrimSpace(err.Error())
+}

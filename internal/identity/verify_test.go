@@ -1,0 +1,208 @@
+package identity
+
+import (
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// oci is OCI's Identity API as far as a question about a user needs it: it checks the signature as OCI does.
+type oci struct {
+	*httptest.Server
+
+	key   *rsa.PublicKey
+	code  atomic.Int32
+	asked atomic.Int32
+	// wrong is what was wrong with the last request.
+	wrong atomic.Value
+}
+
+func newOCI(t *testing.T, key *rsa.PublicKey) *oci {
+	t.Helper()
+	o := &oci{key: key}
+	o.code.Store(http.StatusOK)
+	o.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.asked.Add(1)
+		if err := checkSignature(r, o.key); err != nil {
+			o.wrong.Store(err.Error())
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.WriteHeader(int(o.code.Load()))
+		fmt.Fprint(w, `{"name":"somebody"}`)
+	}))
+	t.Cleanup(o.Close)
+	return o
+}
+
+func (o *oci) trust() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw})
+}
+
+// checkSignature checks the signature of a request without a body, as OCI's documentation describes it.
+func checkSignature(r *http.Request, key *rsa.PublicKey) error {
+	fields := map[string]string{}
+	for _, match := range regexp.MustCompile(`(\w+)="([^"]*)"`).FindAllStringSubmatch(r.Header.Get("Authorization"), -1) {
+		fields[match[1]] = match[2]
+	}
+	if want := tenancyID + "/" + oneUserID + "/" + fingerprintOf(key); fields["keyId"] != want || fields["algorithm"] != "rsa-sha256" {
+		return fmt.Errorf("the request is signed by key %q with %q", fields["keyId"], fields["algorithm"])
+	}
+	if date, err := http.ParseTime(r.Header.Get("Date")); err != nil || time.Since(date).Abs() > 5*time.Minute {
+		return fmt.Errorf("the date is %q", r.Header.Get("Date"))
+	}
+	var lines []string
+	for _, name := range strings.Fields(fields["headers"]) {
+		switch name {
+		case "(request-target)":
+			lines = append(lines, name+": "+strings.ToLower(r.Method)+" "+r.URL.RequestURI())
+		case "host":
+			lines = append(lines, name+": "+r.Host)
+		default:
+			lines = append(lines, name+": "+r.Header.Get(name))
+		}
+	}
+	for _, name := range []string{"date", "(request-target)", "host"} {
+		if !strings.Contains(" "+fields["headers"]+" ", " "+name+" ") {
+			return errors.New("the signature does not cover " + name)
+		}
+	}
+	signature, err := base64.StdEncoding.DecodeString(fields["signature"])
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature)
+}
+
+func TestVerifierAsks(t *testing.T) {
+	credential, flaw := ParseCredential(goodData())
+	if flaw != "" {
+		t.Fatal(flaw)
+	}
+	cases := map[string]struct {
+		reason string
+		key    *rsa.PublicKey
+		code   int
+		want   string
+	}{
+		"Known": {"OCI knows the key", &theKeys().one.PublicKey, http.StatusOK, accepted},
+		"Forbidden": {
+			"the signature was good, the user lacks a permission", &theKeys().one.PublicKey, http.StatusForbidden,
+			accepted,
+		},
+		"NotFound": {
+			"OCI says that as well when a permission is missing", &theKeys().one.PublicKey, http.StatusNotFound,
+			accepted,
+		},
+		"OtherKey": {"OCI has another key", &theKeys().other.PublicKey, http.StatusOK, rejected},
+		"Throttled": {
+			"too many questions say nothing about the key", &theKeys().one.PublicKey, http.StatusTooManyRequests,
+			unreachable,
+		},
+		"Broken": {
+			"an outage says nothing about the key", &theKeys().one.PublicKey, http.StatusInternalServerError,
+			unreachable,
+		},
+		"Redirect": {"what is signed goes nowhere else", &theKeys().one.PublicKey, http.StatusFound, unreachable},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := newOCI(t, tc.key)
+			server.code.Store(int32(tc.code))
+			verifier, err := NewVerifier(VerifierOptions{Endpoint: server.URL, TrustedCAs: server.trust()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := verifier.ask(t.Context(), credential)
+			if got.result != tc.want || (got.detail == "") != (tc.want == accepted) {
+				t.Errorf("%s: got %+v, want %s (the server: %v)", tc.reason, got, tc.want, server.wrong.Load())
+			}
+			checkQuotesNothing(t, goodData(), got.detail)
+		})
+	}
+}
+
+func TestVerifierIsBounded(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(release) })
+	verifier, err := NewVerifier(VerifierOptions{
+		Endpoint: server.URL, Timeout: 50 * time.Millisecond,
+		TrustedCAs: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	credential, _ := ParseCredential(goodData())
+	if got := verifier.ask(context.Background(), credential); got.result != unreachable || strings.Contains(got.detail, "ocid1") {
+		t.Errorf("got %+v of a server that does not answer", got)
+	}
+}
+
+func TestVerifierTrustsWhatItIsTold(t *testing.T) {
+	server := newOCI(t, &theKeys().one.PublicKey)
+	verifier, err := NewVerifier(VerifierOptions{Endpoint: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	credential, _ := ParseCredential(goodData())
+	if got := verifier.ask(t.Context(), credential); got.result != unreachable || server.asked.Load() != 0 {
+		t.Errorf("got %+v and %d requests of a server that is not trusted", got, server.asked.Load())
+	}
+}
+
+func TestNewVerifierRefuses(t *testing.T) {
+	for name, options := range map[string]VerifierOptions{
+		"Plain":   {Endpoint: "http://identity.example.com"},
+		"User":    {Endpoint: "https://user:pass@identity.example.com"},
+		"NoHost":  {Endpoint: "https:///x"},
+		"BadURL":  {Endpoint: "https://%zz"},
+		"NotCAs":  {TrustedCAs: []byte("none")},
+		"Region":  {DefaultRegion: "evil.example.com"},
+		"Newline": {Endpoint: "https://identity.example.com\n"},
+	} {
+		if _, err := NewVerifier(options); err == nil {
+			t.Errorf("%s: it is taken", name)
+		} else if strings.Contains(err.Error(), "pass") {
+			t.Errorf("%s: the error quotes a password: %v", name, err)
+		}
+	}
+}
+
+func TestVerifierAddress(t *testing.T) {
+	verifier, err := NewVerifier(VerifierOptions{DefaultRegion: "eu-frankfurt-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for region, want := range map[string]string{
+		"us-ashburn-1": "https://identity.us-ashburn-1.oci.oraclecloud.com/20160918/users/" + oneUserID,
+		"":             "https://identity.eu-frankfurt-1.oci.oraclecloud.com/20160918/users/" + oneUserID,
+	} {
+		got, err := verifier.address(&Credential{user: oneUserID, region: region})
+		if err != nil || got != want {
+			t.Errorf("region %q: got %s, %v, want %s", region, got, err, want)
+		}
+	}
+	if _, err := (&Verifier{}).address(&Credential{user: oneUserID}); err == nil {
+		t.Error("there is an address without a region")
+	}
+}
