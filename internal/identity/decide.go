@@ -1,0 +1,222 @@
+package identity
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// Decision is what a run is to do.
+type Decision struct {
+	// Action comes first; after it the run looks again. Nil if there is nothing to do but to publish.
+	Action Action
+	// Conditions are those that the identity should have, of the types that are ours.
+	Conditions []infrav1.Condition
+	// Verdicts are on the clusters that name the identity. Nil if they are not known.
+	Verdicts map[userID]Verdict
+	// After is when OCI is to be asked again; zero for never.
+	After time.Duration
+	// Trouble is to be retried.
+	Trouble error
+}
+
+// Rules are what an administrator has set.
+type Rules struct {
+	Policy Policy
+	// Verify is whether OCI is asked.
+	Verify bool
+}
+
+// Decide says what to do. It is pure.
+func Decide(o Observation, rules Rules, now time.Time) Decision {
+	d := Decision{Trouble: o.Trouble}
+	if o.Trouble == nil {
+		d.Verdicts = verdictsOn(o, rules.Policy)
+	}
+	if o.Identity == nil || o.Foreign {
+		return d // Another instance says what there is to say of it.
+	}
+	if o.Trouble == nil && rules.Verify && o.Secret.Exists && o.Secret.flaw == "" {
+		if d.After = dueIn(o.Secret, now); d.After <= 0 {
+			d.Action, d.After = verify{secret: o.Secret.Name, version: o.Secret.version}, 0
+		}
+	}
+	d.Conditions = []infrav1.Condition{ready(o, rules), restricted(o.Identity, rules.Policy)}
+	if o.Trouble == nil {
+		d.Conditions = append(d.Conditions, inUse(o, d.Verdicts))
+	}
+	for i := range d.Conditions {
+		stamp(&d.Conditions[i], o.Identity.Condition(d.Conditions[i].Type), now)
+	}
+	return d
+}
+
+// verdictsOn resolves every cluster that names the identity.
+func verdictsOn(o Observation, policy Policy) map[userID]Verdict {
+	verdicts := make(map[userID]Verdict, len(o.Clusters))
+	for _, cluster := range o.Clusters {
+		verdicts[cluster.id] = Resolve(Question{
+			Ref: cluster.Ref, Namespace: cluster.Namespace, Policy: policy,
+			Identity: o.Identity, OutOfScope: o.OutOfScope,
+		})
+	}
+	return verdicts
+}
+
+// dueIn returns when OCI is to be asked about the Secret, not more than zero for now.
+func dueIn(secret Secret, now time.Time) time.Duration {
+	lasts := map[string]time.Duration{
+		accepted: acceptedFor, rejected: rejectedFor, unreachable: unreachableFor,
+	}[secret.answer.result]
+	return secret.asked.Add(lasts).Sub(now)
+}
+
+// ready returns the condition Ready.
+func ready(o Observation, rules Rules) infrav1.Condition {
+	if o.Trouble != nil {
+		return unchanged(o.Identity.Condition(infrav1.ReadyCondition), outcome.Fail("", o.Trouble).Message)
+	}
+	problems := problemsOf(o, rules)
+	if len(problems) == 0 {
+		if rules.Verify && o.Secret.Exists && o.Secret.answer.result != accepted {
+			return unchanged(
+				o.Identity.Condition(infrav1.ReadyCondition), cmp.Or(o.Secret.answer.detail, "OCI was not asked yet"),
+			)
+		}
+		return infrav1.Condition{
+			Type: infrav1.ReadyCondition, Status: corev1.ConditionTrue, Reason: infrav1.ReadyReason,
+		}
+	}
+	texts := make([]string, len(problems))
+	for i := range problems {
+		texts[i] = problems[i].Message
+	}
+	return infrav1.Condition{
+		Type: infrav1.ReadyCondition, Status: corev1.ConditionFalse, Severity: infrav1.SeverityError,
+		Reason: problems[0].Reason, Message: strings.Join(texts, ". "),
+	}
+}
+
+// problemsOf lists what is wrong with an identity, the gravest first.
+func problemsOf(o Observation, rules Rules) []Problem {
+	var problems []Problem
+	if wrong := rules.Policy.check(o.Identity); wrong != nil {
+		problems = append(problems, *wrong)
+	} else if o.Identity.Spec.Type == infrav1.UserPrincipal {
+		switch {
+		case !o.Secret.Exists:
+			problems = append(problems, *problem(infrav1.SecretNotFoundReason, "there is no Secret %s", o.Secret.Name))
+		case o.Secret.flaw != "":
+			problems = append(problems, Problem{infrav1.CredentialInvalidReason, o.Secret.flaw})
+		case rules.Verify && o.Secret.answer.result == rejected:
+			problems = append(problems, Problem{infrav1.CredentialRejectedReason, o.Secret.answer.detail})
+		}
+	}
+	if _, err := selectorOf(o.Identity.Spec.AllowedNamespaces); err != nil {
+		problems = append(problems, Problem{infrav1.SelectorInvalidReason, selectorProblem(err)})
+	}
+	return problems
+}
+
+// unchanged says that something could not be found out, and leaves the status what it was: an outage takes nothing away
+// and gives nothing.
+func unchanged(before *infrav1.Condition, why string) infrav1.Condition {
+	after := infrav1.Condition{
+		Type: infrav1.ReadyCondition, Status: corev1.ConditionUnknown, Reason: infrav1.EvaluationFailedReason,
+		Message: bounded(why) + ". It is tried again; until then the last result holds",
+	}
+	if before != nil {
+		after.Status, after.Severity = before.Status, before.Severity
+	}
+	return after
+}
+
+// What is told of identities that are open, or that CAPOCI takes for open.
+const (
+	openText = "spec.allowedNamespaces is an empty object, so clusters of all namespaces may use the identity. " +
+		"A field whose name is misspelled becomes that as well. Write a list or a selector unless it is meant"
+	openRefusedText = "spec.allowedNamespaces is an empty object, which this installation takes for no namespace; " +
+		"CAPOCI takes it for all of them. Write a list or a selector"
+	nullListText = "spec.allowedNamespaces.list is null. Here that is for no namespace; " +
+		"CAPOCI takes it for all of them. Write a list or a selector"
+)
+
+// restricted returns the condition NamespacesRestricted.
+func restricted(identity *infrav1.OCIClusterIdentity, policy Policy) infrav1.Condition {
+	warning := func(reason, message string) infrav1.Condition {
+		return infrav1.Condition{
+			Type: infrav1.NamespacesRestrictedCondition, Status: corev1.ConditionFalse, Severity: infrav1.SeverityWarning,
+			Reason: reason, Message: message,
+		}
+	}
+	switch allowed := identity.Spec.AllowedNamespaces; {
+	case allowed.Open() && policy.RefuseOpen:
+		return warning(infrav1.OpenToAllNamespacesReason, openRefusedText)
+	case allowed.Open():
+		return warning(infrav1.OpenToAllNamespacesReason, openText)
+	case allowed != nil && allowed.NullList && allowed.Selector == nil:
+		return warning(infrav1.NullListReason, nullListText)
+	default:
+		return infrav1.Condition{
+			Type: infrav1.NamespacesRestrictedCondition, Status: corev1.ConditionTrue, Reason: infrav1.RestrictedReason,
+		}
+	}
+}
+
+// maxListed is how many clusters a message names.
+const maxListed = 10
+
+// inUse returns the condition InUse. Clusters count that CAPOCI lets use the identity, be they refused here or not:
+// they depend on it.
+func inUse(o Observation, verdicts map[userID]Verdict) infrav1.Condition {
+	var users, kept []string
+	for _, cluster := range o.Clusters {
+		name := cluster.id.kind + " " + cluster.id.String()
+		if verdict := verdicts[cluster.id]; !verdict.Allowed {
+			name += " (" + verdict.Reason + ")"
+		}
+		if admittedByCAPOCI(o.Identity.Spec.AllowedNamespaces, cluster.Namespace) {
+			users = append(users, name)
+		} else {
+			kept = append(kept, name)
+		}
+	}
+	var texts []string
+	condition := infrav1.Condition{
+		Type: infrav1.InUseCondition, Status: corev1.ConditionTrue, Reason: infrav1.UsedReason,
+	}
+	if len(users) > 0 {
+		texts = append(texts, "Used by "+list(users))
+	} else {
+		condition.Status, condition.Severity = corev1.ConditionFalse, infrav1.SeverityInfo
+		condition.Reason = infrav1.NotUsedReason
+	}
+	if len(kept) > 0 {
+		texts = append(texts, "Refused: "+list(kept))
+	}
+	condition.Message = strings.Join(texts, ". ")
+	return condition
+}
+
+// list joins names, and counts those that are too many to name.
+func list(names []string) string {
+	if len(names) <= maxListed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
+}
+
+// stamp gives a condition the time of its last transition.
+func stamp(after, before *infrav1.Condition, now time.Time) {
+	after.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
+	if before != nil && before.Status == after.Status && !before.LastTransitionTime.IsZero() {
+		after.LastTransitionTime = before.LastTransitionTime
+	}
+}

@@ -1,0 +1,336 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+)
+
+func conditionOf(conditions []infrav1.Condition, conditionType string) infrav1.Condition {
+	for _, condition := range conditions {
+		if condition.Type == conditionType {
+			return condition
+		}
+	}
+	return infrav1.Condition{}
+}
+
+// short is a condition as tables have it: "status severity reason".
+func short(c infrav1.Condition) string {
+	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", c.Status, c.Severity, c.Reason)), " ")
+}
+
+func TestDecideReady(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	good := Secret{
+		Exists: true, Name: types.NamespacedName{Namespace: "a", Name: "key"},
+		checked: checked{version: version{"u", "1"}},
+	}
+	with := func(change func(*Secret)) Secret {
+		secret := good
+		change(&secret)
+		return secret
+	}
+	asked := func(result string, ago time.Duration) Secret {
+		return with(func(s *Secret) { s.answer, s.asked = answer{result, "what OCI said"}, now.Add(-ago) })
+	}
+	was := func(status corev1.ConditionStatus, reason string) func(*infrav1.OCIClusterIdentity) {
+		return func(i *infrav1.OCIClusterIdentity) {
+			i.Status.Conditions = []infrav1.Condition{{Type: "Ready", Status: status, Reason: reason}}
+		}
+	}
+	badSelector := func(i *infrav1.OCIClusterIdentity) {
+		i.Spec.AllowedNamespaces.Selector = &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
+		}
+	}
+	cases := map[string]struct {
+		reason   string
+		identity *infrav1.OCIClusterIdentity
+		secret   Secret
+		trouble  error
+		verify   bool
+		policy   *Policy
+		want     string
+		asks     bool
+		after    time.Duration
+	}{
+		"Ready":    {reason: "all is well", identity: identityIn("a"), secret: good, want: "True Ready"},
+		"NoSecret": {reason: "it is not there", identity: identityIn("a"), want: "False Error SecretNotFound"},
+		"Flaw": {
+			reason: "it holds no key", identity: identityIn("a"),
+			secret: with(func(s *Secret) { s.flaw = "the Secret lacks key" }), want: "False Error CredentialInvalid",
+		},
+		"Forbidden": {
+			reason: "the policy does not allow it", identity: identityIn("a"), policy: &Policy{},
+			want: "False Error SecretNamespaceForbidden",
+		},
+		"Instance": {
+			reason:   "nor this",
+			identity: identityIn("a", func(i *infrav1.OCIClusterIdentity) { i.Spec.Type = infrav1.InstancePrincipal }),
+			want:     "False Error PrincipalTypeForbidden",
+		},
+		"UnknownType": {
+			reason:   "what is that",
+			identity: identityIn("a", func(i *infrav1.OCIClusterIdentity) { i.Spec.Type = "x" }),
+			want:     "False Error PrincipalTypeUnknown",
+		},
+		"Selector": {
+			reason: "it cannot be read", identity: identityIn("a", badSelector), secret: good,
+			want: "False Error SelectorInvalid",
+		},
+		"GravestFirst": {
+			reason: "without a Secret nothing works", identity: identityIn("a", badSelector),
+			want: "False Error SecretNotFound",
+		},
+		"OutageNew": {
+			reason: "nothing is known yet", identity: identityIn("a"), trouble: errors.New("503"),
+			want: "Unknown EvaluationFailed",
+		},
+		"OutageReady": {
+			reason: "an outage takes nothing away", identity: identityIn("a", was("True", "Ready")),
+			trouble: errors.New("503"), want: "True EvaluationFailed",
+		},
+		"OutageRefused": {
+			reason: "and gives nothing", identity: identityIn("a", was("False", "SecretNotFound")),
+			trouble: errors.New("503"), want: "False EvaluationFailed",
+		},
+		"AskFirst": {
+			reason: "OCI was never asked", identity: identityIn("a"), secret: good, verify: true,
+			want: "Unknown EvaluationFailed", asks: true,
+		},
+		"Accepted": {
+			reason: "OCI knows the key", identity: identityIn("a"), secret: asked(accepted, time.Minute), verify: true,
+			want: "True Ready", after: 59 * time.Minute,
+		},
+		"Rejected": {
+			reason: "OCI does not", identity: identityIn("a"), secret: asked(rejected, time.Minute), verify: true,
+			want: "False Error CredentialRejected", after: 4 * time.Minute,
+		},
+		"RejectedAgain": {
+			reason: "it is asked again", identity: identityIn("a"), secret: asked(rejected, 5*time.Minute),
+			verify: true, want: "False Error CredentialRejected", asks: true,
+		},
+		"AcceptedAgain": {
+			reason: "and after an hour", identity: identityIn("a"), secret: asked(accepted, time.Hour), verify: true,
+			want: "True Ready", asks: true,
+		},
+		"UnreachableNew": {
+			reason: "OCI does not answer", identity: identityIn("a"), secret: asked(unreachable, 0), verify: true,
+			want: "Unknown EvaluationFailed", after: time.Minute,
+		},
+		"UnreachableReady": {
+			reason: "an outage of OCI takes nothing away", identity: identityIn("a", was("True", "Ready")),
+			secret: asked(unreachable, 0), verify: true, want: "True EvaluationFailed", after: time.Minute,
+		},
+		"VerifyOff": {
+			reason: "what OCI said before does not count", identity: identityIn("a"), secret: asked(rejected, 0),
+			want: "True Ready",
+		},
+		"FlawIsNotAsked": {
+			reason: "there is nothing to sign with", identity: identityIn("a"),
+			secret: with(func(s *Secret) { s.flaw = "x" }), verify: true, want: "False Error CredentialInvalid",
+		},
+		"InstanceNotAsked": {
+			reason: "only keys of users are asked about",
+			identity: identityIn(
+				"infra", func(i *infrav1.OCIClusterIdentity) { i.Spec.Type = infrav1.InstancePrincipal },
+			),
+			verify: true, want: "True Ready",
+		},
+		"OutageIsNotSilent": {
+			reason: "no answer of OCI hides an outage", identity: identityIn("a"), secret: asked(accepted, 0),
+			verify: true, trouble: errors.New("503"), want: "Unknown EvaluationFailed",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			policy := Policy{SecretNamespaces: []string{"a"}, TrustedNamespaces: []string{"infra"}}
+			if tc.policy != nil {
+				policy = *tc.policy
+			}
+			before := tc.identity.DeepCopy()
+			got := Decide(
+				Observation{Identity: tc.identity, Secret: tc.secret, Trouble: tc.trouble},
+				Rules{Policy: policy, Verify: tc.verify}, now,
+			)
+			condition := conditionOf(got.Conditions, infrav1.ReadyCondition)
+			if short(condition) != tc.want {
+				t.Errorf("%s: got %s (%s), want %s", tc.reason, short(condition), condition.Message, tc.want)
+			}
+			if (condition.Message == "") != (condition.Reason == infrav1.ReadyReason) {
+				t.Errorf("%s: reason %s has message %q", tc.reason, condition.Reason, condition.Message)
+			}
+			if (got.Action != nil) != tc.asks || got.After != tc.after {
+				t.Errorf(
+					"%s: got action %v after %s, want to ask: %t, after %s", tc.reason, got.Action, got.After, tc.asks,
+					tc.after,
+				)
+			}
+			if !errors.Is(got.Trouble, tc.trouble) {
+				t.Errorf("%s: the outage is not retried", tc.reason)
+			}
+			if diff := cmp.Diff(before, tc.identity); diff != "" {
+				t.Errorf("%s: it changed what it was given:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestDecideRestricted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		allowed *infrav1.AllowedNamespaces
+		refuse  bool
+		want    string
+		says    string
+	}{
+		"Nil":  {nil, false, "True Restricted", ""},
+		"List": {&infrav1.AllowedNamespaces{NamespaceList: []string{"a"}}, false, "True Restricted", ""},
+		"Open": {
+			&infrav1.AllowedNamespaces{}, false, "False Warning OpenToAllNamespaces", "all namespaces may use",
+		},
+		"Refused": {&infrav1.AllowedNamespaces{}, true, "False Warning OpenToAllNamespaces", "takes for no namespace"},
+		"NullList": {
+			&infrav1.AllowedNamespaces{NullList: true}, false, "False Warning NullList", "CAPOCI takes it for all",
+		},
+		"NullAnd": {
+			&infrav1.AllowedNamespaces{NullList: true, Selector: &metav1.LabelSelector{}}, false, "True Restricted", "",
+		},
+	} {
+		identity := identityIn("a", func(i *infrav1.OCIClusterIdentity) { i.Spec.AllowedNamespaces = tc.allowed })
+		got := conditionOf(
+			Decide(
+				Observation{Identity: identity}, Rules{Policy: Policy{RefuseOpen: tc.refuse}}, time.Now(),
+			).Conditions,
+			infrav1.NamespacesRestrictedCondition,
+		)
+		if short(got) != tc.want || !strings.Contains(got.Message, tc.says) {
+			t.Errorf("%s: got %s %q, want %s %q", name, short(got), got.Message, tc.want, tc.says)
+		}
+	}
+}
+
+func clustersIn(namespace string, names ...string) []Cluster {
+	var clusters []Cluster
+	for _, name := range names {
+		clusters = append(
+			clusters,
+			Cluster{id: userID{"OCICluster", namespace, name}, Ref: refTo("id"), Namespace: Namespace{Name: namespace}},
+		)
+	}
+	return clusters
+}
+
+func TestDecideInUse(t *testing.T) {
+	policy := Policy{SecretNamespaces: []string{"a"}}
+	many := make([]string, 12)
+	for i := range many {
+		many[i] = fmt.Sprintf("c%02d", i)
+	}
+	otherKind := clustersIn("a", "odd")
+	otherKind[0].Ref.Kind = "Foo"
+	for name, tc := range map[string]struct {
+		reason   string
+		policy   Policy
+		change   func(*infrav1.OCIClusterIdentity)
+		clusters []Cluster
+		want     string
+		message  string
+	}{
+		"None": {"nobody names it", policy, nil, nil, "False Info NotUsed", ""},
+		"Used": {
+			"two do", policy, nil, clustersIn("a", "x", "y"), "True Used", "Used by OCICluster a/x, OCICluster a/y",
+		},
+		"Refused": {
+			"one that may not does not hold it", policy, nil, clustersIn("b", "x"), "False Info NotUsed",
+			"Refused: OCICluster b/x (NamespaceNotAllowed)",
+		},
+		"Both": {
+			"both are told", policy, nil, append(clustersIn("a", "x"), clustersIn("b", "y")...), "True Used",
+			"Used by OCICluster a/x. Refused: OCICluster b/y (NamespaceNotAllowed)",
+		},
+		"Many": {"a message is bounded", policy, nil, clustersIn("a", many...), "True Used", "c09 and 2 more"},
+		"ByCAPOCI": {
+			"CAPOCI works with it although the policy refuses it here", Policy{}, nil, clustersIn("a", "x"),
+			"True Used", "OCICluster a/x (SecretNamespaceForbidden)",
+		},
+		"NullList": {
+			"CAPOCI takes it for all", policy,
+			func(i *infrav1.OCIClusterIdentity) {
+				i.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{NullList: true}
+			},
+			clustersIn("b", "x"), "True Used", "OCICluster b/x (NamespaceNotAllowed)",
+		},
+		"UnknownKind": {
+			"CAPOCI does not look at the kind", policy, nil, otherKind, "True Used",
+			"OCICluster a/odd (IdentityRefInvalid)",
+		},
+	} {
+		identity := identityIn("a")
+		if tc.change != nil {
+			tc.change(identity)
+		}
+		got := conditionOf(
+			Decide(
+				Observation{Identity: identity, Clusters: tc.clusters}, Rules{Policy: tc.policy}, time.Now(),
+			).Conditions,
+			infrav1.InUseCondition,
+		)
+		if short(got) != tc.want || !strings.HasSuffix(got.Message, tc.message) {
+			t.Errorf("%s: %s: got %s %q, want %s %q", name, tc.reason, short(got), got.Message, tc.want, tc.message)
+		}
+	}
+}
+
+func TestDecideLeavesOthersAlone(t *testing.T) {
+	if got := Decide(Observation{Clusters: clustersIn("a", "x")}, Rules{}, time.Now()); got.Conditions != nil || got.Verdicts[userID{"OCICluster", "a", "x"}].Reason != infrav1.IdentityNotFoundReason {
+		t.Errorf("without an identity: got %+v", got)
+	}
+	foreign := Observation{Identity: identityIn("a"), Foreign: true, Clusters: clustersIn("a", "x")}
+	if got := Decide(foreign, Rules{Policy: Policy{SecretNamespaces: []string{"a"}}}, time.Now()); got.Conditions != nil || !got.Verdicts[userID{"OCICluster", "a", "x"}].Allowed {
+		t.Errorf("for another instance's identity: got %+v", got)
+	}
+	outage := Observation{Identity: identityIn("a"), Trouble: errors.New("503"), Clusters: clustersIn("a", "x")}
+	got := Decide(outage, Rules{}, time.Now())
+	if got.Verdicts != nil || conditionOf(got.Conditions, infrav1.InUseCondition).Type != "" {
+		t.Errorf("in an outage: got %+v, want clusters and their condition left as they are", got)
+	}
+}
+
+func TestDecideKeepsTransitionTimes(t *testing.T) {
+	began := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	identity := identityIn("a", func(i *infrav1.OCIClusterIdentity) {
+		i.Status.Conditions = []infrav1.Condition{
+			{Type: "Ready", Status: corev1.ConditionFalse, Reason: "CredentialInvalid", LastTransitionTime: began},
+			{Type: "NamespacesRestricted", Status: corev1.ConditionFalse, LastTransitionTime: began},
+		}
+	})
+	got := Decide(Observation{Identity: identity}, Rules{}, time.Date(2026, 2, 2, 2, 2, 2, 2, time.UTC))
+	if ready := conditionOf(got.Conditions, "Ready"); !ready.LastTransitionTime.Equal(&began) {
+		t.Errorf("another reason is another transition: %s", ready.LastTransitionTime)
+	}
+	if restricted := conditionOf(got.Conditions, "NamespacesRestricted"); restricted.LastTransitionTime.Equal(&began) || restricted.LastTransitionTime.Nanosecond() != 0 {
+		t.Errorf("another status is no transition: %s", restricted.LastTransitionTime)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	foreign, old, now := infrav1.Condition{Type: "Else"}, infrav1.Condition{Type: "Ready", Status: "False"}, infrav1.Condition{Type: "Ready", Status: "True"}
+	before := []infrav1.Condition{old, foreign}
+	got := merge(before, []infrav1.Condition{now, {Type: "InUse"}})
+	if len(got) != 3 || got[0] != now || got[1] != foreign || got[2].Type != "InUse" {
+		t.Errorf("got %+v", got)
+	}
+	if before[0] != old {
+		t.Error("it changed what it was given")
+	}
+}

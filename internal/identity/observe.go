@@ -1,0 +1,150 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+)
+
+// Observation is all that a run has read.
+type Observation struct {
+	// Identity is nil if there is none.
+	Identity *infrav1.OCIClusterIdentity
+	// OutOfScope is whether the identity is where this instance cannot look. Foreign is whether another instance writes
+	// its status.
+	OutOfScope, Foreign bool
+	// Secret is that of the identity, if it may be read.
+	Secret Secret
+	// Clusters are those that name the identity, whether there is one or not, in the order of their names.
+	Clusters []Cluster
+	// Trouble is why something could not be read; it does not say what is wrong with the identity.
+	Trouble error
+}
+
+// Secret is what a run has found out about the Secret of an identity.
+type Secret struct {
+	// Exists is whether it is there.
+	Exists bool
+	// Name is its namespace and name.
+	Name types.NamespacedName
+
+	checked
+}
+
+// Cluster is a cluster that names the identity.
+type Cluster struct {
+	id userID
+	// Ref is its identityRef.
+	Ref *corev1.ObjectReference
+	// Namespace has labels only if the identity has a selector.
+	Namespace Namespace
+}
+
+// observe reads. It decides nothing and writes nothing.
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Observation, error) {
+	o := Observation{
+		OutOfScope: !r.Resolver.Scope.readable(key.Namespace), Foreign: !r.Resolver.Scope.Shard.Owns(key.Namespace),
+	}
+	var err error
+	if !o.OutOfScope {
+		if o.Identity, err = readIdentity(ctx, r.Resolver.Cached.Objects, key); err != nil {
+			return o, err
+		}
+	}
+	if o.Clusters, err = r.readClusters(ctx, key); err != nil {
+		return o, err
+	}
+	if o.Trouble = r.readLabels(ctx, &o); o.Trouble != nil {
+		return o, nil
+	}
+	if name, ok := r.Resolver.Scope.Policy.secretOf(o.Identity); ok && !o.Foreign {
+		o.Secret, o.Trouble = r.readSecret(ctx, key, name)
+	}
+	return o, nil
+}
+
+// readClusters returns the clusters of an identity by the index.
+func (r *Reconciler) readClusters(ctx context.Context, key types.NamespacedName) ([]Cluster, error) {
+	var clusters []Cluster
+	add := func(kind string, user User) {
+		clusters = append(clusters, Cluster{
+			id:  userID{kind, user.GetNamespace(), user.GetName()},
+			Ref: user.IdentityRef(), Namespace: Namespace{Name: user.GetNamespace()},
+		})
+	}
+	named := client.MatchingFields{identityIndex: key.String()}
+	plain, managed := &infrav1.OCIClusterList{}, &infrav1.OCIManagedClusterList{}
+	if err := r.Resolver.Cached.Objects.List(ctx, plain, named); err != nil {
+		return nil, fmt.Errorf("listing OCIClusters: %w", err)
+	}
+	if err := r.Resolver.Cached.Objects.List(ctx, managed, named); err != nil {
+		return nil, fmt.Errorf("listing OCIManagedClusters: %w", err)
+	}
+	for i := range plain.Items {
+		add(infrav1.OCIClusterKind, &plain.Items[i])
+	}
+	for i := range managed.Items {
+		add(infrav1.OCIManagedClusterKind, &managed.Items[i])
+	}
+	slices.SortFunc(clusters, func(a, b Cluster) int {
+		return strings.Compare(a.id.String()+"/"+a.id.kind, b.id.String()+"/"+b.id.kind)
+	})
+	return clusters, nil
+}
+
+// readLabels reads the labels of the clusters' Namespaces if they matter.
+func (r *Reconciler) readLabels(ctx context.Context, o *Observation) error {
+	if !selects(o.Identity) {
+		return nil
+	}
+	found := map[string]Namespace{}
+	for i := range o.Clusters {
+		name := o.Clusters[i].Namespace.Name
+		if _, ok := found[name]; !ok {
+			namespace, err := readNamespace(ctx, r.Resolver.Cached.Metadata, name)
+			if err != nil {
+				return err
+			}
+			found[name] = namespace
+		}
+		o.Clusters[i].Namespace = found[name]
+	}
+	return nil
+}
+
+// readSecret reads the metadata of the Secret from the cache, and the Secret itself only in a state that was not read
+// before.
+func (r *Reconciler) readSecret(ctx context.Context, identity, name types.NamespacedName) (Secret, error) {
+	metadata := metadataOf("Secret")
+	switch err := r.Resolver.Cached.Metadata.Get(ctx, name, metadata); {
+	case apierrors.IsNotFound(err):
+		return Secret{Name: name}, nil
+	case err != nil:
+		return Secret{Name: name}, fmt.Errorf("reading the metadata of Secret %s: %w", name, err)
+	}
+	now := version{uid: metadata.UID, resourceVersion: metadata.ResourceVersion}
+	if before, ok := r.memory.secret(identity, now); ok {
+		return Secret{Exists: true, Name: name, checked: before}, nil
+	}
+	read, err := r.Resolver.readSecret(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return Secret{Name: name}, nil // It was deleted just now.
+	case err != nil:
+		return Secret{Name: name}, err
+	}
+	if before, ok := r.memory.secret(identity, read.version); ok {
+		return Secret{Exists: true, Name: name, checked: before}, nil // The cache lags behind what was read.
+	}
+	found := checked{version: read.version, flaw: read.flaw}
+	r.memory.noteSecret(identity, found)
+	return Secret{Exists: true, Name: name, checked: found}, nil
+}

@@ -1,0 +1,244 @@
+package identity
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/test/simulation"
+)
+
+// oracle says whether a cluster may use its identity, by the state of the server. It is written without the code that
+// is tested: by the sentences of the proposal and of the policy.
+func (w *world) oracle(user User) bool {
+	ref := user.IdentityRef()
+	if ref == nil {
+		return true
+	}
+	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	if key.Namespace == "" {
+		key.Namespace = user.GetNamespace()
+	}
+	identity, ok := w.server.Get(simulation.Key{Kind: identityGK, NamespacedName: key}).(*infrav1.OCIClusterIdentity)
+	if !ok || ref.Kind != "OCIClusterIdentity" {
+		return false
+	}
+	secretIn := identity.Spec.PrincipalSecret.Namespace
+	switch {
+	case identity.Spec.Type == "InstancePrincipal" && key.Namespace == "infra":
+	case identity.Spec.Type == "UserPrincipal" && key.Namespace == "infra" && secretIn != "b":
+	case identity.Spec.Type == "UserPrincipal" && key.Namespace == "a" && secretIn == "a":
+	default:
+		return false
+	}
+	raw, err := json.Marshal(identity.Spec.AllowedNamespaces)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var labels map[string]string
+	namespace, exists := w.server.Get(
+		simulation.Key{Kind: namespaceGK, NamespacedName: types.NamespacedName{Name: user.GetNamespace()}},
+	).(*corev1.Namespace)
+	if exists {
+		labels = namespace.Labels
+	}
+	team, in := labels["team"], user.GetNamespace()
+	switch string(raw) {
+	case `{}`:
+		return true
+	case `{"list":["a"]}`:
+		return in == "a"
+	case `{"list":["a","b"]}`:
+		return in == "a" || in == "b"
+	case `{"selector":{"matchLabels":{"team":"x"}}}`:
+		return team == "x"
+	case `{"list":["b"],"selector":{"matchLabels":{"team":"x"}}}`:
+		return in == "b" || team == "x"
+	case `{"selector":{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}}`:
+		return exists && team == ""
+	default:
+		return false
+	}
+}
+
+func (w *world) users() []User {
+	var users []User
+	for _, kind := range []schema.GroupKind{clusterGK, managedGK} {
+		for _, object := range w.server.Objects(kind) {
+			if user, ok := object.(User); ok {
+				users = append(users, user)
+			}
+		}
+	}
+	return users
+}
+
+// check is what must hold at every moment.
+func (w *world) check() {
+	for _, write := range w.server.Writes {
+		if write.Key.Kind != identityGK || !write.Status {
+			w.t.Fatalf("it wrote %+v", write)
+		}
+	}
+	w.server.Writes = nil
+	users := w.users()
+	if len(users) == 0 {
+		return
+	}
+	user := rapid.SampledFrom(users).Draw(w.t, "asks")
+	provider, verdict, err := w.control.Resolver.Principal(w.ctx, user)
+	if provider != nil && !w.oracle(user) {
+		w.t.Fatalf("%s %s got a principal that it must not have: %+v", user.GetNamespace(), user.GetName(), verdict)
+	}
+	if provider == nil && err == nil && w.oracle(user) {
+		w.t.Fatalf("%s %s is refused: %+v", user.GetNamespace(), user.GetName(), verdict)
+	}
+	if w.trouble != nil && user.IdentityRef() != nil && user.IdentityRef().Kind == "OCIClusterIdentity" && err == nil {
+		w.t.Fatalf("an outage is reported as %+v", verdict)
+	}
+	if err != nil {
+		fmt.Fprintln(&w.printed, err)
+	}
+}
+
+// checkEnd is what must hold when faults have stopped and everything has come to rest.
+func (w *world) checkEnd() {
+	w.faulty, w.trouble = "", nil
+	if !w.process.Settle(w.ctx, 2000) {
+		w.t.Fatal("it does not come to rest")
+	}
+	for _, object := range w.server.Objects(identityGK) {
+		identity, _ := object.(*infrav1.OCIClusterIdentity)
+		w.checkConditions(identity)
+	}
+	for _, user := range w.users() {
+		if user.IdentityRef() == nil {
+			continue
+		}
+		if got, err := w.control.Resolver.Resolve(w.ctx, user); err != nil || got.Allowed != w.oracle(user) {
+			w.t.Fatalf(
+				"at rest %s/%s gets %+v, %v; want allowed %t", user.GetNamespace(), user.GetName(), got, err,
+				w.oracle(user),
+			)
+		}
+		if id := (userID{w.server.KeyOf(user).Kind.Kind, user.GetNamespace(), user.GetName()}); !w.told[id] {
+			w.t.Fatalf("nobody was told of %v", id)
+		}
+	}
+	w.server.Writes = nil
+	w.process.Start(w.ctx) // as a resync does
+	before := w.requests
+	if !w.process.Settle(w.ctx, 2000) || len(w.server.Writes) > 0 || w.requests != before {
+		w.t.Fatalf("a settled world is not silent: writes %v, %d requests", w.server.Writes, w.requests-before)
+	}
+	w.checkSecrets()
+}
+
+func (w *world) checkConditions(identity *infrav1.OCIClusterIdentity) {
+	key := client.ObjectKeyFromObject(identity).String()
+	ready := identity.Condition(infrav1.ReadyCondition)
+	if ready == nil {
+		w.t.Fatalf("identity %s has no condition", key)
+	}
+	var users []string
+	for _, user := range w.users() {
+		if ref := user.IdentityRef(); ref != nil && KeyOf(ref, user.GetNamespace()).String() == key && w.oracle(user) {
+			users = append(users, w.server.KeyOf(user).Kind.Kind+" "+user.GetNamespace()+"/"+user.GetName())
+		}
+	}
+	inUse := identity.Condition(infrav1.InUseCondition)
+	if inUse == nil {
+		w.t.Fatalf("identity %s has no condition InUse", key)
+	}
+	for _, user := range users {
+		named := strings.Contains(inUse.Message, user) || len(w.users()) > maxListed
+		if inUse.Status != corev1.ConditionTrue || !named {
+			w.t.Fatalf("identity %s is used by %s and says %s %q", key, user, inUse.Status, inUse.Message)
+		}
+	}
+	w.checkReady(identity, ready)
+}
+
+// checkReady says from the server's state what Ready has to be.
+func (w *world) checkReady(identity *infrav1.OCIClusterIdentity, ready *infrav1.Condition) {
+	ref, want := identity.Spec.PrincipalSecret, infrav1.ReadyReason
+	secret, exists := w.server.Get(
+		simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}},
+	).(*corev1.Secret)
+	raw, _ := json.Marshal(identity.Spec.AllowedNamespaces)
+	trusted := identity.Namespace == "infra"
+	switch identity.Spec.Type {
+	case "Nonsense":
+		want = infrav1.PrincipalTypeUnknownReason
+	case infrav1.InstancePrincipal:
+		if !trusted {
+			want = infrav1.PrincipalTypeForbiddenReason
+		}
+	default:
+		switch {
+		case ref.Namespace == "b" || !trusted && ref.Namespace != identity.Namespace:
+			want = infrav1.SecretNamespaceForbiddenReason
+		case !exists:
+			want = infrav1.SecretNotFoundReason
+		case len(secret.Data["key"]) == 0 || !matching(secret.Data):
+			want = infrav1.CredentialInvalidReason
+		}
+	}
+	if want == infrav1.ReadyReason && strings.Contains(string(raw), `"Is"`) {
+		want = infrav1.SelectorInvalidReason
+	}
+	if ready.Reason != want || (ready.Status == corev1.ConditionTrue) != (want == infrav1.ReadyReason) {
+		w.t.Fatalf(
+			"identity %s/%s says %s %s (%s), want %s", identity.Namespace, identity.Name, ready.Status, ready.Reason,
+			ready.Message, want,
+		)
+	}
+}
+
+func matching(data map[string][]byte) bool {
+	for _, key := range []string{string(pkcs1(theKeys().one)), string(pkcs1(theKeys().other))} {
+		if string(data["key"]) == key {
+			pair := theKeys().one
+			if key == string(pkcs1(theKeys().other)) {
+				pair = theKeys().other
+			}
+			return string(data["fingerprint"]) == fingerprintOf(&pair.PublicKey)
+		}
+	}
+	return false
+}
+
+// checkSecrets looks for key material in everything that was printed, and stored elsewhere than in Secrets.
+func (w *world) checkSecrets() {
+	texts := []string{w.printed.String()}
+	for _, kind := range []schema.GroupKind{identityGK, clusterGK, managedGK, namespaceGK} {
+		for _, object := range w.server.Objects(kind) {
+			raw, err := json.Marshal(object)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			texts = append(texts, string(raw))
+		}
+	}
+	for _, secret := range w.server.Objects(secretGK) {
+		for _, value := range secret.(*corev1.Secret).Data { //nolint:forcetypeassert // it is of that kind
+			for line := range strings.Lines(string(value)) {
+				line = strings.TrimSpace(line)
+				for _, form := range []string{line, base64.StdEncoding.EncodeToString([]byte(line))} {
+					if len(form) > 12 && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, form) }) {
+						w.t.Fatalf("%q of a Secret is somewhere else too", form)
+					}
+				}
+			}
+		}
+	}
+}

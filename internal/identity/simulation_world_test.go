@@ -1,0 +1,278 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/test/simulation"
+)
+
+var (
+	identityGK  = schema.GroupKind{Group: infrav1.GroupName, Kind: infrav1.OCIClusterIdentityKind}
+	clusterGK   = schema.GroupKind{Group: infrav1.GroupName, Kind: infrav1.OCIClusterKind}
+	managedGK   = schema.GroupKind{Group: infrav1.GroupName, Kind: infrav1.OCIManagedClusterKind}
+	namespaceGK = schema.GroupKind{Kind: "Namespace"}
+	secretGK    = schema.GroupKind{Kind: "Secret"}
+)
+
+// What the others write in a simulated world: few names, so that things meet.
+var (
+	simNamespaces = []string{"a", "b", "infra"}
+	simPolicy     = Policy{SecretNamespaces: []string{"a", "infra"}, TrustedNamespaces: []string{"infra"}}
+	simShapes     = []string{
+		`null`, `{}`, `{"list":null}`, `{"list":[]}`, `{"list":["a"]}`, `{"list":["a","b"]}`, `{"selector":{}}`, `{"selector":{"matchLabels":{"team":"x"}}}`,
+		`{"list":["b"],"selector":{"matchLabels":{"team":"x"}}}`, `{"selector":{"matchExpressions":[{"key":"team","operator":"Is"}]}}`,
+		`{"selector":{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}}`,
+	}
+)
+
+// world is a simulated API server, one controller, and all that can go wrong between them.
+type world struct {
+	t       *rapid.T
+	ctx     context.Context
+	server  *simulation.Server
+	process *simulation.Process
+	control *Reconciler
+	clock   *clocktesting.FakePassiveClock
+	printed strings.Builder
+	// told is the last verdict of which somebody was told, by cluster.
+	told map[userID]bool
+	// trouble is what reads from the API server fail with, and faulty what befalls the next write.
+	trouble error
+	faulty  string
+	// requests counts what is asked of the API server.
+	requests int
+}
+
+func simScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, infrav1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}
+
+func newWorld(t *rapid.T, ctx context.Context) *world {
+	w := &world{
+		t: t, ctx: ctx, server: simulation.NewServer(simScheme()), told: map[userID]bool{},
+		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
+	}
+	w.start()
+	return w
+}
+
+// start begins a new process: it knows what is there now, and nothing of what its predecessor did.
+func (w *world) start() {
+	cache := w.server.NewCache(identityGK, clusterGK, managedGK, namespaceGK, secretGK)
+	for _, index := range indexes() {
+		cache.Index(index.object, index.name, index.keys)
+	}
+	live := w.server.Client(w.fault)
+	w.control = &Reconciler{
+		Client: live, Recorder: recorder{w},
+		Resolver: &Resolver{
+			Cached: Readers{Objects: cache, Metadata: cache}, Live: live, Scope: Scope{Policy: simPolicy},
+			Providers: Providers{Process: somebody, Instance: somebody},
+		},
+		Notify: func(kind string, name types.NamespacedName) { w.told[userID{kind, name.Namespace, name.Name}] = true },
+		Clock:  w.clock,
+	}
+	if err := w.control.complete(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.process = &simulation.Process{Cache: cache, Reconciler: w.control, Watches: watchesOf(w.control)}
+	w.process.Start(w.ctx)
+}
+
+// watchesOf returns the watches that SetupWithManager builds.
+func watchesOf(r *Reconciler) []simulation.Watch {
+	watches := []simulation.Watch{{Kind: identityGK, Requests: func(
+		_ context.Context, object client.Object,
+	) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+	}, Admits: predicate.Funcs{}}}
+	for _, watch := range r.watches() {
+		kind := clusterGK
+		switch object := watch.object.(type) {
+		case *infrav1.OCIManagedCluster:
+			kind = managedGK
+		case *metav1.PartialObjectMetadata:
+			kind = object.GroupVersionKind().GroupKind()
+		}
+		watches = append(
+			watches,
+			simulation.Watch{Kind: kind, Metadata: watch.metadata, Requests: watch.identities, Admits: watch.admits},
+		)
+	}
+	return watches
+}
+
+var errSimulated = apierrors.NewServiceUnavailable("simulated outage")
+
+// fault disturbs requests as the schedule has it.
+func (w *world) fault(verb string, key simulation.Key, answered bool) error {
+	when := "before"
+	if answered {
+		when = "after"
+	}
+	if !answered {
+		w.requests++
+	}
+	if key.Kind == secretGK && verb != "get" {
+		w.t.Fatalf("Secrets are read by %s", verb)
+	}
+	if verb != "patch" {
+		return w.trouble
+	}
+	switch w.faulty {
+	case "crash " + when:
+		w.faulty = ""
+		panic(simulation.Crash{})
+	case "lost " + when:
+		w.faulty = ""
+		return errSimulated
+	}
+	return nil
+}
+
+// somebody is a principal that no Secret holds.
+func somebody() (common.ConfigurationProvider, error) { return &Credential{}, nil }
+
+type recorder struct{ w *world }
+
+// Eventf implements events.EventRecorder.
+func (r recorder) Eventf(_, _ runtime.Object, kind, reason, action, note string, args ...any) {
+	fmt.Fprintln(&r.w.printed, kind, reason, action, fmt.Sprintf(note, args...))
+}
+
+var _ events.EventRecorder = recorder{}
+
+// act does one thing that can happen.
+func (w *world) act() {
+	pick := func(label string, from []string) string { return rapid.SampledFrom(from).Draw(w.t, label) }
+	namespace, name := pick("namespace", simNamespaces), pick("name", []string{"one", "two"})
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	switch pick("what", []string{"identity", "identity", "secret", "cluster", "cluster", "label", "remove", "deliver", "deliver", "deliver", "work", "work", "work", "later", "restart", "fault", "outage"}) {
+	case "identity":
+		w.server.Put(&infrav1.OCIClusterIdentity{ObjectMeta: meta, Spec: w.drawSpec(pick), Status: w.statusOf(meta)})
+	case "secret":
+		w.server.Put(&corev1.Secret{ObjectMeta: meta, Data: w.drawSecret(pick)})
+	case "cluster":
+		ref := refTo(pick("identity", []string{"one", "two"}))
+		ref.Namespace = pick("identity namespace", append([]string{""}, simNamespaces...))
+		ref.Kind = pick("kind", []string{"OCIClusterIdentity", "OCIClusterIdentity", "OCIClusterIdentity", "Foo"})
+		if pick("ref", []string{"yes", "yes", "yes", "no"}) == "no" {
+			ref = nil
+		}
+		if pick("managed", []string{"yes", "no"}) == "yes" {
+			w.server.Put(&infrav1.OCIManagedCluster{ObjectMeta: meta, Spec: infrav1.ClusterSpec{IdentityRef: ref}})
+		} else {
+			w.server.Put(&infrav1.OCICluster{ObjectMeta: meta, Spec: infrav1.ClusterSpec{IdentityRef: ref}})
+		}
+	case "label":
+		w.server.Put(&corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: namespace, Labels: map[string]string{"team": pick("team", []string{"x", "y"})},
+			},
+		})
+	case "remove":
+		kind := rapid.SampledFrom(
+			[]schema.GroupKind{identityGK, clusterGK, managedGK, secretGK, namespaceGK},
+		).Draw(w.t, "kind")
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		if kind == namespaceGK {
+			key = types.NamespacedName{Name: namespace}
+		}
+		w.server.Remove(simulation.Key{Kind: kind, NamespacedName: key})
+	case "deliver":
+		if behind := w.process.Cache.Behind(); len(behind) > 0 {
+			w.process.Deliver(w.ctx, rapid.SampledFrom(behind).Draw(w.t, "kind"))
+		}
+	case "work":
+		w.work()
+	case "later":
+		w.clock.SetTime(w.clock.Now().Add(time.Hour))
+		w.process.Later()
+	case "restart":
+		w.start()
+	case "fault":
+		w.faulty = pick("fault", []string{"crash before", "crash after", "lost before", "lost after"})
+	case "outage":
+		w.trouble = nil
+		if pick("outage", []string{"begins", "ends", "ends"}) == "begins" {
+			w.trouble = errSimulated
+		}
+	}
+}
+
+func (w *world) work() {
+	if w.process.Queued() == 0 {
+		return
+	}
+	n := rapid.IntRange(0, w.process.Queued()-1).Draw(w.t, "request")
+	if lives, err := w.process.Work(w.ctx, n); !lives {
+		w.start()
+	} else if err != nil {
+		fmt.Fprintln(&w.printed, err)
+	}
+}
+
+// statusOf keeps the status of an identity that others replace: users change specs.
+func (w *world) statusOf(meta metav1.ObjectMeta) infrav1.OCIClusterIdentityStatus {
+	before, ok := w.server.Get(simulation.Key{
+		Kind: identityGK, NamespacedName: types.NamespacedName{Namespace: meta.Namespace, Name: meta.Name},
+	}).(*infrav1.OCIClusterIdentity)
+	if !ok {
+		return infrav1.OCIClusterIdentityStatus{}
+	}
+	return before.Status
+}
+
+func (w *world) drawSpec(pick func(string, []string) string) infrav1.OCIClusterIdentitySpec {
+	var allowed *infrav1.AllowedNamespaces
+	if err := json.Unmarshal([]byte(pick("allowed", simShapes)), &allowed); err != nil {
+		w.t.Fatal(err)
+	}
+	return infrav1.OCIClusterIdentitySpec{
+		Type: infrav1.PrincipalType(
+			pick("type", []string{"UserPrincipal", "UserPrincipal", "UserPrincipal", "InstancePrincipal", "Nonsense"}),
+		),
+		PrincipalSecret: corev1.SecretReference{
+			Namespace: pick("secret namespace", simNamespaces), Name: pick("secret", []string{"one", "two"}),
+		},
+		AllowedNamespaces: allowed,
+	}
+}
+
+func (w *world) drawSecret(pick func(string, []string) string) map[string][]byte {
+	data := goodData()
+	switch pick("data", []string{"good", "good", "rotated", "missing", "mismatch"}) {
+	case "rotated":
+		data["key"], data["fingerprint"] = pkcs1(theKeys().other), []byte(fingerprintOf(&theKeys().other.PublicKey))
+	case "missing":
+		delete(data, "key")
+	case "mismatch":
+		data["key"] = pkcs1(theKeys().other)
+	}
+	return data
+}

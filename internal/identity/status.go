@@ -1,0 +1,91 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+)
+
+// publish writes the conditions if they are others than before, says so in Events, and tells whom it concerns.
+func (r *Reconciler) publish(
+	ctx context.Context, key types.NamespacedName, o Observation, d Decision,
+) (ctrl.Result, error) {
+	if len(d.Conditions) > 0 {
+		after := o.Identity.DeepCopy()
+		after.Status.Conditions = merge(o.Identity.Status.Conditions, d.Conditions)
+		if !equality.Semantic.DeepEqual(o.Identity.Status, after.Status) {
+			// The list is replaced as a whole, so it must not have changed meanwhile.
+			patch := client.MergeFromWithOptions(o.Identity, client.MergeFromWithOptimisticLock{})
+			switch err := r.Client.Status().Patch(ctx, after, patch, client.FieldOwner(FieldOwner)); {
+			case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+				return ctrl.Result{}, nil // What is newer than the cache is on its way, and wakes the controller.
+			case err != nil:
+				return ctrl.Result{}, fmt.Errorf("publishing the conditions: %w", err)
+			}
+			r.announce(o.Identity, d.Conditions)
+		}
+	}
+	for _, user := range r.memory.notePublished(key, stateOf(d), d.Verdicts) {
+		r.Notify(user.kind, types.NamespacedName{Namespace: user.namespace, Name: user.name})
+	}
+	return ctrl.Result{RequeueAfter: d.After}, d.Trouble
+}
+
+// merge puts conditions in the place of those of the same types, and leaves others alone.
+func merge(before, ours []infrav1.Condition) []infrav1.Condition {
+	merged := slices.Clone(before)
+	for _, condition := range ours {
+		at := slices.IndexFunc(merged, func(c infrav1.Condition) bool { return c.Type == condition.Type })
+		if at < 0 {
+			merged = append(merged, condition)
+			continue
+		}
+		merged[at] = condition
+	}
+	return merged
+}
+
+// stateOf returns what metrics say of an identity.
+func stateOf(d Decision) state {
+	for _, condition := range d.Conditions {
+		if condition.Type == infrav1.ReadyCondition {
+			return state{string(condition.Status), condition.Reason}
+		}
+	}
+	return state{}
+}
+
+// maxNote is what the API server accepts as the note of an Event.
+const maxNote = 1024
+
+// announce says in Events what changed for people: that an identity works, does not, or is open. Who uses it is no
+// news.
+func (r *Reconciler) announce(identity *infrav1.OCIClusterIdentity, conditions []infrav1.Condition) {
+	for _, condition := range conditions {
+		before := identity.Condition(condition.Type)
+		same := before != nil && before.Status == condition.Status && before.Reason == condition.Reason
+		if same || condition.Type == infrav1.InUseCondition {
+			continue
+		}
+		kind, note := corev1.EventTypeWarning, condition.Message
+		if condition.Status == corev1.ConditionTrue && condition.Reason != infrav1.EvaluationFailedReason {
+			if condition.Type == infrav1.NamespacesRestrictedCondition && before == nil {
+				continue // It is what one expects.
+			}
+			kind, note = corev1.EventTypeNormal, "Condition "+condition.Type+" is True"
+		}
+		if len(note) > maxNote {
+			note = note[:maxNote]
+		}
+		r.Recorder.Eventf(identity, nil, kind, condition.Reason, "Evaluate", "%s", note)
+	}
+}

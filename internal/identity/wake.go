@@ -1,0 +1,86 @@
+package identity
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+)
+
+// refChanged admits clusters that come, go, or name another identity. CAPOCI updates the status of a cluster often.
+func refChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(User)
+		after, ok2 := e.ObjectNew.(User)
+		return !ok || !ok2 || before.GetUID() != after.GetUID() || !equality.Semantic.DeepEqual(
+			before.IdentityRef(), after.IdentityRef(),
+		)
+	}}
+}
+
+// identityOfCluster returns the identity that a cluster names. Of a change, both the identity before and the one after
+// are woken.
+func identityOfCluster(_ context.Context, object client.Object) []reconcile.Request {
+	user, ok := object.(User)
+	if !ok || user.IdentityRef() == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: KeyOf(user.IdentityRef(), user.GetNamespace())}}
+}
+
+// identitiesOfNamespace returns the identities for whose clusters the labels of a Namespace matter.
+func (r *Reconciler) identitiesOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	plain, managed := &infrav1.OCIClusterList{}, &infrav1.OCIManagedClusterList{}
+	for _, list := range []client.ObjectList{plain, managed} {
+		if err := r.Resolver.Cached.Objects.List(ctx, list, client.InNamespace(namespace.GetName())); err != nil {
+			// A read from the cache fails only when the cache stops.
+			ctrl.LoggerFrom(ctx).Error(err, "Listing clusters of a namespace failed")
+			return nil
+		}
+	}
+	named := map[types.NamespacedName]bool{}
+	for i := range plain.Items {
+		note(named, &plain.Items[i])
+	}
+	for i := range managed.Items {
+		note(named, &managed.Items[i])
+	}
+	var requests []reconcile.Request
+	for key := range named {
+		if !r.Resolver.Scope.readable(key.Namespace) {
+			continue
+		}
+		if identity, err := readIdentity(ctx, r.Resolver.Cached.Objects, key); err == nil && selects(identity) {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return requests
+}
+
+func note(named map[types.NamespacedName]bool, user User) {
+	if ref := user.IdentityRef(); ref != nil {
+		named[KeyOf(ref, user.GetNamespace())] = true
+	}
+}
+
+// identitiesOfSecret returns the identities that name a Secret.
+func (r *Reconciler) identitiesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	list := &infrav1.OCIClusterIdentityList{}
+	named := client.MatchingFields{secretIndex: client.ObjectKeyFromObject(secret).String()}
+	if err := r.Resolver.Cached.Objects.List(ctx, list, named); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing identities of a Secret failed")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
