@@ -90,6 +90,11 @@ func (w *world) check() {
 		}
 	}
 	w.server.Writes = nil
+	for _, object := range w.server.Objects(identityGK) {
+		if identity, ok := object.(*infrav1.OCIClusterIdentity); ok && w.foreign[identity.UID] && identity.Condition("Foreign") == nil {
+			w.t.Fatalf("identity %s/%s has lost the condition of somebody else", identity.Namespace, identity.Name)
+		}
+	}
 	users := w.users()
 	if len(users) == 0 {
 		return
@@ -149,20 +154,20 @@ func (w *world) checkConditions(identity *infrav1.OCIClusterIdentity) {
 	if ready == nil {
 		w.t.Fatalf("identity %s has no condition", key)
 	}
-	var users []string
-	for _, user := range w.users() {
-		if ref := user.IdentityRef(); ref != nil && KeyOf(ref, user.GetNamespace()).String() == key && w.oracle(user) {
-			users = append(users, w.server.KeyOf(user).Kind.Kind+" "+user.GetNamespace()+"/"+user.GetName())
-		}
-	}
 	inUse := identity.Condition(infrav1.InUseCondition)
 	if inUse == nil {
 		w.t.Fatalf("identity %s has no condition InUse", key)
 	}
-	for _, user := range users {
-		named := strings.Contains(inUse.Message, user) || len(w.users()) > maxListed
-		if inUse.Status != corev1.ConditionTrue || !named {
-			w.t.Fatalf("identity %s is used by %s and says %s %q", key, user, inUse.Status, inUse.Message)
+	for _, user := range w.users() {
+		ref, name := user.IdentityRef(), user.GetNamespace()+"/"+user.GetName()
+		if ref == nil || KeyOf(ref, user.GetNamespace()).String() != key || len(w.users()) > maxListed {
+			continue
+		}
+		// One that is refused has the reason behind its name.
+		name = w.server.KeyOf(user).Kind.Kind + " " + name
+		allowed := strings.Contains(inUse.Message, name) && !strings.Contains(inUse.Message, name+" (")
+		if allowed != w.oracle(user) || allowed && inUse.Status != corev1.ConditionTrue {
+			w.t.Fatalf("%s may use identity %s: %t, which says %s %q", name, key, w.oracle(user), inUse.Status, inUse.Message)
 		}
 	}
 	w.checkReady(identity, ready)

@@ -38,8 +38,9 @@ var (
 	simNamespaces = []string{"a", "b", "infra"}
 	simPolicy     = Policy{SecretNamespaces: []string{"a", "infra"}, TrustedNamespaces: []string{"infra"}}
 	simShapes     = []string{
-		`null`, `{}`, `{"list":null}`, `{"list":[]}`, `{"list":["a"]}`, `{"list":["a","b"]}`, `{"selector":{}}`, `{"selector":{"matchLabels":{"team":"x"}}}`,
-		`{"list":["b"],"selector":{"matchLabels":{"team":"x"}}}`, `{"selector":{"matchExpressions":[{"key":"team","operator":"Is"}]}}`,
+		`null`, `{}`, `{"list":null}`, `{"list":[]}`, `{"list":["a"]}`, `{"list":["a","b"]}`, `{"selector":{}}`,
+		`{"selector":{"matchLabels":{"team":"x"}}}`, `{"list":["b"],"selector":{"matchLabels":{"team":"x"}}}`,
+		`{"selector":{"matchExpressions":[{"key":"team","operator":"Is"}]}}`,
 		`{"selector":{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}}`,
 	}
 )
@@ -55,6 +56,8 @@ type world struct {
 	printed strings.Builder
 	// told is the last verdict of which somebody was told, by cluster.
 	told map[userID]bool
+	// foreign are the identities that have a condition of somebody else.
+	foreign map[types.UID]bool
 	// trouble is what reads from the API server fail with, and faulty what befalls the next write.
 	trouble error
 	faulty  string
@@ -74,11 +77,32 @@ func simScheme() *runtime.Scheme {
 
 func newWorld(t *rapid.T, ctx context.Context) *world {
 	w := &world{
-		t: t, ctx: ctx, server: simulation.NewServer(simScheme()), told: map[userID]bool{},
+		t: t, ctx: ctx, server: simulation.NewServer(simScheme()), told: map[userID]bool{}, foreign: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
+	}
+	if rapid.Bool().Draw(t, "furnished") {
+		w.furnish()
 	}
 	w.start()
 	return w
+}
+
+// furnish begins with something that works, which random writes come to late.
+func (w *world) furnish() {
+	for _, namespace := range []string{"a", "infra"} {
+		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"team": "x"}}})
+		w.server.Put(&infrav1.OCICluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Spec: infrav1.ClusterSpec{IdentityRef: refTo("one")},
+		})
+		w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Data: goodData()})
+		w.server.Put(&infrav1.OCIClusterIdentity{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"},
+			Spec: infrav1.OCIClusterIdentitySpec{
+				Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: namespace, Name: "one"},
+				AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}},
+			},
+		})
+	}
 }
 
 // start begins a new process: it knows what is there now, and nothing of what its predecessor did.
@@ -170,15 +194,19 @@ var _ events.EventRecorder = recorder{}
 // act does one thing that can happen.
 func (w *world) act() {
 	pick := func(label string, from []string) string { return rapid.SampledFrom(from).Draw(w.t, label) }
-	namespace, name := pick("namespace", simNamespaces), pick("name", []string{"one", "two"})
+	namespace := pick("namespace", []string{"a", "a", "infra", "infra", "b"})
+	name := pick("name", []string{"one", "one", "one", "two"})
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
-	switch pick("what", []string{"identity", "identity", "secret", "cluster", "cluster", "label", "remove", "deliver", "deliver", "deliver", "work", "work", "work", "later", "restart", "fault", "outage"}) {
+	switch pick("what", []string{
+		"identity", "secret", "cluster", "cluster", "label", "label", "remove", "foreign", "deliver", "deliver", "deliver",
+		"work", "work", "work", "later", "restart", "fault", "outage",
+	}) {
 	case "identity":
 		w.server.Put(&infrav1.OCIClusterIdentity{ObjectMeta: meta, Spec: w.drawSpec(pick), Status: w.statusOf(meta)})
 	case "secret":
 		w.server.Put(&corev1.Secret{ObjectMeta: meta, Data: w.drawSecret(pick)})
 	case "cluster":
-		ref := refTo(pick("identity", []string{"one", "two"}))
+		ref := refTo(pick("identity", []string{"one", "one", "one", "two"}))
 		ref.Namespace = pick("identity namespace", append([]string{""}, simNamespaces...))
 		ref.Kind = pick("kind", []string{"OCIClusterIdentity", "OCIClusterIdentity", "OCIClusterIdentity", "Foo"})
 		if pick("ref", []string{"yes", "yes", "yes", "no"}) == "no" {
@@ -195,6 +223,8 @@ func (w *world) act() {
 				Name: namespace, Labels: map[string]string{"team": pick("team", []string{"x", "y"})},
 			},
 		})
+	case "foreign":
+		w.addForeign(meta)
 	case "remove":
 		kind := rapid.SampledFrom(
 			[]schema.GroupKind{identityGK, clusterGK, managedGK, secretGK, namespaceGK},
@@ -223,6 +253,18 @@ func (w *world) act() {
 			w.trouble = errSimulated
 		}
 	}
+}
+
+// addForeign has somebody else write a condition of their own.
+func (w *world) addForeign(meta metav1.ObjectMeta) {
+	key := types.NamespacedName{Namespace: meta.Namespace, Name: meta.Name}
+	identity, ok := w.server.Get(simulation.Key{Kind: identityGK, NamespacedName: key}).(*infrav1.OCIClusterIdentity)
+	if !ok || identity.Condition("Foreign") != nil {
+		return
+	}
+	identity.Status.Conditions = append(identity.Status.Conditions, infrav1.Condition{Type: "Foreign", Status: corev1.ConditionTrue})
+	w.server.Put(identity)
+	w.foreign[identity.UID] = true
 }
 
 func (w *world) work() {

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -211,6 +212,8 @@ func keysOf(objects map[Key]client.Object, kind schema.GroupKind) []Key {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(keys, func(a, b Key) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	return keys
 }
