@@ -1,0 +1,19 @@
+// Package identity_test shows the controller of OCIClusterIdentities against a real kube-apiserver, with the CRDs of
+// CAPOCI and with our own.
+package identity_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+func TestIdentity(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	RunSpecs(t, "OCI cluster identity")
+}

@@ -1,0 +1,275 @@
+package identity_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	// Its CRDs are what these tests run against; nothing else of it compiles with this controller-runtime.
+	_ "github.com/oracle/cluster-api-provider-oci/version"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/identity"
+	"github.com/archelon-io/archelon/test/env"
+)
+
+const (
+	system  = "archelon-system"
+	account = "archelon"
+	// The names of the proposal's template.
+	tenant, vault, identityName, secretName = "test", "secret-namespace", "test-identity", "user-credentials"
+	other                                   = "other"
+)
+
+// log collects what the controller prints, at every verbosity.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// world is a management cluster and the controller alone.
+type world struct {
+	plane    *env.ControlPlane
+	admin    client.Client
+	printed  *log
+	resolver *identity.Resolver
+	notified sync.Map
+	key      *rsa.PrivateKey
+	// fault fails requests of the controller that are not from a cache.
+	fault func(verb string, object client.Object) error
+	mu    sync.Mutex
+}
+
+// capociCRDs returns CRDs of CAPOCI from the module that go.mod pins, with the conversion webhooks stripped: none runs.
+func capociCRDs(names ...string) []*apiextensionsv1.CustomResourceDefinition {
+	GinkgoHelper()
+	out, err := exec.Command(
+		"go", "list", "-m", "-f", "{{.Dir}}", "github.com/oracle/cluster-api-provider-oci",
+	).Output()
+	Expect(err).NotTo(HaveOccurred())
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, name := range names {
+		crds = append(
+			crds,
+			readCRD(filepath.Join(
+				strings.TrimSpace(string(out)), "config", "crd", "bases", infrav1.GroupName+"_"+name+".yaml",
+			)),
+		)
+	}
+	return crds
+}
+
+func readCRD(path string) *apiextensionsv1.CustomResourceDefinition {
+	GinkgoHelper()
+	raw, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	Expect(yaml.UnmarshalStrict(raw, crd)).To(Succeed())
+	crd.Spec.Conversion = nil
+	return crd
+}
+
+func newScheme() *runtime.Scheme {
+	GinkgoHelper()
+	s := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(s)).To(Succeed())
+	Expect(infrav1.AddToScheme(s)).To(Succeed())
+	return s
+}
+
+func newWorld(ctx context.Context, name string, crds []*apiextensionsv1.CustomResourceDefinition) *world {
+	GinkgoHelper()
+	plane, err := env.Start(ctx, env.Options{Name: name, CRDs: crds, Audit: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	w := &world{plane: plane, printed: &log{}}
+	w.admin, err = client.New(plane.Config, client.Options{Scheme: newScheme()})
+	Expect(err).NotTo(HaveOccurred())
+	w.key, err = rsa.GenerateKey(rand.Reader, 2048)
+	Expect(err).NotTo(HaveOccurred())
+	for _, namespace := range []string{system, tenant, vault, other} {
+		w.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	}
+	w.grant(ctx)
+	return w
+}
+
+func (w *world) create(ctx context.Context, object client.Object) {
+	GinkgoHelper()
+	Expect(w.admin.Create(ctx, object)).To(Succeed())
+}
+
+// grant gives the ServiceAccount of the controller what its markers ask for, and nothing else: Secrets in the named
+// namespaces alone.
+func (w *world) grant(ctx context.Context) {
+	GinkgoHelper()
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}}
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	w.create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})
+	w.create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: []rbacv1.PolicyRule{
+		rule(infrav1.GroupName, "ociclusteridentities", "get", "list", "watch"), rule(
+			infrav1.GroupName, "ociclusteridentities/status", "patch",
+		),
+		rule(infrav1.GroupName, "ociclusters", "get", "list", "watch"), rule(
+			infrav1.GroupName, "ocimanagedclusters", "get", "list", "watch",
+		),
+		rule("", "namespaces", "get", "list", "watch"), rule("events.k8s.io", "events", "create", "patch"),
+	}})
+	w.create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
+	})
+	for _, namespace := range []string{vault, tenant} {
+		w.create(ctx, &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}, Rules: []rbacv1.PolicyRule{
+				rule("", "secrets", "get", "list", "watch"),
+			},
+		})
+		w.create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+		})
+	}
+}
+
+// live is a client whose requests a spec can have fail.
+type live struct {
+	client.Client
+
+	world *world
+}
+
+// Get implements client.Reader.
+func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	l.world.mu.Lock()
+	fault := l.world.fault
+	l.world.mu.Unlock()
+	if fault != nil {
+		if err := fault("get", object); err != nil {
+			return err
+		}
+	}
+	return l.Client.Get(ctx, key, object, opts...)
+}
+
+func (w *world) failing(fault func(verb string, object client.Object) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault = fault
+}
+
+// start runs the controller until the returned function is called, as setup wires it.
+func (w *world) start(ctx context.Context, scope identity.Scope, verifier *identity.Verifier) func() {
+	GinkgoHelper()
+	account, err := w.plane.ServiceAccountConfig(ctx, system, account)
+	Expect(err).NotTo(HaveOccurred())
+	s := newScheme()
+	mgr, err := ctrl.NewManager(account, ctrl.Options{
+		Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Cache:      cache.Options{DefaultNamespaces: scope.Shard.Namespaces(), ByObject: scope.SharedCache()},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+		Logger:     zap.New(zap.WriteTo(w.printed), zap.UseDevMode(true)),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	limits := scope.OwnCache()
+	limits.Scheme, limits.Mapper, limits.HTTPClient = s, mgr.GetRESTMapper(), mgr.GetHTTPClient()
+	metadata, err := cache.New(account, limits)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(mgr.Add(metadata)).To(Succeed())
+	direct, err := client.New(
+		account, client.Options{Scheme: s, Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()},
+	)
+	Expect(err).NotTo(HaveOccurred())
+	w.resolver = &identity.Resolver{
+		Cached: identity.Readers{Objects: mgr.GetCache(), Metadata: metadata}, Live: live{direct, w}, Scope: scope, Providers: identity.NewProviders(""),
+	}
+	r := &identity.Reconciler{
+		Client: mgr.GetClient(), Resolver: w.resolver, Recorder: mgr.GetEventRecorder(identity.ControllerName), Verifier: verifier,
+		Notify: func(kind string, name types.NamespacedName) { w.notified.Store(kind+" "+name.String(), true) },
+	}
+	Expect(r.SetupWithManager(ctx, mgr, identity.Options{Concurrency: 2, Metadata: metadata})).To(Succeed())
+	running, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(running) }()
+	var once sync.Once
+	end := func() {
+		once.Do(func() {
+			stop()
+			Eventually(ended).Should(Receive(BeNil()), func() string { return w.printed.String() })
+		})
+	}
+	DeferCleanup(end)
+	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
+	return end
+}
+
+func (w *world) secretData(key *rsa.PrivateKey) map[string][]byte {
+	GinkgoHelper()
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	Expect(err).NotTo(HaveOccurred())
+	sum := md5.Sum(der)
+	pairs := make([]string, len(sum))
+	for i := range sum {
+		pairs[i] = fmt.Sprintf("%02x", sum[i])
+	}
+	return map[string][]byte{
+		"tenancy": []byte("ocid1.tenancy.oc1..aaaatenancy"), "user": []byte("ocid1.user.oc1..aaaauser"), "fingerprint": []byte(strings.Join(pairs, ":")),
+		"key": pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
+	}
+}
+
+// condition returns a function for Eventually: "status reason" of a condition of the identity, and its message.
+func (w *world) condition(ctx context.Context, name, conditionType string) func() string {
+	return func() string {
+		found := &infrav1.OCIClusterIdentity{}
+		if err := w.admin.Get(ctx, types.NamespacedName{Namespace: tenant, Name: name}, found); err != nil {
+			return err.Error()
+		}
+		condition := found.Condition(conditionType)
+		if condition == nil {
+			return "none"
+		}
+		return strings.TrimSpace(fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message))
+	}
+}
