@@ -161,7 +161,8 @@ func checkQuotesNothing(tb testing.TB, data map[string][]byte, text string) {
 	tb.Helper()
 	for name, value := range data {
 		for line := range strings.Lines(string(value)) {
-			if line = strings.TrimSpace(line); len(line) >= 6 && strings.Contains(text, line) && !strings.Contains(allTexts, line) {
+			line = strings.TrimSpace(line)
+			if len(line) >= 6 && strings.Contains(text, line) && !strings.Contains(allTexts, line) {
 				tb.Errorf("the text quotes %s: %s", name, text)
 			}
 		}
@@ -169,12 +170,15 @@ func checkQuotesNothing(tb testing.TB, data map[string][]byte, text string) {
 }
 
 // allTexts are words of the texts themselves, which a fuzzer puts into Secrets.
-const allTexts = "in the Secret tenancy is not the OCID of a tenancy, ocid1.tenancy....; user is not the OCID of a user, ocid1.user....; fingerprint is not " +
-	"16 pairs of hexadecimal digits with colons between them; region is not the identifier of a region, such as us-ashburn-1; key is not PEM; it has to be " +
-	"the private key file with its lines BEGIN and END; key is PEM of something else than an RSA private key; key is encrypted, and passphrase is missing; " +
-	"passphrase does not decrypt key; it ends with a line break; key is not an RSA private key, or is damaged; has white space around it, a line break perhaps; " +
-	"fingerprint is that of another key; key has not between; the Secret lacks fingerprint, key, tenancy, user; key is encrypted in a way that is not supported: only " +
-	"PBES2 with PBKDF2 and at most 1000000 iterations is; key is larger than 10240 bytes; passphrase is longer than 1024 bytes"
+const allTexts = "in the Secret tenancy is not the OCID of a tenancy, ocid1.tenancy....; user is not the OCID of a " +
+	"user, ocid1.user....; fingerprint is not 16 pairs of hexadecimal digits with colons between them; " +
+	"region is not the identifier of a region, such as us-ashburn-1; key is not PEM; it has to be the " +
+	"private key file with its lines BEGIN and END; key is PEM of something else than an RSA private key;" +
+	" key is encrypted, and passphrase is missing; passphrase does not decrypt key; it ends with a line " +
+	"break; key is not an RSA private key, or is damaged; has white space around it, a line break " +
+	"perhaps; fingerprint is that of another key; key has not between; the Secret lacks fingerprint, key," +
+	" tenancy, user; key is encrypted in a way that is not supported: only PBES2 with PBKDF2 and at most " +
+	"1000000 iterations is; key is larger than 10240 bytes; passphrase is longer than 1024 bytes"
 
 func TestCredentialIsAConfigurationProvider(t *testing.T) {
 	credential, flaw := ParseCredential(goodData())

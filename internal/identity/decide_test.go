@@ -292,15 +292,18 @@ func TestDecideInUse(t *testing.T) {
 }
 
 func TestDecideLeavesOthersAlone(t *testing.T) {
-	if got := Decide(Observation{Clusters: clustersIn("a", "x")}, Rules{}, time.Now()); got.Conditions != nil || got.Verdicts[userID{"OCICluster", "a", "x"}].Reason != infrav1.IdentityNotFoundReason {
+	user := userID{"OCICluster", "a", "x"}
+	got := Decide(Observation{Clusters: clustersIn("a", "x")}, Rules{}, time.Now())
+	if got.Conditions != nil || got.Verdicts[user].Reason != infrav1.IdentityNotFoundReason {
 		t.Errorf("without an identity: got %+v", got)
 	}
 	foreign := Observation{Identity: identityIn("a"), Foreign: true, Clusters: clustersIn("a", "x")}
-	if got := Decide(foreign, Rules{Policy: Policy{SecretNamespaces: []string{"a"}}}, time.Now()); got.Conditions != nil || !got.Verdicts[userID{"OCICluster", "a", "x"}].Allowed {
+	got = Decide(foreign, Rules{Policy: Policy{SecretNamespaces: []string{"a"}}}, time.Now())
+	if got.Conditions != nil || !got.Verdicts[user].Allowed {
 		t.Errorf("for another instance's identity: got %+v", got)
 	}
 	outage := Observation{Identity: identityIn("a"), Trouble: errors.New("503"), Clusters: clustersIn("a", "x")}
-	got := Decide(outage, Rules{}, time.Now())
+	got = Decide(outage, Rules{}, time.Now())
 	if got.Verdicts != nil || conditionOf(got.Conditions, infrav1.InUseCondition).Type != "" {
 		t.Errorf("in an outage: got %+v, want clusters and their condition left as they are", got)
 	}
@@ -318,13 +321,15 @@ func TestDecideKeepsTransitionTimes(t *testing.T) {
 	if ready := conditionOf(got.Conditions, "Ready"); !ready.LastTransitionTime.Equal(&began) {
 		t.Errorf("another reason is another transition: %s", ready.LastTransitionTime)
 	}
-	if restricted := conditionOf(got.Conditions, "NamespacesRestricted"); restricted.LastTransitionTime.Equal(&began) || restricted.LastTransitionTime.Nanosecond() != 0 {
-		t.Errorf("another status is no transition: %s", restricted.LastTransitionTime)
+	at := conditionOf(got.Conditions, "NamespacesRestricted").LastTransitionTime
+	if at.Equal(&began) || at.Nanosecond() != 0 {
+		t.Errorf("another status is no transition: %s", at)
 	}
 }
 
 func TestMerge(t *testing.T) {
-	foreign, old, now := infrav1.Condition{Type: "Else"}, infrav1.Condition{Type: "Ready", Status: "False"}, infrav1.Condition{Type: "Ready", Status: "True"}
+	foreign := infrav1.Condition{Type: "Else"}
+	old, now := infrav1.Condition{Type: "Ready", Status: "False"}, infrav1.Condition{Type: "Ready", Status: "True"}
 	before := []infrav1.Condition{old, foreign}
 	got := merge(before, []infrav1.Condition{now, {Type: "InUse"}})
 	if len(got) != 3 || got[0] != now || got[1] != foreign || got[2].Type != "InUse" {

@@ -29,7 +29,8 @@ func TestProcessPrincipalComesFromFiles(t *testing.T) {
 	if err := os.Remove(filepath.Join(directory, "key")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = NewProviders(directory).provide(""); err == nil || !strings.Contains(err.Error(), "its directory lacks key") {
+	_, err = NewProviders(directory).provide("")
+	if err == nil || !strings.Contains(err.Error(), "its directory lacks key") {
 		t.Errorf("without a key: got %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(directory, "key"), make([]byte, maxFile+1), 0o600); err != nil {
@@ -42,17 +43,18 @@ func TestProcessPrincipalComesFromFiles(t *testing.T) {
 
 // CAPOCI sets these variables. Here that would change the principal of everything else in the process.
 func TestWorkloadPrincipalChangesNoEnvironment(t *testing.T) {
-	for _, name := range []string{auth.ResourcePrincipalVersionEnvVar, auth.ResourcePrincipalRegionEnvVar} {
+	names := []string{auth.ResourcePrincipalVersionEnvVar, auth.ResourcePrincipalRegionEnvVar}
+	for _, name := range names {
 		t.Setenv(name, "") // restores what is there
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, err := NewProviders("").provide(infrav1.WorkloadPrincipal)
-	if err == nil || !strings.Contains(err.Error(), auth.ResourcePrincipalVersionEnvVar) || !strings.Contains(err.Error(), auth.ResourcePrincipalRegionEnvVar) {
+	if err == nil || !strings.Contains(err.Error(), names[0]) || !strings.Contains(err.Error(), names[1]) {
 		t.Errorf("got %v, want what is missing", err)
 	}
-	for _, name := range []string{auth.ResourcePrincipalVersionEnvVar, auth.ResourcePrincipalRegionEnvVar} {
+	for _, name := range names {
 		if value, set := os.LookupEnv(name); set {
 			t.Errorf("%s is %q now", name, value)
 		}

@@ -185,7 +185,8 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveWithoutPolicyAllowsNoPrincipalThatIsNotTheTenants(t *testing.T) {
-	for _, principal := range []infrav1.PrincipalType{infrav1.UserPrincipal, infrav1.InstancePrincipal, infrav1.WorkloadPrincipal} {
+	types := []infrav1.PrincipalType{infrav1.UserPrincipal, infrav1.InstancePrincipal, infrav1.WorkloadPrincipal}
+	for _, principal := range types {
 		identity := identityIn("a", func(i *infrav1.OCIClusterIdentity) { i.Spec.Type = principal })
 		if got := Resolve(Question{Ref: refTo("id"), Namespace: Namespace{Name: "a"}, Identity: identity}); got.Allowed {
 			t.Errorf("%s is allowed without a policy", principal)
@@ -208,7 +209,9 @@ func TestPolicyValidate(t *testing.T) {
 	if err := (Policy{SecretNamespaces: []string{"a"}, TrustedNamespaces: []string{"b"}}).Validate(); err != nil {
 		t.Error(err)
 	}
-	for _, policy := range []Policy{{SecretNamespaces: []string{"*"}}, {TrustedNamespaces: []string{""}}, {SecretNamespaces: []string{"A"}}} {
+	for _, policy := range []Policy{
+		{SecretNamespaces: []string{"*"}}, {TrustedNamespaces: []string{""}}, {SecretNamespaces: []string{"A"}},
+	} {
 		if policy.Validate() == nil {
 			t.Errorf("%+v passes", policy)
 		}

@@ -91,7 +91,8 @@ func (w *world) check() {
 	}
 	w.server.Writes = nil
 	for _, object := range w.server.Objects(identityGK) {
-		if identity, ok := object.(*infrav1.OCIClusterIdentity); ok && w.foreign[identity.UID] && identity.Condition("Foreign") == nil {
+		identity, ok := object.(*infrav1.OCIClusterIdentity)
+		if ok && w.foreign[identity.UID] && identity.Condition("Foreign") == nil {
 			w.t.Fatalf("identity %s/%s has lost the condition of somebody else", identity.Namespace, identity.Name)
 		}
 	}

@@ -36,9 +36,13 @@ func TestSteadyStateAsksNothing(t *testing.T) {
 	for i := range 50 {
 		name := fmt.Sprintf("id-%d", i)
 		server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: name}, Data: goodData()})
-		server.Put(&infrav1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: name}, Spec: infrav1.OCIClusterIdentitySpec{
-			Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: "infra", Name: name}, AllowedNamespaces: allowed,
-		}})
+		server.Put(&infrav1.OCIClusterIdentity{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: name},
+			Spec: infrav1.OCIClusterIdentitySpec{
+				Type: infrav1.UserPrincipal, AllowedNamespaces: allowed,
+				PrincipalSecret: corev1.SecretReference{Namespace: "infra", Name: name},
+			},
+		})
 	}
 	for i := range 200 {
 		server.Put(&corev1.Namespace{
@@ -86,7 +90,8 @@ func TestSteadyStateAsksNothing(t *testing.T) {
 		t.Errorf("the start costs %d requests, want one read and one write for each identity", got)
 	}
 	for _, object := range server.Objects(clusterGK) {
-		if got, err := r.Resolver.Resolve(t.Context(), object.(User)); err != nil || !got.Allowed { //nolint:forcetypeassert // it is one
+		user, _ := object.(User)
+		if got, err := r.Resolver.Resolve(t.Context(), user); err != nil || !got.Allowed {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 	}

@@ -89,17 +89,17 @@ func newWorld(t *rapid.T, ctx context.Context) *world {
 
 // furnish begins with something that works, which random writes come to late.
 func (w *world) furnish() {
+	team := map[string]string{"team": "x"}
 	for _, namespace := range []string{"a", "infra"} {
-		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"team": "x"}}})
-		w.server.Put(&infrav1.OCICluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Spec: infrav1.ClusterSpec{IdentityRef: refTo("one")},
-		})
-		w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Data: goodData()})
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: "one"}
+		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: team}})
+		w.server.Put(&infrav1.OCICluster{ObjectMeta: meta, Spec: infrav1.ClusterSpec{IdentityRef: refTo("one")}})
+		w.server.Put(&corev1.Secret{ObjectMeta: meta, Data: goodData()})
 		w.server.Put(&infrav1.OCIClusterIdentity{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"},
+			ObjectMeta: meta,
 			Spec: infrav1.OCIClusterIdentitySpec{
 				Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: namespace, Name: "one"},
-				AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}},
+				AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: team}},
 			},
 		})
 	}
@@ -262,7 +262,8 @@ func (w *world) addForeign(meta metav1.ObjectMeta) {
 	if !ok || identity.Condition("Foreign") != nil {
 		return
 	}
-	identity.Status.Conditions = append(identity.Status.Conditions, infrav1.Condition{Type: "Foreign", Status: corev1.ConditionTrue})
+	condition := infrav1.Condition{Type: "Foreign", Status: corev1.ConditionTrue}
+	identity.Status.Conditions = append(identity.Status.Conditions, condition)
 	w.server.Put(identity)
 	w.foreign[identity.UID] = true
 }

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"context"
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -57,7 +56,8 @@ func checkSignature(r *http.Request, key *rsa.PublicKey) error {
 	for _, match := range regexp.MustCompile(`(\w+)="([^"]*)"`).FindAllStringSubmatch(r.Header.Get("Authorization"), -1) {
 		fields[match[1]] = match[2]
 	}
-	if want := tenancyID + "/" + oneUserID + "/" + fingerprintOf(key); fields["keyId"] != want || fields["algorithm"] != "rsa-sha256" {
+	want := tenancyID + "/" + oneUserID + "/" + fingerprintOf(key)
+	if fields["keyId"] != want || fields["algorithm"] != "rsa-sha256" {
 		return fmt.Errorf("the request is signed by key %q with %q", fields["keyId"], fields["algorithm"])
 	}
 	if date, err := http.ParseTime(r.Header.Get("Date")); err != nil || time.Since(date).Abs() > 5*time.Minute {
@@ -153,7 +153,8 @@ func TestVerifierIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	credential, _ := ParseCredential(goodData())
-	if got := verifier.ask(context.Background(), credential); got.result != unreachable || strings.Contains(got.detail, "ocid1") {
+	got := verifier.ask(t.Context(), credential)
+	if got.result != unreachable || strings.Contains(got.detail, "ocid1") {
 		t.Errorf("got %+v of a server that does not answer", got)
 	}
 }

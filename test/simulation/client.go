@@ -133,6 +133,8 @@ type statusClient struct {
 }
 
 // Patch implements client.SubResourceWriter.
-func (s statusClient) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s statusClient) Patch(
+	_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption,
+) error {
 	return s.client.patch(object, patch, true)
 }

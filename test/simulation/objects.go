@@ -49,7 +49,8 @@ func fill(into, from client.Object) {
 func metadataOf(object client.Object) *metav1.PartialObjectMetadata {
 	copied := copyOf(object)
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: copied.GetNamespace(), Name: copied.GetName(), UID: copied.GetUID(), ResourceVersion: copied.GetResourceVersion(),
+		Namespace: copied.GetNamespace(), Name: copied.GetName(),
+		UID: copied.GetUID(), ResourceVersion: copied.GetResourceVersion(),
 		Labels: copied.GetLabels(), Finalizers: copied.GetFinalizers(), DeletionTimestamp: copied.GetDeletionTimestamp(),
 	}}
 }

@@ -48,8 +48,8 @@ func TestOptimisticLock(t *testing.T) {
 	if err := change(found, "3"); !apierrors.IsConflict(err) {
 		t.Errorf("an old version: got %v", err)
 	}
-	if got := server.Get(server.KeyOf(found)).(*corev1.ConfigMap).Data["key"]; got != "2" { //nolint:forcetypeassert // it is one
-		t.Errorf("got %s", got)
+	if got, ok := server.Get(server.KeyOf(found)).(*corev1.ConfigMap); !ok || got.Data["key"] != "2" {
+		t.Errorf("got %v", got)
 	}
 }
 
@@ -85,7 +85,8 @@ func TestFinalizersHold(t *testing.T) {
 	if err := live.Create(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
-	if err := live.Delete(t.Context(), held, client.Preconditions{UID: new(types.UID("other"))}); !apierrors.IsConflict(err) {
+	other := client.Preconditions{UID: new(types.UID("other"))}
+	if err := live.Delete(t.Context(), held, other); !apierrors.IsConflict(err) {
 		t.Errorf("another UID: got %v", err)
 	}
 	if err := live.Delete(t.Context(), held); err != nil {

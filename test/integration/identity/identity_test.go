@@ -48,9 +48,14 @@ var _ = Describe("The controller with CAPOCI's CRDs", Ordered, func() {
 	secret := `type: UserPrincipal
 principalSecret: {namespace: secret-namespace, name: user-credentials}
 `
+	// secretNamed is a spec for clusters of the tenant, with a Secret of its own.
+	secretNamed := func(name string) string {
+		return strings.Replace(secret, secretName, name, 1) + "allowedNamespaces: {list: [test]}"
+	}
 	clusterWith := func(ctx context.Context, namespace, name, identity string) {
 		GinkgoHelper()
-		w.create(ctx, &infrav1.OCICluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: infrav1.ClusterSpec{
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+		w.create(ctx, &infrav1.OCICluster{ObjectMeta: meta, Spec: infrav1.ClusterSpec{
 			IdentityRef: &corev1.ObjectReference{
 				APIVersion: infrav1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: tenant,
 				Name: identity,
@@ -127,13 +132,17 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 			"empty selector", "emptyselector", "allowedNamespaces: {selector: {}}", "false NamespaceNotAllowed",
 			"false NamespaceNotAllowed", "True Restricted",
 		),
-		Entry("selector by name", "selector", `allowedNamespaces: {selector: {matchLabels: {kubernetes.io/metadata.name: other}}}`,
+		Entry("selector by name", "selector",
+			`allowedNamespaces: {selector: {matchLabels: {kubernetes.io/metadata.name: other}}}`,
 			"false NamespaceNotAllowed", "true ", "True Restricted"),
-		Entry("list or selector", "either", `allowedNamespaces: {list: [test], selector: {matchLabels: {kubernetes.io/metadata.name: other}}}`,
+		Entry("list or selector", "either",
+			`allowedNamespaces: {list: [test], selector: {matchLabels: {kubernetes.io/metadata.name: other}}}`,
 			"true ", "true ", "True Restricted"),
-		Entry("selector that cannot be read", "bad", `allowedNamespaces: {selector: {matchExpressions: [{key: a, operator: Is, values: [b]}]}}`,
+		Entry("selector that cannot be read", "bad",
+			`allowedNamespaces: {selector: {matchExpressions: [{key: a, operator: Is, values: [b]}]}}`,
 			"false SelectorInvalid", "false SelectorInvalid", "True Restricted"),
-		Entry("that and a list", "badlist", `allowedNamespaces: {list: [test], selector: {matchExpressions: [{key: a, operator: Is, values: [b]}]}}`,
+		Entry("that and a list", "badlist",
+			`allowedNamespaces: {list: [test], selector: {matchExpressions: [{key: a, operator: Is, values: [b]}]}}`,
 			"true ", "false SelectorInvalid", "True Restricted"),
 	)
 
@@ -166,7 +175,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 	It("follows the Secret: absent, incomplete, complete, of another key, gone", func(ctx SpecContext) {
 		identityWith(
 			ctx, "v1beta2", "rotate",
-			"type: UserPrincipal\nprincipalSecret: {namespace: secret-namespace, name: rotate}\nallowedNamespaces: {list: [test]}",
+			secretNamed("rotate"),
 		)
 		Eventually(w.condition(ctx, "rotate", "Ready")).Should(
 			Equal("False SecretNotFound there is no Secret secret-namespace/rotate"),
@@ -203,7 +212,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 	It("takes an outage for no answer", func(ctx SpecContext) {
 		identityWith(
 			ctx, "v1beta2", "outage",
-			"type: UserPrincipal\nprincipalSecret: {namespace: secret-namespace, name: outage}\nallowedNamespaces: {list: [test]}",
+			secretNamed("outage"),
 		)
 		clusterWith(ctx, tenant, "outage", "outage")
 		held := &corev1.Secret{
@@ -236,7 +245,9 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 		clusterWith(ctx, tenant, "climber", "climber")
 		Eventually(w.condition(ctx, "thief", "Ready")).Should(HavePrefix("False SecretNamespaceForbidden"))
 		Eventually(w.condition(ctx, "climber", "Ready")).Should(HavePrefix("False PrincipalTypeForbidden"))
-		for name, reason := range map[string]string{"thief": "SecretNamespaceForbidden", "climber": "PrincipalTypeForbidden"} {
+		for name, reason := range map[string]string{
+			"thief": "SecretNamespaceForbidden", "climber": "PrincipalTypeForbidden",
+		} {
 			provider, verdict, err := w.resolver.Principal(ctx, w.cluster(ctx, tenant, name))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(provider).To(BeNil())
@@ -291,11 +302,11 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 		}
 		identityWith(
 			ctx, "v1beta2", "held",
-			"type: UserPrincipal\nprincipalSecret: {namespace: secret-namespace, name: held}\nallowedNamespaces: {list: [test]}",
+			secretNamed("held"),
 		)
 		identityWith(
 			ctx, "v1beta2", "unused",
-			"type: UserPrincipal\nprincipalSecret: {namespace: secret-namespace, name: free}\nallowedNamespaces: {list: [test]}",
+			secretNamed("free"),
 		)
 		clusterWith(ctx, tenant, "holder", "held")
 		held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: "held"}, Data: w.secretData(w.key)}

@@ -222,11 +222,13 @@ func (w *world) start(ctx context.Context, scope identity.Scope, verifier *ident
 	)
 	Expect(err).NotTo(HaveOccurred())
 	w.resolver = &identity.Resolver{
-		Cached: identity.Readers{Objects: mgr.GetCache(), Metadata: metadata}, Live: live{direct, w}, Scope: scope, Providers: identity.NewProviders(""),
+		Cached: identity.Readers{Objects: mgr.GetCache(), Metadata: metadata}, Live: live{direct, w},
+		Scope: scope, Providers: identity.NewProviders(""),
 	}
 	r := &identity.Reconciler{
-		Client: mgr.GetClient(), Resolver: w.resolver, Recorder: mgr.GetEventRecorder(identity.ControllerName), Verifier: verifier,
-		Notify: func(kind string, name types.NamespacedName) { w.notified.Store(kind+" "+name.String(), true) },
+		Client: mgr.GetClient(), Resolver: w.resolver, Verifier: verifier,
+		Recorder: mgr.GetEventRecorder(identity.ControllerName),
+		Notify:   func(kind string, name types.NamespacedName) { w.notified.Store(kind+" "+name.String(), true) },
 	}
 	Expect(r.SetupWithManager(ctx, mgr, identity.Options{Concurrency: 2, Metadata: metadata})).To(Succeed())
 	running, stop := context.WithCancel(context.Background())
@@ -254,8 +256,9 @@ func (w *world) secretData(key *rsa.PrivateKey) map[string][]byte {
 		pairs[i] = fmt.Sprintf("%02x", sum[i])
 	}
 	return map[string][]byte{
-		"tenancy": []byte("ocid1.tenancy.oc1..aaaatenancy"), "user": []byte("ocid1.user.oc1..aaaauser"), "fingerprint": []byte(strings.Join(pairs, ":")),
-		"key": pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
+		"tenancy": []byte("ocid1.tenancy.oc1..aaaatenancy"), "user": []byte("ocid1.user.oc1..aaaauser"),
+		"fingerprint": []byte(strings.Join(pairs, ":")),
+		"key":         pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
 	}
 }
 
