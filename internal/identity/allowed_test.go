@@ -109,14 +109,7 @@ func TestAdmitsStoredShapes(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			spec := `{"type":"UserPrincipal"}`
-			if tc.stored != "" {
-				spec = `{"type":"UserPrincipal","allowedNamespaces":` + tc.stored + `}`
-			}
-			var stored infrav1.OCIClusterIdentitySpec
-			if err := json.Unmarshal([]byte(spec), &stored); err != nil {
-				t.Fatal(err)
-			}
+			stored := decoded(t, strings.TrimSuffix(`{"type":"UserPrincipal","allowedNamespaces":`+tc.stored, `,"allowedNamespaces":`)+"}")
 			got := admits(stored.AllowedNamespaces, tc.namespace)
 			if got.allowed != tc.want || got.reason != tc.wantWhy {
 				t.Errorf("%s: got %+v, want allowed %t, reason %q", tc.reason, got, tc.want, tc.wantWhy)
@@ -127,20 +120,30 @@ func TestAdmitsStoredShapes(t *testing.T) {
 			if want := tc.want || tc.capoci; admittedByCAPOCI(stored.AllowedNamespaces, tc.namespace) != want {
 				t.Errorf("%s: CAPOCI admits it: want %t", tc.reason, want)
 			}
-			// What a process writes must not be wider than what it has read.
-			again, err := json.Marshal(stored)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var read infrav1.OCIClusterIdentitySpec
-			if err := json.Unmarshal(again, &read); err != nil {
-				t.Fatal(err)
-			}
-			if admits(read.AllowedNamespaces, tc.namespace).allowed != tc.want {
-				t.Errorf("%s: encoded as %s it says something else", tc.reason, again)
+			if again := reencoded(t, stored); admits(again.AllowedNamespaces, tc.namespace).allowed != tc.want {
+				t.Errorf("%s: after encoding it says something else", tc.reason)
 			}
 		})
 	}
+}
+
+func decoded(t *testing.T, raw string) infrav1.OCIClusterIdentitySpec {
+	t.Helper()
+	var spec infrav1.OCIClusterIdentitySpec
+	if err := json.Unmarshal([]byte(raw), &spec); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// reencoded returns what is read of what a process writes, which must not be wider than what it has read.
+func reencoded(t *testing.T, spec infrav1.OCIClusterIdentitySpec) infrav1.OCIClusterIdentitySpec {
+	t.Helper()
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded(t, string(raw))
 }
 
 func TestAdmitsQuotesParserOfSelector(t *testing.T) {

@@ -62,10 +62,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	if o.Clusters, err = r.readClusters(ctx, key); err != nil {
 		return o, err
 	}
-	if o.Trouble = r.readLabels(ctx, &o); o.Trouble != nil {
-		return o, nil
-	}
-	if name, ok := r.Resolver.Scope.Policy.secretOf(o.Identity); ok && !o.Foreign {
+	o.Trouble = r.readLabels(ctx, &o)
+	if name, ok := r.Resolver.Scope.Policy.secretOf(o.Identity); ok && !o.Foreign && o.Trouble == nil {
 		o.Secret, o.Trouble = r.readSecret(ctx, key, name)
 	}
 	return o, nil

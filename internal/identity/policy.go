@@ -73,9 +73,9 @@ func (p Policy) check(identity *infrav1.OCIClusterIdentity) *Problem {
 }
 
 func (p Policy) checkSecret(identity *infrav1.OCIClusterIdentity) *Problem {
-	ref, clear := identity.Spec.Secret()
+	ref, unambiguous := identity.Spec.Secret()
 	switch {
-	case !clear:
+	case !unambiguous:
 		return problem(
 			infrav1.SecretReferenceInvalidReason,
 			"spec.principalSecret and spec.clientSecret name different Secrets; keep principalSecret",

@@ -85,6 +85,7 @@ func readDirectory(directory string) (common.ConfigurationProvider, error) {
 		if err != nil || info.Size() > maxFile {
 			return nil, fmt.Errorf("the file %s of the OCI principal cannot be read, or is too large", name)
 		}
+		//nolint:gosec // an administrator names the directory, and the names are ours
 		if data[name], err = os.ReadFile(filepath.Join(directory, name)); err != nil {
 			return nil, fmt.Errorf("reading the file %s of the OCI principal: %w", name, err)
 		}

@@ -19,7 +19,7 @@ func TestSimulation(t *testing.T) {
 	theKeys()
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, ctx)
+		w := newWorld(ctx, t)
 		for range rapid.IntRange(10, 60).Draw(t, "steps") {
 			w.act()
 			w.check()

@@ -48,7 +48,7 @@ var (
 // world is a simulated API server, one controller, and all that can go wrong between them.
 type world struct {
 	t       *rapid.T
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // it is that of the test, as t is
 	server  *simulation.Server
 	process *simulation.Process
 	control *Reconciler
@@ -75,7 +75,7 @@ func simScheme() *runtime.Scheme {
 	return s
 }
 
-func newWorld(t *rapid.T, ctx context.Context) *world {
+func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
 		t: t, ctx: ctx, server: simulation.NewServer(simScheme()), told: map[userID]bool{}, foreign: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),

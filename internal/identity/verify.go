@@ -122,14 +122,14 @@ func (v *Verifier) ask(ctx context.Context, credential *Credential) answer {
 }
 
 func answerOf(code int) answer {
-	switch {
-	case code == http.StatusUnauthorized:
+	switch code {
+	case http.StatusUnauthorized:
 		return answer{
 			rejected,
 			"OCI does not accept the API key (code 401): " +
 				"look whether the user still has it, and at the clock of this machine",
 		}
-	case code == http.StatusOK, code == http.StatusForbidden, code == http.StatusNotFound:
+	case http.StatusOK, http.StatusForbidden, http.StatusNotFound:
 		return answer{result: accepted}
 	default:
 		return answer{unreachable, fmt.Sprintf("OCI's Identity API answered with code %d", code)}
@@ -160,8 +160,7 @@ func (v *Verifier) address(credential *Credential) (string, error) {
 
 // cause returns the error without the URL, whose path has the OCID of a user.
 func cause(err error) string {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	return strings.TrimSpace(err.Error())

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -40,7 +41,7 @@ func newOCI(t *testing.T, key *rsa.PublicKey) *oci {
 			return
 		}
 		w.WriteHeader(int(o.code.Load()))
-		fmt.Fprint(w, `{"name":"somebody"}`)
+		_, _ = io.WriteString(w, `{"name":"somebody"}`)
 	}))
 	t.Cleanup(o.Close)
 	return o
@@ -64,7 +65,7 @@ func checkSignature(r *http.Request, key *rsa.PublicKey) error {
 		return fmt.Errorf("the date is %q", r.Header.Get("Date"))
 	}
 	var lines []string
-	for _, name := range strings.Fields(fields["headers"]) {
+	for name := range strings.FieldsSeq(fields["headers"]) {
 		switch name {
 		case "(request-target)":
 			lines = append(lines, name+": "+strings.ToLower(r.Method)+" "+r.URL.RequestURI())

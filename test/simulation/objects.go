@@ -27,7 +27,7 @@ func copyOf(object client.Object) client.Object {
 }
 
 func emptyOf(object client.Object) client.Object {
-	empty, ok := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
+	empty, ok := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(object).Elem()))
 	if !ok {
 		panic(fmt.Sprintf("%T is not a pointer to an object", object))
 	}

@@ -7,6 +7,7 @@ package v1beta1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	//nolint:depguard // two versions of one kind have the same fields
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 )
 

@@ -24,7 +24,7 @@ func (a *AllowedNamespaces) UnmarshalJSON(raw []byte) error {
 }
 
 // MarshalJSON keeps a list that is null: without it the object would become the empty one, which allows all namespaces.
-func (a AllowedNamespaces) MarshalJSON() ([]byte, error) {
+func (a *AllowedNamespaces) MarshalJSON() ([]byte, error) {
 	fields := map[string]any{}
 	if a.NamespaceList != nil || a.NullList {
 		fields["list"] = a.NamespaceList

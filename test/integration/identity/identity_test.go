@@ -80,7 +80,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, "identity", capociCRDs("ociclusters", "ocimanagedclusters", "ociclusteridentities"))
+		w = newWorld(ctx, "identity", capociCRDs(ctx, "ociclusters", "ocimanagedclusters", "ociclusteridentities"))
 		stop = w.start(ctx, templateScope, nil)
 		w.create(
 			ctx,
@@ -156,13 +156,13 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 		identityWith(ctx, "v1beta2", "labels", secret+"allowedNamespaces: {selector: {matchLabels: {team: x}}}")
 		clusterWith(ctx, other, "labels", "labels")
 		Eventually(w.condition(ctx, "labels", "InUse")).Should(
-			Equal("False NotUsed Refused: OCICluster other/labels (NamespaceNotAllowed)"),
+			Equal("False NotUsed: Refused: OCICluster other/labels (NamespaceNotAllowed)"),
 		)
 		w.notified.Clear()
 		relabel(ctx, other, `{"team":"x"}`)
 		Eventually(
 			w.condition(ctx, "labels", "InUse"), "10s",
-		).Should(Equal("True Used Used by OCICluster other/labels"))
+		).Should(Equal("True Used: Used by OCICluster other/labels"))
 		Eventually(func() bool { _, told := w.notified.Load("OCICluster other/labels"); return told }).Should(BeTrue())
 		Expect(allowed(ctx, other, "labels")()).To(Equal("true "))
 		relabel(ctx, other, `{"team":null}`)
@@ -178,13 +178,13 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 			secretNamed("rotate"),
 		)
 		Eventually(w.condition(ctx, "rotate", "Ready")).Should(
-			Equal("False SecretNotFound there is no Secret secret-namespace/rotate"),
+			Equal("False SecretNotFound: there is no Secret secret-namespace/rotate"),
 		)
 		data := w.secretData(w.key)
 		delete(data, "key")
 		held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: "rotate"}, Data: data}
 		w.create(ctx, held)
-		Eventually(w.condition(ctx, "rotate", "Ready")).Should(Equal("False CredentialInvalid the Secret lacks key"))
+		Eventually(w.condition(ctx, "rotate", "Ready")).Should(Equal("False CredentialInvalid: the Secret lacks key"))
 		held.Data = w.secretData(w.key)
 		Expect(w.admin.Update(ctx, held)).To(Succeed())
 		Eventually(w.condition(ctx, "rotate", "Ready"), "10s").Should(Equal("True Ready"))

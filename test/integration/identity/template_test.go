@@ -68,14 +68,14 @@ func (w *world) cluster(ctx context.Context, namespace, name string) identity.Us
 var _ = Describe("The template of the proposal", func() {
 	It("works with a CRD of the proposal's schema, word for word", func(ctx SpecContext) {
 		crds := append(
-			capociCRDs("ociclusters", "ocimanagedclusters"),
+			capociCRDs(ctx, "ociclusters", "ocimanagedclusters"),
 			readCRD("../../../api/infrastructure/crd/"+infrav1.GroupName+"_ociclusteridentities.yaml"),
 		)
 		w := newWorld(ctx, "proposal", crds)
 		w.start(ctx, templateScope, nil)
 		w.createTemplate(ctx)
 		Eventually(w.condition(ctx, identityName, "Ready")).Should(Equal("True Ready"))
-		Eventually(w.condition(ctx, identityName, "InUse")).Should(Equal("True Used Used by OCICluster test/workload"))
+		Eventually(w.condition(ctx, identityName, "InUse")).Should(Equal("True Used: Used by OCICluster test/workload"))
 		provider, verdict, err := w.resolver.Principal(ctx, w.cluster(ctx, tenant, "workload"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(verdict.Allowed).To(BeTrue())
@@ -83,7 +83,7 @@ var _ = Describe("The template of the proposal", func() {
 	})
 
 	It("gets a condition that says what to write where CAPOCI's CRD drops a field of it", func(ctx SpecContext) {
-		w := newWorld(ctx, "capoci", capociCRDs("ociclusters", "ocimanagedclusters", "ociclusteridentities"))
+		w := newWorld(ctx, "capoci", capociCRDs(ctx, "ociclusters", "ocimanagedclusters", "ociclusteridentities"))
 		w.start(ctx, templateScope, nil)
 		w.createTemplate(ctx)
 		Eventually(w.condition(ctx, identityName, "Ready")).Should(

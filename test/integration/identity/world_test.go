@@ -80,11 +80,9 @@ type world struct {
 }
 
 // capociCRDs returns CRDs of CAPOCI from the module that go.mod pins, with the conversion webhooks stripped: none runs.
-func capociCRDs(names ...string) []*apiextensionsv1.CustomResourceDefinition {
+func capociCRDs(ctx context.Context, names ...string) []*apiextensionsv1.CustomResourceDefinition {
 	GinkgoHelper()
-	out, err := exec.Command(
-		"go", "list", "-m", "-f", "{{.Dir}}", "github.com/oracle/cluster-api-provider-oci",
-	).Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/oracle/cluster-api-provider-oci").Output()
 	Expect(err).NotTo(HaveOccurred())
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, name := range names {
@@ -262,7 +260,7 @@ func (w *world) secretData(key *rsa.PrivateKey) map[string][]byte {
 	}
 }
 
-// condition returns a function for Eventually: "status reason" of a condition of the identity, and its message.
+// condition returns a function for Eventually: "status reason: message" of a condition of the identity.
 func (w *world) condition(ctx context.Context, name, conditionType string) func() string {
 	return func() string {
 		found := &infrav1.OCIClusterIdentity{}
@@ -273,6 +271,10 @@ func (w *world) condition(ctx context.Context, name, conditionType string) func(
 		if condition == nil {
 			return "none"
 		}
-		return strings.TrimSpace(fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message))
+		text := string(condition.Status) + " " + condition.Reason
+		if condition.Message != "" {
+			text += ": " + condition.Message
+		}
+		return text
 	}
 }
