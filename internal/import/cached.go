@@ -26,7 +26,7 @@ func Reduce(object any) (any, error) {
 				object.Annotations[key] = strings.ToValidUTF8(strings.Clone(value[:longestAnnotation]), "")
 			}
 		}
-		object.Spec = clusterv1.ClusterSpec{Paused: object.Spec.Paused}
+		object.Spec = clusterv1.ClusterSpec{Paused: object.Spec.Paused, InfrastructureRef: object.Spec.InfrastructureRef}
 		object.Status = clusterv1.ClusterStatus{
 			Initialization: object.Status.Initialization,
 			Conditions:     conditionsRead(object.Status.Conditions),

@@ -19,13 +19,16 @@ const (
 	// pendingIndex finds the CAPI clusters whose import is under way, under the value pending.
 	pendingIndex = "archelon.io/pending"
 	pending      = "true"
+	// infrastructureIndex finds CAPI clusters by the kind and the name of their infrastructure.
+	infrastructureIndex = "archelon.io/infrastructure"
 )
 
 // clusterIndexes returns the indexes of CAPI clusters for imports with a strategy.
 func clusterIndexes(active Strategy) map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
-		uidIndex:        func(cluster client.Object) []string { return []string{string(cluster.GetUID())} },
-		wantedNameIndex: wantedNameKeys(active),
+		uidIndex:            func(cluster client.Object) []string { return []string{string(cluster.GetUID())} },
+		wantedNameIndex:     wantedNameKeys(active),
+		infrastructureIndex: infrastructureKeys,
 		pendingIndex: func(object client.Object) []string {
 			cluster, ok := object.(*clusterv1.Cluster)
 			if !ok || !conditions.Has(cluster, archelonv1.RancherImportedCondition) || conditions.IsTrue(cluster, archelonv1.RancherImportedCondition) {

@@ -63,6 +63,7 @@ func (r *Reconciler) plan(i intent) []phase {
 			{"selection", r.checkSelection},
 			{"permission", r.checkPermission},
 			{"turtles", r.checkTurtles},
+			{"principal", r.checkPrincipal},
 			{"adopt", r.adopt},
 			{"neighbours", r.checkNeighbours},
 			{"control-plane", r.waitForControlPlane},

@@ -61,6 +61,8 @@ type Reconciler struct {
 	Claim instance.Claim
 	// Withdrawn reports whether a namespace was taken from this instance while it runs: nothing is worked on there. Optional.
 	Withdrawn func(ctx context.Context, namespace string) (bool, error)
+	// Principals knows whether clusters may work with the principals of their infrastructure. Optional.
+	Principals Principals
 	// AdoptTurtles takes over records that Rancher Turtles made, unless the CAPI Cluster says otherwise.
 	AdoptTurtles bool
 	// TurtlesParked says that Rancher Turtles runs and imports nothing: its Lease stops no import.
@@ -126,6 +128,8 @@ type scope struct {
 	removed bool
 	// waits is set by the turn phase while the record is of another kind and is not to be replaced yet: it is what to say about that.
 	waits string
+	// refused is set by the principal phase: what to say about a cluster that was imported before its principal was refused.
+	refused string
 	// queued is set by the turn phase when the cluster has a slot to change over, or a place in the queue for one.
 	queued bool
 	// replaces is set by the turn phase to the record that is to be replaced now.

@@ -102,6 +102,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			NewQueue:                newQueue,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
+	if r.Principals != nil {
+		b = b.WatchesRawSource(r.principalChanged())
+	}
 	b = b.Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersWaitingFor), builder.WithPredicates(going()))
 	for _, strategy := range r.strategies() {
 		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord), builder.WithPredicates(recordChanged(r.writes)))

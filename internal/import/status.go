@@ -80,6 +80,7 @@ func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *meta
 		if s.waits != "" {
 			condition.Reason, condition.Message = archelonv1.WaitingForTurnReason, s.waits
 		}
+		condition.Message = withRefusal(s, condition.Message)
 	case out.IsDone():
 		if before == nil {
 			return nil // A cluster that has nothing to do with Rancher gets no condition.
