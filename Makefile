@@ -80,11 +80,14 @@ schemas: ## Make JSON schemas of Kubernetes' kinds and others for kubeconform, a
 generate: generate-api generate-rbac generate-flags generate-chart ## Run all generators.
 
 # Of the types below api that have markers: their deep copies beside them, and their CRDs in the chart. There is nothing to write of a package without.
+# The kinds below api/infrastructure are views of others' CRDs, which are not to be replaced.
+API_PATHS = $(foreach group,$(filter-out ./api/infrastructure/,$(wildcard ./api/*/)),paths=$(group)...)
 .PHONY: generate-api
 generate-api: ## Deep copies and CRDs of the types below api.
 	@rm -rf charts/archelon/files/crds
-	$(CONTROLLER_GEN) object paths=./api/...
-	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=charts/archelon/files/crds
+	$(CONTROLLER_GEN) object $(API_PATHS)
+	$(CONTROLLER_GEN) crd $(API_PATHS) output:crd:dir=charts/archelon/files/crds
+	api/infrastructure/generate.sh
 
 .PHONY: generate-rbac
 generate-rbac: ## The roles in config, and what they are made of in the chart, from the kubebuilder:rbac markers of each package.

@@ -17,6 +17,12 @@ const (
 	//
 	// alpha: v0.1
 	ManagementV3Cluster featuregate.Feature = "managementv3-cluster"
+
+	// OCIClusterIdentity shows on each OCIClusterIdentity whether it works and who uses it, and imports no cluster whose
+	// identity is not for it.
+	//
+	// alpha: v0.1
+	OCIClusterIdentity featuregate.Feature = "oci-cluster-identity"
 )
 
 // NewGates returns all gates at their defaults.
@@ -24,6 +30,7 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
 	if err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		ManagementV3Cluster: {Default: false, PreRelease: featuregate.Alpha},
+		OCIClusterIdentity:  {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err
 	}

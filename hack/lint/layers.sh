@@ -28,6 +28,8 @@ allowed=(
 	"test/capi test/env"
 )
 forbidden=(
+	"internal/import internal/identity"
+	"internal/identity internal/import"
 	"api/v1alpha1 internal/outcome"
 	"internal/outcome feature"
 	"internal/version internal/outcome"

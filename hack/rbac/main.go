@@ -1,6 +1,7 @@
 // Command rbac writes what the markers in the code ask for: for the chart a file for each package that has markers, and for installations without
 // Helm the roles in config. controller-gen reads the markers of one package at a time, so that what one controller needs is not mixed with what another
-// one needs. "namespace=scope" in a marker is for what is needed in the namespaces of an instance only.
+// one needs. "namespace=scope" in a marker is for what is needed in the namespaces of an instance only, and any other name for namespaces that an
+// administrator names for that purpose.
 package main
 
 import (
@@ -59,6 +60,8 @@ type pkg struct {
 	when string
 	// cluster and namespace are the rules for the whole cluster and for each namespace of the scope.
 	cluster, namespace []rbacv1.PolicyRule
+	// named are the rules for namespaces that an administrator names, by what they are named for.
+	named map[string][]rbacv1.PolicyRule
 }
 
 // marked returns the packages below a directory that have markers.
@@ -126,7 +129,10 @@ func (p *pkg) parse(roles []byte) error {
 		case role.Namespace == "scope":
 			p.namespace = append(p.namespace, role.Rules...)
 		default:
-			return fmt.Errorf("a marker says namespace=%s: only namespace=scope is known, for each namespace of the instance", role.Namespace)
+			if p.named == nil {
+				p.named = map[string][]rbacv1.PolicyRule{}
+			}
+			p.named[role.Namespace] = append(p.named[role.Namespace], role.Rules...)
 		}
 	}
 }

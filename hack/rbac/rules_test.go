@@ -71,8 +71,9 @@ rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]
 	if diff := cmp.Diff([][]string{{"list namespaces."}, {"get secrets."}}, [][]string{texts(p.cluster), texts(p.namespace)}); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if err := p.parse([]byte("kind: Role\nmetadata: {namespace: elsewhere}\nrules: [{verbs: [get]}]\n")); err == nil {
-		t.Error("another namespace passes")
+	err = p.parse([]byte("kind: Role\nmetadata: {namespace: vaults}\nrules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]\n"))
+	if diff := cmp.Diff([]string{"get secrets."}, texts(p.named["vaults"])); diff != "" || err != nil || len(p.namespace) != 1 {
+		t.Errorf("rules for named namespaces: %v, %v (-want +got):\n%s", err, p.namespace, diff)
 	}
 }
 
@@ -83,7 +84,10 @@ func TestGatedPermissionsAreApart(t *testing.T) {
 		{name: "import", cluster: []rbacv1.PolicyRule{rule("", "namespaces", "list")}, namespace: []rbacv1.PolicyRule{rule("", "secrets", "get")}},
 		{name: "import/v3", when: "managementv3-cluster", cluster: []rbacv1.PolicyRule{rule("management.cattle.io", "clusters", "create")}},
 		{name: "rolekeeper", when: "isolated", cluster: []rbacv1.PolicyRule{rule("rbac.authorization.k8s.io", "rolebindings", "list")}},
-		{name: "hostclaim", when: "hostclaim", namespace: []rbacv1.PolicyRule{rule("metal3.io", "hostclaims", "list")}},
+		{
+			name: "hostclaim", when: "hostclaim", namespace: []rbacv1.PolicyRule{rule("metal3.io", "hostclaims", "list")},
+			named: map[string][]rbacv1.PolicyRule{"vaults": {rule("", "secrets", "get")}},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +98,8 @@ func TestGatedPermissionsAreApart(t *testing.T) {
 		"config/isolated/namespace_role.yaml":              {"secrets", "namespaces hostclaims"},
 		"config/rbac/hostclaim_role.yaml":                  {"name: archelon-manager-hostclaim", "secrets"},
 		"config/isolated/hostclaim_namespace_role.yaml":    {"hostclaims", "secrets"},
-		"charts/archelon/files/permissions/hostclaim.yaml": {"namespace:\n- apiGroups:\n  - metal3.io", "cluster:"},
+		"config/rbac/vaults_role.yaml":                     {"name: archelon-vaults\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - secrets", "hostclaims"},
+		"charts/archelon/files/permissions/hostclaim.yaml": {"named:\n  vaults:\n  - apiGroups:\n    - \"\"", "cluster:"},
 		"charts/archelon/files/permissions/import-v3.yaml": {"when: managementv3-cluster", "namespace:"},
 		"charts/archelon/files/permissions/import.yaml":    {"cluster:", "when:"},
 	} {

@@ -17,6 +17,8 @@ type permissions struct {
 	When      string              `json:"when,omitempty"`
 	Cluster   []rbacv1.PolicyRule `json:"cluster,omitempty"`
 	Namespace []rbacv1.PolicyRule `json:"namespace,omitempty"`
+	// Named are for namespaces that values name for a purpose.
+	Named map[string][]rbacv1.PolicyRule `json:"named,omitempty"`
 }
 
 const (
@@ -41,6 +43,10 @@ func write(to string, all []pkg) error {
 		if gated(p) {
 			errs = append(errs, writeRoles(config, strings.ReplaceAll(p.name, "/", "-"), []pkg{p}))
 		}
+		for purpose, rules := range p.named {
+			errs = append(errs, writeRole(filepath.Join(config, "rbac", purpose+"_role.yaml"), "archelon-"+purpose, rules,
+				"It is bound by a RoleBinding in each namespace that is named for it, never by a ClusterRoleBinding."))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -62,6 +68,14 @@ func writeChart(dir string, all []pkg) error {
 		file.Namespace, other = merge(p.namespace)
 		if err := errors.Join(err, other); err != nil {
 			return err
+		}
+		for purpose, rules := range p.named {
+			if file.Named == nil {
+				file.Named = map[string][]rbacv1.PolicyRule{}
+			}
+			if file.Named[purpose], err = merge(rules); err != nil {
+				return err
+			}
 		}
 		path := filepath.Join(dir, strings.ReplaceAll(p.name, "/", "-")+".yaml")
 		if err := writeFile(path, strings.Replace(chartHeader, "%s", p.name, 1), file); err != nil {

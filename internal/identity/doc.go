@@ -6,7 +6,7 @@
 // Reconciler is the controller: observe, decide, act, publish.
 //
 // Caches. Identities, OCIClusters and OCIManagedClusters come from the manager's cache. The metadata of Namespaces and
-// of Secrets come from a cache of the controller's own, whose limits Scope.OwnCache has: Secrets of the namespaces
+// of Secrets come from a cache of the controller's own. Scope.Watches has the limits of both: Secrets of the namespaces
 // alone that Policy names. The data of a Secret is read by a get when its metadata has changed, and what was found is
 // remembered without the key.
 package identity

@@ -27,7 +27,7 @@ type Reconciler struct {
 	// Verifier asks OCI about API keys; nil for not to.
 	Verifier *Verifier
 	// Notify is called with the kind and the name of each cluster whose verdict is another than before, also the first
-	// time after a start. It must not block. Optional.
+	// time after a start, and of each that names no identity when it comes. It must not block. Optional.
 	Notify func(kind string, cluster types.NamespacedName)
 	// Clock is optional.
 	Clock clock.PassiveClock

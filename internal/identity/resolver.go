@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
@@ -59,33 +58,6 @@ func (r *Resolver) Resolve(ctx context.Context, cluster User) (Verdict, error) {
 		return Verdict{}, err
 	}
 	return Resolve(q), nil
-}
-
-// ResolveFor says the same for a CAPI Cluster. It reports false if there is nothing to say: the infrastructure of the
-// cluster is none of OCI, or does not exist yet.
-func (r *Resolver) ResolveFor(ctx context.Context, cluster *clusterv1.Cluster) (Verdict, bool, error) {
-	user := userOf(cluster.Spec.InfrastructureRef.APIGroup, cluster.Spec.InfrastructureRef.Kind)
-	if user == nil {
-		return Verdict{}, false, nil
-	}
-	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
-	if err := r.Cached.Objects.Get(ctx, key, user); err != nil {
-		return Verdict{}, false, client.IgnoreNotFound(err)
-	}
-	verdict, err := r.Resolve(ctx, user)
-	return verdict, err == nil, err
-}
-
-// userOf returns an empty object of the kind, nil if it is none that names identities.
-func userOf(group, kind string) User {
-	switch {
-	case group == infrav1.GroupName && kind == infrav1.OCIClusterKind:
-		return &infrav1.OCICluster{}
-	case group == infrav1.GroupName && kind == infrav1.OCIManagedClusterKind:
-		return &infrav1.OCIManagedCluster{}
-	default:
-		return nil
-	}
 }
 
 // Principal returns what signs requests for the cluster, or a verdict that says why it may not. It reads from the API

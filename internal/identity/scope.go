@@ -4,12 +4,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -27,50 +26,47 @@ func (s Scope) readable(namespace string) bool {
 	return s.Shard.Owns(namespace) || slices.Contains(s.Policy.TrustedNamespaces, namespace)
 }
 
-// SharedCache returns how narrowly the manager's cache is to hold what this package reads from it. Where it is not
-// mentioned, the defaults of the scope are right.
-func (s Scope) SharedCache() map[client.Object]cache.ByObject {
-	namespaces := s.Shard.Namespaces()
-	for _, name := range s.Policy.TrustedNamespaces {
-		if !s.Shard.Owns(name) {
-			namespaces[name] = cache.Config{} // What is named is not excluded any more.
+// Watches returns what the controller receives, and how narrowly. In its own cache are the metadata of the Namespaces
+// of the scope, and of Secrets in the namespaces that the policy names: without any, of no Secret at all.
+func (s Scope) Watches() []controller.Watch {
+	identities := cache.ByObject{Transform: keepLabels}
+	if shared := s.trustedElsewhere(); len(shared) > 0 {
+		identities.Namespaces = s.Shard.Namespaces()
+		for _, name := range shared {
+			identities.Namespaces[name] = cache.Config{} // What is named is not excluded any more.
 		}
 	}
-	return map[client.Object]cache.ByObject{&infrav1.OCIClusterIdentity{}: {Namespaces: namespaces}}
-}
-
-// OwnCache returns how narrowly a cache of the controller's own is to hold metadata: that of the Namespaces of the
-// scope, and of Secrets in the namespaces that the policy names.
-func (s Scope) OwnCache() cache.Options {
-	secrets := cache.ByObject{Transform: keepIdentity, Namespaces: map[string]cache.Config{}}
+	watches := []controller.Watch{
+		{Object: &infrav1.OCIClusterIdentity{}, By: identities},
+		{Object: &infrav1.OCICluster{}, By: cache.ByObject{Transform: keepLabels}},
+		{Object: &infrav1.OCIManagedCluster{}, By: cache.ByObject{Transform: keepLabels}},
+		{Own: true, Object: controller.MetadataOf(corev1.SchemeGroupVersion, "Namespace"), By: cache.ByObject{
+			Label: s.Shard.NamespaceObjects(), Transform: keepLabels,
+		}},
+	}
+	if len(s.Policy.SecretNamespaces) == 0 {
+		return watches // No namespaces would stand for all of them.
+	}
+	secrets := cache.ByObject{Transform: controller.KeepIdentity, Namespaces: map[string]cache.Config{}}
 	for _, name := range s.Policy.SecretNamespaces {
 		secrets.Namespaces[name] = cache.Config{}
 	}
-	if len(secrets.Namespaces) == 0 {
-		// Nothing asks for Secrets then. Should something do, it is shown none: no namespaces would stand for all of
-		// them.
-		secrets.Namespaces, secrets.Field = nil, fields.OneTermEqualSelector(metav1.ObjectNameField, "-")
-	}
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Namespace{}: {Label: s.Shard.NamespaceObjects(), Transform: keepLabels},
-		&corev1.Secret{}:    secrets,
-	}}
+	secret := controller.MetadataOf(corev1.SchemeGroupVersion, "Secret")
+	return append(watches, controller.Watch{Own: true, Object: secret, By: secrets})
 }
 
-// keepIdentity drops all metadata but what tells one state of an object from another. Annotations of a Secret can hold
-// the key itself: kubectl apply keeps what it applied in one.
-func keepIdentity(object any) (any, error) {
-	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
-		metadata.Annotations, metadata.Labels, metadata.ManagedFields = nil, nil, nil
-		metadata.OwnerReferences, metadata.Finalizers = nil, nil
-	}
-	return object, nil
+// trustedElsewhere returns the trusted namespaces that the instance does not work in.
+func (s Scope) trustedElsewhere() []string {
+	return slices.DeleteFunc(slices.Clone(s.Policy.TrustedNamespaces), s.Shard.Owns)
 }
 
-// keepLabels drops what is not read of a Namespace.
+// keepLabels drops metadata that is not read. Annotations can be large, and can hold what an object is made of.
 func keepLabels(object any) (any, error) {
-	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
-		metadata.Annotations, metadata.ManagedFields, metadata.OwnerReferences, metadata.Finalizers = nil, nil, nil, nil
+	if found, ok := object.(client.Object); ok {
+		found.SetAnnotations(nil)
+		found.SetManagedFields(nil)
+		found.SetOwnerReferences(nil)
+		found.SetFinalizers(nil)
 	}
 	return object, nil
 }

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -23,7 +24,18 @@ func scopeOf(t *testing.T, included, excluded []string) shard.Scope {
 	return scope
 }
 
-func TestSharedCache(t *testing.T) {
+func watchesOn[T client.Object](t *testing.T, scope Scope) []controller.Watch {
+	t.Helper()
+	var found []controller.Watch
+	for _, watch := range scope.Watches() {
+		if _, ok := watch.Object.(T); ok {
+			found = append(found, watch)
+		}
+	}
+	return found
+}
+
+func TestWatchedIdentities(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason             string
 		included, excluded []string
@@ -35,6 +47,10 @@ func TestSharedCache(t *testing.T) {
 			"trusted namespaces are read besides", []string{"a"}, nil, []string{"a", "infra"}, []string{"a", "infra"},
 			[]string{"b"},
 		},
+		"Trusted": {
+			"where the instance works anyway, there is nothing to add", []string{"infra"}, nil, nil, []string{"infra"},
+			[]string{"a"},
+		},
 		"Excluded": {
 			"trusted namespaces are not excluded", nil, []string{"b", "infra"}, []string{cache.AllNamespaces, "infra"},
 			[]string{"a", "infra"}, []string{"b"},
@@ -43,11 +59,8 @@ func TestSharedCache(t *testing.T) {
 		scope := Scope{
 			Shard: scopeOf(t, tc.included, tc.excluded), Policy: Policy{TrustedNamespaces: []string{"infra"}},
 		}
-		for object, limits := range scope.SharedCache() {
-			if _, ok := object.(*infrav1.OCIClusterIdentity); !ok {
-				t.Errorf("%s: it limits %T", name, object)
-			}
-			if diff := cmp.Diff(tc.want, slices.Sorted(maps.Keys(limits.Namespaces))); diff != "" {
+		for _, watch := range watchesOn[*infrav1.OCIClusterIdentity](t, scope) {
+			if diff := cmp.Diff(tc.want, slices.Sorted(maps.Keys(watch.By.Namespaces))); diff != "" || watch.Own {
 				t.Errorf("%s: %s: (-want +got)\n%s", name, tc.reason, diff)
 			}
 		}
@@ -65,23 +78,22 @@ func TestSharedCache(t *testing.T) {
 }
 
 // A cache without namespaces is one of all namespaces. That must never happen to Secrets.
-func TestOwnCacheNeverHoldsSecretsOfAllNamespaces(t *testing.T) {
+func TestSecretsOfAllNamespacesAreNeverWatched(t *testing.T) {
 	for name, namespaces := range map[string][]string{"None": nil, "Some": {"vault", "infra"}} {
-		seen := false
-		for object, limits := range (Scope{Policy: Policy{SecretNamespaces: namespaces}}).OwnCache().ByObject {
-			if _, ok := object.(*corev1.Secret); !ok {
+		var watched []string
+		for _, watch := range watchesOn[*metav1.PartialObjectMetadata](
+			t, Scope{Policy: Policy{SecretNamespaces: namespaces, TrustedNamespaces: []string{"infra"}}},
+		) {
+			if watch.Object.GetObjectKind().GroupVersionKind().Kind != "Secret" {
 				continue
 			}
-			seen = true
-			if limits.Field == nil && len(limits.Namespaces) == 0 {
-				t.Errorf("%s: the cache holds all Secrets", name)
+			if !watch.Own || len(watch.By.Namespaces) == 0 {
+				t.Errorf("%s: it receives all Secrets, or those of the shared cache", name)
 			}
-			if len(limits.Namespaces) != len(namespaces) {
-				t.Errorf("%s: got %v", name, limits.Namespaces)
-			}
+			watched = slices.Sorted(maps.Keys(watch.By.Namespaces))
 		}
-		if !seen {
-			t.Errorf("%s: nothing limits Secrets", name)
+		if diff := cmp.Diff(slices.Sorted(slices.Values(namespaces)), watched); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}
 }
@@ -100,7 +112,7 @@ func TestTransformsDropWhatCanHoldKeys(t *testing.T) {
 	for name, tc := range map[string]struct {
 		transform func(any) (any, error)
 		want      metav1.ObjectMeta
-	}{"Secret": {keepIdentity, secret}, "Namespace": {keepLabels, namespace}} {
+	}{"Secret": {controller.KeepIdentity, secret}, "Namespace": {keepLabels, namespace}} {
 		got, err := tc.transform(full())
 		if err != nil {
 			t.Fatal(err)

@@ -21,9 +21,6 @@ import (
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 )
 
-// ControllerName is the name of the controller in logs, metrics and events.
-const ControllerName = "oci-cluster-identity"
-
 // Backoff of an identity that could not be evaluated.
 const (
 	retryBase = 200 * time.Millisecond
@@ -34,20 +31,9 @@ const (
 type Options struct {
 	// Concurrency is the number of identities that are evaluated at the same time.
 	Concurrency int
-	// Metadata is a cache with the limits of Scope.OwnCache.
+	// Metadata is a cache of what Scope.Watches has in the controller's own.
 	Metadata cache.Cache
 }
-
-// The Secrets' rules are needed in the namespaces that Policy.SecretNamespaces names, and nowhere else; those of
-// identities in the trusted namespaces as well. List and watch of Secrets are for their metadata: permissions know no
-// difference.
-//
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=ociclusteridentities,verbs=get;list;watch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=ociclusteridentities/status,verbs=patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=ociclusters;ocimanagedclusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",namespace=principal-secrets,resources=secrets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
@@ -159,8 +145,8 @@ type watch struct {
 
 func (r *Reconciler) watches() []watch {
 	watches := []watch{
-		{&infrav1.OCICluster{}, false, identityOfCluster, refChanged()},
-		{&infrav1.OCIManagedCluster{}, false, identityOfCluster, refChanged()},
+		{&infrav1.OCICluster{}, false, r.identityOfCluster, refChanged()},
+		{&infrav1.OCIManagedCluster{}, false, r.identityOfCluster, refChanged()},
 		{metadataOf("Namespace"), true, r.identitiesOfNamespace, predicate.LabelChangedPredicate{}},
 	}
 	if len(r.Resolver.Scope.Policy.SecretNamespaces) > 0 {

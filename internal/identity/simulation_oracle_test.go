@@ -127,6 +127,9 @@ func (w *world) checkEnd() {
 		w.checkConditions(identity)
 	}
 	for _, user := range w.users() {
+		if id := (userID{w.server.KeyOf(user).Kind.Kind, user.GetNamespace(), user.GetName()}); !w.told[id] {
+			w.t.Fatalf("nobody was told of %v", id)
+		}
 		if user.IdentityRef() == nil {
 			continue
 		}
@@ -135,9 +138,6 @@ func (w *world) checkEnd() {
 				"at rest %s/%s gets %+v, %v; want allowed %t", user.GetNamespace(), user.GetName(), got, err,
 				w.oracle(user),
 			)
-		}
-		if id := (userID{w.server.KeyOf(user).Kind.Kind, user.GetNamespace(), user.GetName()}); !w.told[id] {
-			w.t.Fatalf("nobody was told of %v", id)
 		}
 	}
 	w.server.Writes = nil

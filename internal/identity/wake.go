@@ -26,13 +26,25 @@ func refChanged() predicate.Predicate {
 }
 
 // identityOfCluster returns the identity that a cluster names. Of a change, both the identity before and the one after
-// are woken.
-func identityOfCluster(_ context.Context, object client.Object) []reconcile.Request {
+// are woken. A cluster that names none has its verdict by that alone.
+func (r *Reconciler) identityOfCluster(_ context.Context, object client.Object) []reconcile.Request {
 	user, ok := object.(User)
-	if !ok || user.IdentityRef() == nil {
+	if !ok {
+		return nil
+	}
+	if user.IdentityRef() == nil {
+		r.Notify(kindOf(user), client.ObjectKeyFromObject(user))
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: KeyOf(user.IdentityRef(), user.GetNamespace())}}
+}
+
+// kindOf names the kind of a cluster. What comes from a cache does not say it itself.
+func kindOf(user User) string {
+	if _, managed := user.(*infrav1.OCIManagedCluster); managed {
+		return infrav1.OCIManagedClusterKind
+	}
+	return infrav1.OCIClusterKind
 }
 
 // identitiesOfNamespace returns the identities for whose clusters the labels of a Namespace matter.

@@ -86,6 +86,9 @@ type Options struct {
 	// InsecureSkipTLSVerify trusts whoever answers under Rancher's address. For development only.
 	InsecureSkipTLSVerify bool
 
+	// Identity are the settings of gate oci-cluster-identity.
+	Identity Identity
+
 	// Gates are the feature gates.
 	Gates featuregate.MutableFeatureGate
 	// Logs are the settings of the log.
@@ -117,6 +120,7 @@ func New() (*Options, error) {
 		ManifestMaxBytes:          4 << 20,
 		WorkloadTimeout:           10 * time.Second,
 		AgentDisconnectGrace:      45 * time.Second,
+		Identity:                  Identity{VerifyTimeout: 10 * time.Second},
 		Gates:                     gates,
 		Logs:                      logsapi.NewLoggingConfiguration(),
 	}, nil
@@ -130,6 +134,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	addRemovedFlags(fs)
 	o.addScopeFlags(fs)
 	o.addLimitFlags(fs)
+	o.Identity.addFlags(fs)
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
 		"Do not verify the certificate of Rancher when the import manifest is downloaded. For development only.")
 	o.Gates.AddFlag(fs)
@@ -278,6 +283,7 @@ func (o *Options) Validate() error {
 		}
 	}
 	problems = append(problems, o.scopeProblems()...)
+	problems = append(problems, o.Identity.validate())
 	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
 		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}

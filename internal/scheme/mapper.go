@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 )
 
 // Mapper returns a RESTMapper of the kinds that the manager works with. Being static, it needs no discovery: the manager can
@@ -25,6 +27,9 @@ func Mapper() meta.RESTMapper {
 		managementv3.SchemeGroupVersion.WithKind("ClusterRegistrationToken"): meta.RESTScopeNamespace,
 		managementv3.SchemeGroupVersion.WithKind("Setting"):                  meta.RESTScopeRoot,
 		provisioningv1.SchemeGroupVersion.WithKind("Cluster"):                meta.RESTScopeNamespace,
+		infrav1.GroupVersion.WithKind(infrav1.OCIClusterIdentityKind):        meta.RESTScopeNamespace,
+		infrav1.GroupVersion.WithKind(infrav1.OCIClusterKind):                meta.RESTScopeNamespace,
+		infrav1.GroupVersion.WithKind(infrav1.OCIManagedClusterKind):         meta.RESTScopeNamespace,
 	} {
 		mapper.Add(gvk, scope)
 		// A cache of several namespaces asks whether a list has a namespace, as of kinds.

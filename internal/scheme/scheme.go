@@ -7,11 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 )
 
 // New returns a scheme that knows the kinds this project reads and writes: those of
-// Kubernetes itself, CAPI's core/v1beta2, and Rancher's management.cattle.io/v3 and
-// provisioning.cattle.io/v1.
+// Kubernetes itself, CAPI's core/v1beta2, Rancher's management.cattle.io/v3 and
+// provisioning.cattle.io/v1, and of CAPOCI's infrastructure/v1beta2 what is read.
 func New() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -19,6 +21,7 @@ func New() (*runtime.Scheme, error) {
 		clusterv1.AddToScheme,
 		managementv3.AddToScheme,
 		provisioningv1.AddToScheme,
+		infrav1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, err

@@ -12,13 +12,16 @@ func TestMapperAgreesWithScheme(t *testing.T) {
 		t.Fatal(err)
 	}
 	for gvk, want := range map[schema.GroupVersionKind]string{
-		{Version: "v1", Kind: "Secret"}:                                                  "secrets",
-		{Version: "v1", Kind: "Namespace"}:                                               "namespaces",
-		{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}:                 "clusters",
-		{Group: "management.cattle.io", Version: "v3", Kind: "Cluster"}:                  "clusters",
-		{Group: "management.cattle.io", Version: "v3", Kind: "ClusterRegistrationToken"}: "clusterregistrationtokens",
-		{Group: "management.cattle.io", Version: "v3", Kind: "Setting"}:                  "settings",
-		{Group: "provisioning.cattle.io", Version: "v1", Kind: "Cluster"}:                "clusters",
+		{Version: "v1", Kind: "Secret"}:                                                            "secrets",
+		{Version: "v1", Kind: "Namespace"}:                                                         "namespaces",
+		{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}:                           "clusters",
+		{Group: "management.cattle.io", Version: "v3", Kind: "Cluster"}:                            "clusters",
+		{Group: "management.cattle.io", Version: "v3", Kind: "ClusterRegistrationToken"}:           "clusterregistrationtokens",
+		{Group: "management.cattle.io", Version: "v3", Kind: "Setting"}:                            "settings",
+		{Group: "provisioning.cattle.io", Version: "v1", Kind: "Cluster"}:                          "clusters",
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "OCIClusterIdentity"}: "ociclusteridentities",
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "OCICluster"}:         "ociclusters",
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "OCIManagedCluster"}:  "ocimanagedclusters",
 	} {
 		if !s.Recognizes(gvk) {
 			t.Errorf("the scheme does not know %s", gvk)

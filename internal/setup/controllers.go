@@ -6,6 +6,7 @@ import (
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/identity"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
@@ -21,6 +22,7 @@ func (p *parts) controllers() []controller.Controller {
 	return []controller.Controller{
 		rolekeeper.Controller(p.setupRoleKeeper),
 		importer.Controller(p.opts.TurtlesNamespaces, p.setupImport),
+		identity.Controller(feature.OCIClusterIdentity, identityPolicy(p.opts.Identity), p.setupIdentity),
 	}
 }
 
@@ -59,6 +61,7 @@ type parts struct {
 	settings   *rancher.Settings
 	downloader *rancher.Downloader
 	metrics    *importer.Metrics
+	principals principals
 
 	keeper *rolekeeper.Reconciler
 	// keeping is closed when there is a keeper, if there is to be one.
@@ -103,6 +106,9 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	}
 	if peers := p.place.member.peers; peers != nil {
 		reconciler.Runs = peers.Runs
+	}
+	if p.opts.Gates.Enabled(feature.OCIClusterIdentity) {
+		reconciler.Principals = &p.principals
 	}
 	if p.place.isolated {
 		select {

@@ -20,8 +20,9 @@ import (
 
 // permissions is a file of the chart.
 type permissions struct {
-	When               string              `json:"when"`
-	Cluster, Namespace []rbacv1.PolicyRule `json:",omitempty"`
+	When               string                         `json:"when"`
+	Cluster, Namespace []rbacv1.PolicyRule            `json:",omitempty"`
+	Named              map[string][]rbacv1.PolicyRule `json:"named"`
 }
 
 func permissionsOf(t *testing.T, pkg string) permissions {

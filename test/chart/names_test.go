@@ -34,7 +34,10 @@ func checkNames(t *testing.T, rendered []*unstructured.Unstructured) {
 // Releases that are not the same have no object in common. Names that are put together or cut off must not hide that.
 func TestReleasesDoNotCollide(t *testing.T) {
 	long := "a-release-with-a-name-as-long-as-helm-takes-it-abcde"
-	all := everything().merged(values{"instance": "", "serviceAccount": values{"name": ""}})
+	all := everything().merged(values{
+		"instance": "", "serviceAccount": values{"name": ""}, "features": values{"oci-cluster-identity": values{"enabled": true}},
+		"identity": values{"secretNamespaces": []string{"vault"}, "trustedNamespaces": []string{"infra"}},
+	})
 	for name, pair := range map[string][2]release{
 		"SameNameOtherNamespace": {{"archelon", "a"}, {"archelon", "b"}},
 		"OtherNameSameNamespace": {{"one", "a"}, {"two", "a"}},

@@ -22,8 +22,9 @@ import (
 
 // permissions is what a file in files/permissions grants, and for what.
 type permissions struct {
-	When               string              `json:"when"`
-	Cluster, Namespace []rbacv1.PolicyRule `json:",omitempty"`
+	When               string                         `json:"when"`
+	Cluster, Namespace []rbacv1.PolicyRule            `json:",omitempty"`
+	Named              map[string][]rbacv1.PolicyRule `json:"named"`
 }
 
 // needed reports whether it is needed for what is on.
@@ -248,6 +249,38 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 				t.Errorf("an isolated instance may %q in the whole cluster", right)
 			}
 		}
+	}
+}
+
+// API keys are read where an administrator says that they are, whatever else is granted, and nowhere without the feature.
+func TestPrincipalSecretsAreReadWhereTheyAreNamed(t *testing.T) {
+	identity := values{"secretNamespaces": []string{"vault", "keys"}, "trustedNamespaces": []string{"infra"}}
+	on := values{"features": values{"oci-cluster-identity": values{"enabled": true}}, "identity": identity}
+	isolated := values{"namespaces": []string{"watch1"}}
+	secrets := []string{"get secrets.", "list secrets.", "watch secrets."}
+	shared := []string{"list ociclusteridentities.infrastructure.cluster.x-k8s.io", "watch ociclusteridentities.infrastructure.cluster.x-k8s.io"}
+	for name, tc := range map[string]struct {
+		set  values
+		want map[string][]string
+	}{
+		"Off":      {values{"identity": identity}, map[string][]string{}},
+		"Central":  {on, map[string][]string{"vault": secrets, "keys": secrets}},
+		"Isolated": {on.merged(isolated), map[string][]string{"vault": secrets, "keys": secrets, "infra": shared}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := granted(t, objects(t, release{"archelon", "archelon-system"}, tc.set), "archelon")
+			for _, right := range got[""] {
+				if name == "Isolated" && strings.Contains(right, " secrets.") && !strings.Contains(right, "[crt-token-") {
+					t.Errorf("it may %q in the whole cluster", right)
+				}
+			}
+			maps.DeleteFunc(got, func(namespace string, _ []string) bool {
+				return strings.Contains(" archelon-system watch1", " "+namespace)
+			})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

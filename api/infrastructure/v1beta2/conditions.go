@@ -62,6 +62,8 @@ const (
 const (
 	// IdentityRefInvalidReason: identityRef has another kind or group than OCIClusterIdentity's, or no name.
 	IdentityRefInvalidReason = "IdentityRefInvalid"
+	// IdentityNotEvaluatedReason: there is nothing to decide on yet. The message says what is missing.
+	IdentityNotEvaluatedReason = "IdentityNotEvaluated"
 	// IdentityNotFoundReason: there is no such identity.
 	IdentityNotFoundReason = "IdentityNotFound"
 	// IdentityOutOfScopeReason: the identity is where this instance does not work, and is not in a trusted namespace.

@@ -138,6 +138,38 @@ mostly applied by something that does not know Helm's hooks, and would uninstall
 {{- end }}
 {{- end }}
 
+{{/* What selects the namespaces that the instance works in, in an admission policy. */}}
+{{- define "archelon.namespaceSelector" -}}
+{{- $names := (include "archelon.namespaces" . | fromJson).names }}
+{{- if or $names .Values.excludedNamespaces }}
+namespaceSelector:
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: {{ ternary "In" "NotIn" (not (empty $names)) }}
+      values: {{ ternary $names .Values.excludedNamespaces (not (empty $names)) | toJson }}
+{{- else }}
+namespaceSelector: {}
+{{- end }}
+{{- end }}
+
+{{/* The flags of feature oci-cluster-identity. */}}
+{{- define "archelon.identityArgs" -}}
+{{- if (index .Values.features "oci-cluster-identity").enabled }}
+{{- with .Values.identity.secretNamespaces }}
+- --oci-principal-secret-namespace={{ join "," . }}
+{{- end }}
+{{- with .Values.identity.trustedNamespaces }}
+- --oci-trusted-identity-namespace={{ join "," . }}
+{{- end }}
+{{- if .Values.identity.refuseOpen }}
+- --oci-refuse-open-identities
+{{- end }}
+{{- if .Values.identity.verify }}
+- --oci-verify
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Feature gates as the manager takes them. */}}
 {{- define "archelon.gates" -}}
 {{- $gates := list }}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 
@@ -80,7 +79,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newWorld(ctx, "identity", capociCRDs(ctx, "ociclusters", "ocimanagedclusters", "ociclusteridentities"))
+		w = newWorld(ctx, "identity", capociCRDs())
 		stop = w.start(ctx, templateScope, nil)
 		w.create(
 			ctx,
@@ -167,7 +166,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 		Expect(allowed(ctx, other, "labels")()).To(Equal("true "))
 		relabel(ctx, other, `{"team":null}`)
 		Eventually(w.condition(ctx, "labels", "InUse"), "10s").Should(HavePrefix("False NotUsed"))
-		_, verdict, err := w.resolver.Principal(ctx, w.cluster(ctx, other, "labels"))
+		_, verdict, err := w.principal(ctx, w.cluster(ctx, other, "labels"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(verdict.Reason).To(Equal(infrav1.NamespaceNotAllowedReason))
 	})
@@ -228,7 +227,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 			And(HavePrefix("True EvaluationFailed"), ContainSubstring("down")),
 		)
 		Expect(allowed(ctx, tenant, "outage")()).To(Equal("true "))
-		_, verdict, err := w.resolver.Principal(ctx, w.cluster(ctx, tenant, "outage"))
+		_, verdict, err := w.principal(ctx, w.cluster(ctx, tenant, "outage"))
 		Expect(err).To(MatchError(ContainSubstring("down")))
 		Expect(verdict.Reason).To(BeEmpty())
 		w.failing(nil)
@@ -248,7 +247,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 		for name, reason := range map[string]string{
 			"thief": "SecretNamespaceForbidden", "climber": "PrincipalTypeForbidden",
 		} {
-			provider, verdict, err := w.resolver.Principal(ctx, w.cluster(ctx, tenant, name))
+			provider, verdict, err := w.principal(ctx, w.cluster(ctx, tenant, name))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(provider).To(BeNil())
 			Expect(verdict.Reason).To(Equal(reason))
@@ -293,13 +292,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 
 	It("refuses to delete what is in use, and says who uses it", func(ctx SpecContext) {
 		stop = w.start(ctx, templateScope, nil)
-		raw, err := os.ReadFile("testdata/guards.yaml")
-		Expect(err).NotTo(HaveOccurred())
-		for document := range strings.SplitSeq(string(raw), "\n---\n") {
-			object := &unstructured.Unstructured{}
-			Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
-			w.create(ctx, object)
-		}
+		w.install(ctx, templatePolicy)
 		identityWith(
 			ctx, "v1beta2", "held",
 			secretNamed("held"),

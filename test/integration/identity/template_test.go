@@ -22,6 +22,9 @@ var templateScope = identity.Scope{
 	Policy: identity.Policy{SecretNamespaces: []string{vault, tenant}, TrustedNamespaces: []string{tenant}},
 }
 
+// templatePolicy are the values of the chart for it.
+var templatePolicy = map[string]any{"secretNamespaces": []any{vault, tenant}, "trustedNamespaces": []any{tenant}}
+
 // template returns the objects of the proposal's example, word for word, with what stands in brackets filled in. The
 // cluster has no metadata there.
 func (w *world) template() []*unstructured.Unstructured {
@@ -68,7 +71,7 @@ func (w *world) cluster(ctx context.Context, namespace, name string) identity.Us
 var _ = Describe("The template of the proposal", func() {
 	It("works with a CRD of the proposal's schema, word for word", func(ctx SpecContext) {
 		crds := append(
-			capociCRDs(ctx, "ociclusters", "ocimanagedclusters"),
+			capociCRDs("ociclusters", "ocimanagedclusters"),
 			readCRD("../../../api/infrastructure/crd/"+infrav1.GroupName+"_ociclusteridentities.yaml"),
 		)
 		w := newWorld(ctx, "proposal", crds)
@@ -76,14 +79,14 @@ var _ = Describe("The template of the proposal", func() {
 		w.createTemplate(ctx)
 		Eventually(w.condition(ctx, identityName, "Ready")).Should(Equal("True Ready"))
 		Eventually(w.condition(ctx, identityName, "InUse")).Should(Equal("True Used: Used by OCICluster test/workload"))
-		provider, verdict, err := w.resolver.Principal(ctx, w.cluster(ctx, tenant, "workload"))
+		provider, verdict, err := w.principal(ctx, w.cluster(ctx, tenant, "workload"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(verdict.Allowed).To(BeTrue())
 		Expect(provider.TenancyOCID()).To(Equal("ocid1.tenancy.oc1..aaaatenancy"))
 	})
 
 	It("gets a condition that says what to write where CAPOCI's CRD drops a field of it", func(ctx SpecContext) {
-		w := newWorld(ctx, "capoci", capociCRDs(ctx, "ociclusters", "ocimanagedclusters", "ociclusteridentities"))
+		w := newWorld(ctx, "capoci", capociCRDs())
 		w.start(ctx, templateScope, nil)
 		w.createTemplate(ctx)
 		Eventually(w.condition(ctx, identityName, "Ready")).Should(

@@ -10,19 +10,18 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	// Its CRDs are what these tests run against; nothing else of it compiles with this controller-runtime.
-	_ "github.com/oracle/cluster-api-provider-oci/version"
+	"github.com/oracle/oci-go-sdk/v65/common"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -37,6 +36,8 @@ import (
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/stage"
 )
 
 const (
@@ -79,20 +80,11 @@ type world struct {
 	mu    sync.Mutex
 }
 
-// capociCRDs returns CRDs of CAPOCI from the module that go.mod pins, with the conversion webhooks stripped: none runs.
-func capociCRDs(ctx context.Context, names ...string) []*apiextensionsv1.CustomResourceDefinition {
+// capociCRDs returns CRDs of CAPOCI, without names those that the controller needs.
+func capociCRDs(names ...string) []*apiextensionsv1.CustomResourceDefinition {
 	GinkgoHelper()
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/oracle/cluster-api-provider-oci").Output()
+	crds, err := env.CAPOCICRDs(names...)
 	Expect(err).NotTo(HaveOccurred())
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, name := range names {
-		crds = append(
-			crds,
-			readCRD(filepath.Join(
-				strings.TrimSpace(string(out)), "config", "crd", "bases", infrav1.GroupName+"_"+name+".yaml",
-			)),
-		)
-	}
 	return crds
 }
 
@@ -136,39 +128,61 @@ func (w *world) create(ctx context.Context, object client.Object) {
 	Expect(w.admin.Create(ctx, object)).To(Succeed())
 }
 
-// grant gives the ServiceAccount of the controller what its markers ask for, and nothing else: Secrets in the named
-// namespaces alone.
+// grant gives the ServiceAccount of the controller the roles that are made of its markers, and nothing else: Secrets in the
+// named namespaces alone.
 func (w *world) grant(ctx context.Context) {
 	GinkgoHelper()
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}}
-	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
-	}
 	w.create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})
-	w.create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: []rbacv1.PolicyRule{
-		rule(infrav1.GroupName, "ociclusteridentities", "get", "list", "watch"), rule(
-			infrav1.GroupName, "ociclusteridentities/status", "patch",
-		),
-		rule(infrav1.GroupName, "ociclusters", "get", "list", "watch"), rule(
-			infrav1.GroupName, "ocimanagedclusters", "get", "list", "watch",
-		),
-		rule("", "namespaces", "get", "list", "watch"), rule("events.k8s.io", "events", "create", "patch"),
-	}})
+	role := func(file string) rbacv1.RoleRef {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", file+"_role.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		found := &rbacv1.ClusterRole{}
+		Expect(yaml.Unmarshal(raw, found)).To(Succeed())
+		w.create(ctx, found)
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: found.Name}
+	}
 	w.create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
+		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: subjects, RoleRef: role("identity"),
 	})
+	secrets := role("oci-secrets")
 	for _, namespace := range []string{vault, tenant} {
-		w.create(ctx, &rbacv1.Role{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}, Rules: []rbacv1.PolicyRule{
-				rule("", "secrets", "get", "list", "watch"),
-			},
-		})
 		w.create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}, Subjects: subjects, RoleRef: secrets,
 		})
 	}
+}
+
+// principal asks for the principal of a cluster as an administrator: the controller hands out none, and may not read
+// what that takes.
+func (w *world) principal(ctx context.Context, cluster identity.User) (common.ConfigurationProvider, identity.Verdict, error) {
+	resolver := *w.resolver
+	resolver.Live = live{w.admin, w}
+	return resolver.Principal(ctx, cluster)
+}
+
+// install creates the admission policies of OCI identities, as the chart renders them, and returns them.
+func (w *world) install(ctx context.Context, values map[string]any) []unstructured.Unstructured {
+	GinkgoHelper()
+	charts, err := helm.New(nil)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(charts.Close)
+	rendered, err := charts.Template(ctx, helm.Release{
+		Name: "archelon", Namespace: system, Chart: filepath.Join(stage.Root(), "charts", "archelon"), Values: map[string]any{
+			"features": map[string]any{"oci-cluster-identity": map[string]any{"enabled": true}}, "identity": values,
+		},
+		Args: []string{"--kube-version=" + stage.KubeVersion, "--no-hooks"},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	var policies []unstructured.Unstructured
+	for _, object := range rendered {
+		group := object.GroupVersionKind().Group
+		if group == "admissionregistration.k8s.io" && object.GetName() != system+".archelon-admission" {
+			policies = append(policies, object)
+			w.create(ctx, object.DeepCopy())
+		}
+	}
+	return policies
 }
 
 // live is a client whose requests a spec can have fail.
@@ -203,16 +217,23 @@ func (w *world) start(ctx context.Context, scope identity.Scope, verifier *ident
 	account, err := w.plane.ServiceAccountConfig(ctx, system, account)
 	Expect(err).NotTo(HaveOccurred())
 	s := newScheme()
+	shared, own := cache.Options{DefaultNamespaces: scope.Shard.Namespaces()}, cache.Options{}
+	shared.ByObject, own.ByObject = map[client.Object]cache.ByObject{}, map[client.Object]cache.ByObject{}
+	for _, watch := range scope.Watches() {
+		limits := shared
+		if watch.Own {
+			limits = own
+		}
+		limits.ByObject[watch.Object] = watch.By
+	}
 	mgr, err := ctrl.NewManager(account, ctrl.Options{
-		Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Cache:      cache.Options{DefaultNamespaces: scope.Shard.Namespaces(), ByObject: scope.SharedCache()},
+		Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Cache: shared,
 		Controller: config.Controller{SkipNameValidation: new(true)},
 		Logger:     zap.New(zap.WriteTo(w.printed), zap.UseDevMode(true)),
 	})
 	Expect(err).NotTo(HaveOccurred())
-	limits := scope.OwnCache()
-	limits.Scheme, limits.Mapper, limits.HTTPClient = s, mgr.GetRESTMapper(), mgr.GetHTTPClient()
-	metadata, err := cache.New(account, limits)
+	own.Scheme, own.Mapper, own.HTTPClient = s, mgr.GetRESTMapper(), mgr.GetHTTPClient()
+	metadata, err := cache.New(account, own)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr.Add(metadata)).To(Succeed())
 	direct, err := client.New(

@@ -1,0 +1,55 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// Permits returns nil if a CAPI Cluster may use its identity, if it names none, or if its infrastructure is none of
+// OCI. Else the error is an outcome.Problem: a Stall that says why not, or a Wait while there is nothing to decide on.
+// Any other error means that it is not known. It reads caches. Without a resolver, everything on OCI has to wait.
+func (r *Resolver) Permits(ctx context.Context, cluster *clusterv1.Cluster) error {
+	ref := cluster.Spec.InfrastructureRef
+	user := userOf(ref.APIGroup, ref.Kind)
+	if user == nil {
+		return nil
+	}
+	if r == nil {
+		return waiting("Whether the cluster may use its OCI identity is not known yet")
+	}
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}
+	switch err := r.Cached.Objects.Get(ctx, key, user); {
+	case apierrors.IsNotFound(err):
+		return waiting(fmt.Sprintf("There is no %s %s yet, so it is not known which OCI identity the cluster uses", ref.Kind, key))
+	case err != nil:
+		return fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
+	}
+	verdict, err := r.Resolve(ctx, user)
+	if err != nil || verdict.Allowed {
+		return err
+	}
+	return &outcome.Problem{Kind: outcome.KindStall, Reason: verdict.Reason, Message: verdict.Message}
+}
+
+func waiting(message string) error {
+	return &outcome.Problem{Kind: outcome.KindWait, Reason: infrav1.IdentityNotEvaluatedReason, Message: message}
+}
+
+// userOf returns an empty object of the kind, nil if it is none that names identities.
+func userOf(group, kind string) User {
+	switch {
+	case group == infrav1.GroupName && kind == infrav1.OCIClusterKind:
+		return &infrav1.OCICluster{}
+	case group == infrav1.GroupName && kind == infrav1.OCIManagedClusterKind:
+		return &infrav1.OCIManagedCluster{}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,72 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Identity are the settings of gate oci-cluster-identity.
+type Identity struct {
+	// SecretNamespaces are where principal Secrets may live. Secrets are read there and nowhere else.
+	SecretNamespaces []string
+	// TrustedNamespaces are where administrators alone can write identities.
+	TrustedNamespaces []string
+	// RefuseOpen takes an empty allowedNamespaces for no namespace.
+	RefuseOpen bool
+	// Verify asks OCI whether it accepts an API key.
+	Verify bool
+	// VerifyEndpoint is the URL of OCI's Identity API; by default that of the region.
+	VerifyEndpoint string
+	// VerifyCAFile has the certificates of authorities to trust there, in PEM; by default those of the system.
+	VerifyCAFile string
+	// VerifyTimeout bounds one question.
+	VerifyTimeout time.Duration
+	// DefaultRegion is asked about keys whose Secret names none.
+	DefaultRegion string
+}
+
+func (i *Identity) addFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&i.SecretNamespaces, "oci-principal-secret-namespace", i.SecretNamespaces,
+		"With gate oci-cluster-identity: namespace where principal Secrets of OCIClusterIdentities may live; repeatable, "+
+			"or several separated by commas. Secrets are read there and nowhere else. Default: none.")
+	fs.StringSliceVar(&i.TrustedNamespaces, "oci-trusted-identity-namespace", i.TrustedNamespaces,
+		"With gate oci-cluster-identity: namespace where administrators alone can write OCIClusterIdentities; repeatable, "+
+			"or several separated by commas. Identities there may name a Secret of another namespace, may be of type "+
+			"InstancePrincipal or Workload, and are read wherever this instance works. Default: none.")
+	fs.BoolVar(&i.RefuseOpen, "oci-refuse-open-identities", i.RefuseOpen,
+		"With gate oci-cluster-identity: take an empty allowedNamespaces of an OCIClusterIdentity for no namespace, "+
+			"instead of all.")
+	fs.BoolVar(&i.Verify, "oci-verify", i.Verify,
+		"With gate oci-cluster-identity: ask OCI's Identity API whether it accepts an API key, when its Secret has changed "+
+			"and once an hour.")
+	fs.StringVar(&i.VerifyEndpoint, "oci-verify-endpoint", i.VerifyEndpoint,
+		"With --oci-verify: URL of OCI's Identity API, over HTTPS. Default: that of the region in the Secret.")
+	fs.StringVar(&i.VerifyCAFile, "oci-verify-ca-file", i.VerifyCAFile,
+		"With --oci-verify: file with the authorities to trust there, in PEM. Default: those of the system.")
+	fs.DurationVar(&i.VerifyTimeout, "oci-verify-timeout", i.VerifyTimeout,
+		"With --oci-verify: time limit for one question.")
+	fs.StringVar(&i.DefaultRegion, "oci-default-region", i.DefaultRegion,
+		"With --oci-verify: region to ask in if the Secret names none.")
+}
+
+func (i *Identity) validate() error {
+	var problems []error
+	for option, names := range map[string][]string{
+		"oci-principal-secret-namespace": i.SecretNamespaces, "oci-trusted-identity-namespace": i.TrustedNamespaces,
+	} {
+		for _, name := range names {
+			if len(validation.IsDNS1123Label(name)) > 0 {
+				problems = append(problems, fmt.Errorf("--%s %q must be the name of a namespace: "+
+					"lower-case letters, digits and dashes, at most 63 characters", option, name))
+			}
+		}
+	}
+	if i.VerifyTimeout <= 0 {
+		problems = append(problems, errors.New("--oci-verify-timeout must be greater than zero"))
+	}
+	return errors.Join(problems...)
+}
