@@ -120,8 +120,7 @@ func TestTwoWithoutFlags(t *testing.T) {
 		younger.expectSaid("NamespacesLeftToPeer: instance system/b has all namespaces")
 		older.stop()
 		w.expect(younger, "*", takeover)
-		w.processes[0] = w.server.start(t, "b", "*", "")
-		w.expect(w.processes[0], "*", takeover)
+		w.expect(w.restart(0), "*", takeover)
 		w.expect(younger, "+", 0)
 	})
 }
@@ -267,10 +266,17 @@ func (w *world) strike(i, how int) {
 	p.line.set(how == 0, how < 2)
 	if how == 3 {
 		p.stop()
-		w.server.mu.Lock()
-		w.processes[i] = w.server.start(w.t, p.id.Name, p.claim.Scope.Encode(), "")
-		w.server.mu.Unlock()
+		w.restart(i)
 	}
+}
+
+// restart starts an instance again that was stopped.
+func (w *world) restart(i int) *process {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	stopped := w.processes[i]
+	w.processes[i] = w.server.start(w.t, stopped.id.Name, stopped.claim.Scope.Encode(), "")
+	return w.processes[i]
 }
 
 func (w *world) expectOneWriter(name string) {

@@ -24,16 +24,10 @@ const (
 	ourFinalizer   = "archelon.io/rancher-import"
 )
 
-// belongs refuses a write to a Rancher cluster that belongs elsewhere. The namespace is empty for one that says
-// nothing.
-func belongsTo(where string) gomegatypes.GomegaMatcher {
-	if where == "" {
-		where = "all namespaces"
-	} else {
-		where = "namespace " + where
-	}
-	return And(MatchError(apierrors.IsForbidden, "forbidden"),
-		MatchError(ContainSubstring("this instance may not change CAPI Clusters in "+where+", to which the Rancher cluster belongs")))
+// foreign matches the refusal of a write to a Rancher cluster that belongs elsewhere.
+func foreign() gomegatypes.GomegaMatcher {
+	return And(MatchError(apierrors.IsForbidden, "forbidden"), MatchError(ContainSubstring(
+		"this instance may not change CAPI Clusters in the namespace to which the Rancher cluster belongs")))
 }
 
 var _ = Describe("The policy that isolates an instance", Ordered, func() {
@@ -92,7 +86,7 @@ var _ = Describe("The policy that isolates an instance", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		instance, err = client.New(config, client.Options{Scheme: known})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() error { return remove(ctx, "local") }).WithTimeout(patience).Should(belongsTo(""))
+		Eventually(func() error { return remove(ctx, "local") }).WithTimeout(patience).Should(foreign())
 	})
 
 	It("lets it write to Rancher clusters of its namespaces", func(ctx SpecContext) {
@@ -104,24 +98,24 @@ var _ = Describe("The policy that isolates an instance", Ordered, func() {
 	})
 
 	It("refuses it all others, that of the management cluster among them", func(ctx SpecContext) {
-		Expect(instance.Create(ctx, record("c-new01", tenant, "", ourFinalizer), client.DryRunAll)).To(belongsTo(tenant))
-		Expect(instance.Create(ctx, record("c-new01", "", "", ""), client.DryRunAll)).To(belongsTo(""))
-		for name, where := range map[string]string{"local": "", "c-tenan": tenant, "c-m-tenant": tenant} {
-			Expect(change(ctx, name, describe)).To(belongsTo(where), name)
-			Expect(remove(ctx, name)).To(belongsTo(where), name)
+		Expect(instance.Create(ctx, record("c-new01", tenant, "", ourFinalizer), client.DryRunAll)).To(foreign())
+		Expect(instance.Create(ctx, record("c-new01", "", "", ""), client.DryRunAll)).To(foreign())
+		for _, name := range []string{"local", "c-tenan", "c-m-tenant"} {
+			Expect(change(ctx, name, describe)).To(foreign(), name)
+			Expect(remove(ctx, name)).To(foreign(), name)
 		}
 	})
 
 	It("refuses to move one out of its namespaces, or into them", func(ctx SpecContext) {
-		Expect(change(ctx, "c-team1", label(tenant))).To(belongsTo(tenant))
-		Expect(change(ctx, "c-tenan", label(team))).To(belongsTo(tenant))
-		Expect(change(ctx, "local", label(team))).To(belongsTo(""))
-		Expect(change(ctx, "local", func(c *managementv3.Cluster) { controllerutil.AddFinalizer(c, ourFinalizer) })).To(belongsTo(""))
+		Expect(change(ctx, "c-team1", label(tenant))).To(foreign())
+		Expect(change(ctx, "c-tenan", label(team))).To(foreign())
+		Expect(change(ctx, "local", label(team))).To(foreign())
+		Expect(change(ctx, "local", func(c *managementv3.Cluster) { controllerutil.AddFinalizer(c, ourFinalizer) })).To(foreign())
 	})
 
 	It("lets it label one again that has lost the label", func(ctx SpecContext) {
 		Expect(change(ctx, "c-lostl", label(team))).To(Succeed())
-		Expect(change(ctx, "c-lostl", label(tenant))).To(belongsTo(tenant))
+		Expect(change(ctx, "c-lostl", label(tenant))).To(foreign())
 		Expect(remove(ctx, "c-lostl")).To(Succeed())
 	})
 
@@ -135,7 +129,7 @@ var _ = Describe("The policy that isolates an instance", Ordered, func() {
 		Expect(w.admin.Delete(ctx, binding)).To(Succeed())
 		Consistently(func() error { return change(ctx, "c-excl1", letGo) }).Should(Succeed())
 		Expect(w.admin.Patch(ctx, binding, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		Eventually(func() error { return change(ctx, "c-excl1", letGo) }).WithTimeout(patience).Should(belongsTo(excluded))
+		Eventually(func() error { return change(ctx, "c-excl1", letGo) }).WithTimeout(patience).Should(foreign())
 
 		By("what is granted by hand counts too")
 		granted := &rbacv1.RoleBinding{
