@@ -85,6 +85,9 @@ func TestValidate(t *testing.T) {
 		"NoWorkspace":    {reason: "nobody may choose", args: []string{"--fleet-workspace="}},
 		"NothingLeft":    {reason: "nothing would ever be done", args: []string{"--namespace=a,b", "--excluded-namespace=b", "--excluded-namespace=a"}, want: "nothing is left"},
 		"Instance":       {reason: "the name of a Lease and of a label", args: []string{"--instance=A B"}, want: "--instance"},
+		"Secrets":        {reason: "no name stands for all namespaces", args: []string{"--oci-principal-secret-namespace=*"}, want: "--oci-principal-secret-namespace"},
+		"Trusted":        {reason: "the same", args: []string{"--oci-trusted-identity-namespace=a,B"}, want: "--oci-trusted-identity-namespace"},
+		"OCITimeout":     {reason: "nobody waits for ever", args: []string{"--oci-verify-timeout=0s"}, want: "--oci-verify-timeout"},
 		"SeveralAtOnce":  {reason: "every problem is told, not the first", args: []string{"--concurrency=0", "--sync-period=0s"}, want: "--sync-period"},
 	}
 	for name, tc := range tests {
