@@ -1,0 +1,75 @@
+package v1alpha1
+
+// Conditions of a HostClaim.
+const (
+	// AssociateBMHCondition is the name that the proposal has for AssociatedCondition. Both are always the same.
+	AssociateBMHCondition = "AssociateBMH"
+	// AssociatedCondition is True while the claim has a host.
+	AssociatedCondition = "Associated"
+	// SynchronizedCondition is True when the host was told all that the claim asks for.
+	SynchronizedCondition = "Synchronized"
+	// ProvisionedCondition is True when the host runs what it was told.
+	ProvisionedCondition = "Provisioned"
+	// AvailableForProvisioningCondition is True when the host has nothing to run and could be given something.
+	AvailableForProvisioningCondition = "AvailableForProvisioning"
+	// ReadyCondition is True when all that the claim asks for is there: the host, and if it asks for an image, the
+	// image on the host.
+	ReadyCondition = "Ready"
+)
+
+// Reasons of Associated.
+const (
+	// BareMetalHostAssociatedReason: the claim has a host.
+	BareMetalHostAssociatedReason = "BareMetalHostAssociated"
+	// NoBareMetalHostReason: no host that fits is free.
+	NoBareMetalHostReason = "NoBareMetalHost"
+	// NotAuthorizedReason: hosts fit and are free, and the namespace of the claim may have none of them.
+	NotAuthorizedReason = "NotAuthorized"
+	// BindingReason: a host was chosen and is about to be taken.
+	BindingReason = "Binding"
+	// HostLostReason: the host is gone or belongs to somebody else, and the claim gets no other one because it was in
+	// use.
+	HostLostReason = "HostLost"
+	// SelectorInvalidReason: the hostSelector cannot be read.
+	SelectorInvalidReason = "SelectorInvalid"
+	// HostClaimDeletingReason: the claim is being deleted, and its host cleaned.
+	HostClaimDeletingReason = "HostClaimDeleting"
+)
+
+// Reasons of Synchronized.
+const (
+	// ConfigurationSyncedReason: the host has it all.
+	ConfigurationSyncedReason = "ConfigurationSynced"
+	// NotAssociatedReason: there is no host.
+	NotAssociatedReason = "NotAssociated"
+	// BareMetalHostNotSynchronizedReason: writing to the host failed.
+	BareMetalHostNotSynchronizedReason = "BareMetalHostNotSynchronized"
+	// UserDataSecretSyncFailureReason, and those of the other Secrets: the Secret is not there, or must not be used.
+	UserDataSecretSyncFailureReason = "UserDataSecretSyncFailure"
+	// MetaDataSecretSyncFailureReason is that of the Secret with metadata.
+	MetaDataSecretSyncFailureReason = "MetaDataSecretSyncFailure"
+	// NetworkDataSecretSyncFailureReason is that of the Secret with the configuration of the network.
+	NetworkDataSecretSyncFailureReason = "NetworkDataSecretSyncFailure"
+	// ImageSecretSyncFailureReason is that of the Secret with credentials of the registry that the image is in.
+	ImageSecretSyncFailureReason = "ImageSecretSyncFailure"
+)
+
+// Reasons of Provisioned, AvailableForProvisioning and Ready.
+const (
+	// ReadyReason: all is as the claim asks for.
+	ReadyReason = "Ready"
+	// ProvisionedReason: the host runs what the claim asks for.
+	ProvisionedReason = "Provisioned"
+	// ProvisioningReason: it is on its way there.
+	ProvisioningReason = "Provisioning"
+	// NotProvisionedReason: it is not, and not on its way.
+	NotProvisionedReason = "NotProvisioned"
+	// AvailableReason: the host could be given something to run.
+	AvailableReason = "Available"
+	// NotAvailableReason: it could not.
+	NotAvailableReason = "NotAvailable"
+	// HostErrorReason: the host reports an error.
+	HostErrorReason = "HostError"
+	// PausedReason: the claim or its Cluster is paused.
+	PausedReason = "Paused"
+)

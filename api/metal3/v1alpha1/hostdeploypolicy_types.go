@@ -1,0 +1,72 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// HostDeployPolicySpec says who may claim the hosts in the namespace of the policy.
+type HostDeployPolicySpec struct {
+	// hostClaimNamespaces are the namespaces whose claims may have the hosts. Without it none are, an empty object is
+	// all of them. Otherwise each of its fields that is there has to fit. Where there are several policies, one has to.
+	// +optional
+	HostClaimNamespaces *HostClaimNamespaces `json:"hostClaimNamespaces,omitempty"`
+}
+
+// HostClaimNamespaces selects namespaces.
+type HostClaimNamespaces struct {
+	// names are names of namespaces. An empty list is no namespace.
+	// +kubebuilder:validation:MaxItems=1024
+	// +optional
+	Names []string `json:"names,omitzero"`
+	// nameMatches is a regular expression for the whole name of a namespace.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	NameMatches string `json:"nameMatches,omitempty"`
+	// hasLabels are labels that the Namespace must have.
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	HasLabels []NameValuePair `json:"hasLabels,omitempty"`
+}
+
+// NameValuePair is a label.
+type NameValuePair struct {
+	// name is the key of the label.
+	// +kubebuilder:validation:MaxLength=317
+	Name string `json:"name"`
+	// value is what the label must be. Empty is for any value.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Value string `json:"value,omitempty"`
+}
+
+// HostDeployPolicyStatus is empty.
+type HostDeployPolicyStatus struct{}
+
+// HostDeployPolicy says who may claim the hosts of a namespace.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=hostdeploypolicies
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
+// +kubebuilder:metadata:annotations="archelon.io/feature=host-claim"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type HostDeployPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says who may claim the hosts.
+	// +optional
+	Spec HostDeployPolicySpec `json:"spec,omitzero"`
+	// status is empty.
+	// +optional
+	Status HostDeployPolicyStatus `json:"status,omitzero"`
+}
+
+// HostDeployPolicyList is a list of HostDeployPolicies.
+//
+// +kubebuilder:object:root=true
+type HostDeployPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []HostDeployPolicy `json:"items"`
+}
