@@ -1,0 +1,133 @@
+package hostclaim
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+)
+
+// Requester is the namespace that a claim is in.
+type Requester struct {
+	// Name is that of the namespace.
+	Name string
+	// Labels are those of the Namespace; none if it is not known.
+	Labels map[string]string
+}
+
+// Policies are those of some namespaces, by namespace.
+type Policies map[string][]metal3v1.HostDeployPolicy
+
+// refusedBy is why a host must not be had.
+type refusedBy string
+
+const (
+	refusedByNobody   refusedBy = ""
+	refusedByOptIn    refusedBy = "their label or annotation " + metal3v1.NamespacesKey
+	refusedByPolicies refusedBy = "the HostDeployPolicies there"
+	refusedByDefault  refusedBy = "neither a label or annotation " + metal3v1.NamespacesKey + " nor a HostDeployPolicy there"
+)
+
+// authorize says whether claims of a namespace may have a host. The host can say so itself, and the policies in its
+// namespace can: each of the two that is there has to. Where there is neither, nobody may have the host.
+func authorize(host *bmov1.BareMetalHost, policies policiesSay, r Requester) refusedBy {
+	present, allowed := optIn(host, r.Name)
+	switch {
+	case present && !allowed:
+		return refusedByOptIn
+	case policies == nothing && !present:
+		return refusedByDefault
+	case policies == no:
+		return refusedByPolicies
+	default:
+		return refusedByNobody
+	}
+}
+
+// policiesSay is what the policies of one namespace say to claims of another one.
+type policiesSay int
+
+const (
+	nothing policiesSay = iota
+	no
+	yes
+)
+
+// ask asks the policies of a namespace. One that cannot be read allows nobody.
+func (p Policies) ask(namespace string, r Requester) policiesSay {
+	policies := p[namespace]
+	switch {
+	case len(policies) == 0:
+		return nothing
+	case slices.ContainsFunc(policies, func(one metal3v1.HostDeployPolicy) bool { return allows(&one, r) }):
+		return yes
+	default:
+		return no
+	}
+}
+
+// optIn says whether a host names namespaces, and whether it names this one. Where it has both the label and the
+// annotation, both have to.
+func optIn(host metav1.Object, namespace string) (present, allowed bool) {
+	allowed = true
+	if value, ok := host.GetLabels()[metal3v1.NamespacesKey]; ok {
+		// An API server does not store a label with a star or a comma.
+		everybody := value == "ALL" || value == "*"
+		present, allowed = true, everybody || names(value, "_.,", namespace)
+	}
+	if value, ok := host.GetAnnotations()[metal3v1.NamespacesKey]; ok {
+		present, allowed = true, allowed && (strings.TrimSpace(value) == "*" || names(value, ",", namespace))
+	}
+	return present, present && allowed
+}
+
+// names reports whether a list has a name, as it is and not a part of it.
+func names(list, separators, name string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(list, func(r rune) bool {
+		return strings.ContainsRune(separators, r)
+	}), func(one string) bool { return strings.TrimSpace(one) == name })
+}
+
+// PolicyProblem says why a policy cannot be read; it allows nobody then.
+func PolicyProblem(policy *metal3v1.HostDeployPolicy) string {
+	if from := policy.Spec.HostClaimNamespaces; from != nil {
+		if _, err := anchored(from.NameMatches); err != nil {
+			return fmt.Sprintf("spec.hostClaimNamespaces.nameMatches cannot be read: %v", err)
+		}
+	}
+	return ""
+}
+
+// anchored returns a regular expression for whole names.
+func anchored(expression string) (*regexp.Regexp, error) {
+	// On its own first: what closes a bracket that it has not opened would undo the anchors.
+	if _, err := regexp.Compile(expression); err != nil {
+		return nil, err
+	}
+	return regexp.Compile(`\A(?:` + expression + `)\z`)
+}
+
+// allows reports whether a policy lets claims of a namespace have the hosts in its own.
+func allows(policy *metal3v1.HostDeployPolicy, r Requester) bool {
+	from := policy.Spec.HostClaimNamespaces
+	if from == nil {
+		return false
+	}
+	if from.Names != nil && !slices.Contains(from.Names, r.Name) {
+		return false
+	}
+	if from.NameMatches != "" {
+		if whole, err := anchored(from.NameMatches); err != nil || !whole.MatchString(r.Name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(from.HasLabels, func(want metal3v1.NameValuePair) bool {
+		value, ok := r.Labels[want.Name]
+		return !ok || want.Value != "" && value != want.Value
+	})
+}

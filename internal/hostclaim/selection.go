@@ -1,0 +1,203 @@
+package hostclaim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+)
+
+// SelectorOf returns the selector of a claim.
+func SelectorOf(s metal3v1.HostSelector) (labels.Selector, error) {
+	selector := labels.NewSelector()
+	add := func(key string, operator selection.Operator, values []string) error {
+		requirement, err := labels.NewRequirement(key, operator, values)
+		if err != nil {
+			return err
+		}
+		selector = selector.Add(*requirement)
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		if err := add(key, selection.Equals, []string{s.MatchLabels[key]}); err != nil {
+			return nil, fmt.Errorf("hostSelector.matchLabels: %w", err)
+		}
+	}
+	for _, expression := range s.MatchExpressions {
+		operator, ok := map[string]selection.Operator{
+			"in": selection.In, "notin": selection.NotIn, "exists": selection.Exists, "doesnotexist": selection.DoesNotExist,
+		}[strings.ToLower(expression.Operator)]
+		if !ok {
+			return nil, fmt.Errorf(
+				"hostSelector.matchExpressions: %q is not an operator; use In, NotIn, Exists or DoesNotExist", expression.Operator,
+			)
+		}
+		if err := add(expression.Key, operator, expression.Values); err != nil {
+			return nil, fmt.Errorf("hostSelector.matchExpressions: %w", err)
+		}
+	}
+	return selector, nil
+}
+
+// all is the pool of all free hosts.
+const all = ""
+
+func pool(key, value string) string { return key + "=" + value }
+
+// Pools returns the pools that a host is in: one for each of its labels, and one of all hosts. A host that is not free
+// is in none. It is an index of hosts.
+func Pools(host *bmov1.BareMetalHost) []string {
+	if !Free(host) {
+		return nil
+	}
+	pools := []string{all}
+	for key, value := range host.Labels {
+		pools = append(pools, pool(key, value))
+	}
+	return pools
+}
+
+// PoolOf returns a pool that has all the hosts which fit a selector.
+func PoolOf(s metal3v1.HostSelector) string {
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		return pool(key, s.MatchLabels[key])
+	}
+	return all
+}
+
+// Free reports whether a host can be given to somebody.
+func Free(host *bmov1.BareMetalHost) bool {
+	has := func(key string) bool { _, ok := host.Annotations[key]; return ok }
+	state := host.Status.Provisioning.State
+	_, reserved := host.Labels[metal3v1.NodeReuseLabel]
+	return host.Spec.ConsumerRef == nil && host.DeletionTimestamp == nil && !reserved &&
+		(state == bmov1.StateAvailable || state == bmov1.StateReady) &&
+		host.Status.ErrorMessage == "" && host.Status.OperationalStatus != bmov1.OperationalStatusDetached &&
+		!host.Spec.ExternallyProvisioned && host.Spec.Image == nil && host.Spec.CustomDeploy == nil &&
+		!has(bmov1.PausedAnnotation) && !has(bmov1.DetachedAnnotation) && !has(metal3v1.UnhealthyAnnotation)
+}
+
+// Question is which host a claim is to get.
+type Question struct {
+	Claim     *metal3v1.HostClaim
+	Requester Requester
+	// Hosts are of the pool of the claim. They are only read.
+	Hosts []*bmov1.BareMetalHost
+	// Policies are those of the namespaces of the hosts.
+	Policies Policies
+}
+
+// Answer is the host, or why there is none.
+type Answer struct {
+	Host *bmov1.BareMetalHost
+	// Reason and Message are for the condition, and stay the same as long as nobody can do anything else about it.
+	Reason, Message string
+}
+
+// Select chooses a host. Different claims choose different hosts where they can, and one claim always the same.
+func Select(q Question) Answer {
+	selector, err := SelectorOf(q.Claim.Spec.HostSelector)
+	if err != nil {
+		return Answer{Reason: metal3v1.SelectorInvalidReason, Message: err.Error()}
+	}
+	var fit []*bmov1.BareMetalHost
+	refused := map[refusedBy]map[string]bool{}
+	said := map[string]policiesSay{}
+	for _, host := range q.Hosts {
+		if !fits(host, q.Claim.Spec.HostSelector, selector) {
+			continue
+		}
+		if _, ok := said[host.Namespace]; !ok {
+			said[host.Namespace] = q.Policies.ask(host.Namespace, q.Requester)
+		}
+		by := authorize(host, said[host.Namespace], q.Requester)
+		if by == refusedByNobody {
+			fit = append(fit, host)
+			continue
+		}
+		if refused[by] == nil {
+			refused[by] = map[string]bool{}
+		}
+		refused[by][host.Namespace] = true
+	}
+	switch {
+	case len(fit) > 0:
+		return choose(q.Claim, fit)
+	case len(refused) > 0:
+		return Answer{Reason: metal3v1.NotAuthorizedReason, Message: refusal(q.Requester, refused)}
+	default:
+		return Answer{Reason: metal3v1.NoBareMetalHostReason, Message: "No host that fits hostSelector is free"}
+	}
+}
+
+// Check says why a claim must not have a host; nothing if it may.
+func Check(q Question, host *bmov1.BareMetalHost) string {
+	selector, err := SelectorOf(q.Claim.Spec.HostSelector)
+	switch {
+	case err != nil:
+		return err.Error()
+	case !fits(host, q.Claim.Spec.HostSelector, selector):
+		return "the host is not free, or does not fit any more"
+	case authorize(host, q.Policies.ask(host.Namespace, q.Requester), q.Requester) != refusedByNobody:
+		return "the namespace may not have the host any more"
+	default:
+		return ""
+	}
+}
+
+func fits(host *bmov1.BareMetalHost, s metal3v1.HostSelector, selector labels.Selector) bool {
+	return (s.InNamespace == "" || s.InNamespace == host.Namespace) && Free(host) && selector.Matches(labels.Set(host.Labels))
+}
+
+// choose prefers hosts of the failure domain.
+func choose(claim *metal3v1.HostClaim, hosts []*bmov1.BareMetalHost) Answer {
+	domain, message := claim.Spec.FailureDomain, ""
+	if domain != "" {
+		near := slices.DeleteFunc(slices.Clone(hosts), func(host *bmov1.BareMetalHost) bool {
+			return host.Labels[metal3v1.FailureDomainLabel] != domain
+		})
+		if len(near) > 0 {
+			hosts = near
+		} else {
+			message = fmt.Sprintf("No host of failure domain %s is free; this one is of another", domain)
+		}
+	}
+	rank := func(host *bmov1.BareMetalHost) uint64 {
+		return xxhash.Sum64String(string(claim.UID) + "/" + string(host.UID))
+	}
+	return Answer{
+		Message: message,
+		Host: slices.MaxFunc(hosts, func(a, b *bmov1.BareMetalHost) int {
+			return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
+		}),
+	}
+}
+
+// maxNamed is how many namespaces a message names.
+const maxNamed = 3
+
+// refusal says who refuses hosts that are free.
+func refusal(r Requester, refused map[refusedBy]map[string]bool) string {
+	var texts []string
+	for _, by := range slices.Sorted(maps.Keys(refused)) {
+		namespaces := slices.Sorted(maps.Keys(refused[by]))
+		named := strings.Join(namespaces[:min(len(namespaces), maxNamed)], ", ")
+		if len(namespaces) > maxNamed {
+			named += " and others"
+		}
+		if by == refusedByDefault {
+			texts = append(texts, fmt.Sprintf("hosts in namespace %s are open to nobody: they have %s", named, by))
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("hosts in namespace %s: %s refuse namespace %s", named, by, r.Name))
+	}
+	return "Hosts fit and are free, but " + strings.Join(texts, "; ")
+}

@@ -1,0 +1,180 @@
+package hostclaim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+)
+
+func freeHost(name string) *bmov1.BareMetalHost {
+	return &bmov1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "infra", Name: name, UID: types.UID("uid-" + name),
+			Labels: map[string]string{"size": "medium"}, Annotations: map[string]string{metal3v1.NamespacesKey: "*"},
+		},
+		Status: bmov1.BareMetalHostStatus{Provisioning: bmov1.ProvisionStatus{State: bmov1.StateAvailable}},
+	}
+}
+
+func TestFree(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*bmov1.BareMetalHost)
+		want   bool
+	}{
+		"free":              {func(*bmov1.BareMetalHost) {}, true},
+		"ready, as of old":  {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = "ready" }, true},
+		"consumed":          {func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef = &corev1.ObjectReference{} }, false},
+		"going":             {func(h *bmov1.BareMetalHost) { h.DeletionTimestamp = new(metav1.Now()) }, false},
+		"reserved":          {func(h *bmov1.BareMetalHost) { h.Labels[metal3v1.NodeReuseLabel] = "" }, false},
+		"provisioned":       {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = "provisioned" }, false},
+		"unknown":           {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = "" }, false},
+		"erring":            {func(h *bmov1.BareMetalHost) { h.Status.ErrorMessage = "x" }, false},
+		"detached":          {func(h *bmov1.BareMetalHost) { h.Status.OperationalStatus = "detached" }, false},
+		"to be detached":    {func(h *bmov1.BareMetalHost) { h.Annotations["baremetalhost.metal3.io/detached"] = "" }, false},
+		"paused":            {func(h *bmov1.BareMetalHost) { h.Annotations["baremetalhost.metal3.io/paused"] = "" }, false},
+		"unhealthy":         {func(h *bmov1.BareMetalHost) { h.Annotations["capi.metal3.io/unhealthy"] = "" }, false},
+		"of somebody else":  {func(h *bmov1.BareMetalHost) { h.Spec.ExternallyProvisioned = true }, false},
+		"about to be used":  {func(h *bmov1.BareMetalHost) { h.Spec.Image = &bmov1.Image{} }, false},
+		"about to be ours?": {func(h *bmov1.BareMetalHost) { h.Spec.CustomDeploy = &bmov1.CustomDeploy{} }, false},
+	} {
+		host := freeHost("h")
+		tc.change(host)
+		if got := Free(host); got != tc.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+		if got := len(Pools(host)) > 0; got != tc.want {
+			t.Errorf("%s: it is in pools: %v", name, got)
+		}
+	}
+}
+
+func TestSelectorOf(t *testing.T) {
+	one := func(key, operator string, values ...string) metal3v1.HostSelector {
+		return metal3v1.HostSelector{MatchExpressions: []metal3v1.HostSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+	}
+	for name, tc := range map[string]struct {
+		selector metal3v1.HostSelector
+		want     string // whether it selects a=1, or the error
+	}{
+		"everything":         {metal3v1.HostSelector{}, "true"},
+		"labels":             {metal3v1.HostSelector{MatchLabels: map[string]string{"a": "1"}}, "true"},
+		"other labels":       {metal3v1.HostSelector{MatchLabels: map[string]string{"a": "2"}}, "false"},
+		"in":                 {one("a", "iN", "1", "2"), "true"},
+		"not in":             {one("a", "NotIn", "1"), "false"},
+		"exists":             {one("a", "EXISTS"), "true"},
+		"does not exist":     {one("a", "doesnotexist"), "false"},
+		"no operator":        {one("a", "", "1"), `"" is not an operator`},
+		"another operator":   {one("a", "gt", "1"), `"gt" is not an operator`},
+		"in without values":  {one("a", "In"), "for 'in', 'notin' operators, values set can't be empty"},
+		"exists with values": {one("a", "Exists", "1"), "values set must be empty"},
+		"no key":             {one("", "Exists"), "name part must be non-empty"},
+		"a value that no label can have": {
+			metal3v1.HostSelector{MatchLabels: map[string]string{"a": "*"}}, "a valid label must be",
+		},
+	} {
+		selector, err := SelectorOf(tc.selector)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprint(selector.Matches(labels.Set{"a": "1"}))
+		}
+		if !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestSelect(t *testing.T) {
+	claim := func(change func(*metal3v1.HostClaimSpec)) *metal3v1.HostClaim {
+		c := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c", UID: "c"}}
+		c.Spec.HostSelector.MatchLabels = map[string]string{"size": "medium"}
+		if change != nil {
+			change(&c.Spec)
+		}
+		return c
+	}
+	near := freeHost("near")
+	near.Labels[metal3v1.FailureDomainLabel] = "z1"
+	closed := freeHost("closed")
+	closed.Annotations = nil
+	large := freeHost("large")
+	large.Labels["size"] = "large"
+	for name, tc := range map[string]struct {
+		claim *metal3v1.HostClaim
+		hosts []*bmov1.BareMetalHost
+		want  string
+	}{
+		"none":          {claim(nil), nil, "NoBareMetalHost"},
+		"one that fits": {claim(nil), []*bmov1.BareMetalHost{large, near}, "near"},
+		"one that is not open": {
+			claim(nil), []*bmov1.BareMetalHost{closed, large}, "NotAuthorized Hosts fit and are free, but hosts in namespace infra are open to nobody",
+		},
+		"other namespace": {
+			claim(func(s *metal3v1.HostClaimSpec) { s.HostSelector.InNamespace = "x" }), []*bmov1.BareMetalHost{near}, "NoBareMetalHost",
+		},
+		"failure domain": {
+			claim(func(s *metal3v1.HostClaimSpec) { s.FailureDomain = "z1" }),
+			[]*bmov1.BareMetalHost{freeHost("a"), near, freeHost("b"), freeHost("c")}, "near",
+		},
+		"no host of the failure domain": {
+			claim(func(s *metal3v1.HostClaimSpec) { s.FailureDomain = "z2" }), []*bmov1.BareMetalHost{near},
+			"near No host of failure domain z2 is free",
+		},
+		"selector that cannot be read": {
+			claim(func(s *metal3v1.HostClaimSpec) { s.HostSelector.MatchLabels["size"] = "*" }), nil, "SelectorInvalid",
+		},
+	} {
+		answer := Select(Question{Claim: tc.claim, Requester: Requester{Name: "team"}, Hosts: tc.hosts})
+		got := answer.Reason + " " + answer.Message
+		if answer.Host != nil {
+			got = answer.Host.Name + " " + answer.Message
+		}
+		if !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// Many claims that choose at once spread over the hosts, and one chooses the same again.
+func TestChoicesSpread(t *testing.T) {
+	var hosts []*bmov1.BareMetalHost
+	for i := range 100 {
+		hosts = append(hosts, freeHost(fmt.Sprint("h", i)))
+	}
+	chosen := map[string]bool{}
+	for i := range 100 {
+		claim := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}}
+		q := Question{Claim: claim, Hosts: hosts}
+		first := Select(q).Host
+		chosen[first.Name] = true
+		if again := Select(q).Host; again != first {
+			t.Fatalf("claim %d chose %s and then %s", i, first.Name, again.Name)
+		}
+	}
+	if len(chosen) < 50 { // 63 are expected.
+		t.Errorf("100 claims chose %d hosts", len(chosen))
+	}
+}
+
+func TestPoolOfHasWhatFits(t *testing.T) {
+	host := freeHost("h")
+	host.Labels["rack"] = "a"
+	for _, wanted := range []map[string]string{nil, {"rack": "a"}, {"size": "medium"}, {"size": "medium", "rack": "a"}} {
+		pool, found := PoolOf(metal3v1.HostSelector{MatchLabels: wanted}), false
+		for _, is := range Pools(host) {
+			found = found || is == pool
+		}
+		if !found {
+			t.Errorf("a host that has %v is not in pool %q", wanted, pool)
+		}
+	}
+}
