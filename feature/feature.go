@@ -23,6 +23,11 @@ const (
 	//
 	// alpha: v0.1
 	OCIClusterIdentity featuregate.Feature = "oci-cluster-identity"
+
+	// HostClaim gives hosts to HostClaims (document 002).
+	//
+	// alpha: v0.1
+	HostClaim featuregate.Feature = "host-claim"
 )
 
 // NewGates returns all gates at their defaults.
@@ -31,6 +36,7 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 	if err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		ManagementV3Cluster: {Default: false, PreRelease: featuregate.Alpha},
 		OCIClusterIdentity:  {Default: false, PreRelease: featuregate.Alpha},
+		HostClaim:           {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err
 	}

@@ -56,6 +56,8 @@ type CRD struct {
 	Version string
 	// Of is what brings it along.
 	Of Product
+	// Selectable is a field that has to be selectable, as a path. Others may have a CRD of the same name without it.
+	Selectable string
 }
 
 // Product brings CRDs along.

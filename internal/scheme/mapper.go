@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -11,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 )
 
 // Mapper returns a RESTMapper of the kinds that the manager works with. Being static, it needs no discovery: the manager can
@@ -30,6 +32,9 @@ func Mapper() meta.RESTMapper {
 		infrav1.GroupVersion.WithKind(infrav1.OCIClusterIdentityKind):        meta.RESTScopeNamespace,
 		infrav1.GroupVersion.WithKind(infrav1.OCIClusterKind):                meta.RESTScopeNamespace,
 		infrav1.GroupVersion.WithKind(infrav1.OCIManagedClusterKind):         meta.RESTScopeNamespace,
+		bmov1.GroupVersion.WithKind("BareMetalHost"):                         meta.RESTScopeNamespace,
+		metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind):               meta.RESTScopeNamespace,
+		metal3v1.GroupVersion.WithKind(metal3v1.HostDeployPolicyKind):        meta.RESTScopeNamespace,
 	} {
 		mapper.Add(gvk, scope)
 		// A cache of several namespaces asks whether a list has a namespace, as of kinds.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/identity"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
@@ -23,6 +24,7 @@ func (p *parts) controllers() []controller.Controller {
 		rolekeeper.Controller(p.setupRoleKeeper),
 		importer.Controller(p.opts.TurtlesNamespaces, p.setupImport),
 		identity.Controller(feature.OCIClusterIdentity, identityPolicy(p.opts.Identity), p.setupIdentity),
+		baremetal.Controller(feature.HostClaim, p.setupBareMetalClaims),
 	}
 }
 
@@ -62,6 +64,7 @@ type parts struct {
 	downloader *rancher.Downloader
 	metrics    *importer.Metrics
 	principals principals
+	claims     *baremetal.Metrics
 
 	keeper *rolekeeper.Reconciler
 	// keeping is closed when there is a keeper, if there is to be one.
@@ -136,4 +139,13 @@ func (p *parts) setupRoleKeeper(ctx context.Context, env controller.Env) error {
 	p.keeper = keeper
 	close(p.keeping)
 	return nil
+}
+
+// setupBareMetalClaims adds the controller of HostClaims of kind baremetal.
+func (p *parts) setupBareMetalClaims(ctx context.Context, env controller.Env) error {
+	reconciler := &baremetal.Reconciler{
+		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(baremetal.ControllerName),
+		Scope: p.place.claim.Scope, Metrics: p.claims,
+	}
+	return reconciler.SetupWithManager(ctx, env.Manager, baremetal.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }

@@ -158,8 +158,21 @@ func lack(needed controller.CRD, crd *apiextensionsv1.CustomResourceDefinition) 
 		}
 		return fmt.Sprintf("%s serves %s (CRD %s); Archelon needs %s (%s)", needed.Of.Name, only, needed.Name, needed.Version, needed.Of.Needed)
 	}
+	if needed.Selectable != "" && !selectable(crd, needed) {
+		return fmt.Sprintf("CRD %s is another one than that of %s: field %s is not selectable. What it does not know would be dropped; Archelon needs %s",
+			needed.Name, needed.Of.Name, needed.Selectable, needed.Of.Needed)
+	}
 	if !apiextensionshelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
 		return fmt.Sprintf("CRD %s is not established; its conditions say why", needed.Name)
 	}
 	return ""
+}
+
+// selectable reports whether a field that is needed can be selected by.
+func selectable(crd *apiextensionsv1.CustomResourceDefinition, needed controller.CRD) bool {
+	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == needed.Version && slices.ContainsFunc(v.SelectableFields, func(f apiextensionsv1.SelectableField) bool {
+			return f.JSONPath == needed.Selectable
+		})
+	})
 }

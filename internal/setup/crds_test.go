@@ -70,6 +70,22 @@ func TestLack(t *testing.T) {
 	}
 }
 
+// Metal3 has a CRD of the same name, which drops what ours has besides. Nothing may be written then.
+func TestAnotherCRDOfTheName(t *testing.T) {
+	needed := controller.CRD{
+		Name: "hostclaims.metal3.io", Version: "v1alpha1", Selectable: ".spec.kind", Of: controller.Product{Name: "Archelon", Needed: "its own"},
+	}
+	found := crd("hostclaims.metal3.io", "v1alpha1", "v1beta1")
+	found.Spec.Versions[1].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.kind"}}
+	if got := lack(needed, found); !strings.Contains(got, "is another one than that of Archelon: field .spec.kind is not selectable") {
+		t.Errorf("got %q", got)
+	}
+	found.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.kind"}}
+	if got := lack(needed, found); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // Readiness names the cause once all CRDs are known, and passes when a newer CAPI has taken the place of the old one.
 func TestReadinessNamesTheCRDThatIsTooOld(t *testing.T) {
 	const capi = "clusters.cluster.x-k8s.io"

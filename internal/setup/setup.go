@@ -23,6 +23,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hold"
+	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
@@ -74,6 +75,7 @@ func (p *process) run(ctx context.Context) error {
 // meters are the metrics of this process.
 type meters struct {
 	imports   *importer.Metrics
+	claims    *baremetal.Metrics
 	instances *instance.Metrics
 	synced    prometheus.Gauge
 	lacking   prometheus.Gauge
@@ -81,6 +83,10 @@ type meters struct {
 
 func newMeters() (*meters, error) {
 	imports, err := importer.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	claims, err := baremetal.NewMetrics(metrics.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +105,7 @@ func newMeters() (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &meters{imports: imports, instances: instances, synced: synced, lacking: lacking}, nil
+	return &meters{imports: imports, claims: claims, instances: instances, synced: synced, lacking: lacking}, nil
 }
 
 // work runs the manager until the context ends.
@@ -123,7 +129,9 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	}
 	defer downloader.Close()
 	p.meters.instances.Works(place.member.self, place.claim.Scope, place.claim.WatchFilter)
-	parts := &parts{opts: p.opts, place: place, downloader: downloader, metrics: p.meters.imports, keeping: make(chan struct{})}
+	parts := &parts{
+		opts: p.opts, place: place, downloader: downloader, metrics: p.meters.imports, claims: p.meters.claims, keeping: make(chan struct{}),
+	}
 	on := controller.On(parts.controllers(), p.opts.Gates, place.isolated)
 	settings, err := p.managerOptions(s, on, place.claim.Scope, lock)
 	if err != nil {

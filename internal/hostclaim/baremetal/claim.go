@@ -1,0 +1,99 @@
+package baremetal
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+)
+
+func held(claim *metal3v1.HostClaim) bool {
+	return controllerutil.ContainsFinalizer(claim, metal3v1.BareMetalFinalizer)
+}
+
+// taken returns a claim that is held.
+func taken(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
+	after := claim.DeepCopy()
+	controllerutil.AddFinalizer(after, metal3v1.BareMetalFinalizer)
+	setLabel(after, metal3v1.KindLabel, after.Spec.Kind)
+	return after
+}
+
+// dropped returns a claim that is not held any more.
+func dropped(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
+	after := claim.DeepCopy()
+	controllerutil.RemoveFinalizer(after, metal3v1.BareMetalFinalizer)
+	return after
+}
+
+// associate has the metadata of a claim name its host, and no other. Whoever else wrote a name there is told of.
+func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
+	after := claim.DeepCopy()
+	label, annotation := "", ""
+	if host != nil {
+		label, annotation = hostLabel(host), keyOf(host).String()
+	}
+	setLabel(after, metal3v1.KindLabel, claim.Spec.Kind)
+	setLabel(after, metal3v1.HostLabel, label)
+	setAnnotation(after, metal3v1.HostAnnotation, annotation)
+	if equality.Semantic.DeepEqual(after.ObjectMeta, claim.ObjectMeta) {
+		return
+	}
+	d.Actions = append(d.Actions, changeClaim{claim, after, "have it name its host", forged(claim, label, annotation)})
+}
+
+// forged returns a warning if somebody has a claim name a host that it does not have.
+func forged(claim *metal3v1.HostClaim, label, annotation string) *Warning {
+	known := claim.Status.BareMetalHost
+	for _, said := range []string{claim.Labels[metal3v1.HostLabel], claim.Annotations[metal3v1.HostAnnotation]} {
+		if said == "" || said == label || said == annotation {
+			continue
+		}
+		if known != nil && (said == known.Namespace+"/"+known.Name || said == labelOf(known.Namespace, known.Name)) {
+			continue // It is its own host, which it has lost.
+		}
+		return &Warning{
+			"AssociationErased", "A label or annotation of the claim named a host that is not the claim's, and was erased",
+		}
+	}
+	return nil
+}
+
+func hostLabel(host *bmov1.BareMetalHost) string { return labelOf(host.Namespace, host.Name) }
+
+// maxLabel is how long the value of a label may be.
+const maxLabel = 63
+
+func labelOf(namespace, name string) string {
+	value := namespace + "." + name
+	if len(value) > maxLabel {
+		sum := sha256.Sum256([]byte(value))
+		return hex.EncodeToString(sum[:16])
+	}
+	return value
+}
+
+// setLabel removes a label whose value is empty.
+func setLabel(claim *metal3v1.HostClaim, key, value string) {
+	claim.Labels = set(claim.Labels, key, value)
+}
+
+func setAnnotation(claim *metal3v1.HostClaim, key, value string) {
+	claim.Annotations = set(claim.Annotations, key, value)
+}
+
+func set(values map[string]string, key, value string) map[string]string {
+	if value == "" {
+		delete(values, key)
+		return values
+	}
+	if values == nil {
+		values = map[string]string{}
+	}
+	values[key] = value
+	return values
+}

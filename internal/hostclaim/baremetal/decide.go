@@ -1,0 +1,229 @@
+package baremetal
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
+)
+
+// Decision is what a run is to do.
+type Decision struct {
+	// Actions are done in their order. What they change wakes the controller.
+	Actions []Action
+	// Status is what the status of the claim should be, nil to leave it alone. It is written if there are no actions, or
+	// if one fails.
+	Status *metal3v1.HostClaimStatus
+	// Warnings are told in Events, once the status is written.
+	Warnings []Warning
+}
+
+// Warning is something that an administrator should know.
+type Warning struct{ Reason, Note string }
+
+// Decide says what to do. It is pure.
+func Decide(o Observation, now time.Time) Decision {
+	orphans := releases(o.orphans())
+	claim := o.Claim
+	if claim == nil {
+		return Decision{Actions: orphans}
+	}
+	if o.Paused {
+		return Decision{}
+	}
+	var d Decision
+	mine := o.owned()
+	switch {
+	case claim.DeletionTimestamp != nil:
+		d = release(o, mine, now)
+	case !held(claim):
+		d = Decision{Actions: []Action{changeClaim{claim, taken(claim), "hold it", nil}}}
+	case len(mine) > 0:
+		d = bound(o, mine, now)
+	case claim.Status.PendingHost != nil:
+		d = bind(o, now)
+	case claim.Status.BareMetalHost != nil:
+		d = lost(o, now)
+	case lostForGood(claim):
+		d = unbound(o, metal3v1.HostLostReason, conditionOf(claim, metal3v1.AssociatedCondition).Message, now)
+	default:
+		d = choose(o, now)
+	}
+	d.Actions = append(orphans, d.Actions...)
+	return d
+}
+
+// owned returns the hosts that the claim has, the one first that it keeps: a claim has more than one only if somebody
+// else has written a consumerRef.
+func (o Observation) owned() []*bmov1.BareMetalHost {
+	if o.Claim == nil {
+		return nil
+	}
+	var owned []*bmov1.BareMetalHost
+	for _, host := range o.Consumed {
+		if ownedBy(host, o.Claim) {
+			owned = append(owned, host)
+		}
+	}
+	if len(owned) == 0 && o.Named != nil && ownedBy(o.Named, o.Claim) {
+		owned = append(owned, o.Named)
+	}
+	named := hostOf(o.Claim)
+	slices.SortStableFunc(owned, func(a, b *bmov1.BareMetalHost) int {
+		is := func(host *bmov1.BareMetalHost) bool { return named != nil && keyOf(host) == *named }
+		switch {
+		case is(a):
+			return -1
+		case is(b):
+			return 1
+		default:
+			return strings.Compare(keyOf(a).String(), keyOf(b).String())
+		}
+	})
+	return owned
+}
+
+// ownedBy reports whether a host is that of a claim. A consumerRef without UID is of a host that came here from another
+// cluster.
+func ownedBy(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) bool {
+	key, uid, ok := consumerOf(host)
+	return ok && key == (types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}) && (uid == claim.UID || uid == "")
+}
+
+// consumerOf returns the claim that a host names.
+func consumerOf(host *bmov1.BareMetalHost) (key types.NamespacedName, uid types.UID, ok bool) {
+	ref := host.Spec.ConsumerRef
+	if ref == nil || ref.Kind != metal3v1.HostClaimKind || ref.GroupVersionKind().Group != metal3v1.GroupName {
+		return key, "", false
+	}
+	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, ref.UID, true
+}
+
+// strangers reports whether a host names a claim of this name that is not the one in the cache.
+func strangers(o Observation) bool {
+	return slices.ContainsFunc(o.Consumed, func(host *bmov1.BareMetalHost) bool {
+		_, uid, _ := consumerOf(host)
+		return uid != "" && (o.Claim == nil || uid != o.Claim.UID)
+	})
+}
+
+// orphans returns the hosts of claims that are gone, although their finalizer should have held them. Only what this
+// controller has taken is released by it.
+func (o Observation) orphans() []*bmov1.BareMetalHost {
+	var orphans []*bmov1.BareMetalHost
+	for _, host := range o.Consumed {
+		_, uid, _ := consumerOf(host)
+		_, saved := host.Annotations[metal3v1.SavedAnnotation]
+		_, stopped := host.Annotations[bmov1.PausedAnnotation]
+		if uid != "" && (o.Claim == nil || uid != o.Claim.UID) && uid != o.UID && saved && !stopped {
+			orphans = append(orphans, host)
+		}
+	}
+	return orphans
+}
+
+func keyOf(host *bmov1.BareMetalHost) types.NamespacedName {
+	return types.NamespacedName{Namespace: host.Namespace, Name: host.Name}
+}
+
+// paused reports whether a claim is paused, or on its way to another cluster.
+func paused(claim *metal3v1.HostClaim) bool {
+	_, stopped := claim.Annotations[clusterv1.PausedAnnotation]
+	_, moved := claim.Annotations[deleteForMove]
+	return stopped || moved
+}
+
+// deleteForMove is what clusterctl puts on what it deletes because it has moved it.
+const deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
+
+// choose looks for a host, and writes down which one before it is touched.
+func choose(o Observation, now time.Time) Decision {
+	answer := hostclaim.Select(o.question())
+	if answer.Host == nil {
+		return unbound(o, answer.Reason, answer.Message, now)
+	}
+	d := unbound(o, metal3v1.BindingReason, answer.Message, now)
+	d.Status.PendingHost = &metal3v1.ObjectReference{Namespace: answer.Host.Namespace, Name: answer.Host.Name}
+	return d
+}
+
+// bind takes the host that was written down, if it is still to be had.
+func bind(o Observation, now time.Time) Decision {
+	if o.Named == nil {
+		return unbound(o, metal3v1.NoBareMetalHostReason, "The host that was chosen is gone", now)
+	}
+	if why := hostclaim.Check(o.question(), o.Named); why != "" {
+		return unbound(o, metal3v1.NoBareMetalHostReason, "The host that was chosen cannot be had: "+why, now)
+	}
+	return Decision{Actions: []Action{changeHost{o.Named, claimed(o.Named, o.Claim), "give it to its claim"}}}
+}
+
+func (o Observation) question() hostclaim.Question {
+	return hostclaim.Question{Claim: o.Claim, Requester: o.Requester, Hosts: o.Candidates, Policies: o.Policies}
+}
+
+// lost is for a claim whose host does not know it any more. One that was in use is not replaced: what ran on it may
+// still run, and its successor is for people to decide on.
+func lost(o Observation, now time.Time) Decision {
+	was := o.Claim.Status.BareMetalHost
+	if !inUse(o.Claim) {
+		return unbound(o, metal3v1.NoBareMetalHostReason, "Looking for another host", now)
+	}
+	note := "BareMetalHost " + was.Namespace + "/" + was.Name + " is gone, or is somebody else's. It was in use, so the " +
+		"claim gets no other host. Delete the claim"
+	d := unbound(o, metal3v1.HostLostReason, note, now)
+	d.Warnings = append(d.Warnings, Warning{metal3v1.HostLostReason, note})
+	return d
+}
+
+// inUse reports whether something was, or was being, written to the host of a claim.
+func inUse(claim *metal3v1.HostClaim) bool {
+	condition := conditionOf(claim, metal3v1.ProvisionedCondition)
+	return condition.Status == "True" || condition.Reason == metal3v1.ProvisioningReason
+}
+
+func lostForGood(claim *metal3v1.HostClaim) bool {
+	return conditionOf(claim, metal3v1.AssociatedCondition).Reason == metal3v1.HostLostReason
+}
+
+// bound keeps a claim and its host in step. Further hosts are released.
+func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
+	host := mine[0]
+	d := Decision{Actions: releases(mine[1:])}
+	if after := synchronized(host, o.Claim); after != nil {
+		d.Actions = append(d.Actions, changeHost{host, after, "have it as its claim says"})
+	}
+	d.associate(o.Claim, host)
+	d.Status = statusOf(o.Claim, host, associated(o.Claim), now)
+	return d
+}
+
+// unbound is for a claim without a host.
+func unbound(o Observation, reason, message string, now time.Time) Decision {
+	var d Decision
+	d.associate(o.Claim, nil)
+	d.Status = statusOf(o.Claim, nil, association{reason: reason, message: message}, now)
+	return d
+}
+
+// release has what a claim has given up, then the claim itself.
+func release(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
+	if !held(o.Claim) {
+		return Decision{}
+	}
+	if len(mine) == 0 {
+		return Decision{Actions: []Action{changeClaim{o.Claim, dropped(o.Claim), "release it", nil}}}
+	}
+	return Decision{
+		Actions: releases(mine),
+		Status: statusOf(o.Claim, mine[0], association{
+			true, metal3v1.HostClaimDeletingReason, "The host is being cleaned",
+		}, now),
+	}
+}

@@ -1,0 +1,112 @@
+package baremetal
+
+import (
+	"encoding/json"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+)
+
+// saved is what an administrator had set on a host when it was claimed, and gets back when it is released.
+type saved struct {
+	Online      bool                    `json:"online"`
+	UserData    *corev1.SecretReference `json:"userData,omitempty"`
+	MetaData    *corev1.SecretReference `json:"metaData,omitempty"`
+	NetworkData *corev1.SecretReference `json:"networkData,omitempty"`
+}
+
+// claimed returns a host that belongs to a claim.
+func claimed(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) *bmov1.BareMetalHost {
+	after := host.DeepCopy()
+	after.Spec.ConsumerRef = consumerRef(claim)
+	keep := saved{
+		Online: host.Spec.Online, UserData: host.Spec.UserData, MetaData: host.Spec.MetaData, NetworkData: host.Spec.NetworkData,
+	}
+	after.Annotations = set(after.Annotations, metal3v1.SavedAnnotation, keep.String())
+	return after
+}
+
+// String returns what the annotation is.
+func (s saved) String() string {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return "{}" // It has nothing that cannot be written.
+	}
+	return string(raw)
+}
+
+func consumerRef(claim *metal3v1.HostClaim) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: metal3v1.GroupVersion.String(), Kind: metal3v1.HostClaimKind,
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+	}
+}
+
+// synchronized returns the host of a claim as the claim says, nil if it is so.
+func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) *bmov1.BareMetalHost {
+	after := host.DeepCopy()
+	after.Spec.ConsumerRef.UID = claim.UID
+	return changed(host, after)
+}
+
+func changed(before, after *bmov1.BareMetalHost) *bmov1.BareMetalHost {
+	if equality.Semantic.DeepEqual(before, after) {
+		return nil
+	}
+	return after
+}
+
+// releases returns what comes next on the way of hosts back to those whom nobody has. For one that is being cleaned it
+// is nothing.
+func releases(hosts []*bmov1.BareMetalHost) []Action {
+	var actions []Action
+	for _, host := range hosts {
+		if after := emptied(host); after != nil {
+			actions = append(actions, changeHost{host, after, "take off it what its claim has put there"})
+		} else if clean(host) {
+			actions = append(actions, changeHost{host, released(host), "release it"})
+		}
+	}
+	return actions
+}
+
+// emptied returns a host without all that a claim can have put there, nil if it has nothing of that. The image goes
+// together with the Secrets: the host must not be provisioned without them.
+func emptied(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
+	after := host.DeepCopy()
+	after.Spec.Image, after.Spec.CustomDeploy = nil, nil
+	after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = nil, nil, nil
+	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
+	after.Spec.Online = host.Spec.DisablePowerOff
+	return changed(host, after)
+}
+
+// clean reports whether nothing of a claim is on a host any more, and nothing is on its way there.
+func clean(host *bmov1.BareMetalHost) bool {
+	switch host.Status.Provisioning.State {
+	case bmov1.StateAvailable, bmov1.StateReady, bmov1.StateExternallyProvisioned,
+		bmov1.StatePoweringOffBeforeDelete, bmov1.StateDeleting:
+		return true
+	case bmov1.StateNone, bmov1.StateUnmanaged, bmov1.StateRegistering, bmov1.StateMatchProfile,
+		bmov1.StateInspecting, bmov1.StatePreparing:
+		return !host.WasProvisioned()
+	default:
+		return false
+	}
+}
+
+// released returns a host that belongs to nobody, as its administrator had it.
+func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
+	after := host.DeepCopy()
+	var was saved
+	if json.Unmarshal([]byte(host.Annotations[metal3v1.SavedAnnotation]), &was) == nil {
+		after.Spec.Online = was.Online || host.Spec.DisablePowerOff
+		after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = was.UserData, was.MetaData, was.NetworkData
+	}
+	after.Spec.ConsumerRef = nil
+	after.Annotations = set(after.Annotations, metal3v1.SavedAnnotation, "")
+	return after
+}

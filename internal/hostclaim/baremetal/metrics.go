@@ -1,0 +1,98 @@
+package baremetal
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+)
+
+// Metrics are the counts of claims.
+type Metrics struct {
+	latency *prometheus.HistogramVec
+	claims  *prometheus.Desc
+	read    atomic.Pointer[Readers]
+}
+
+// NewMetrics registers the metrics of claims:
+//
+//	archelon_hostclaim_claims{kind,namespace,state}    claims by what became of them
+//	archelon_hostclaim_bind_seconds{kind}              time from the creation of a claim until it has a host
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	if registry == nil {
+		return nil, errors.New("metrics need a registry")
+	}
+	m := &Metrics{
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "archelon_hostclaim_bind_seconds",
+			Help:    "Time from the creation of a HostClaim until it has a host.",
+			Buckets: []float64{0.1, 0.5, 1, 5, 30, 60, 300, 1800, 3600, 21600, 86400},
+		}, []string{"kind"}),
+		claims: prometheus.NewDesc("archelon_hostclaim_claims",
+			"HostClaims by state: new, waiting, refused, invalid, binding, bound, lost or deleting. Each replica counts.",
+			[]string{"kind", "namespace", "state"}, nil),
+	}
+	for _, collector := range []prometheus.Collector{m.latency, m} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) bound(kind string, after time.Duration) {
+	if m != nil {
+		m.latency.WithLabelValues(kind).Observe(after.Seconds())
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(descs chan<- *prometheus.Desc) { descs <- m.claims }
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	read := m.read.Load()
+	if read == nil {
+		return
+	}
+	type key struct{ kind, namespace, state string }
+	counts := map[key]int{}
+	for _, claims := range read.Claims {
+		list := &metal3v1.HostClaimList{}
+		if claims.List(context.Background(), list, client.UnsafeDisableDeepCopy) != nil {
+			return // The cache has stopped, or has yet to start.
+		}
+		for i := range list.Items {
+			claim := &list.Items[i]
+			counts[key{claim.Spec.Kind, claim.Namespace, stateOf(claim)}]++
+		}
+	}
+	for k, count := range counts {
+		metrics <- prometheus.MustNewConstMetric(m.claims, prometheus.GaugeValue, float64(count), k.kind, k.namespace, k.state)
+	}
+}
+
+// stateOf returns what became of a claim.
+func stateOf(claim *metal3v1.HostClaim) string {
+	if claim.DeletionTimestamp != nil {
+		return "deleting"
+	}
+	state, ok := map[string]string{
+		"":                                     "new",
+		metal3v1.NoBareMetalHostReason:         "waiting",
+		metal3v1.NotAuthorizedReason:           "refused",
+		metal3v1.SelectorInvalidReason:         "invalid",
+		metal3v1.BindingReason:                 "binding",
+		metal3v1.BareMetalHostAssociatedReason: "bound",
+		metal3v1.HostLostReason:                "lost",
+	}[conditionOf(claim, metal3v1.AssociatedCondition).Reason]
+	if !ok {
+		return "new"
+	}
+	return state
+}

@@ -1,0 +1,222 @@
+package baremetal
+
+import (
+	"context"
+	"fmt"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hostclaim"
+)
+
+// Observation is all that a run has read.
+type Observation struct {
+	// Claim is nil if there is none of this kind.
+	Claim *metal3v1.HostClaim
+	// Paused is whether the claim is to be left as it is.
+	Paused bool
+	// Consumed are the hosts whose consumerRef has the name of the claim, in the order of their names.
+	Consumed []*bmov1.BareMetalHost
+	// UID is that of the claim as the API server has it, empty if it has none. It is read if a host names another one.
+	UID types.UID
+	// Named is the host that the status of the claim names, as the API server has it. It is read unless the cache has
+	// it among Consumed.
+	Named *bmov1.BareMetalHost
+	// Requester is where the claim is. Candidates are the hosts that it may be about to get, Policies those of their
+	// namespaces. They are read for a claim that has no host.
+	Requester  hostclaim.Requester
+	Candidates []*bmov1.BareMetalHost
+	Policies   hostclaim.Policies
+}
+
+// Readers are what a run reads from.
+type Readers struct {
+	// Claims are caches that have claims of the kind, each others.
+	Claims []client.Reader
+	// Objects is a cache of hosts and policies.
+	Objects client.Reader
+	// Metadata is a cache of the metadata of Namespaces.
+	Metadata client.Reader
+	// Live reads from the API server.
+	Live client.Reader
+}
+
+// observe reads. It decides nothing and writes nothing.
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Observation, error) {
+	var o Observation
+	var err error
+	if o.Claim, err = r.Read.claim(ctx, key); err != nil {
+		return o, err
+	}
+	if o.Claim != nil && o.Claim.Status.PendingHost != nil {
+		// A host must not be taken for a claim that has gone meanwhile.
+		if o.Claim, err = claimFrom(ctx, r.Read.Live, key); err != nil {
+			return o, err
+		}
+	}
+	if o.Consumed, err = r.Read.hosts(ctx, client.MatchingFields{consumerIndex: key.String()}); err != nil {
+		return o, err
+	}
+	if strangers(o) {
+		if o.UID, err = r.Read.uid(ctx, key); err != nil {
+			return o, err
+		}
+	}
+	if o.Claim == nil {
+		return o, nil
+	}
+	o.Paused = paused(o.Claim)
+	if len(o.owned()) > 0 {
+		return o, nil
+	}
+	if name := hostOf(o.Claim); name != nil {
+		if o.Named, err = r.Read.host(ctx, *name); err != nil {
+			return o, err
+		}
+	}
+	return o, r.observeCandidates(ctx, &o)
+}
+
+// observeCandidates reads what a claim without a host could get: the host that it is about to take, or all that it may
+// choose from.
+func (r *Reconciler) observeCandidates(ctx context.Context, o *Observation) error {
+	if o.Claim.DeletionTimestamp != nil {
+		return nil
+	}
+	var err error
+	o.Requester = hostclaim.Requester{Name: o.Claim.Namespace}
+	if o.Requester.Labels, err = r.Read.labels(ctx, o.Claim.Namespace); err != nil {
+		return err
+	}
+	o.Policies = hostclaim.Policies{}
+	if o.Claim.Status.PendingHost != nil {
+		if o.Named != nil {
+			o.Policies[o.Named.Namespace], err = r.Read.policies(ctx, o.Named.Namespace)
+		}
+		return err
+	}
+	selector := o.Claim.Spec.HostSelector
+	o.Candidates, err = r.Read.hosts(
+		ctx, client.MatchingFields{poolIndex: hostclaim.PoolOf(selector)}, client.InNamespace(selector.InNamespace),
+	)
+	if err != nil {
+		return err
+	}
+	for _, host := range o.Candidates {
+		if _, ok := o.Policies[host.Namespace]; !ok {
+			if o.Policies[host.Namespace], err = r.Read.policies(ctx, host.Namespace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hostOf returns the host that the status of a claim names.
+func hostOf(claim *metal3v1.HostClaim) *types.NamespacedName {
+	ref := claim.Status.PendingHost
+	if ref == nil {
+		ref = claim.Status.BareMetalHost
+	}
+	if ref == nil {
+		return nil
+	}
+	return &types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+}
+
+func (r Readers) claim(ctx context.Context, key types.NamespacedName) (*metal3v1.HostClaim, error) {
+	for _, claims := range r.Claims {
+		if claim, err := claimFrom(ctx, claims, key); claim != nil || err != nil {
+			return claim, err
+		}
+	}
+	return nil, nil
+}
+
+// claimFrom returns nil if there is no claim of this kind.
+func claimFrom(ctx context.Context, from client.Reader, key types.NamespacedName) (*metal3v1.HostClaim, error) {
+	claim := &metal3v1.HostClaim{}
+	switch err := from.Get(ctx, key, claim); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading HostClaim %s: %w", key, err)
+	case !handled(claim):
+		return nil, nil
+	default:
+		return claim, nil
+	}
+}
+
+// handled reports whether a claim is of this kind.
+func handled(claim *metal3v1.HostClaim) bool {
+	return claim.Spec.Kind == metal3v1.KindBareMetal || claim.Spec.Kind == metal3v1.KindBareMetalHost
+}
+
+// uid asks the API server for the UID of a claim.
+func (r Readers) uid(ctx context.Context, key types.NamespacedName) (types.UID, error) {
+	claim := controller.MetadataOf(metal3v1.GroupVersion, metal3v1.HostClaimKind)
+	switch err := r.Live.Get(ctx, key, claim); {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading HostClaim %s: %w", key, err)
+	default:
+		return claim.UID, nil
+	}
+}
+
+// hosts are only to be read: they are those of the cache.
+func (r Readers) hosts(ctx context.Context, options ...client.ListOption) ([]*bmov1.BareMetalHost, error) {
+	list := &bmov1.BareMetalHostList{}
+	if err := r.Objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("listing BareMetalHosts: %w", err)
+	}
+	hosts := make([]*bmov1.BareMetalHost, len(list.Items))
+	for i := range list.Items {
+		hosts[i] = &list.Items[i]
+	}
+	return hosts, nil
+}
+
+// host asks the API server for a host.
+func (r Readers) host(ctx context.Context, name types.NamespacedName) (*bmov1.BareMetalHost, error) {
+	host := &bmov1.BareMetalHost{}
+	switch err := r.Live.Get(ctx, name, host); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading BareMetalHost %s: %w", name, err)
+	default:
+		return host, nil
+	}
+}
+
+func (r Readers) policies(ctx context.Context, namespace string) ([]metal3v1.HostDeployPolicy, error) {
+	list := &metal3v1.HostDeployPolicyList{}
+	err := r.Objects.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing HostDeployPolicies of namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
+// labels of a Namespace that is not in the cache are none.
+func (r Readers) labels(ctx context.Context, namespace string) (map[string]string, error) {
+	object := namespaceMetadata()
+	if err := r.Metadata.Get(ctx, types.NamespacedName{Name: namespace}, object); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the labels of Namespace %s: %w", namespace, err)
+	}
+	return object.Labels, nil
+}
+
+func namespaceMetadata() *metav1.PartialObjectMetadata {
+	return controller.MetadataOf(corev1.SchemeGroupVersion, "Namespace")
+}

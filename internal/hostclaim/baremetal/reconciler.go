@@ -1,0 +1,68 @@
+package baremetal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// FieldOwner is the name under which the API server records what this controller writes.
+const FieldOwner = "archelon-host-claim"
+
+// Reconciler gives hosts to claims. Its requests name claims, existing or not: hosts can name one that is gone.
+type Reconciler struct {
+	// Client writes.
+	Client client.Client
+	// Read is what it reads from.
+	Read Readers
+	// Recorder records Events.
+	Recorder events.EventRecorder
+	// Scope is where it works.
+	Scope shard.Scope
+	// Metrics are optional.
+	Metrics *Metrics
+	// Clock is optional.
+	Clock clock.PassiveClock
+}
+
+// Reconcile implements reconcile.Reconciler. What is done wakes it again: a run that has done something ends there.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if !r.Scope.Owns(request.Namespace) {
+		return ctrl.Result{}, nil
+	}
+	o, err := r.observe(ctx, request.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	d := Decide(o, r.Clock.Now())
+	for _, action := range d.Actions {
+		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
+		if err := action.do(ctx, r); err != nil && !overtaken(err) {
+			err = fmt.Errorf("%s: %w", action, err)
+			return ctrl.Result{}, errors.Join(err, ignoreOvertaken(r.publish(ctx, o.Claim, d.failed(o.Claim, action, err))))
+		}
+	}
+	if len(d.Actions) > 0 {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, ignoreOvertaken(r.publish(ctx, o.Claim, d))
+}
+
+// overtaken reports whether a write failed because the object has changed, or is gone. The event of that wakes the
+// controller, if it has not done so already.
+func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+
+func ignoreOvertaken(err error) error {
+	if overtaken(err) {
+		return nil
+	}
+	return err
+}

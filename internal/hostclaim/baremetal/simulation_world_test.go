@@ -1,0 +1,418 @@
+package baremetal
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/test/simulation"
+)
+
+var (
+	claimGK     = schema.GroupKind{Group: "metal3.io", Kind: "HostClaim"}
+	hostGK      = schema.GroupKind{Group: "metal3.io", Kind: "BareMetalHost"}
+	policyGK    = schema.GroupKind{Group: "metal3.io", Kind: "HostDeployPolicy"}
+	namespaceGK = schema.GroupKind{Kind: "Namespace"}
+	simKinds    = []schema.GroupKind{claimGK, hostGK, policyGK, namespaceGK}
+)
+
+// world is a simulated API server, two controllers at once, Metal3, users, and all that can go wrong between them.
+type world struct {
+	t         *rapid.T
+	ctx       context.Context //nolint:containedctx // it is that of the test, as t is
+	server    *simulation.Server
+	processes []*simulation.Process
+	clock     *clocktesting.FakePassiveClock
+	scheme    *runtime.Scheme
+	// faulty befalls the next write. before is the host that is being written.
+	faulty string
+	before *bmov1.BareMetalHost
+	// race is whether little happens but that controllers overtake each other. working is the one that runs.
+	race    bool
+	working int
+	// writes counts those of the controllers.
+	writes int
+	// forced are the claims whose finalizer somebody has taken away.
+	forced map[types.UID]bool
+}
+
+func simScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	s.AddKnownTypes(bmov1.GroupVersion, &bmov1.BareMetalHost{}, &bmov1.BareMetalHostList{})
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, metal3v1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}
+
+func newWorld(ctx context.Context, t *rapid.T) *world {
+	w := &world{
+		t: t, ctx: ctx, scheme: simScheme(), forced: map[types.UID]bool{},
+		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
+	}
+	w.server = simulation.NewServer(w.scheme)
+	for _, namespace := range []string{"a", "b", "infra"} {
+		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	}
+	w.race = rapid.Bool().Draw(t, "race")
+	if w.race || rapid.Bool().Draw(t, "furnished") {
+		for _, name := range []string{"h1", "h2"} {
+			w.server.Put(simHost(name, "*"))
+		}
+		w.server.Put(simClaim("a", "c1"))
+		w.server.Put(simClaim("b", "c1"))
+	}
+	w.processes = make([]*simulation.Process, 2)
+	for i := range w.processes {
+		w.start(i)
+	}
+	return w
+}
+
+func simHost(name, optIn string) *bmov1.BareMetalHost {
+	host := &bmov1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: name, Labels: map[string]string{"size": "m"}},
+		Spec:       bmov1.BareMetalHostSpec{Online: true},
+		Status:     bmov1.BareMetalHostStatus{Provisioning: bmov1.ProvisionStatus{State: bmov1.StateAvailable}},
+	}
+	if optIn != "" {
+		host.Annotations = map[string]string{metal3v1.NamespacesKey: optIn}
+	}
+	return host
+}
+
+func simClaim(namespace, name string) *metal3v1.HostClaim {
+	claim := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	claim.Spec.Kind = metal3v1.KindBareMetal
+	claim.Spec.HostSelector.MatchLabels = map[string]string{"size": "m"}
+	return claim
+}
+
+// start begins a new process: it knows what is there now, and nothing of what its predecessor did.
+func (w *world) start(n int) {
+	cache := w.server.NewCache(simKinds...)
+	for _, index := range append(hostIndexes(), claimIndexes()...) {
+		cache.Index(index.object, index.name, index.keys)
+	}
+	live := w.server.Client(w.fault)
+	r := &Reconciler{
+		Client: live, Recorder: silent{}, Clock: w.clock,
+		Read: Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
+	}
+	if err := r.complete(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.processes[n] = &simulation.Process{Cache: cache, Reconciler: r, Watches: watchesOf(w.scheme, r)}
+	w.processes[n].Start(w.ctx)
+}
+
+// watchesOf returns the watches that SetupWithManager builds.
+func watchesOf(s *runtime.Scheme, r *Reconciler) []simulation.Watch {
+	var watches []simulation.Watch
+	for _, watch := range r.watches() {
+		gvk, err := apiutil.GVKForObject(watch.object, s)
+		if err != nil {
+			panic(err)
+		}
+		_, metadata := watch.object.(*metav1.PartialObjectMetadata)
+		watches = append(watches, simulation.Watch{
+			Kind: gvk.GroupKind(), Metadata: metadata, Requests: watch.claims, Admits: watch.admits,
+		})
+	}
+	return watches
+}
+
+// silent records no Events.
+type silent struct{}
+
+// Eventf implements events.EventRecorder.
+func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+var errSimulated = apierrors.NewServiceUnavailable("simulated outage")
+
+// fault disturbs writes as the schedule has it, and looks at each of them.
+func (w *world) fault(verb string, key simulation.Key, answered bool) error {
+	if verb == "get" || verb == "list" {
+		return nil
+	}
+	if w.faulty == "meanwhile" && !answered {
+		w.faulty = ""
+		w.meanwhile()
+	}
+	host, _ := w.server.Get(key).(*bmov1.BareMetalHost)
+	if answered {
+		w.checkWrite(w.before, host)
+	} else {
+		w.before = host
+		w.writes++
+	}
+	when := "before"
+	if answered {
+		when = "after"
+	}
+	switch w.faulty {
+	case "crash " + when:
+		w.faulty = ""
+		panic(simulation.Crash{})
+	case "lost " + when:
+		w.faulty = ""
+		return errSimulated
+	}
+	return nil
+}
+
+// meanwhile has others do something between the reads of a run and its write.
+func (w *world) meanwhile() {
+	switch w.pick("meanwhile", "work", "work", "host", "metal3", "claim") {
+	case "work":
+		working := w.working
+		for range rapid.IntRange(1, 4).Draw(w.t, "runs") {
+			w.work(1 - working)
+		}
+		w.working = working
+	case "host":
+		w.changeHost()
+	case "metal3":
+		if hosts := w.hosts(); len(hosts) > 0 {
+			w.metal3(hosts[rapid.IntRange(0, len(hosts)-1).Draw(w.t, "host")])
+		}
+	case "claim":
+		w.deleteClaim()
+	}
+}
+
+func (w *world) deleteClaim() {
+	w.server.Remove(simulation.Key{Kind: claimGK, NamespacedName: types.NamespacedName{
+		Namespace: w.pick("namespace", "a", "b"), Name: w.pick("name", "c1", "c2"),
+	}})
+}
+
+func (w *world) claims() []*metal3v1.HostClaim {
+	var claims []*metal3v1.HostClaim
+	for _, object := range w.server.Objects(claimGK) {
+		if claim, ok := object.(*metal3v1.HostClaim); ok {
+			claims = append(claims, claim)
+		}
+	}
+	return claims
+}
+
+func (w *world) hosts() []*bmov1.BareMetalHost {
+	var hosts []*bmov1.BareMetalHost
+	for _, object := range w.server.Objects(hostGK) {
+		if host, ok := object.(*bmov1.BareMetalHost); ok {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+func (w *world) pick(label string, from ...string) string {
+	return rapid.SampledFrom(from).Draw(w.t, label)
+}
+
+// What can happen, some of it more often.
+var (
+	racing = []string{
+		"deliver", "deliver", "deliver", "work", "work", "work", "work", "fault", "restart", "delete claim", "change host",
+	}
+	everything = []string{
+		"claim", "delete claim", "host", "change host", "change host", "delete host", "policy", "label", "metal3", "metal3",
+		"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "restart", "fault", "fault", "user",
+	}
+)
+
+// act does one thing that can happen.
+func (w *world) act() {
+	what := everything
+	if w.race {
+		what = racing
+	}
+	switch w.pick("what", what...) {
+	case "claim":
+		claim := simClaim(w.pick("namespace", "a", "b"), w.pick("name", "c1", "c2"))
+		if w.server.Get(w.server.KeyOf(claim)) == nil {
+			claim.Spec.FailureDomain = w.pick("domain", "", "z")
+			w.draw(claim)
+			w.server.Put(claim)
+		}
+	case "delete claim":
+		w.deleteClaim()
+	case "user":
+		w.user()
+	case "host":
+		host := simHost(w.pick("host", "h1", "h2", "h3"), w.pick("opt-in", "*", "*", "a", "b", ""))
+		if w.server.Get(w.server.KeyOf(host)) == nil {
+			w.server.Put(host)
+		}
+	case "change host":
+		w.changeHost()
+	case "delete host":
+		w.server.Remove(simulation.Key{Kind: hostGK, NamespacedName: types.NamespacedName{
+			Namespace: "infra", Name: w.pick("host", "h1", "h2", "h3"),
+		}})
+	case "policy":
+		policy := &metal3v1.HostDeployPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "p"}}
+		if w.pick("policy", "put", "remove") == "remove" {
+			w.server.Remove(w.server.KeyOf(policy))
+			return
+		}
+		policy.Generation = int64(w.writes) + int64(len(w.server.Writes)) + 1
+		policy.Spec.HostClaimNamespaces = &metal3v1.HostClaimNamespaces{NameMatches: w.pick("matches", ".*", "a", "[")}
+		if w.pick("labels", "yes", "no") == "yes" {
+			policy.Spec.HostClaimNamespaces.HasLabels = []metal3v1.NameValuePair{{Name: "env", Value: "prod"}}
+		}
+		w.server.Put(policy)
+	case "label":
+		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: w.pick("namespace", "a", "b"), Labels: map[string]string{"env": w.pick("env", "prod", "dev")},
+		}})
+	case "metal3":
+		if hosts := w.hosts(); len(hosts) > 0 {
+			w.metal3(hosts[rapid.IntRange(0, len(hosts)-1).Draw(w.t, "host")])
+		}
+	case "deliver":
+		process := w.processes[rapid.IntRange(0, 1).Draw(w.t, "process")]
+		if behind := process.Cache.Behind(); len(behind) > 0 {
+			process.Deliver(w.ctx, behind[rapid.IntRange(0, len(behind)-1).Draw(w.t, "kind")])
+		}
+	case "work":
+		w.work(rapid.IntRange(0, 1).Draw(w.t, "process"))
+	case "restart":
+		w.start(rapid.IntRange(0, 1).Draw(w.t, "process"))
+	case "fault":
+		w.faulty = w.pick("fault", "crash before", "crash after", "lost before", "lost after", "meanwhile", "meanwhile")
+	}
+}
+
+// draw draws what a claim asks for.
+func (w *world) draw(claim *metal3v1.HostClaim) {
+	claim.Generation++
+	claim.Spec.Online = new(w.pick("online", "yes", "no") == "yes")
+	claim.Spec.Image = nil
+	if url := w.pick("image", "", "http://one", "http://two"); url != "" {
+		claim.Spec.Image = &metal3v1.Image{URL: url, Checksum: "x"}
+	}
+}
+
+// user changes a claim.
+func (w *world) user() {
+	claims := w.claims()
+	if len(claims) == 0 {
+		return
+	}
+	claim := claims[rapid.IntRange(0, len(claims)-1).Draw(w.t, "claim")]
+	switch w.pick("does", "spec", "spec", "forge", "pause", "resume", "resume", "force") {
+	case "spec":
+		w.draw(claim)
+	case "forge":
+		claim.Labels = set(claim.Labels, metal3v1.HostLabel, "infra.h1")
+		claim.Annotations = set(claim.Annotations, metal3v1.HostAnnotation, "infra/h1")
+	case "pause":
+		claim.Annotations = set(claim.Annotations, "cluster.x-k8s.io/paused", "yes")
+	case "resume":
+		delete(claim.Annotations, "cluster.x-k8s.io/paused")
+	case "force":
+		if claim.DeletionTimestamp == nil {
+			return
+		}
+		claim.Finalizers = nil
+		w.forced[claim.UID] = true
+	}
+	w.server.Put(claim)
+}
+
+// changeHost does what administrators and others do to hosts.
+func (w *world) changeHost() {
+	hosts := w.hosts()
+	if len(hosts) == 0 {
+		return
+	}
+	host := hosts[rapid.IntRange(0, len(hosts)-1).Draw(w.t, "host")]
+	switch w.pick("change", "opt in", "opt out", "label", "unlabel", "error", "repair", "domain", "machine", "machine leaves") {
+	case "opt in":
+		host.Annotations = set(host.Annotations, metal3v1.NamespacesKey, w.pick("opt-in", "*", "a", "b"))
+	case "opt out":
+		delete(host.Annotations, metal3v1.NamespacesKey)
+	case "label":
+		host.Labels = set(host.Labels, "size", "m")
+	case "unlabel":
+		host.Labels = set(host.Labels, "size", "l")
+	case "error":
+		host.Status.ErrorMessage = "boom"
+	case "repair":
+		host.Status.ErrorMessage = ""
+	case "domain":
+		host.Labels = set(host.Labels, metal3v1.FailureDomainLabel, "z")
+	case "machine":
+		// Metal3's provider takes free hosts, and steals others where it thinks that they are its own.
+		if host.Spec.ConsumerRef == nil || w.pick("steal", "yes", "no", "no", "no") == "yes" {
+			host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
+			delete(host.Annotations, metal3v1.SavedAnnotation)
+		}
+	case "machine leaves":
+		if ref := host.Spec.ConsumerRef; ref != nil && ref.Kind == "Metal3Machine" {
+			host.Spec.ConsumerRef, host.Spec.Image = nil, nil
+		}
+	}
+	w.server.Put(host)
+}
+
+// metal3 does what the baremetal-operator does next with a host. It reports false if that is nothing.
+func (w *world) metal3(host *bmov1.BareMetalHost) bool {
+	is := &host.Status.Provisioning
+	wanted := host.Spec.Image != nil
+	switch {
+	case is.State == bmov1.StateAvailable && wanted && host.Spec.Online:
+		is.State = bmov1.StateProvisioning
+	case is.State == bmov1.StateProvisioning && wanted:
+		is.State, is.Image.URL = bmov1.StateProvisioned, host.Spec.Image.URL
+	case is.State == bmov1.StateProvisioning,
+		is.State == bmov1.StateProvisioned && (!wanted || is.Image.URL != host.Spec.Image.URL):
+		is.State = bmov1.StateDeprovisioning
+	case is.State == bmov1.StateDeprovisioning:
+		is.State, is.Image = bmov1.StateAvailable, bmov1.Image{}
+	default:
+		return false
+	}
+	w.server.Put(host)
+	return true
+}
+
+func (w *world) work(n int) {
+	process := w.processes[n]
+	w.working = n
+	if process.Queued() == 0 {
+		return
+	}
+	request := rapid.IntRange(0, process.Queued()-1).Draw(w.t, "request")
+	lives, err := process.Work(w.ctx, request)
+	if !lives {
+		w.start(n)
+	} else if err != nil && !strings.Contains(err.Error(), "simulated outage") {
+		w.t.Fatalf("a run failed: %v", err)
+	}
+}
+
+func describeHost(host *bmov1.BareMetalHost) string {
+	if host == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s (%s, consumer %v, image %v)", host.Name, host.Status.Provisioning.State, host.Spec.ConsumerRef, host.Spec.Image)
+}
