@@ -40,5 +40,9 @@ func Mapper() meta.RESTMapper {
 		// A cache of several namespaces asks whether a list has a namespace, as of kinds.
 		mapper.Add(gvk.GroupVersion().WithKind(gvk.Kind+"List"), scope)
 	}
+	// Its plural is its singular.
+	hardware := bmov1.GroupVersion.WithResource("hardwaredata")
+	mapper.AddSpecific(bmov1.GroupVersion.WithKind("HardwareData"), hardware, hardware, meta.RESTScopeNamespace)
+	mapper.AddSpecific(bmov1.GroupVersion.WithKind("HardwareDataList"), hardware, hardware, meta.RESTScopeNamespace)
 	return mapper
 }

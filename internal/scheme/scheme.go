@@ -36,6 +36,6 @@ func New() (*runtime.Scheme, error) {
 
 // addHosts registers Metal3's hosts, and not its HostClaim: that kind is ours.
 func addHosts(s *runtime.Scheme) error {
-	s.AddKnownTypes(bmov1.GroupVersion, &bmov1.BareMetalHost{}, &bmov1.BareMetalHostList{})
+	s.AddKnownTypes(bmov1.GroupVersion, &bmov1.BareMetalHost{}, &bmov1.BareMetalHostList{}, &bmov1.HardwareData{})
 	return nil
 }

@@ -30,3 +30,28 @@ const (
 	// UnhealthyAnnotation of a BareMetalHost keeps it from being chosen. The Metal3 provider of Cluster API sets it.
 	UnhealthyAnnotation = "capi.metal3.io/unhealthy"
 )
+
+// Reboots, as annotations of a claim.
+const (
+	// RebootAnnotation reboots the host once, and goes. RebootAnnotation + "/KEY" keeps it off as long as it is there.
+	RebootAnnotation = "reboot.metal3.io"
+	// HostRebootAnnotation is the name that the proposal has for RebootAnnotation.
+	HostRebootAnnotation = "host.metal3.io/reboot"
+	// RebootingAnnotation of a BareMetalHost says that it was told to reboot, and that its claim still says so.
+	RebootingAnnotation = "hostclaims.metal3.io/rebooting"
+	// HoldsAnnotation of a BareMetalHost has the keys of reboot annotations that are its claim's.
+	HoldsAnnotation = "hostclaims.metal3.io/holds"
+)
+
+// InfoPrefix is that of labels and annotations of a BareMetalHost that its claim gets. A claim has none that its host has not.
+const InfoPrefix = "info.hostclaims.metal3.io/"
+
+// Labels of a Secret that is the copy of one that a claim names.
+const (
+	// ClaimUIDLabel is the UID of the claim.
+	ClaimUIDLabel = "hostclaims.metal3.io/claim-uid"
+	// SourceLabel is the UID and the resourceVersion of what was copied.
+	SourceLabel = "hostclaims.metal3.io/source"
+	// EnvironmentLabel is one by which the baremetal-operator finds its Secrets.
+	EnvironmentLabel = "environment.metal3.io"
+)

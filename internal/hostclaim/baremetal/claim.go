@@ -3,6 +3,9 @@ package baremetal
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -40,10 +43,48 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 	setLabel(after, metal3v1.KindLabel, claim.Spec.Kind)
 	setLabel(after, metal3v1.HostLabel, label)
 	setAnnotation(after, metal3v1.HostAnnotation, annotation)
+	inform(after, host)
+	if host != nil {
+		rebooted(after, host)
+	}
 	if equality.Semantic.DeepEqual(after.ObjectMeta, claim.ObjectMeta) {
 		return
 	}
 	d.Actions = append(d.Actions, changeClaim{claim, after, "have it name its host", forged(claim, label, annotation)})
+}
+
+// maxInfo is how many labels, and how many annotations, of a host its claim gets, maxInfoValue how long one may be.
+const (
+	maxInfo      = 32
+	maxInfoValue = 1024
+)
+
+// inform has a claim carry what its host tells its users, and nothing else under that prefix.
+func inform(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
+	var labels, annotations map[string]string
+	if host != nil {
+		labels, annotations = host.Labels, host.Annotations
+	}
+	claim.Labels, claim.Annotations = told(claim.Labels, labels), told(claim.Annotations, annotations)
+}
+
+func told(claim, host map[string]string) map[string]string {
+	for key := range claim {
+		if strings.HasPrefix(key, metal3v1.InfoPrefix) {
+			delete(claim, key)
+		}
+	}
+	count := 0
+	for _, key := range slices.Sorted(maps.Keys(host)) {
+		if strings.HasPrefix(key, metal3v1.InfoPrefix) && len(host[key]) <= maxInfoValue && count < maxInfo {
+			count++
+			if claim == nil {
+				claim = map[string]string{}
+			}
+			claim[key] = host[key]
+		}
+	}
+	return claim
 }
 
 // forged returns a warning if somebody has a claim name a host that it does not have.

@@ -1,6 +1,7 @@
 package baremetal
 
 import (
+	"strings"
 	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -36,7 +37,10 @@ func conditionOf(claim *metal3v1.HostClaim, name string) metav1.Condition {
 }
 
 // statusOf returns the status that a claim is to have. The host may be nil.
-func statusOf(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost, a association, now time.Time) *metal3v1.HostClaimStatus {
+func statusOf(
+	o Observation, host *bmov1.BareMetalHost, a association, problems []problem, now time.Time,
+) *metal3v1.HostClaimStatus {
+	claim := o.Claim
 	after := claim.Status.DeepCopy()
 	*after = metal3v1.HostClaimStatus{
 		Conditions: after.Conditions, LastUpdated: after.LastUpdated, ObservedGeneration: claim.Generation,
@@ -60,15 +64,29 @@ func statusOf(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost, a associatio
 		set(metal3v1.AvailableForProvisioningCondition, false, metal3v1.NotAvailableReason, "")
 		set(metal3v1.ReadyCondition, false, a.reason, a.message)
 	} else {
-		set(metal3v1.SynchronizedCondition, true, metal3v1.ConfigurationSyncedReason, "")
+		synced, message := metal3v1.ConfigurationSyncedReason, ""
+		if len(problems) > 0 {
+			texts := make([]string, len(problems))
+			for i := range problems {
+				texts[i] = problems[i].message
+			}
+			synced, message = problems[0].reason, strings.Join(texts, "; ")
+		}
+		set(metal3v1.SynchronizedCondition, len(problems) == 0, synced, message)
 		provisioned, reason := provisioning(host, claim)
 		set(metal3v1.ProvisionedCondition, provisioned, reason, "")
 		available, why := availability(host)
 		set(metal3v1.AvailableForProvisioningCondition, available, why, "")
 		is, reason := ready(host, claim, a, provisioned, reason)
+		if len(problems) > 0 {
+			is, reason = false, synced
+		}
 		set(metal3v1.ReadyCondition, is, reason, "")
 		after.Ready = provisioned && claim.DeletionTimestamp == nil
 		describe(after, host)
+		if o.HardwareData {
+			after.HardwareData = after.BareMetalHost
+		}
 	}
 	if !equality.Semantic.DeepEqual(after, &claim.Status) {
 		stamp := metav1.NewTime(now).Rfc3339Copy()

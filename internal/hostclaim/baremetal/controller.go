@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/component-base/featuregate"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -21,22 +22,26 @@ const ControllerName = "hostclaim-baremetal"
 // +kubebuilder:rbac:groups=metal3.io,resources=hostclaims/status,verbs=patch,namespace=scope
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch,namespace=scope
 // +kubebuilder:rbac:groups=metal3.io,resources=hostdeploypolicies,verbs=list;watch,namespace=scope
+// +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=get;list;watch,namespace=scope
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete,namespace=scope
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch,namespace=scope
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=scope
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=hostclaims.metal3.io;hostdeploypolicies.metal3.io;baremetalhosts.metal3.io,verbs=list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=hostclaims.metal3.io;hostdeploypolicies.metal3.io;baremetalhosts.metal3.io;hardwaredata.metal3.io;clusters.cluster.x-k8s.io,verbs=list;watch
 
 // Controller describes the controller of claims of kind baremetal. What carries its finalizer is not released when
 // Archelon is uninstalled: a claim that is not held loses its host to nobody, and nobody cleans it.
 func Controller(gate featuregate.Feature, setup func(context.Context, controller.Env) error) controller.Controller {
 	ours := controller.Product{Name: "Archelon", Needed: "the CRDs of its chart: crds.install"}
+	metal3 := controller.Product{Name: "Metal3", Needed: "baremetal-operator 0.13 or newer"}
 	return controller.Controller{
 		Name: ControllerName, Package: "hostclaim/baremetal", Gate: gate,
 		CRDs: []controller.CRD{
 			{Name: "hostclaims.metal3.io", Version: "v1alpha1", Of: ours, Selectable: ".spec.kind"},
 			{Name: "hostdeploypolicies.metal3.io", Version: "v1alpha1", Of: ours},
-			{Name: "baremetalhosts.metal3.io", Version: "v1alpha1", Of: controller.Product{
-				Name: "Metal3", Needed: "baremetal-operator 0.13 or newer",
-			}},
+			{Name: "baremetalhosts.metal3.io", Version: "v1alpha1", Of: metal3},
+			{Name: "hardwaredata.metal3.io", Version: "v1alpha1", Of: metal3},
+			{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
 		},
 		Watches: watched,
 		Setup:   setup,
@@ -50,8 +55,11 @@ func watched(scope shard.Scope) []controller.Watch {
 		{Object: &metal3v1.HostClaim{}, By: cache.ByObject{Field: ofKind(metal3v1.KindBareMetal)}},
 		{Object: &bmov1.BareMetalHost{}, By: cache.ByObject{Transform: trimHost}},
 		{Object: &metal3v1.HostDeployPolicy{}},
+		{Object: &clusterv1.Cluster{}},
 		{Own: true, Object: &metal3v1.HostClaim{}, By: cache.ByObject{Field: ofKind(metal3v1.KindBareMetalHost)}},
 		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{Label: scope.NamespaceObjects(), Transform: keepLabels}},
+		{Own: true, Object: secretMetadata(), By: cache.ByObject{Transform: keepLabels}},
+		{Own: true, Object: hardwareMetadata(), By: cache.ByObject{Transform: controller.KeepIdentity}},
 	}
 }
 
@@ -70,11 +78,12 @@ func trimHost(object any) (any, error) {
 	return host, nil
 }
 
-// keepLabels leaves the name and the labels of a Namespace.
+// keepLabels leaves of metadata what tells one object, and one version of it, from another, and the labels.
 func keepLabels(object any) (any, error) {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
 		found.ObjectMeta = metav1.ObjectMeta{
-			Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion, Labels: found.Labels,
+			Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
+			Labels: found.Labels,
 		}
 	}
 	return object, nil

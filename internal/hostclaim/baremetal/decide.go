@@ -29,7 +29,7 @@ type Warning struct{ Reason, Note string }
 
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
-	orphans := releases(o.orphans())
+	orphans := releases(o.orphans(), o.Secrets)
 	claim := o.Claim
 	if claim == nil {
 		return Decision{Actions: orphans}
@@ -195,12 +195,16 @@ func lostForGood(claim *metal3v1.HostClaim) bool {
 // bound keeps a claim and its host in step. Further hosts are released.
 func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 	host := mine[0]
-	d := Decision{Actions: releases(mine[1:])}
-	if after := synchronized(host, o.Claim); after != nil {
+	d := Decision{Actions: releases(mine[1:], o.Secrets)}
+	p := planSecrets(o, host)
+	d.Actions = append(d.Actions, p.copies...)
+	if after := synchronized(host, o.Claim, p); after != nil {
 		d.Actions = append(d.Actions, changeHost{host, after, "have it as its claim says"})
+	} else {
+		d.Actions = append(d.Actions, p.surplus...)
 	}
 	d.associate(o.Claim, host)
-	d.Status = statusOf(o.Claim, host, associated(o.Claim), now)
+	d.Status = statusOf(o, host, associated(o.Claim), p.problems, now)
 	return d
 }
 
@@ -208,7 +212,7 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 func unbound(o Observation, reason, message string, now time.Time) Decision {
 	var d Decision
 	d.associate(o.Claim, nil)
-	d.Status = statusOf(o.Claim, nil, association{reason: reason, message: message}, now)
+	d.Status = statusOf(o, nil, association{reason: reason, message: message}, nil, now)
 	return d
 }
 
@@ -221,9 +225,9 @@ func release(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision
 		return Decision{Actions: []Action{changeClaim{o.Claim, dropped(o.Claim), "release it", nil}}}
 	}
 	return Decision{
-		Actions: releases(mine),
-		Status: statusOf(o.Claim, mine[0], association{
+		Actions: releases(mine, o.Secrets),
+		Status: statusOf(o, mine[0], association{
 			true, metal3v1.HostClaimDeletingReason, "The host is being cleaned",
-		}, now),
+		}, nil, now),
 	}
 }

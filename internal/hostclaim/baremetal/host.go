@@ -45,11 +45,40 @@ func consumerRef(claim *metal3v1.HostClaim) *corev1.ObjectReference {
 	}
 }
 
-// synchronized returns the host of a claim as the claim says, nil if it is so.
-func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) *bmov1.BareMetalHost {
+// synchronized returns the host of a claim as the claim says, nil if it is so. Image and Secrets come together, and none
+// of them while one is missing.
+func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) *bmov1.BareMetalHost {
 	after := host.DeepCopy()
 	after.Spec.ConsumerRef.UID = claim.UID
+	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
+	after.Spec.Online = claim.PoweredOn() || host.Spec.DisablePowerOff
+	reboot(after, rebootsOf(claim))
+	if len(p.problems) == 0 || !asks(claim) {
+		after.Spec.Image, after.Spec.CustomDeploy = imageOf(claim, p.names[imageAuth]), nil
+		if claim.Spec.CustomDeploy != nil {
+			after.Spec.CustomDeploy = &bmov1.CustomDeploy{Method: claim.Spec.CustomDeploy.Method}
+		}
+		after.Spec.UserData = p.reference(host, userData)
+		after.Spec.MetaData = p.reference(host, metaData)
+		after.Spec.NetworkData = p.reference(host, networkData)
+	}
 	return changed(host, after)
+}
+
+// imageOf returns the image that a claim asks for. The Secret for its registry is beside the host.
+func imageOf(claim *metal3v1.HostClaim, auth string) *bmov1.Image {
+	want := claim.Spec.Image
+	if want == nil {
+		return nil
+	}
+	image := &bmov1.Image{URL: want.URL, Checksum: want.Checksum, ChecksumType: bmov1.ChecksumType(want.ChecksumType)}
+	if want.Format != "" {
+		image.DiskFormat = &want.Format
+	}
+	if auth != "" {
+		image.OCIAuthSecretName = &auth
+	}
+	return image
 }
 
 func changed(before, after *bmov1.BareMetalHost) *bmov1.BareMetalHost {
@@ -61,17 +90,32 @@ func changed(before, after *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 
 // releases returns what comes next on the way of hosts back to those whom nobody has. For one that is being cleaned it
 // is nothing.
-func releases(hosts []*bmov1.BareMetalHost) []Action {
+func releases(hosts []*bmov1.BareMetalHost, secrets Secrets) []Action {
 	var actions []Action
 	for _, host := range hosts {
 		if after := emptied(host); after != nil {
 			actions = append(actions, changeHost{host, after, "take off it what its claim has put there"})
 		} else if clean(host) {
+			actions = append(actions, removeCopies(host, secrets)...)
 			actions = append(actions, changeHost{host, released(host), "release it"})
 		}
 	}
 	return actions
 }
+
+// removeCopies removes the Secrets that were copied for the claim of a host.
+func removeCopies(host *bmov1.BareMetalHost, secrets Secrets) []Action {
+	var actions []Action
+	for _, r := range roles() {
+		if found := secrets[copyOf(keyOf(host), r)]; found != nil && isCopy(found) {
+			actions = append(actions, removeCopy{found})
+		}
+	}
+	return actions
+}
+
+// leaves reports whether a host is about to be released.
+func leaves(host *bmov1.BareMetalHost) bool { return emptied(host) == nil && clean(host) }
 
 // emptied returns a host without all that a claim can have put there, nil if it has nothing of that. The image goes
 // together with the Secrets: the host must not be provisioned without them.
@@ -81,6 +125,7 @@ func emptied(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = nil, nil, nil
 	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
 	after.Spec.Online = host.Spec.DisablePowerOff
+	asleep(after)
 	return changed(host, after)
 }
 

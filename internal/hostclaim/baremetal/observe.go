@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -34,6 +36,10 @@ type Observation struct {
 	Requester  hostclaim.Requester
 	Candidates []*bmov1.BareMetalHost
 	Policies   hostclaim.Policies
+	// Secrets are those that the claim names, and the copies beside its host.
+	Secrets Secrets
+	// HardwareData is whether there is an object about the hardware of the host.
+	HardwareData bool
 }
 
 // Readers are what a run reads from.
@@ -42,7 +48,7 @@ type Readers struct {
 	Claims []client.Reader
 	// Objects is a cache of hosts and policies.
 	Objects client.Reader
-	// Metadata is a cache of the metadata of Namespaces.
+	// Metadata is a cache of the metadata of Namespaces, Secrets and HardwareData.
 	Metadata client.Reader
 	// Live reads from the API server.
 	Live client.Reader
@@ -69,19 +75,65 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 			return o, err
 		}
 	}
+	if o.Claim != nil && len(o.owned()) == 0 {
+		if name := hostOf(o.Claim); name != nil {
+			if o.Named, err = r.Read.host(ctx, *name); err != nil {
+				return o, err
+			}
+		}
+	}
+	if err := r.observeSecrets(ctx, &o); err != nil {
+		return o, err
+	}
 	if o.Claim == nil {
 		return o, nil
 	}
-	o.Paused = paused(o.Claim)
-	if len(o.owned()) > 0 {
-		return o, nil
-	}
-	if name := hostOf(o.Claim); name != nil {
-		if o.Named, err = r.Read.host(ctx, *name); err != nil {
-			return o, err
-		}
+	if o.Paused, err = r.Read.paused(ctx, o.Claim); err != nil || o.Paused || len(o.owned()) > 0 {
+		return o, err
 	}
 	return o, r.observeCandidates(ctx, &o)
+}
+
+// observeSecrets reads about the Secrets of a claim and the copies beside its hosts. Before a host is released, the API
+// server is asked for copies: the cache may not have one that was created just now.
+func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
+	o.Secrets = Secrets{}
+	read := func(from client.Reader, name types.NamespacedName) error {
+		found := secretMetadata()
+		err := from.Get(ctx, name, found)
+		if err == nil {
+			o.Secrets[name] = found
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the metadata of Secret %s: %w", name, err)
+		}
+		return nil
+	}
+	owned := o.owned()
+	for i, host := range append(owned, o.orphans()...) {
+		from := r.Read.Metadata
+		if kept := i == 0 && len(owned) > 0 && o.Claim.DeletionTimestamp == nil; !kept && leaves(host) {
+			from = r.Read.Live
+		}
+		for _, role := range roles() {
+			if err := read(from, copyOf(keyOf(host), role)); err != nil {
+				return err
+			}
+		}
+	}
+	if len(owned) == 0 {
+		return nil
+	}
+	for _, ref := range sources(o.Claim) {
+		if mayRead(o.Claim, ref) {
+			if err := read(r.Read.Metadata, types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}); err != nil {
+				return err
+			}
+		}
+	}
+	var err error
+	o.HardwareData, err = r.Read.hardwareData(ctx, keyOf(owned[0]))
+	return err
 }
 
 // observeCandidates reads what a claim without a host could get: the host that it is about to take, or all that it may
@@ -215,6 +267,42 @@ func (r Readers) labels(ctx context.Context, namespace string) (map[string]strin
 		return nil, fmt.Errorf("reading the labels of Namespace %s: %w", namespace, err)
 	}
 	return object.Labels, nil
+}
+
+// hardwareData reports whether there is an object about the hardware of a host.
+func (r Readers) hardwareData(ctx context.Context, host types.NamespacedName) (bool, error) {
+	err := r.Metadata.Get(ctx, host, hardwareMetadata())
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading HardwareData %s: %w", host, err)
+	}
+	return err == nil, nil
+}
+
+// paused reports whether a claim, or its Cluster, is paused.
+func (r Readers) paused(ctx context.Context, claim *metal3v1.HostClaim) (bool, error) {
+	if paused(claim) {
+		return true, nil
+	}
+	name := claim.Labels[clusterv1.ClusterNameLabel]
+	if name == "" {
+		return false, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Objects.Get(ctx, types.NamespacedName{Namespace: claim.Namespace, Name: name}, cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading Cluster %s: %w", name, err)
+	}
+	return ptr.Deref(cluster.Spec.Paused, false), nil
+}
+
+func secretMetadata() *metav1.PartialObjectMetadata {
+	return controller.MetadataOf(corev1.SchemeGroupVersion, "Secret")
+}
+
+func hardwareMetadata() *metav1.PartialObjectMetadata {
+	return controller.MetadataOf(bmov1.GroupVersion, "HardwareData")
 }
 
 func namespaceMetadata() *metav1.PartialObjectMetadata {

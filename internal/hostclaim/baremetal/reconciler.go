@@ -45,7 +45,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	d := Decide(o, r.Clock.Now())
 	for _, action := range d.Actions {
 		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
-		if err := action.do(ctx, r); err != nil && !overtaken(err) {
+		if err := action.do(ctx, r); overtaken(err) {
+			return ctrl.Result{}, nil
+		} else if err != nil {
 			err = fmt.Errorf("%s: %w", action, err)
 			return ctrl.Result{}, errors.Join(err, ignoreOvertaken(r.publish(ctx, o.Claim, d.failed(o.Claim, action, err))))
 		}

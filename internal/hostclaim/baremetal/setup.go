@@ -9,10 +9,12 @@ import (
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -117,6 +119,14 @@ func (r *Reconciler) watches() []watch {
 		{&metal3v1.HostClaim{}, true, claimItself, changed},
 		{&bmov1.BareMetalHost{}, false, r.claimsOfHost, changed},
 		{&metal3v1.HostDeployPolicy{}, false, r.waitingClaims, predicate.GenerationChangedPredicate{}},
+		{&clusterv1.Cluster{}, false, r.claimsOfCluster, pausedChanged()},
 		{namespaceMetadata(), true, r.claimsOfNamespace, predicate.LabelChangedPredicate{}},
+		{secretMetadata(), true, r.claimsOfSecret, changed},
+		{hardwareMetadata(), true, r.claimsOfHardware, created()},
 	}
+}
+
+// created admits what comes and goes.
+func created() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }

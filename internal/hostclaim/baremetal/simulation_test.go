@@ -1,12 +1,15 @@
 package baremetal
 
 import (
+	"strings"
 	"testing"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -29,8 +32,20 @@ func TestSimulation(t *testing.T) {
 }
 
 // checkWrite is what must hold for each write to a host.
-func (w *world) checkWrite(before, after *bmov1.BareMetalHost) {
-	if before == nil || after == nil || equality.Semantic.DeepEqual(before, after) {
+func (w *world) checkWrite(was, is client.Object) {
+	written := is
+	if written == nil {
+		written = was
+	}
+	if secret, ok := written.(*corev1.Secret); ok {
+		if was != nil && was.GetLabels()[metal3v1.ClaimUIDLabel] == "" || secret.Namespace != "infra" {
+			w.t.Fatalf("it wrote to Secret %s/%s, which is not its own", secret.Namespace, secret.Name)
+		}
+		return
+	}
+	before, ok := was.(*bmov1.BareMetalHost)
+	after, ok2 := is.(*bmov1.BareMetalHost)
+	if !ok || !ok2 || equality.Semantic.DeepEqual(before, after) {
 		return
 	}
 	if !equality.Semantic.DeepEqual(before.Status, after.Status) || !equality.Semantic.DeepEqual(before.Labels, after.Labels) {
@@ -43,8 +58,14 @@ func (w *world) checkWrite(before, after *bmov1.BareMetalHost) {
 	if _, _, ours := consumerOf(before); !ours {
 		w.t.Fatalf("it wrote to %s, which is not its own", describeHost(before))
 	}
-	if after.Spec.ConsumerRef != nil {
+	if ref := after.Spec.ConsumerRef; ref != nil {
+		if ref.UID != before.Spec.ConsumerRef.UID && before.Spec.ConsumerRef.UID != "" {
+			w.t.Fatalf("it took %s from another claim", describeHost(before))
+		}
 		return
+	}
+	if copies := w.copies(before); len(copies) > 0 {
+		w.t.Fatalf("it gave away %s, beside which there is %v", describeHost(before), copies)
 	}
 	state := before.Status.Provisioning.State
 	if state != bmov1.StateAvailable || before.Spec.Image != nil || after.Spec.Image != nil || after.Spec.UserData != nil {
@@ -52,6 +73,43 @@ func (w *world) checkWrite(before, after *bmov1.BareMetalHost) {
 	}
 	if !after.Spec.Online {
 		w.t.Fatalf("it gave back %s other than its administrator had it", describeHost(after))
+	}
+}
+
+// copies returns the names of the copies of Secrets beside a host.
+func (w *world) copies(host *bmov1.BareMetalHost) []string {
+	var names []string
+	for _, object := range w.server.Objects(secretGK) {
+		if object.GetLabels()[metal3v1.ClaimUIDLabel] != "" && strings.HasPrefix(object.GetName(), host.Name+"-hc-") {
+			names = append(names, object.GetName())
+		}
+	}
+	return names
+}
+
+// checkProvisioned is what must hold when Metal3 begins to write an image to a host: all Secrets that go with it are
+// there, and they are of the namespace of the claim.
+func (w *world) checkProvisioned(host *bmov1.BareMetalHost) {
+	key, uid, ok := consumerOf(host)
+	if !ok {
+		return
+	}
+	for _, ref := range []*corev1.SecretReference{host.Spec.UserData, host.Spec.MetaData} {
+		if ref == nil {
+			continue
+		}
+		secret, ok := w.server.Get(simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{
+			Namespace: ref.Namespace, Name: ref.Name,
+		}}).(*corev1.Secret)
+		if !ok {
+			if !w.forced[uid] {
+				w.t.Fatalf("%s is provisioned without %s", describeHost(host), ref.Name)
+			}
+			continue
+		}
+		if of := string(secret.Data["of"]); ref.Namespace != host.Namespace || of != key.Namespace {
+			w.t.Fatalf("%s of %s gets a Secret of namespace %s", describeHost(host), key, of)
+		}
 	}
 }
 
@@ -79,6 +137,9 @@ func (w *world) check() {
 	claims := map[types.UID]bool{}
 	for _, claim := range w.claims() {
 		claims[claim.UID] = true
+	}
+	if w.rebooted > w.asked {
+		w.t.Fatalf("%d reboots were asked for, and there were %d", w.asked, w.rebooted)
 	}
 	hosts := map[types.UID]int{}
 	for _, host := range w.hosts() {
@@ -130,7 +191,7 @@ func (w *world) checkEnd() {
 		}
 	}
 	for _, claim := range w.claims() {
-		if !paused(claim) {
+		if stopped, err := (Readers{Objects: w.server.Client(nil)}).paused(w.ctx, claim); err == nil && !stopped {
 			w.checkClaim(claim)
 		}
 	}
@@ -180,6 +241,65 @@ func (w *world) checkBound(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost)
 	name := claim.Namespace + "/" + claim.Name
 	if ref := claim.Status.BareMetalHost; ref == nil || ref.Name != host.Name || claim.Labels[metal3v1.HostLabel] != "infra."+host.Name {
 		w.t.Fatalf("%s has %s and says %+v, %v", name, describeHost(host), claim.Status.BareMetalHost, claim.Labels)
+	}
+	w.checkSynchronized(claim, host)
+}
+
+// checkSynchronized is what must hold of what a claim asks for and its host.
+func (w *world) checkSynchronized(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
+	name := claim.Namespace + "/" + claim.Name
+	complete := true
+	for ref, got := range map[*corev1.SecretReference]*corev1.SecretReference{
+		claim.Spec.UserData: host.Spec.UserData, claim.Spec.MetaData: host.Spec.MetaData,
+	} {
+		if ref == nil {
+			continue
+		}
+		source, ok := w.server.Get(simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{
+			Namespace: claim.Namespace, Name: ref.Name,
+		}}).(*corev1.Secret)
+		foreign := w.server.Get(simulation.Key{Kind: secretGK, NamespacedName: copyOf(keyOf(host), metaData)})
+		blocked := ref == claim.Spec.MetaData && foreign != nil && foreign.GetLabels()[metal3v1.ClaimUIDLabel] == ""
+		if !ok || ref.Namespace != "" && ref.Namespace != claim.Namespace || blocked {
+			complete = false
+			continue
+		}
+		if got == nil {
+			continue
+		}
+		copied, ok := w.server.Get(simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{
+			Namespace: got.Namespace, Name: got.Name,
+		}}).(*corev1.Secret)
+		if !ok || string(copied.Data["value"]) != string(source.Data["value"]) {
+			w.t.Fatalf("the copy of Secret %s of %s is not like it", source.Name, name)
+		}
+	}
+	synced := conditionOf(claim, metal3v1.SynchronizedCondition)
+	if (synced.Status == "True") != complete {
+		w.t.Fatalf("%s has all its Secrets: %v, and says %+v", name, complete, synced)
+	}
+	wanted := claim.Spec.Image != nil
+	switch {
+	case host.Spec.Online != claim.PoweredOn():
+		w.t.Fatalf("%s is to be online: %v", describeHost(host), claim.PoweredOn())
+	case complete && wanted != (host.Spec.Image != nil), complete && wanted && host.Spec.Image.URL != claim.Spec.Image.URL:
+		w.t.Fatalf("%s has %s, and asks for %+v", name, describeHost(host), claim.Spec.Image)
+	case complete && (claim.Spec.UserData == nil) != (host.Spec.UserData == nil):
+		w.t.Fatalf("%s has user data %v and asks for %v", name, host.Spec.UserData, claim.Spec.UserData)
+	case claim.Status.Ready != (wanted && host.Status.Provisioning.State == bmov1.StateProvisioned &&
+		host.Status.Provisioning.Image.URL == claim.Spec.Image.URL):
+		w.t.Fatalf("%s says ready: %v, and has %s", name, claim.Status.Ready, describeHost(host))
+	}
+	if _, asks := claim.Annotations["reboot.metal3.io"]; asks || host.Annotations[metal3v1.RebootingAnnotation] != "" {
+		w.t.Fatalf("%s still asks for a reboot", name)
+	}
+	if _, hold := claim.Annotations["reboot.metal3.io/hold"]; hold != (host.Annotations["reboot.metal3.io/hold"] == "" &&
+		host.Annotations[metal3v1.HoldsAnnotation] != "") {
+		w.t.Fatalf("%s keeps its host off: %v, and the host has %v", name, hold, host.Annotations)
+	}
+	hardware := w.server.Get(simulation.Key{Kind: hardwareGK, NamespacedName: keyOf(host)}) != nil
+	if hardware != (claim.Status.HardwareData != nil) {
+		w.t.Fatalf("%s says that there are data of its hardware: %v", name, !hardware)
 	}
 }
 

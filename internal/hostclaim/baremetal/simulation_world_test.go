@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -27,7 +28,10 @@ var (
 	hostGK      = schema.GroupKind{Group: "metal3.io", Kind: "BareMetalHost"}
 	policyGK    = schema.GroupKind{Group: "metal3.io", Kind: "HostDeployPolicy"}
 	namespaceGK = schema.GroupKind{Kind: "Namespace"}
-	simKinds    = []schema.GroupKind{claimGK, hostGK, policyGK, namespaceGK}
+	secretGK    = schema.GroupKind{Kind: "Secret"}
+	clusterGK   = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}
+	hardwareGK  = schema.GroupKind{Group: "metal3.io", Kind: "HardwareData"}
+	simKinds    = []schema.GroupKind{claimGK, hostGK, policyGK, namespaceGK, secretGK, clusterGK, hardwareGK}
 )
 
 // world is a simulated API server, two controllers at once, Metal3, users, and all that can go wrong between them.
@@ -38,9 +42,11 @@ type world struct {
 	processes []*simulation.Process
 	clock     *clocktesting.FakePassiveClock
 	scheme    *runtime.Scheme
-	// faulty befalls the next write. before is the host that is being written.
+	// faulty befalls the next write. before is what is being written.
 	faulty string
-	before *bmov1.BareMetalHost
+	before client.Object
+	// asked and rebooted count reboots.
+	asked, rebooted int
 	// race is whether little happens but that controllers overtake each other. working is the one that runs.
 	race    bool
 	working int
@@ -52,8 +58,8 @@ type world struct {
 
 func simScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	s.AddKnownTypes(bmov1.GroupVersion, &bmov1.BareMetalHost{}, &bmov1.BareMetalHostList{})
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, metal3v1.AddToScheme, metav1.AddMetaToScheme} {
+	s.AddKnownTypes(bmov1.GroupVersion, &bmov1.BareMetalHost{}, &bmov1.BareMetalHostList{}, &bmov1.HardwareData{})
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, metal3v1.AddToScheme, metav1.AddMetaToScheme} {
 		if err := add(s); err != nil {
 			panic(err)
 		}
@@ -155,11 +161,10 @@ func (w *world) fault(verb string, key simulation.Key, answered bool) error {
 		w.faulty = ""
 		w.meanwhile()
 	}
-	host, _ := w.server.Get(key).(*bmov1.BareMetalHost)
 	if answered {
-		w.checkWrite(w.before, host)
+		w.checkWrite(w.before, w.server.Get(key))
 	} else {
-		w.before = host
+		w.before = w.server.Get(key)
 		w.writes++
 	}
 	when := "before"
@@ -233,7 +238,7 @@ var (
 		"deliver", "deliver", "deliver", "work", "work", "work", "work", "fault", "restart", "delete claim", "change host",
 	}
 	everything = []string{
-		"claim", "delete claim", "host", "change host", "change host", "delete host", "policy", "label", "metal3", "metal3",
+		"claim", "delete claim", "secret", "secret", "cluster", "hardware", "host", "change host", "change host", "delete host", "policy", "label", "metal3", "metal3",
 		"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "restart", "fault", "fault", "user",
 	}
 )
@@ -256,6 +261,15 @@ func (w *world) act() {
 		w.deleteClaim()
 	case "user":
 		w.user()
+	case "secret":
+		w.changeSecret()
+	case "cluster":
+		w.server.Put(&clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "cluster"},
+			Spec:       clusterv1.ClusterSpec{Paused: new(w.pick("paused", "yes", "no", "no") == "yes")},
+		})
+	case "hardware":
+		w.server.Put(&bmov1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: w.pick("host", "h1", "h2", "h3")}})
 	case "host":
 		host := simHost(w.pick("host", "h1", "h2", "h3"), w.pick("opt-in", "*", "*", "a", "b", ""))
 		if w.server.Get(w.server.KeyOf(host)) == nil {
@@ -305,10 +319,36 @@ func (w *world) act() {
 func (w *world) draw(claim *metal3v1.HostClaim) {
 	claim.Generation++
 	claim.Spec.Online = new(w.pick("online", "yes", "no") == "yes")
-	claim.Spec.Image = nil
+	claim.Spec.Image, claim.Spec.UserData, claim.Spec.MetaData = nil, nil, nil
+	if name := w.pick("user data", "", "s1", "s2"); name != "" {
+		claim.Spec.UserData = &corev1.SecretReference{Name: name, Namespace: w.pick("of", "", "", "", claim.Namespace, "infra")}
+	}
+	if name := w.pick("metadata", "", "", "s1", "s2"); name != "" {
+		claim.Spec.MetaData = &corev1.SecretReference{Name: name}
+	}
+	if w.pick("of cluster", "yes", "no") == "yes" {
+		claim.Labels = set(claim.Labels, clusterv1.ClusterNameLabel, "cluster")
+	}
 	if url := w.pick("image", "", "http://one", "http://two"); url != "" {
 		claim.Spec.Image = &metal3v1.Image{URL: url, Checksum: "x"}
 	}
+}
+
+// changeSecret changes a Secret of a tenant, or one that has the name of a copy and is none.
+func (w *world) changeSecret() {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.pick("namespace", "a", "b"), Name: w.pick("secret", "s1", "s2")}}
+	if w.pick("foreign", "yes", "no", "no", "no", "no") == "yes" {
+		secret.Namespace, secret.Name = "infra", "h1-hc-metadata"
+		if found := w.server.Get(w.server.KeyOf(secret)); found != nil && found.GetLabels()[metal3v1.ClaimUIDLabel] != "" {
+			return
+		}
+	}
+	if w.pick("does", "write", "write", "remove") == "remove" {
+		w.server.Remove(w.server.KeyOf(secret))
+		return
+	}
+	secret.Data = map[string][]byte{"of": []byte(secret.Namespace), "value": []byte(w.pick("value", "one", "two"))}
+	w.server.Put(secret)
 }
 
 // user changes a claim.
@@ -318,7 +358,16 @@ func (w *world) user() {
 		return
 	}
 	claim := claims[rapid.IntRange(0, len(claims)-1).Draw(w.t, "claim")]
-	switch w.pick("does", "spec", "spec", "forge", "pause", "resume", "resume", "force") {
+	switch w.pick("does", "spec", "spec", "forge", "reboot", "hold", "release", "pause", "resume", "resume", "force") {
+	case "reboot":
+		if _, ok := claim.Annotations["reboot.metal3.io"]; !ok {
+			w.asked++
+			claim.Annotations = rebootOf(claim.Annotations)
+		}
+	case "hold":
+		claim.Annotations = set(claim.Annotations, "reboot.metal3.io/hold", "x")
+	case "release":
+		delete(claim.Annotations, "reboot.metal3.io/hold")
 	case "spec":
 		w.draw(claim)
 	case "forge":
@@ -336,6 +385,12 @@ func (w *world) user() {
 		w.forced[claim.UID] = true
 	}
 	w.server.Put(claim)
+}
+
+func rebootOf(annotations map[string]string) map[string]string {
+	annotations = set(annotations, "reboot.metal3.io", "x")
+	annotations["reboot.metal3.io"] = ""
+	return annotations
 }
 
 // changeHost does what administrators and others do to hosts.
@@ -378,8 +433,13 @@ func (w *world) changeHost() {
 func (w *world) metal3(host *bmov1.BareMetalHost) bool {
 	is := &host.Status.Provisioning
 	wanted := host.Spec.Image != nil
+	_, reboots := host.Annotations["reboot.metal3.io"]
 	switch {
+	case reboots:
+		delete(host.Annotations, "reboot.metal3.io")
+		w.rebooted++
 	case is.State == bmov1.StateAvailable && wanted && host.Spec.Online:
+		w.checkProvisioned(host)
 		is.State = bmov1.StateProvisioning
 	case is.State == bmov1.StateProvisioning && wanted:
 		is.State, is.Image.URL = bmov1.StateProvisioned, host.Spec.Image.URL

@@ -2,12 +2,17 @@ package baremetal
 
 import (
 	"context"
+	"slices"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -24,6 +29,9 @@ const (
 	namedIndex = "hostclaims.metal3.io/named"
 	// waitingIndex of claims is the pool that one without a host waits for.
 	waitingIndex = "hostclaims.metal3.io/waiting"
+	// secretIndex of claims are the Secrets that one names, clusterIndex its Cluster.
+	secretIndex  = "hostclaims.metal3.io/secret"
+	clusterIndex = "hostclaims.metal3.io/cluster"
 )
 
 // index is one of them.
@@ -38,7 +46,10 @@ func hostIndexes() []index {
 }
 
 func claimIndexes() []index {
-	return []index{{&metal3v1.HostClaim{}, namedIndex, namedKeys}, {&metal3v1.HostClaim{}, waitingIndex, waitingKeys}}
+	return []index{
+		{&metal3v1.HostClaim{}, namedIndex, namedKeys}, {&metal3v1.HostClaim{}, waitingIndex, waitingKeys},
+		{&metal3v1.HostClaim{}, secretIndex, secretKeys}, {&metal3v1.HostClaim{}, clusterIndex, clusterKeys},
+	}
 }
 
 func consumerKeys(object client.Object) []string {
@@ -73,6 +84,27 @@ func waitingKeys(object client.Object) []string {
 	return []string{hostclaim.PoolOf(claim.Spec.HostSelector)}
 }
 
+func secretKeys(object client.Object) []string {
+	claim, ok := object.(*metal3v1.HostClaim)
+	if !ok {
+		return nil
+	}
+	var keys []string
+	for _, ref := range sources(claim) {
+		if key := claim.Namespace + "/" + ref.Name; mayRead(claim, ref) && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func clusterKeys(object client.Object) []string {
+	if name := object.GetLabels()[clusterv1.ClusterNameLabel]; name != "" {
+		return []string{object.GetNamespace() + "/" + name}
+	}
+	return nil
+}
+
 // claimItself returns the request of a claim.
 func claimItself(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
@@ -89,9 +121,7 @@ func (r *Reconciler) claimsOfHost(ctx context.Context, object client.Object) []r
 	if key, _, ok := consumerOf(host); ok {
 		requests = append(requests, reconcile.Request{NamespacedName: key})
 	}
-	r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
-	}, client.MatchingFields{namedIndex: keyOf(host).String()})
+	requests = append(requests, r.claimsBy(ctx, namedIndex, keyOf(host).String())...)
 	for _, pool := range hostclaim.Pools(host) {
 		r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
 			selector, err := hostclaim.SelectorOf(claim.Spec.HostSelector)
@@ -101,6 +131,55 @@ func (r *Reconciler) claimsOfHost(ctx context.Context, object client.Object) []r
 		}, client.MatchingFields{waitingIndex: pool})
 	}
 	return requests
+}
+
+// claimsOfSecret returns the claims that name a Secret, and the claim of the host that it may be a copy for.
+func (r *Reconciler) claimsOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	key := client.ObjectKeyFromObject(secret)
+	requests := r.claimsBy(ctx, secretIndex, key.String())
+	if host, ok := hostOfCopy(key); ok {
+		requests = append(requests, r.consumer(ctx, host)...)
+	}
+	return requests
+}
+
+// claimsOfHardware returns the claim of the host that something is about.
+func (r *Reconciler) claimsOfHardware(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.consumer(ctx, client.ObjectKeyFromObject(object))
+}
+
+// claimsOfCluster returns the claims of a Cluster.
+func (r *Reconciler) claimsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.claimsBy(ctx, clusterIndex, client.ObjectKeyFromObject(cluster).String())
+}
+
+func (r *Reconciler) claimsBy(ctx context.Context, index, key string) []reconcile.Request {
+	var requests []reconcile.Request
+	r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
+	}, client.MatchingFields{index: key})
+	return requests
+}
+
+// consumer returns the claim of a host.
+func (r *Reconciler) consumer(ctx context.Context, name types.NamespacedName) []reconcile.Request {
+	host := &bmov1.BareMetalHost{}
+	if err := r.Read.Objects.Get(ctx, name, host); err != nil {
+		return nil // The event of the host wakes its claim.
+	}
+	if key, _, ok := consumerOf(host); ok {
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	return nil
+}
+
+// pausedChanged admits Clusters that are paused or go on.
+func pausedChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*clusterv1.Cluster)
+		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
+		return !ok || !ok2 || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
+	}}
 }
 
 // waitingClaims returns all claims that wait: a policy may let any of them have a host.

@@ -1,0 +1,306 @@
+package baremetal
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
+)
+
+// claimWith returns a claim that is held, names no host, and says so.
+func claimWith(change func(*metal3v1.HostClaim)) *metal3v1.HostClaim {
+	claim := simClaim("a", "c")
+	claim.UID, claim.Generation = "uid", 1
+	claim.Finalizers = []string{metal3v1.BareMetalFinalizer}
+	claim.Labels = map[string]string{metal3v1.KindLabel: metal3v1.KindBareMetal}
+	if change != nil {
+		change(claim)
+	}
+	return claim
+}
+
+// hostOfClaim returns a host that belongs to that claim, and is as it says.
+func hostOfClaim(change func(*bmov1.BareMetalHost)) *bmov1.BareMetalHost {
+	host := simHost("h", "*")
+	host.Spec.Online = false
+	host.Spec.ConsumerRef = consumerRef(claimWith(nil))
+	host.Annotations[metal3v1.SavedAnnotation] = saved{Online: true}.String()
+	if change != nil {
+		change(host)
+	}
+	return host
+}
+
+func list(hosts ...*bmov1.BareMetalHost) []*bmov1.BareMetalHost { return hosts }
+
+func named(claim *metal3v1.HostClaim) {
+	claim.Labels[metal3v1.HostLabel] = "infra.h"
+	claim.Annotations = map[string]string{metal3v1.HostAnnotation: "infra/h"}
+}
+
+func knows(claim *metal3v1.HostClaim) {
+	claim.Status.BareMetalHost = &metal3v1.ObjectReference{Namespace: "infra", Name: "h"}
+}
+
+func pends(claim *metal3v1.HostClaim) {
+	claim.Status.PendingHost = &metal3v1.ObjectReference{Namespace: "infra", Name: "h"}
+}
+
+func says(kind, status, reason string) func(*metal3v1.HostClaim) {
+	return func(claim *metal3v1.HostClaim) {
+		claim.Status.Conditions = append(claim.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionStatus(status), Reason: reason,
+		})
+	}
+}
+
+func all(changes ...func(*metal3v1.HostClaim)) func(*metal3v1.HostClaim) {
+	return func(claim *metal3v1.HostClaim) {
+		for _, change := range changes {
+			change(claim)
+		}
+	}
+}
+
+func deleted(claim *metal3v1.HostClaim) { claim.DeletionTimestamp = new(metav1.Now()) }
+
+func TestDecide(t *testing.T) {
+	free := simHost("h", "*")
+	foreign := simHost("h", "*")
+	foreign.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
+	image := func(h *bmov1.BareMetalHost) {
+		h.Spec.Image, h.Status.Provisioning.State = &bmov1.Image{URL: "x"}, bmov1.StateProvisioned
+	}
+	cleaning := func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateDeprovisioning }
+	other := func(uid types.UID) func(*bmov1.BareMetalHost) {
+		return func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.UID = uid }
+	}
+	stopped := func(h *bmov1.BareMetalHost) { h.Annotations[bmov1.PausedAnnotation] = "" }
+	strange := func(h *bmov1.BareMetalHost) {
+		other("old")(h)
+		delete(h.Annotations, metal3v1.SavedAnnotation)
+	}
+	copied := Secrets{{Namespace: "infra", Name: "h-hc-userdata"}: {ObjectMeta: metav1.ObjectMeta{
+		Namespace: "infra", Name: "h-hc-userdata", Labels: map[string]string{metal3v1.ClaimUIDLabel: "uid", metal3v1.SourceLabel: "u.1"},
+	}}}
+	wants := func(claim *metal3v1.HostClaim) {
+		claim.Spec.Online, claim.Spec.Image = new(true), &metal3v1.Image{URL: "x"}
+		claim.Spec.UserData = &corev1.SecretReference{Name: "s"}
+	}
+	source := Secrets{{Namespace: "a", Name: "s"}: {ObjectMeta: metav1.ObjectMeta{
+		Namespace: "a", Name: "s", UID: "u", ResourceVersion: "1",
+	}}}
+	for name, tc := range map[string]struct {
+		o    Observation
+		want string
+	}{
+		"no claim": {Observation{}, ""},
+		"paused":   {Observation{Claim: claimWith(nil), Paused: true, Candidates: list(free)}, ""},
+		"new": {
+			Observation{Claim: claimWith(func(c *metal3v1.HostClaim) { c.Finalizers = nil }), Candidates: list(free)},
+			"HostClaim a/c: hold it",
+		},
+		"nothing free": {Observation{Claim: claimWith(nil)}, "False NoBareMetalHost"},
+		"a host is free": {
+			Observation{Claim: claimWith(nil), Candidates: list(free)}, "False Binding pending infra/h",
+		},
+		"a selector that cannot be read": {
+			Observation{Claim: claimWith(func(c *metal3v1.HostClaim) { c.Spec.HostSelector.MatchLabels["size"] = "*" })},
+			"False SelectorInvalid",
+		},
+		"forged label": {
+			Observation{Claim: claimWith(func(c *metal3v1.HostClaim) { c.Labels[metal3v1.HostLabel] = "infra.h" }), Named: foreign},
+			"HostClaim a/c: have it name its host (AssociationErased), False NoBareMetalHost",
+		},
+		"forged status": {
+			Observation{Claim: claimWith(knows), Named: foreign}, "False NoBareMetalHost",
+		},
+		"pending, and free": {
+			Observation{Claim: claimWith(pends), Named: free}, "BareMetalHost infra/h: give it to its claim",
+		},
+		"pending, and taken by somebody": {
+			Observation{Claim: claimWith(pends), Named: foreign}, "False NoBareMetalHost",
+		},
+		"pending, and gone": {Observation{Claim: claimWith(pends)}, "False NoBareMetalHost"},
+		"pending, and taken by itself": {
+			Observation{Claim: claimWith(all(pends, named)), Named: hostOfClaim(nil)}, "True BareMetalHostAssociated bound infra/h",
+		},
+		"found again without a word of it": {
+			Observation{Claim: claimWith(named), Consumed: list(hostOfClaim(nil))}, "True BareMetalHostAssociated bound infra/h",
+		},
+		"bound, and not named yet": {
+			Observation{Claim: claimWith(nil), Consumed: list(hostOfClaim(nil))},
+			"HostClaim a/c: have it name its host, True BareMetalHostAssociated bound infra/h",
+		},
+		"from another cluster": {
+			Observation{Claim: claimWith(named), Consumed: list(hostOfClaim(other("")))},
+			"BareMetalHost infra/h: have it as its claim says, True BareMetalHostAssociated bound infra/h",
+		},
+		"a second host": {
+			Observation{Claim: claimWith(all(named, knows)), Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
+				h.Name = "a"
+			}), hostOfClaim(nil))},
+			"BareMetalHost infra/a: release it, True BareMetalHostAssociated bound infra/h",
+		},
+		"an image, and its Secret is missing": {
+			Observation{Claim: claimWith(all(named, wants)), Consumed: list(hostOfClaim(nil))},
+			"BareMetalHost infra/h: have it as its claim says, True BareMetalHostAssociated bound infra/h unsynchronized",
+		},
+		"an image and its Secret": {
+			Observation{Claim: claimWith(all(named, wants)), Consumed: list(hostOfClaim(nil)), Secrets: source},
+			"Secret a/s: copy it to infra/h-hc-userdata, BareMetalHost infra/h: have it as its claim says, " +
+				"True BareMetalHostAssociated bound infra/h",
+		},
+		"a copy without use": {
+			Observation{Claim: claimWith(named), Consumed: list(hostOfClaim(nil)), Secrets: copied},
+			"Secret infra/h-hc-userdata: remove it, True BareMetalHostAssociated bound infra/h",
+		},
+		"lost, and never used": {
+			Observation{Claim: claimWith(all(knows, named)), Named: foreign},
+			"HostClaim a/c: have it name its host, False NoBareMetalHost",
+		},
+		"lost, and used": {
+			Observation{Claim: claimWith(all(knows, says("Provisioned", "True", "Provisioned"))), Named: foreign},
+			"False HostLost (HostLost)",
+		},
+		"lost for good": {
+			Observation{Claim: claimWith(says("Associated", "False", "HostLost")), Candidates: list(free)}, "False HostLost",
+		},
+		"lost for good, and found": {
+			Observation{Claim: claimWith(all(named, says("Associated", "False", "HostLost"))), Consumed: list(hostOfClaim(nil))},
+			"True BareMetalHostAssociated bound infra/h",
+		},
+		"deleted without ever being held": {
+			Observation{Claim: claimWith(all(deleted, func(c *metal3v1.HostClaim) { c.Finalizers = []string{"x/y"} }))}, "",
+		},
+		"deleted": {Observation{Claim: claimWith(deleted)}, "HostClaim a/c: release it"},
+		"deleted, and names a host of others": {
+			Observation{Claim: claimWith(all(deleted, knows)), Named: foreign}, "HostClaim a/c: release it",
+		},
+		"deleted, and in use": {
+			Observation{Claim: claimWith(deleted), Consumed: list(hostOfClaim(image))},
+			"BareMetalHost infra/h: take off it what its claim has put there, True HostClaimDeleting bound infra/h",
+		},
+		"deleted, and being cleaned": {
+			Observation{Claim: claimWith(deleted), Consumed: list(hostOfClaim(cleaning))}, "True HostClaimDeleting bound infra/h",
+		},
+		"deleted, and clean": {
+			Observation{Claim: claimWith(deleted), Consumed: list(hostOfClaim(nil)), Secrets: copied},
+			"Secret infra/h-hc-userdata: remove it, BareMetalHost infra/h: release it, True HostClaimDeleting bound infra/h",
+		},
+		"orphan": {Observation{Consumed: list(hostOfClaim(other("old")))}, "BareMetalHost infra/h: release it"},
+		"orphan of a namesake": {
+			Observation{Claim: claimWith(nil), UID: "uid", Consumed: list(hostOfClaim(other("old")))},
+			"BareMetalHost infra/h: release it, False NoBareMetalHost",
+		},
+		"the cache lags":                      {Observation{UID: "new", Consumed: list(hostOfClaim(other("new")))}, ""},
+		"orphan that somebody else has bound": {Observation{Consumed: list(hostOfClaim(strange))}, ""},
+		"orphan that is paused": {Observation{Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
+			other("old")(h)
+			stopped(h)
+		}))}, ""},
+		"host that came before its claim": {Observation{Consumed: list(hostOfClaim(other("")))}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.o.Requester = hostclaim.Requester{Name: "a"}
+			if got := printed(Decide(tc.o, time.Now())); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// printed says what a decision is.
+func printed(d Decision) string {
+	var parts []string
+	for _, action := range d.Actions {
+		text := action.String()
+		if change, ok := action.(changeClaim); ok && change.warning != nil {
+			text += " (" + change.warning.Reason + ")"
+		}
+		parts = append(parts, text)
+	}
+	if d.Status != nil {
+		claim := &metal3v1.HostClaim{Status: *d.Status}
+		is := conditionOf(claim, "Associated")
+		text := fmt.Sprint(is.Status, " ", is.Reason)
+		if ref := d.Status.PendingHost; ref != nil {
+			text += " pending " + ref.Namespace + "/" + ref.Name
+		}
+		if ref := d.Status.BareMetalHost; ref != nil {
+			text += " bound " + ref.Namespace + "/" + ref.Name
+			if is.Reason == "BareMetalHostAssociated" && conditionOf(claim, "Synchronized").Status != "True" {
+				text += " unsynchronized"
+			}
+		}
+		for _, warning := range d.Warnings {
+			text += " (" + warning.Reason + ")"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// A claim that has what it wants is left alone.
+func TestNothingChangesAtRest(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for name, o := range map[string]Observation{
+		"bound":   {Claim: claimWith(named), Consumed: list(hostOfClaim(nil))},
+		"waiting": {Claim: claimWith(nil)},
+	} {
+		first := Decide(o, now)
+		o.Claim.Status = *first.Status
+		if second := Decide(o, now.Add(time.Hour)); len(second.Actions) > 0 || !equality.Semantic.DeepEqual(second.Status, first.Status) {
+			t.Errorf("%s: %s, then %s", name, printed(first), printed(second))
+		}
+	}
+}
+
+func TestReboots(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"none":                   {map[string]string{"reboot.metal3.iox": "", "host.metal3.io/x": ""}, "map[]"},
+		"plain":                  {map[string]string{"reboot.metal3.io": ""}, "once  map[]"},
+		"the proposal's":         {map[string]string{"host.metal3.io/reboot": `{"mode":"soft"}`}, `once {"mode":"soft"} map[]`},
+		"what Metal3 knows only": {map[string]string{"reboot.metal3.io": `{"mode":"hard","force":true}`}, `once {"mode":"hard"} map[]`},
+		"no JSON":                {map[string]string{"reboot.metal3.io": "{{"}, "once  map[]"},
+		"another mode":           {map[string]string{"reboot.metal3.io": `{"mode":"x\"y"}`}, "once  map[]"},
+		"a long value":           {map[string]string{"reboot.metal3.io": strings.Repeat(" ", 300) + `{"mode":"soft"}`}, "once  map[]"},
+		"holds": {
+			map[string]string{"reboot.metal3.io/a": "x", "host.metal3.io/reboot-b": `{"mode":"hard"}`, "reboot.metal3.io/": ""},
+			`map[reboot.metal3.io/a: reboot.metal3.io/b:{"mode":"hard"}]`,
+		},
+	} {
+		asked := rebootsOf(&metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}})
+		got := fmt.Sprint(asked.holds)
+		if asked.once != nil {
+			got = "once " + *asked.once + " " + got
+		}
+		if got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestCopiesHaveNamesThatFit(t *testing.T) {
+	host := types.NamespacedName{Namespace: "infra", Name: strings.Repeat("h", 253)}
+	for _, r := range roles() {
+		if got := copyOf(host, r); len(got.Name) > 253 || !strings.HasSuffix(got.Name, "-hc-"+string(r)) {
+			t.Errorf("got %s", got)
+		}
+	}
+	if host, ok := hostOfCopy(copyOf(types.NamespacedName{Namespace: "infra", Name: "h-hc-x"}, metaData)); !ok || host.Name != "h-hc-x" {
+		t.Errorf("got %s", host)
+	}
+}
