@@ -7,6 +7,7 @@ import (
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
+	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/identity"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
@@ -25,6 +26,7 @@ func (p *parts) controllers() []controller.Controller {
 		importer.Controller(p.opts.TurtlesNamespaces, p.setupImport),
 		identity.Controller(feature.OCIClusterIdentity, identityPolicy(p.opts.Identity), p.setupIdentity),
 		baremetal.Controller(feature.HostClaim, p.setupBareMetalClaims),
+		kinds.Controller(feature.HostClaim, baremetal.CRD(), baremetal.Kinds(), p.setupUnknownClaims),
 	}
 }
 
@@ -148,4 +150,10 @@ func (p *parts) setupBareMetalClaims(ctx context.Context, env controller.Env) er
 		Scope: p.place.claim.Scope, Metrics: p.claims,
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, baremetal.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
+}
+
+// setupUnknownClaims adds the controller of HostClaims whose kind nobody handles.
+func (p *parts) setupUnknownClaims(_ context.Context, env controller.Env) error {
+	reconciler := &kinds.Reconciler{Client: env.Manager.GetClient(), Kinds: baremetal.Kinds()}
+	return reconciler.SetupWithManager(env.Manager, env.Own)
 }

@@ -70,6 +70,6 @@ const (
 	NotAvailableReason = "NotAvailable"
 	// HostErrorReason: the host reports an error.
 	HostErrorReason = "HostError"
-	// PausedReason: the claim or its Cluster is paused.
-	PausedReason = "Paused"
+	// KindNotHandledReason: no controller has begun with a claim of this kind.
+	KindNotHandledReason = "KindNotHandled"
 )

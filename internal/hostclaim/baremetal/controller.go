@@ -29,16 +29,27 @@ const ControllerName = "hostclaim-baremetal"
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=scope
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=hostclaims.metal3.io;hostdeploypolicies.metal3.io;baremetalhosts.metal3.io;hardwaredata.metal3.io;clusters.cluster.x-k8s.io,verbs=list;watch
 
+func archelon() controller.Product {
+	return controller.Product{Name: "Archelon", Needed: "the CRDs of its chart: crds.install"}
+}
+
+// CRD is that of HostClaims. Metal3 has one of the same name, which does not know kinds.
+func CRD() controller.CRD {
+	return controller.CRD{Name: "hostclaims.metal3.io", Version: "v1alpha1", Of: archelon(), Selectable: ".spec.kind"}
+}
+
+// Kinds are the names of the kind that this controller handles.
+func Kinds() []string { return []string{metal3v1.KindBareMetal, metal3v1.KindBareMetalHost} }
+
 // Controller describes the controller of claims of kind baremetal. What carries its finalizer is not released when
 // Archelon is uninstalled: a claim that is not held loses its host to nobody, and nobody cleans it.
 func Controller(gate featuregate.Feature, setup func(context.Context, controller.Env) error) controller.Controller {
-	ours := controller.Product{Name: "Archelon", Needed: "the CRDs of its chart: crds.install"}
 	metal3 := controller.Product{Name: "Metal3", Needed: "baremetal-operator 0.13 or newer"}
 	return controller.Controller{
 		Name: ControllerName, Package: "hostclaim/baremetal", Gate: gate,
 		CRDs: []controller.CRD{
-			{Name: "hostclaims.metal3.io", Version: "v1alpha1", Of: ours, Selectable: ".spec.kind"},
-			{Name: "hostdeploypolicies.metal3.io", Version: "v1alpha1", Of: ours},
+			CRD(),
+			{Name: "hostdeploypolicies.metal3.io", Version: "v1alpha1", Of: archelon()},
 			{Name: "baremetalhosts.metal3.io", Version: "v1alpha1", Of: metal3},
 			{Name: "hardwaredata.metal3.io", Version: "v1alpha1", Of: metal3},
 			{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
