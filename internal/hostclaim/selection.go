@@ -11,6 +11,7 @@ import (
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 )
@@ -93,6 +94,8 @@ type Question struct {
 	Hosts []*bmov1.BareMetalHost
 	// Policies are those of the namespaces of the hosts.
 	Policies Policies
+	// Reserved are hosts that other claims are about to take.
+	Reserved map[types.NamespacedName]bool
 }
 
 // Answer is the host, or why there is none.
@@ -112,7 +115,8 @@ func Select(q Question) Answer {
 	refused := map[refusedBy]map[string]bool{}
 	said := map[string]policiesSay{}
 	for _, host := range q.Hosts {
-		if !fits(host, q.Claim.Spec.HostSelector, selector) {
+		reserved := q.Reserved[types.NamespacedName{Namespace: host.Namespace, Name: host.Name}]
+		if reserved || !fits(host, q.Claim.Spec.HostSelector, selector) {
 			continue
 		}
 		if _, ok := said[host.Namespace]; !ok {

@@ -34,11 +34,11 @@ func Decide(o Observation, now time.Time) Decision {
 	if claim == nil {
 		return Decision{Actions: orphans}
 	}
+	mine := o.owned()
 	if o.Paused {
-		return Decision{}
+		return stay(o, mine)
 	}
 	var d Decision
-	mine := o.owned()
 	switch {
 	case claim.DeletionTimestamp != nil:
 		d = release(o, mine, now)
@@ -139,6 +139,16 @@ func paused(claim *metal3v1.HostClaim) bool {
 	return stopped || moved
 }
 
+// stay leaves a claim as it is, but that it keeps no host from others which it does not take.
+func stay(o Observation, mine []*bmov1.BareMetalHost) Decision {
+	if o.Claim.Status.PendingHost == nil || len(mine) > 0 {
+		return Decision{}
+	}
+	after := o.Claim.Status.DeepCopy()
+	after.PendingHost = nil
+	return Decision{Status: after}
+}
+
 // deleteForMove is what clusterctl puts on what it deletes because it has moved it.
 const deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
@@ -165,7 +175,7 @@ func bind(o Observation, now time.Time) Decision {
 }
 
 func (o Observation) question() hostclaim.Question {
-	return hostclaim.Question{Claim: o.Claim, Requester: o.Requester, Hosts: o.Candidates, Policies: o.Policies}
+	return hostclaim.Question{Claim: o.Claim, Requester: o.Requester, Hosts: o.Candidates, Policies: o.Policies, Reserved: o.Reserved}
 }
 
 // lost is for a claim whose host does not know it any more. One that was in use is not replaced: what ran on it may

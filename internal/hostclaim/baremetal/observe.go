@@ -36,6 +36,8 @@ type Observation struct {
 	Requester  hostclaim.Requester
 	Candidates []*bmov1.BareMetalHost
 	Policies   hostclaim.Policies
+	// Reserved are hosts that other claims are about to take.
+	Reserved map[types.NamespacedName]bool
 	// Secrets are those that the claim names, and the copies beside its host.
 	Secrets Secrets
 	// HardwareData is whether there is an object about the hardware of the host.
@@ -161,6 +163,7 @@ func (r *Reconciler) observeCandidates(ctx context.Context, o *Observation) erro
 	if err != nil {
 		return err
 	}
+	o.Reserved = r.reserved(ctx)
 	for _, host := range o.Candidates {
 		if _, ok := o.Policies[host.Namespace]; !ok {
 			if o.Policies[host.Namespace], err = r.Read.policies(ctx, host.Namespace); err != nil {

@@ -117,6 +117,8 @@ func (r *Reconciler) watches() []watch {
 	return []watch{
 		{&metal3v1.HostClaim{}, false, claimItself, changed},
 		{&metal3v1.HostClaim{}, true, claimItself, changed},
+		{&metal3v1.HostClaim{}, false, r.claimsOfReserved, gaveUp()},
+		{&metal3v1.HostClaim{}, true, r.claimsOfReserved, gaveUp()},
 		{&bmov1.BareMetalHost{}, false, r.claimsOfHost, changed},
 		{&metal3v1.HostDeployPolicy{}, false, r.waitingClaims, predicate.GenerationChangedPredicate{}},
 		{&clusterv1.Cluster{}, false, r.claimsOfCluster, pausedChanged()},

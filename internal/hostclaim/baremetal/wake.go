@@ -29,6 +29,8 @@ const (
 	namedIndex = "hostclaims.metal3.io/named"
 	// waitingIndex of claims is the pool that one without a host waits for.
 	waitingIndex = "hostclaims.metal3.io/waiting"
+	// pendingIndex of claims has all that are about to take a host, under one key.
+	pendingIndex = "hostclaims.metal3.io/pending"
 	// secretIndex of claims are the Secrets that one names, clusterIndex its Cluster.
 	secretIndex  = "hostclaims.metal3.io/secret"
 	clusterIndex = "hostclaims.metal3.io/cluster"
@@ -48,7 +50,8 @@ func hostIndexes() []index {
 func claimIndexes() []index {
 	return []index{
 		{&metal3v1.HostClaim{}, namedIndex, namedKeys}, {&metal3v1.HostClaim{}, waitingIndex, waitingKeys},
-		{&metal3v1.HostClaim{}, secretIndex, secretKeys}, {&metal3v1.HostClaim{}, clusterIndex, clusterKeys},
+		{&metal3v1.HostClaim{}, pendingIndex, pendingKeys}, {&metal3v1.HostClaim{}, secretIndex, secretKeys},
+		{&metal3v1.HostClaim{}, clusterIndex, clusterKeys},
 	}
 }
 
@@ -82,6 +85,56 @@ func waitingKeys(object client.Object) []string {
 		return nil
 	}
 	return []string{hostclaim.PoolOf(claim.Spec.HostSelector)}
+}
+
+// isPending is the key of pendingIndex.
+const isPending = "true"
+
+func pendingKeys(object client.Object) []string {
+	if claim, ok := object.(*metal3v1.HostClaim); ok && claim.Status.PendingHost != nil && claim.DeletionTimestamp == nil {
+		return []string{isPending}
+	}
+	return nil
+}
+
+// reserved returns the hosts that claims are about to take.
+func (r *Reconciler) reserved(ctx context.Context) map[types.NamespacedName]bool {
+	hosts := map[types.NamespacedName]bool{}
+	r.eachClaim(ctx, func(claim *metal3v1.HostClaim) { hosts[*hostOf(claim)] = true }, client.MatchingFields{pendingIndex: isPending})
+	return hosts
+}
+
+// gaveUp admits claims that do not take the host any more that they were about to take.
+func gaveUp() predicate.Predicate {
+	pending := func(object client.Object) *metal3v1.ObjectReference {
+		if claim, ok := object.(*metal3v1.HostClaim); ok {
+			return claim.Status.PendingHost
+		}
+		return nil
+	}
+	never := func(event.CreateEvent) bool { return false }
+	return predicate.Funcs{
+		CreateFunc: never, DeleteFunc: func(e event.DeleteEvent) bool { return pending(e.Object) != nil },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, is := pending(e.ObjectOld), pending(e.ObjectNew)
+			after, ok := e.ObjectNew.(*metal3v1.HostClaim)
+			taken := ok && was != nil && after.Status.BareMetalHost != nil && *after.Status.BareMetalHost == *was
+			return was != nil && !taken && (is == nil || *is != *was)
+		},
+	}
+}
+
+// claimsOfReserved returns the claims that wait for the host which a claim is about to take.
+func (r *Reconciler) claimsOfReserved(ctx context.Context, object client.Object) []reconcile.Request {
+	claim, ok := object.(*metal3v1.HostClaim)
+	if !ok || claim.Status.PendingHost == nil {
+		return nil
+	}
+	host := &bmov1.BareMetalHost{}
+	if err := r.Read.Objects.Get(ctx, *hostOf(claim), host); err != nil {
+		return nil // It is gone, or the cache stops.
+	}
+	return r.claimsInWait(ctx, host)
 }
 
 func secretKeys(object client.Object) []string {
@@ -122,6 +175,12 @@ func (r *Reconciler) claimsOfHost(ctx context.Context, object client.Object) []r
 		requests = append(requests, reconcile.Request{NamespacedName: key})
 	}
 	requests = append(requests, r.claimsBy(ctx, namedIndex, keyOf(host).String())...)
+	return append(requests, r.claimsInWait(ctx, host)...)
+}
+
+// claimsInWait returns the claims that wait for such a host, if it is free.
+func (r *Reconciler) claimsInWait(ctx context.Context, host *bmov1.BareMetalHost) []reconcile.Request {
+	var requests []reconcile.Request
 	for _, pool := range hostclaim.Pools(host) {
 		r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
 			selector, err := hostclaim.SelectorOf(claim.Spec.HostSelector)
