@@ -30,7 +30,7 @@ const (
 	refusedByNobody   refusedBy = ""
 	refusedByOptIn    refusedBy = "their label or annotation " + metal3v1.NamespacesKey
 	refusedByPolicies refusedBy = "the HostDeployPolicies there"
-	refusedByDefault  refusedBy = "neither a label or annotation " + metal3v1.NamespacesKey + " nor a HostDeployPolicy there"
+	refusedByDefault  refusedBy = "no " + metal3v1.NamespacesKey + ", and there is no HostDeployPolicy"
 )
 
 // authorize says whether claims of a namespace may have a host. The host can say so itself, and the policies in its

@@ -43,7 +43,8 @@ const (
 	HoldsAnnotation = "hostclaims.metal3.io/holds"
 )
 
-// InfoPrefix is that of labels and annotations of a BareMetalHost that its claim gets. A claim has none that its host has not.
+// InfoPrefix is that of labels and annotations of a BareMetalHost that its claim gets. A claim has none that its host
+// has not.
 const InfoPrefix = "info.hostclaims.metal3.io/"
 
 // Labels of a Secret that is the copy of one that a claim names.

@@ -96,7 +96,9 @@ func statusOf(
 }
 
 // ready says whether all that a claim asks for is there.
-func ready(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, a association, provisioned bool, why string) (bool, string) {
+func ready(
+	host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, a association, provisioned bool, why string,
+) (bool, string) {
 	switch {
 	case claim.DeletionTimestamp != nil:
 		return false, a.reason

@@ -93,7 +93,8 @@ func (o Observation) owned() []*bmov1.BareMetalHost {
 // cluster.
 func ownedBy(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) bool {
 	key, uid, ok := consumerOf(host)
-	return ok && key == (types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}) && (uid == claim.UID || uid == "")
+	same := key == types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
+	return ok && same && (uid == claim.UID || uid == "")
 }
 
 // consumerOf returns the claim that a host names.
@@ -175,7 +176,9 @@ func bind(o Observation, now time.Time) Decision {
 }
 
 func (o Observation) question() hostclaim.Question {
-	return hostclaim.Question{Claim: o.Claim, Requester: o.Requester, Hosts: o.Candidates, Policies: o.Policies, Reserved: o.Reserved}
+	return hostclaim.Question{
+		Claim: o.Claim, Requester: o.Requester, Hosts: o.Candidates, Policies: o.Policies, Reserved: o.Reserved,
+	}
 }
 
 // lost is for a claim whose host does not know it any more. One that was in use is not replaced: what ran on it may

@@ -23,7 +23,8 @@ func claimed(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) *bmov1.BareMe
 	after := host.DeepCopy()
 	after.Spec.ConsumerRef = consumerRef(claim)
 	keep := saved{
-		Online: host.Spec.Online, UserData: host.Spec.UserData, MetaData: host.Spec.MetaData, NetworkData: host.Spec.NetworkData,
+		Online:   host.Spec.Online,
+		UserData: host.Spec.UserData, MetaData: host.Spec.MetaData, NetworkData: host.Spec.NetworkData,
 	}
 	after.Annotations = set(after.Annotations, metal3v1.SavedAnnotation, keep.String())
 	return after

@@ -63,12 +63,6 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	if o.Claim, err = r.Read.claim(ctx, key); err != nil {
 		return o, err
 	}
-	if o.Claim != nil && o.Claim.Status.PendingHost != nil {
-		// A host must not be taken for a claim that has gone meanwhile.
-		if o.Claim, err = claimFrom(ctx, r.Read.Live, key); err != nil {
-			return o, err
-		}
-	}
 	if o.Consumed, err = r.Read.hosts(ctx, client.MatchingFields{consumerIndex: key.String()}); err != nil {
 		return o, err
 	}
@@ -77,11 +71,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 			return o, err
 		}
 	}
-	if o.Claim != nil && len(o.owned()) == 0 {
-		if name := hostOf(o.Claim); name != nil {
-			if o.Named, err = r.Read.host(ctx, *name); err != nil {
-				return o, err
-			}
+	if o.Claim != nil && len(o.owned()) == 0 && hostOf(o.Claim) != nil {
+		if o.Named, err = r.Read.host(ctx, *hostOf(o.Claim)); err != nil {
+			return o, err
 		}
 	}
 	if err := r.observeSecrets(ctx, &o); err != nil {
@@ -100,17 +92,6 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 // server is asked for copies: the cache may not have one that was created just now.
 func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
 	o.Secrets = Secrets{}
-	read := func(from client.Reader, name types.NamespacedName) error {
-		found := secretMetadata()
-		err := from.Get(ctx, name, found)
-		if err == nil {
-			o.Secrets[name] = found
-		}
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the metadata of Secret %s: %w", name, err)
-		}
-		return nil
-	}
 	owned := o.owned()
 	for i, host := range append(owned, o.orphans()...) {
 		from := r.Read.Metadata
@@ -118,7 +99,7 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
 			from = r.Read.Live
 		}
 		for _, role := range roles() {
-			if err := read(from, copyOf(keyOf(host), role)); err != nil {
+			if err := o.Secrets.read(ctx, from, copyOf(keyOf(host), role)); err != nil {
 				return err
 			}
 		}
@@ -127,10 +108,12 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
 		return nil
 	}
 	for _, ref := range sources(o.Claim) {
-		if mayRead(o.Claim, ref) {
-			if err := read(r.Read.Metadata, types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}); err != nil {
-				return err
-			}
+		if !mayRead(o.Claim, ref) {
+			continue
+		}
+		name := types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}
+		if err := o.Secrets.read(ctx, r.Read.Metadata, name); err != nil {
+			return err
 		}
 	}
 	var err error
@@ -174,6 +157,19 @@ func (r *Reconciler) observeCandidates(ctx context.Context, o *Observation) erro
 	return nil
 }
 
+// read reads the metadata of a Secret, if there is one.
+func (s Secrets) read(ctx context.Context, from client.Reader, name types.NamespacedName) error {
+	found := secretMetadata()
+	err := from.Get(ctx, name, found)
+	if err == nil {
+		s[name] = found
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the metadata of Secret %s: %w", name, err)
+	}
+	return nil
+}
+
 // hostOf returns the host that the status of a claim names.
 func hostOf(claim *metal3v1.HostClaim) *types.NamespacedName {
 	ref := claim.Status.PendingHost
@@ -188,7 +184,12 @@ func hostOf(claim *metal3v1.HostClaim) *types.NamespacedName {
 
 func (r Readers) claim(ctx context.Context, key types.NamespacedName) (*metal3v1.HostClaim, error) {
 	for _, claims := range r.Claims {
-		if claim, err := claimFrom(ctx, claims, key); claim != nil || err != nil {
+		claim, err := claimFrom(ctx, claims, key)
+		if claim != nil && claim.Status.PendingHost != nil {
+			// A host must not be taken for a claim that has gone meanwhile.
+			return claimFrom(ctx, r.Live, key)
+		}
+		if claim != nil || err != nil {
 			return claim, err
 		}
 	}

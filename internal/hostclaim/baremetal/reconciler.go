@@ -49,7 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, nil
 		} else if err != nil {
 			err = fmt.Errorf("%s: %w", action, err)
-			return ctrl.Result{}, errors.Join(err, ignoreOvertaken(r.publish(ctx, o.Claim, d.failed(o.Claim, action, err))))
+			return ctrl.Result{}, errors.Join(err, ignoreOvertaken(r.publish(ctx, o.Claim, failed(d, o.Claim, action, err))))
 		}
 	}
 	if len(d.Actions) > 0 {

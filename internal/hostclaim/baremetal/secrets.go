@@ -134,8 +134,8 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 	return p
 }
 
-// isCopy reports whether a Secret that has the name of a copy is one. One of another claim is left over: the host has one
-// claim at a time.
+// isCopy reports whether a Secret that has the name of a copy is one. One of another claim is left over: the host has
+// one claim at a time.
 func isCopy(secret *metav1.PartialObjectMetadata) bool {
 	return secret.Labels[metal3v1.ClaimUIDLabel] != "" && secret.Labels[metal3v1.SourceLabel] != ""
 }

@@ -33,16 +33,7 @@ func TestSimulation(t *testing.T) {
 
 // checkWrite is what must hold for each write to a host.
 func (w *world) checkWrite(was, is client.Object) {
-	written := is
-	if written == nil {
-		written = was
-	}
-	if secret, ok := written.(*corev1.Secret); ok {
-		if was != nil && was.GetLabels()[metal3v1.ClaimUIDLabel] == "" || secret.Namespace != "infra" {
-			w.t.Fatalf("it wrote to Secret %s/%s, which is not its own", secret.Namespace, secret.Name)
-		}
-		return
-	}
+	w.checkSecret(was, is)
 	before, ok := was.(*bmov1.BareMetalHost)
 	after, ok2 := is.(*bmov1.BareMetalHost)
 	if !ok || !ok2 || equality.Semantic.DeepEqual(before, after) {
@@ -73,6 +64,16 @@ func (w *world) checkWrite(was, is client.Object) {
 	}
 	if !after.Spec.Online {
 		w.t.Fatalf("it gave back %s other than its administrator had it", describeHost(after))
+	}
+}
+
+// checkSecret is what must hold for each write to a Secret.
+func (w *world) checkSecret(was, is client.Object) {
+	for _, object := range []client.Object{was, is} {
+		secret, ok := object.(*corev1.Secret)
+		if ok && (secret.Labels[metal3v1.ClaimUIDLabel] == "" || secret.Namespace != "infra") {
+			w.t.Fatalf("it wrote to Secret %s/%s, which is not its own", secret.Namespace, secret.Name)
+		}
 	}
 }
 
@@ -245,8 +246,8 @@ func (w *world) checkBound(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost)
 	w.checkSynchronized(claim, host)
 }
 
-// checkSynchronized is what must hold of what a claim asks for and its host.
-func (w *world) checkSynchronized(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
+// checkCopies is what must hold of the Secrets of a claim. It reports whether the host can have them all.
+func (w *world) checkCopies(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) bool {
 	name := claim.Namespace + "/" + claim.Name
 	complete := true
 	for ref, got := range map[*corev1.SecretReference]*corev1.SecretReference{
@@ -274,6 +275,13 @@ func (w *world) checkSynchronized(claim *metal3v1.HostClaim, host *bmov1.BareMet
 			w.t.Fatalf("the copy of Secret %s of %s is not like it", source.Name, name)
 		}
 	}
+	return complete
+}
+
+// checkSynchronized is what must hold of what a claim asks for and its host.
+func (w *world) checkSynchronized(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
+	name := claim.Namespace + "/" + claim.Name
+	complete := w.checkCopies(claim, host)
 	synced := conditionOf(claim, metal3v1.SynchronizedCondition)
 	if (synced.Status == "True") != complete {
 		w.t.Fatalf("%s has all its Secrets: %v, and says %+v", name, complete, synced)

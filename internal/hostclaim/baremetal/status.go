@@ -53,8 +53,8 @@ func (r *Reconciler) warn(claim *metal3v1.HostClaim, warning Warning) {
 	r.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, warning.Reason, "Bind", "%s", bounded(warning.Note))
 }
 
-// failed is the decision once an action has failed: the claim says so.
-func (d Decision) failed(claim *metal3v1.HostClaim, action Action, err error) Decision {
+// failed returns the decision once an action has failed: the claim says so.
+func failed(d Decision, claim *metal3v1.HostClaim, action Action, err error) Decision {
 	if d.Status == nil {
 		return d
 	}

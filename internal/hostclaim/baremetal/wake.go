@@ -100,7 +100,8 @@ func pendingKeys(object client.Object) []string {
 // reserved returns the hosts that claims are about to take.
 func (r *Reconciler) reserved(ctx context.Context) map[types.NamespacedName]bool {
 	hosts := map[types.NamespacedName]bool{}
-	r.eachClaim(ctx, func(claim *metal3v1.HostClaim) { hosts[*hostOf(claim)] = true }, client.MatchingFields{pendingIndex: isPending})
+	note := func(claim *metal3v1.HostClaim) { hosts[*hostOf(claim)] = true }
+	r.eachClaim(ctx, note, client.MatchingFields{pendingIndex: isPending})
 	return hosts
 }
 

@@ -109,7 +109,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	meta.SetStatusCondition(&after.Status.Conditions, metav1.Condition{
 		Type: metal3v1.ReadyCondition, Status: metav1.ConditionFalse, Reason: metal3v1.KindNotHandledReason,
 		ObservedGeneration: claim.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()).Rfc3339Copy(),
-		Message: fmt.Sprintf("Nobody has begun with a claim of kind %q. Archelon handles %s", claim.Spec.Kind, strings.Join(r.Kinds, ", ")),
+		Message: fmt.Sprintf(
+			"Nobody has begun with a claim of kind %q. Archelon handles %s", claim.Spec.Kind, strings.Join(r.Kinds, ", "),
+		),
 	})
 	locked := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
 	err := r.Client.Status().Patch(ctx, after, locked, client.FieldOwner(FieldOwner))
