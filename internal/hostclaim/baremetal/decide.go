@@ -223,10 +223,24 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 
 // unbound is for a claim without a host.
 func unbound(o Observation, reason, message string, now time.Time) Decision {
-	var d Decision
+	d := Decision{Actions: leftOver(o)}
 	d.associate(o.Claim, nil)
 	d.Status = statusOf(o, nil, association{reason: reason, message: message}, nil, now)
 	return d
+}
+
+// leftOver removes the copies of a claim's Secrets beside a host that it has lost.
+func leftOver(o Observation) []Action {
+	var actions []Action
+	if host := hostOf(o.Claim); host != nil {
+		for _, r := range roles() {
+			found := o.Secrets[copyOf(*host, r)]
+			if found != nil && isCopy(found) && found.Labels[metal3v1.ClaimUIDLabel] == string(o.Claim.UID) {
+				actions = append(actions, removeCopy{found})
+			}
+		}
+	}
+	return actions
 }
 
 // release has what a claim has given up, then the claim itself.
@@ -235,7 +249,7 @@ func release(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision
 		return Decision{}
 	}
 	if len(mine) == 0 {
-		return Decision{Actions: []Action{changeClaim{o.Claim, dropped(o.Claim), "release it", nil}}}
+		return Decision{Actions: append(leftOver(o), changeClaim{o.Claim, dropped(o.Claim), "release it", nil})}
 	}
 	return Decision{
 		Actions: releases(mine, o.Secrets),

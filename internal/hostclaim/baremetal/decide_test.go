@@ -168,6 +168,10 @@ func TestDecide(t *testing.T) {
 			Observation{Claim: claimWith(all(knows, named)), Named: foreign},
 			"HostClaim a/c: have it name its host, False NoBareMetalHost",
 		},
+		"lost, and a copy is left": {
+			Observation{Claim: claimWith(knows), Named: foreign, Secrets: copied},
+			"Secret infra/h-hc-userdata: remove it, False NoBareMetalHost",
+		},
 		"lost, and used": {
 			Observation{Claim: claimWith(all(knows, says("Provisioned", "True", "Provisioned"))), Named: foreign},
 			"False HostLost (HostLost)",

@@ -105,7 +105,7 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
 		}
 	}
 	if len(owned) == 0 {
-		return nil
+		return r.observeLeftOver(ctx, o)
 	}
 	for _, ref := range sources(o.Claim) {
 		if !mayRead(o.Claim, ref) {
@@ -152,6 +152,23 @@ func (r *Reconciler) observeCandidates(ctx context.Context, o *Observation) erro
 			if o.Policies[host.Namespace], err = r.Read.policies(ctx, host.Namespace); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// observeLeftOver reads about copies beside a host that the claim had, and has lost.
+func (r *Reconciler) observeLeftOver(ctx context.Context, o *Observation) error {
+	if o.Claim == nil || hostOf(o.Claim) == nil {
+		return nil
+	}
+	from := r.Read.Live
+	if o.Claim.Status.PendingHost != nil {
+		from = r.Read.Metadata // It is mostly one that the claim never had.
+	}
+	for _, role := range roles() {
+		if err := o.Secrets.read(ctx, from, copyOf(*hostOf(o.Claim), role)); err != nil {
+			return err
 		}
 	}
 	return nil

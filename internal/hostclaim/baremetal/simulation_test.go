@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -28,6 +29,7 @@ func TestSimulation(t *testing.T) {
 			w.check()
 		}
 		w.checkEnd()
+		w.checkReleased()
 	})
 }
 
@@ -81,7 +83,8 @@ func (w *world) checkSecret(was, is client.Object) {
 func (w *world) copies(host *bmov1.BareMetalHost) []string {
 	var names []string
 	for _, object := range w.server.Objects(secretGK) {
-		if object.GetLabels()[metal3v1.ClaimUIDLabel] != "" && strings.HasPrefix(object.GetName(), host.Name+"-hc-") {
+		uid := object.GetLabels()[metal3v1.ClaimUIDLabel]
+		if uid != "" && !w.forced[types.UID(uid)] && strings.HasPrefix(object.GetName(), host.Name+"-hc-") {
 			names = append(names, object.GetName())
 		}
 	}
@@ -202,6 +205,27 @@ func (w *world) checkEnd() {
 	}
 	if !w.settle() || w.writes != before {
 		w.t.Fatalf("%d writes at rest", w.writes-before)
+	}
+}
+
+// checkReleased is what must hold when all claims are deleted: they go, and leave nothing behind.
+func (w *world) checkReleased() {
+	for _, claim := range w.claims() {
+		delete(claim.Annotations, clusterv1.PausedAnnotation)
+		delete(claim.Labels, clusterv1.ClusterNameLabel)
+		w.server.Put(claim)
+		w.server.Remove(w.server.KeyOf(claim))
+	}
+	if !w.settle() {
+		w.t.Fatal("it does not come to rest after the claims were deleted")
+	}
+	if left := w.claims(); len(left) > 0 {
+		w.t.Fatalf("%d claims are left", len(left))
+	}
+	for _, host := range w.hosts() {
+		if _, _, ok := consumerOf(host); ok || len(w.copies(host)) > 0 {
+			w.t.Fatalf("%s is left, with %v", describeHost(host), w.copies(host))
+		}
 	}
 }
 

@@ -81,8 +81,15 @@ func newWorld(ctx context.Context, t *rapid.T) *world {
 		for _, name := range []string{"h1", "h2"} {
 			w.server.Put(simHost(name, "*"))
 		}
-		w.server.Put(simClaim("a", "c1"))
-		w.server.Put(simClaim("b", "c1"))
+		for _, namespace := range []string{"a", "b"} {
+			claim := simClaim(namespace, "c1")
+			w.draw(claim)
+			w.server.Put(claim)
+			w.server.Put(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s1"},
+				Data:       map[string][]byte{"of": []byte(namespace), "value": []byte("one")},
+			})
+		}
 	}
 	w.processes = make([]*simulation.Process, 2)
 	for i := range w.processes {
