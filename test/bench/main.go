@@ -74,8 +74,11 @@ func command(args []string, stdout, stderr io.Writer) int {
 	defer cancel(nil)
 	go func() { cancel(endOf(ctx, signals)) }()
 
-	if opts.Hostile > 0 {
+	switch {
+	case opts.Hostile > 0:
 		return codeOf(ctx, soak(ctx, opts, stdout, stderr), stderr)
+	case opts.Identity:
+		return codeOf(ctx, identities(ctx, stdout, stderr), stderr)
 	}
 	report, err := bench(ctx, opts, stderr)
 	if report != nil {

@@ -30,6 +30,7 @@ type options struct {
 	Newcomer    bool          `json:"newcomer"`
 	Scope       int           `json:"scope,omitempty"`
 	Hostile     time.Duration `json:"-"`
+	Identity    bool          `json:"-"`
 	Restart     bool          `json:"restart"`
 	Runs        int           `json:"runs"`
 	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
@@ -65,6 +66,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Scope, "scope", o.Scope, "After the imports also start the manager anew for all namespaces, for this many of them by --namespace, and for the same by --excluded-namespace, and compare what the API server sends.")
 	fs.DurationVar(&o.Hostile, "hostile", o.Hostile, "Instead of all that: import the clusters one after the other, and again within this time beside tenants that write what costs others as much as they can, and compare. It fails if one is not imported, or the manager takes more than 150 MiB.")
 	fs.Lookup("hostile").NoOptDefVal = "5m"
+	fs.BoolVar(&o.Identity, "identity", o.Identity, "Instead of all that: measure what the controller of OCI identities asks of the API server, with 1,000 clusters. It fails if decisions cost a request at rest.")
 	fs.BoolVar(&o.Restart, "restart", o.Restart, "After the imports also start the manager anew with everything imported, with its default --sync-period, and watch it for as long as --idle.")
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
