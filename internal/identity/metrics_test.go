@@ -43,20 +43,20 @@ func TestMetrics(t *testing.T) {
 	}
 	expect("a replica that does not lead counts nothing", map[string]float64{})
 
-	r := &Reconciler{Metrics: meters, memory: newMemory()}
-	meters.memory.Store(r.memory)
+	known := newMemory()
+	meters.memory.Store(known)
 	one, two := types.NamespacedName{Namespace: "a", Name: "one"}, types.NamespacedName{Namespace: "a", Name: "two"}
-	r.memory.notePublished(one, state{"True", "Ready"}, map[userID]Verdict{
+	known.notePublished(one, state{"True", "Ready"}, map[userID]Verdict{
 		{"OCICluster", "a", "x"}: {Allowed: true}, {"OCICluster", "b", "x"}: {Reason: "NamespaceNotAllowed"},
 	})
-	r.memory.notePublished(two, state{"True", "Ready"}, map[userID]Verdict{{"OCICluster", "a", "y"}: {Allowed: true}})
+	known.notePublished(two, state{"True", "Ready"}, map[userID]Verdict{{"OCICluster", "a", "y"}: {Allowed: true}})
 	meters.verified(rejected)
 	expect("identities by state, clusters by reason", map[string]float64{
 		"archelon_identity_identities Ready,True": 2, "archelon_identity_clusters ": 2,
 		"archelon_identity_clusters NamespaceNotAllowed": 1, "archelon_identity_verifications_total rejected": 1,
 	})
 
-	r.memory.notePublished(one, state{}, map[userID]Verdict{})
+	known.notePublished(one, state{}, map[userID]Verdict{})
 	expect("it has gone, and so have its clusters", map[string]float64{
 		"archelon_identity_identities Ready,True": 1, "archelon_identity_clusters ": 1,
 		"archelon_identity_verifications_total rejected": 1,

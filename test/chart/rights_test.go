@@ -275,7 +275,7 @@ func TestPrincipalSecretsAreReadWhereTheyAreNamed(t *testing.T) {
 				}
 			}
 			maps.DeleteFunc(got, func(namespace string, _ []string) bool {
-				return strings.Contains(" archelon-system watch1", " "+namespace)
+				return slices.Contains([]string{"", "archelon-system", "watch1"}, namespace)
 			})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
