@@ -1,6 +1,6 @@
 module github.com/archelon-io/archelon
 
-go 1.26.0
+go 1.26.3
 
 // Rancher's module names client-go v12.0.0+incompatible.
 replace k8s.io/client-go => k8s.io/client-go v0.36.3
@@ -38,6 +38,7 @@ require (
 	sigs.k8s.io/cluster-api/api v1.14.2
 	sigs.k8s.io/controller-runtime v0.24.1
 	sigs.k8s.io/kind v0.32.0
+	sigs.k8s.io/multicluster-runtime v0.24.1
 	sigs.k8s.io/yaml v1.6.0
 )
 

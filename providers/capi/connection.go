@@ -1,0 +1,267 @@
+package capi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/workload"
+)
+
+const (
+	idleConnTimeout = 90 * time.Second
+	maxIdlePerHost  = 2
+	maxHeaderBytes  = 64 << 10
+	maxProbeBytes   = 64 << 10
+	// maxAnswerBytes bounds the answer to a request that is no watch: a list of everything of a kind.
+	maxAnswerBytes = 64 << 20
+)
+
+// connection is one access to a cluster: an address and credentials. It shares neither connections nor credentials with
+// any other.
+type connection struct {
+	fingerprint string
+	// authority is what says which server it is: the address, and who vouches for it.
+	authority [sha256.Size]byte
+	base      *url.URL
+	transport *http.Transport
+	sockets   *sockets
+	// wrapped adds the credentials.
+	wrapped        http.RoundTripper
+	certificateEnd time.Time
+	timing         Timing
+
+	// retired is that there is a successor: watches end as if the server had ended them, requests go on.
+	retired  atomic.Bool
+	watches  context.Context //nolint:containedctx // its end is that of all watches
+	retire   context.CancelFunc
+	requests context.Context //nolint:containedctx // its end is that of all requests
+	abort    context.CancelFunc
+	inflight atomic.Int64
+	// settled is closed when it is known that there are no other credentials.
+	settled chan struct{}
+	denied  atomic.Bool
+}
+
+// newConnection makes one. It sends nothing.
+func newConnection(config *rest.Config, timing Timing) (*connection, error) {
+	if config.ExecProvider != nil || config.AuthProvider != nil {
+		return nil, refused(archelonv1.KubeconfigExecReason, "programs and auth-providers are not used to get credentials")
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, refused(archelonv1.KubeconfigInvalidReason, "there is no valid URL of the server")
+	}
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		// The cause may quote what it read.
+		return nil, refused(archelonv1.KubeconfigInvalidReason, "the certificates cannot be used")
+	}
+	c := &connection{
+		fingerprint: fingerprintOf(config), base: base, timing: timing, settled: make(chan struct{}),
+		authority:      sha256.Sum256([]byte(base.String() + "\x00" + config.ServerName + "\x00" + string(config.CAData))),
+		certificateEnd: certificateEnd(config), sockets: &sockets{open: map[*socket]struct{}{}},
+	}
+	c.transport = newTransport(config, tlsConfig, c.sockets, timing.Dial)
+	var plain http.RoundTripper = c.transport
+	if config.Transport != nil {
+		plain = config.Transport
+	}
+	if c.wrapped, err = rest.HTTPWrappersForConfig(config, plain); err != nil {
+		return nil, refused(archelonv1.KubeconfigInvalidReason, "a token is mixed with a user name and password")
+	}
+	c.requests, c.abort = context.WithCancel(context.Background())
+	c.watches, c.retire = context.WithCancel(c.requests)
+	return c, nil
+}
+
+func refused(reason, message string) error {
+	return &outcome.Problem{Kind: outcome.KindWait, Reason: reason, Message: message}
+}
+
+func newTransport(config *rest.Config, tlsConfig *tls.Config, kept *sockets, dial time.Duration) *http.Transport {
+	proxy := http.ProxyFromEnvironment
+	if config.Proxy != nil {
+		proxy = config.Proxy
+	}
+	var dialer dialFunc = (&net.Dialer{Timeout: dial, KeepAlive: 30 * time.Second}).DialContext
+	if config.Dial != nil {
+		dialer = config.Dial
+	}
+	return utilnet.SetTransportDefaults(&http.Transport{
+		Proxy: proxy, DialContext: kept.keep(dialer), TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dial,
+		IdleConnTimeout: idleConnTimeout, MaxIdleConnsPerHost: maxIdlePerHost, MaxResponseHeaderBytes: maxHeaderBytes,
+		DisableCompression: config.DisableCompression,
+	})
+}
+
+func certificateEnd(config *rest.Config) time.Time {
+	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil || pair.Leaf == nil {
+		return time.Time{}
+	}
+	return pair.Leaf.NotAfter
+}
+
+// withdraw has watches end, and leaves requests to their end. There is a successor.
+func (c *connection) withdraw() {
+	c.retired.Store(true)
+	c.retire()
+	if c.inflight.Load() == 0 {
+		c.sockets.close()
+	}
+}
+
+// cut ends all that uses the connection.
+func (c *connection) cut() {
+	c.retired.Store(true)
+	c.abort()
+	c.sockets.close()
+}
+
+// release gives the connection back, which is closed then if it has a successor and nobody uses it any more.
+func (c *connection) release() {
+	if c.inflight.Add(-1) == 0 && c.retired.Load() {
+		c.sockets.close()
+	}
+}
+
+// settle says that there are no other credentials than these, which were refused.
+func (c *connection) settle() {
+	if c.denied.CompareAndSwap(false, true) {
+		close(c.settled)
+	}
+}
+
+// address returns a request that is addressed to the server.
+func (c *connection) address(ctx context.Context, req *http.Request) *http.Request {
+	addressed := req.Clone(ctx)
+	addressed.URL.Scheme, addressed.URL.Host = c.base.Scheme, c.base.Host
+	addressed.URL.Path = strings.TrimSuffix(c.base.Path, "/") + req.URL.Path
+	if req.URL.RawPath != "" {
+		addressed.URL.RawPath = strings.TrimSuffix(c.base.EscapedPath(), "/") + req.URL.RawPath
+	}
+	addressed.Host = ""
+	return addressed
+}
+
+// request sends a request that is no watch, bounded in time and in the size of its answer.
+func (c *connection) request(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), c.timing.Request)
+	return c.send(req, ctx, cancel, c.requests, maxAnswerBytes)
+}
+
+// watch sends a watch, bounded by the time that it asks for itself.
+func (c *connection) watch(req *http.Request, lasts time.Duration) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), lasts)
+	return c.send(req, ctx, cancel, c.watches, 0)
+}
+
+func (c *connection) send(
+	req *http.Request, ctx context.Context, cancel context.CancelFunc, until context.Context, most int64,
+) (*http.Response, error) {
+	c.inflight.Add(1)
+	detach := context.AfterFunc(until, cancel)
+	done := func() {
+		detach()
+		cancel()
+		c.release()
+	}
+	resp, err := c.wrapped.RoundTrip(c.address(ctx, req))
+	if err != nil {
+		// A connection that is still being made outlives its request, and ends with nothing else.
+		c.transport.CloseIdleConnections()
+		done()
+		return nil, err
+	}
+	// It would have a client pause for as long as a stranger says.
+	resp.Header.Del("Retry-After")
+	answer := &answer{ReadCloser: resp.Body, done: done, connection: c, watch: most == 0}
+	if most > 0 {
+		answer.ReadCloser = http.MaxBytesReader(nil, resp.Body, most)
+	}
+	resp.Body = answer
+	return resp, nil
+}
+
+// answer is the body of one.
+type answer struct {
+	io.ReadCloser
+	connection *connection
+	watch      bool
+	over       atomic.Bool
+	done       func()
+}
+
+// Read implements io.Reader. A watch over a connection that has a successor ends as if the server had ended it, so that
+// it is begun again where it was.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil && a.watch && a.connection.retired.Load() {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (a *answer) Close() error {
+	err := a.ReadCloser.Close()
+	if a.over.CompareAndSwap(false, true) {
+		a.done()
+	}
+	return err
+}
+
+// probe asks the server for its version. It is the answer of an API server that knows the credentials, or an error.
+func (c *connection) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.Probe)
+	defer cancel()
+	const action = "asking for its version"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+knownAs+"/version", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.request(req)
+	if err == nil {
+		defer func() { _ = resp.Body.Close() }() // it was read
+		err = checkVersion(resp)
+	}
+	if err == nil {
+		return nil
+	}
+	return workload.Explain(fmt.Errorf("%w", err), action, c.timing.Probe, c.certificateEnd)
+}
+
+func checkVersion(resp *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProbeBytes))
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode == http.StatusForbidden:
+		return nil // It knows the credentials, and does not tell its version.
+	case resp.StatusCode != http.StatusOK:
+		return apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "", "", 0, false)
+	}
+	found := version.Info{}
+	if err := json.Unmarshal(body, &found); err != nil || found.GitVersion == "" {
+		return errNoAPI
+	}
+	return nil
+}

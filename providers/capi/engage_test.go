@@ -1,0 +1,249 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+func TestEngagesAndServes(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	put(t, s, "first", "1")
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	eventually(t, "the controller sees what was there", func() bool { return f.aware.has(name, "first", "1") })
+	put(t, s, "second", "2")
+	eventually(t, "the controller sees what comes", func() bool { return f.aware.has(name, "second", "2") })
+	if value, err := get(f, name, "second"); err != nil || value != "2" {
+		t.Errorf("the client read %q, %v", value, err)
+	}
+}
+
+func TestNamesThatAreNotEngaged(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	f.forget(name)
+	for _, name := range []multicluster.ClusterName{"default/never", name, "nonsense", ""} {
+		if _, err := f.Get(t.Context(), name); !errors.Is(err, multicluster.ErrClusterNotFound) {
+			t.Errorf("Get(%q) = %v", name, err)
+		}
+	}
+	if _, ok := f.Status(types.NamespacedName{Namespace: "default", Name: "one"}); ok {
+		t.Error("a cluster that was forgotten has a status")
+	}
+}
+
+func TestGates(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	ccl := provisionedCluster("one")
+	ccl.Status.Phase = string(clusterv1.ClusterPhaseProvisioning)
+	name := nameOf("one")
+	f.ensure(ccl)
+	f.becomes(name, Pending, NotProvisionedReason)
+	f.ensure(provisionedCluster("one"))
+	f.becomes(name, Pending, archelonv1.KubeconfigMissingReason)
+	if s.open() > 0 {
+		t.Error("a cluster without a kubeconfig was dialled")
+	}
+	f.give("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	failed := provisionedCluster("one")
+	failed.Status.Phase = string(clusterv1.ClusterPhaseFailed)
+	f.ensure(failed)
+	if _, err := f.Get(t.Context(), name); err != nil {
+		t.Errorf("a phase other than Deleting ended the engagement: %v", err)
+	}
+}
+
+func TestNoClusterBlocksAnother(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, func(o *Options) { o.Timing.Probe = 3 * time.Second })
+	f.aware.block = "default/blocking"
+	var holes []multicluster.ClusterName
+	for _, name := range []string{"hole1", "hole2", "hole3", "hole4", "hole5"} {
+		holes = append(holes, f.add(name, blackHole(t)))
+	}
+	forbids, hangs, refuses, blocks, well := newServer(t, "a"), newServer(t, "a"), newServer(t, "a"), newServer(t, "a"), newServer(t, "a")
+	forbids.fail(func(*http.Request) int { return http.StatusForbidden })
+	hangs.fail(func(r *http.Request) int {
+		if r.URL.Path == "/version" {
+			return 0
+		}
+		return -1
+	})
+	forbidding, hanging := f.add("forbids", forbids.access("a")), f.add("hangs", hangs.access("a"))
+	refusing, blocking := f.add("refuses", refuses.access("b")), f.add("blocking", blocks.access("a"))
+	put(t, well, "first", "1")
+	began := time.Now()
+	healthy := f.add("well", well.access("a"))
+	eventually(t, "the healthy cluster is served", func() bool { return f.aware.has(healthy, "first", "1") })
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the healthy cluster took %s", took)
+	}
+	f.becomes(forbidding, Degraded, ForbiddenReason)
+	if message := f.status(forbidding).Message; !strings.Contains(message, "secrets (Forbidden)") {
+		t.Errorf("the message does not name the kind: %s", message)
+	}
+	f.becomes(refusing, Connecting, archelonv1.WorkloadUnauthorizedReason)
+	f.becomes(hanging, Engaged, EngagedReason)
+	if _, err := get(f, hanging, "any"); err == nil {
+		t.Error("a read from a cluster that never answers succeeded")
+	}
+	f.becomes(blocking, Degraded, EngagementFailingReason)
+	for _, hole := range holes {
+		f.becomes(hole, Connecting, archelonv1.WorkloadTimeoutReason)
+	}
+	forbids.fail(func(*http.Request) int { return 0 })
+	f.becomes(forbidding, Engaged, EngagedReason)
+	eventually(t, "what was forbidden is received", func() bool { return f.aware.count(forbidding) == 1 })
+}
+
+func TestMissingKind(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	s.fail(func(r *http.Request) int {
+		if strings.Contains(r.URL.Path, "secrets") {
+			return http.StatusNotFound
+		}
+		return 0
+	})
+	put(t, s, "first", "1")
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Degraded, KindMissingReason)
+	s.fail(func(*http.Request) int { return 0 })
+	eventually(t, "the kind is received", func() bool { return f.aware.has(name, "first", "1") })
+	f.becomes(name, Engaged, EngagedReason)
+}
+
+func TestAnotherClusterOfTheName(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	next := provisionedCluster("one")
+	next.UID = "another"
+	f.ensure(next)
+	eventually(t, "it is engaged again", func() bool { return f.aware.count(name) == 2 })
+	f.becomes(name, Engaged, EngagedReason)
+}
+
+func TestPluginsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil)
+	name := f.add("one", &rest.Config{Host: "https://127.0.0.1:1", ExecProvider: execPlugin(t)})
+	f.becomes(name, Pending, archelonv1.KubeconfigExecReason)
+}
+
+func TestIndexesBeforeAndAfter(t *testing.T) {
+	t.Parallel()
+	f, s := unstarted(t, nil), newServer(t, "a")
+	put(t, s, "first", "1")
+	before := func(o client.Object) []string { return []string{o.GetName()} }
+	for range 2 { // multicluster-runtime's providers/multi registers an index twice
+		if err := f.IndexField(t.Context(), &corev1.Secret{}, "before", before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.start()
+	name := f.add("one", s.access("a"))
+	hole := f.add("hole", blackHole(t))
+	f.becomes(name, Engaged, EngagedReason)
+	if err := f.IndexField(t.Context(), &corev1.Secret{}, "after", before); err != nil {
+		t.Fatal(err)
+	}
+	late := f.add("late", s.access("a"))
+	f.becomes(late, Engaged, EngagedReason)
+	for _, name := range []multicluster.ClusterName{name, late} {
+		for _, field := range []string{"before", "after"} {
+			c, err := f.Get(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := &corev1.SecretList{}
+			if err := c.GetClient().List(t.Context(), found, client.MatchingFields{field: "first"}); err != nil || len(found.Items) != 1 {
+				t.Errorf("%s by %s: %d, %v", name, field, len(found.Items), err)
+			}
+		}
+	}
+	f.becomes(hole, Connecting, archelonv1.WorkloadTimeoutReason)
+}
+
+func TestCyclesLeaveNothingBehind(t *testing.T) {
+	s := newServer(t, "a")
+	f := newFleet(t, nil)
+	f.becomes(f.add("warm", s.access("a")), Engaged, EngagedReason)
+	f.forget(nameOf("warm"))
+	eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
+	before := runtime.NumGoroutine()
+	for range 50 {
+		name := f.add("one", s.access("a"))
+		f.becomes(name, Engaged, EngagedReason)
+		f.forget(name)
+	}
+	eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
+	settled(t, before)
+}
+
+func TestStopsInEveryState(t *testing.T) {
+	well, hangs, refuses := newServer(t, "a"), newServer(t, "a"), newServer(t, "a")
+	hangs.fail(func(*http.Request) int { return -1 })
+	before := runtime.NumGoroutine()
+	for name, until := range map[string]func(*fleet){
+		"at once":     func(*fleet) {},
+		"pending":     func(f *fleet) { f.becomes(f.add("none", nil), Pending, archelonv1.KubeconfigMissingReason) },
+		"connecting":  func(f *fleet) { f.add("hole", blackHole(t)); f.add("hangs", hangs.access("a")) },
+		"refused":     func(f *fleet) { f.add("refused", refuses.access("b")) },
+		"engaging":    func(f *fleet) { f.add("blocking", well.access("a")) },
+		"engaged":     func(f *fleet) { f.becomes(f.add("well", well.access("a")), Engaged, EngagedReason) },
+		"any instant": func(f *fleet) { f.add("well", well.access("a")) },
+		"disconnected": func(f *fleet) {
+			well.accept("a")
+			f.becomes(f.add("well", well.access("a")), Engaged, EngagedReason)
+			f.give("well", nil)
+			f.becomes(nameOf("well"), Disconnected, archelonv1.KubeconfigMissingReason)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := unstarted(t, func(o *Options) { o.Timing.Request, o.Timing.Probe = time.Minute, time.Minute })
+			f.aware.block = "default/blocking"
+			f.start()
+			until(f)
+			began := time.Now()
+			f.stop()
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("it took %s to stop", took)
+			}
+			f.ensure(provisionedCluster("late"))
+			if len(f.Statuses()) > 0 {
+				t.Error("a cluster was engaged after the end")
+			}
+		})
+	}
+	eventually(t, "connections are closed", func() bool { return well.open()+hangs.open()+refuses.open() == 0 })
+	settled(t, before)
+}
+
+func TestStartsOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil)
+	if err := f.Start(context.Background(), f.aware); err == nil {
+		t.Error("it started twice")
+	}
+}

@@ -1,0 +1,526 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// member is one incarnation of a Cluster that is to be engaged. A goroutine of its own moves it on; nothing that it does
+// concerns another one.
+type member struct {
+	provider *Provider
+	name     multicluster.ClusterName
+	key      types.NamespacedName
+	uid      types.UID
+	log      logr.Logger
+	line     *line
+	wake     chan struct{}
+	done     chan struct{} // closed when its goroutine has ended
+
+	mu     sync.Mutex
+	ccl    *clusterv1.Cluster
+	cancel context.CancelFunc // nil until it is started
+	// reread is that the kubeconfig may have changed; suspect is a connection whose credentials were refused, and doubted is
+	// since when.
+	reread  bool
+	suspect *connection
+	doubted time.Time
+	engaged *engagement
+	status  Status
+
+	// indexing is held while indexes are added.
+	indexing sync.Mutex
+
+	// What follows belongs to the goroutine.
+	attempts, failures int
+	probed             time.Time
+	replaced           time.Time // when the kubeconfig was replaced by one that does not connect
+}
+
+func newMember(p *Provider, ccl *clusterv1.Cluster) *member {
+	key := types.NamespacedName{Namespace: ccl.Namespace, Name: ccl.Name}
+	m := &member{
+		provider: p, name: NameOf(key), key: key, uid: ccl.UID, ccl: ccl, log: p.log.WithValues("cluster", key.String()),
+		wake: make(chan struct{}, 1), done: make(chan struct{}), reread: true, status: notProvisioned(ccl),
+	}
+	m.status.Since = time.Now()
+	m.line = newLine(m.suspectCredentials, m.awake)
+	return m
+}
+
+// start has its goroutine run until the context ends or it is stopped.
+func (m *member) start(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cancel != nil {
+		return
+	}
+	ctx, m.cancel = context.WithCancel(ctx)
+	go m.run(ctx)
+}
+
+// stop ends it. It returns at once.
+func (m *member) stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cancel == nil {
+		m.cancel = func() {}
+		close(m.done)
+		return
+	}
+	m.cancel()
+}
+
+// awake has it look again.
+func (m *member) awake() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// kubeconfigChanged has it read the kubeconfig again.
+func (m *member) kubeconfigChanged() {
+	m.mu.Lock()
+	m.reread = true
+	m.mu.Unlock()
+	m.awake()
+}
+
+// suspectCredentials has it look whether there are others. Those who take care of it may revoke the earlier ones a moment
+// before they publish the next ones.
+func (m *member) suspectCredentials(conn *connection) {
+	m.mu.Lock()
+	known := m.suspect == conn
+	if !known {
+		m.suspect, m.doubted = conn, time.Now()
+	}
+	m.mu.Unlock()
+	if !known {
+		m.awake()
+	}
+}
+
+// doubtful reports whether there may still be other credentials than those of a connection, which were refused.
+func (m *member) doubtful(conn *connection) (suspected, still bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.suspect == nil:
+		return false, false
+	case m.suspect != conn:
+		m.suspect = nil
+		return false, false
+	case time.Since(m.doubted) < doubts*m.provider.opts.Timing.RetryMin:
+		return true, true
+	}
+	m.suspect = nil
+	return true, false
+}
+
+// doubts is how often the kubeconfig is read again before credentials that were refused are given up.
+const doubts = 4
+
+func (m *member) cluster() (*clusterv1.Cluster, *engagement) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ccl, m.engaged
+}
+
+// observe keeps the newest state of the Cluster.
+func (m *member) observe(ccl *clusterv1.Cluster) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ccl = ccl
+	if m.cancel == nil {
+		m.status.Message = notProvisioned(ccl).Message
+	}
+}
+
+func (m *member) currentStatus() Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.status
+}
+
+// become changes the status.
+func (m *member) become(state State, reason, message string) {
+	m.mu.Lock()
+	before := m.status
+	if before.State == state && before.Reason == reason && before.Message == message {
+		m.mu.Unlock()
+		return
+	}
+	m.status = Status{State: state, Since: before.Since, Reason: reason, Message: message}
+	if before.State != state {
+		m.status.Since = time.Now()
+	}
+	m.mu.Unlock()
+	if before.State != state || before.Reason != reason {
+		m.log.Info("Cluster is "+string(state), "reason", reason, "message", message)
+	}
+	m.provider.opts.Changed(m.key)
+}
+
+func (m *member) run(ctx context.Context) {
+	defer close(m.done)
+	defer m.leave()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wake:
+		case <-timer.C:
+		}
+		timer.Reset(m.step(ctx))
+	}
+}
+
+// leave disengages the cluster and closes its connections.
+func (m *member) leave() {
+	m.disengage()
+	m.line.connect(nil)
+}
+
+// step does what is to be done now, and returns when to look again at the latest.
+func (m *member) step(ctx context.Context) time.Duration {
+	m.mu.Lock()
+	reread, suspect := m.reread, m.suspect != nil
+	m.reread = false
+	m.mu.Unlock()
+	conn := m.line.connected()
+	if conn == nil || reread || suspect || !m.replaced.IsZero() {
+		if err := m.renew(ctx, conn); err != nil {
+			return m.troubled(ctx, err)
+		}
+	}
+	if conn = m.line.connected(); conn == nil {
+		return m.backoff()
+	}
+	suspected, still := m.doubtful(conn)
+	if still {
+		return m.provider.opts.Timing.RetryMin
+	}
+	if suspected {
+		defer conn.settle() // Whoever waits for others learns that there are none.
+	}
+	if wait := m.probe(ctx, conn, suspected); wait > 0 {
+		return wait
+	}
+	if err := m.engage(ctx); err != nil {
+		return m.troubled(ctx, err)
+	}
+	m.attempts = 0
+	m.judge()
+	return m.next()
+}
+
+// next returns when a connected cluster is looked at again.
+func (m *member) next() time.Duration {
+	timing := m.provider.opts.Timing
+	every := timing.ProbeEvery
+	if m.line.idle(time.Now()) > timing.Idle {
+		every = timing.ProbeIdleEvery
+		if conn := m.line.connected(); conn != nil {
+			conn.transport.CloseIdleConnections()
+		}
+	}
+	if !m.replaced.IsZero() {
+		return m.backoff()
+	}
+	return time.Duration(float64(every) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // it spreads load
+}
+
+func (m *member) backoff() time.Duration {
+	timing := m.provider.opts.Timing
+	wait := min(timing.RetryMin<<min(m.attempts, 16), timing.RetryMax)
+	m.attempts++
+	return time.Duration(float64(wait) * (0.75 + 0.25*rand.Float64())) //nolint:gosec // it spreads load
+}
+
+// renew reads the kubeconfig, and connects with it if it is another one than that of the connection.
+func (m *member) renew(ctx context.Context, before *connection) error {
+	ccl, _ := m.cluster()
+	bounded, cancel := context.WithTimeout(ctx, m.provider.opts.Timing.Request)
+	config, err := m.provider.opts.GetSecret(bounded, ccl.DeepCopy())
+	cancel()
+	if err != nil {
+		return &unreadable{err}
+	}
+	next, err := newConnection(config, m.provider.opts.Timing)
+	if err != nil {
+		return &unreadable{err}
+	}
+	if before != nil && before.fingerprint == next.fingerprint {
+		next.cut()
+		m.replaced = time.Time{}
+		return nil
+	}
+	began := time.Now()
+	if err := m.provider.turn(ctx, m.attempts == 0, func() error { return next.probe(ctx) }); err != nil {
+		next.cut()
+		return err
+	}
+	m.line.connect(next)
+	m.probed, m.failures, m.replaced = time.Now(), 0, time.Time{}
+	m.provider.metrics.connected(time.Since(began), before != nil)
+	return nil
+}
+
+// unreadable is that there is no access to a cluster: no kubeconfig, or none that can be used.
+type unreadable struct{ cause error }
+
+// Error implements error.
+func (u *unreadable) Error() string { return u.cause.Error() }
+
+// Unwrap returns the cause.
+func (u *unreadable) Unwrap() error { return u.cause }
+
+// troubled says what is in the way, and returns when to try again.
+func (m *member) troubled(ctx context.Context, err error) time.Duration {
+	if ctx.Err() != nil {
+		return m.provider.opts.Timing.RetryMax
+	}
+	conn := m.line.connected()
+	problem, known := errors.AsType[*outcome.Problem](err)
+	var none *unreadable
+	switch access := !errors.As(err, &none); {
+	case !access && known:
+		// Access has ended with the kubeconfig. What comes next is told by its Secret; a GetSecret of others may read
+		// something else, which is looked at now and then.
+		m.line.connect(nil)
+		m.become(m.without(Pending), problem.Reason, problem.Message)
+		m.attempts, m.replaced = max(m.attempts, 6), time.Time{}
+	case !access:
+		// The management cluster did not answer: what there is stays.
+		m.log.Error(err, "Reading the kubeconfig failed")
+		m.mu.Lock()
+		m.reread = true
+		m.mu.Unlock()
+		if conn == nil {
+			m.become(m.without(Connecting), KubeconfigUnreadableReason, "the kubeconfig could not be read: see the log")
+		}
+	case errors.Is(err, errEngaging):
+		m.become(Degraded, EngagementFailingReason, "a controller could not be started for the cluster: see the log")
+	case conn != nil && m.replacedFor() < m.provider.opts.Timing.Rotation:
+		m.become(Degraded, RotationFailingReason, "the kubeconfig was replaced by one that does not connect: "+text(problem, err))
+		return m.between(conn, ctx)
+	case known:
+		m.line.connect(nil)
+		m.become(m.without(Connecting), problem.Reason, problem.Message)
+	default:
+		m.line.connect(nil)
+		m.become(m.without(Connecting), archelonv1.WorkloadUnreachableReason, text(problem, err))
+	}
+	return m.backoff()
+}
+
+func text(problem *outcome.Problem, err error) string {
+	if problem != nil {
+		return problem.Message
+	}
+	return err.Error()
+}
+
+// replacedFor is how long the kubeconfig of the connection has been replaced.
+func (m *member) replacedFor() time.Duration {
+	if m.replaced.IsZero() {
+		m.replaced = time.Now()
+	}
+	return time.Since(m.replaced)
+}
+
+// between keeps an eye on a connection whose kubeconfig was replaced.
+func (m *member) between(conn *connection, ctx context.Context) time.Duration {
+	if wait := m.probe(ctx, conn, false); wait > 0 {
+		return wait
+	}
+	return m.backoff()
+}
+
+// without is the state of a cluster without a connection: one that was engaged is disconnected.
+func (m *member) without(never State) State {
+	if _, engaged := m.cluster(); engaged != nil {
+		return Disconnected
+	}
+	return never
+}
+
+// probe asks a connected cluster whether it is there, if that is due. One that does not answer is disconnected, and it
+// returns when to try again; zero if all is well.
+func (m *member) probe(ctx context.Context, conn *connection, now bool) time.Duration {
+	timing := m.provider.opts.Timing
+	due := timing.ProbeEvery
+	if m.line.idle(time.Now()) > timing.Idle {
+		due = timing.ProbeIdleEvery
+	}
+	const early = 8 // what is due in a moment is done at once
+	if !now && m.failures == 0 && time.Since(m.probed) < due-due/early {
+		return 0
+	}
+	err := conn.probe(ctx)
+	m.probed = time.Now()
+	if err == nil {
+		m.failures = 0
+		return 0
+	}
+	if ctx.Err() != nil {
+		return timing.RetryMax
+	}
+	m.failures++
+	m.provider.metrics.probeFailed()
+	problem, known := errors.AsType[*outcome.Problem](err)
+	refused := known && problem.Reason == archelonv1.WorkloadUnauthorizedReason
+	if refused && !now {
+		m.suspectCredentials(conn)
+		return timing.RetryMin
+	}
+	if m.failures < timing.ProbeFailures && !refused {
+		return timing.Probe / time.Duration(timing.ProbeFailures)
+	}
+	m.failures = 0
+	m.line.connect(nil)
+	reason, message := archelonv1.WorkloadUnreachableReason, text(problem, err)
+	if known {
+		reason = problem.Reason
+	}
+	m.become(m.without(Connecting), reason, message)
+	return m.backoff()
+}
+
+// judge says whether all of a connected cluster works.
+func (m *member) judge() {
+	wrong := m.line.troubles()
+	if len(wrong) == 0 {
+		m.become(Engaged, EngagedReason, "")
+		return
+	}
+	kinds := slices.Sorted(maps.Keys(wrong))
+	reason := wrong[kinds[0]]
+	for _, kind := range kinds {
+		if wrong[kind] == ForbiddenReason {
+			reason = ForbiddenReason // It is what a person can change.
+		}
+	}
+	texts := make([]string, 0, len(kinds))
+	for _, kind := range kinds {
+		texts = append(texts, kind+" ("+wrong[kind]+")")
+	}
+	m.become(Degraded, reason, "kinds that cannot be received from the cluster: "+strings.Join(texts, ", "))
+}
+
+// engagement is a cluster that controllers work with.
+type engagement struct {
+	cluster *engagedCluster
+	cancel  context.CancelFunc
+	stopped chan struct{} // closed when it runs no more
+	applied map[string]bool
+}
+
+var errEngaging = errors.New("engaging the cluster")
+
+// engage builds the cluster and hands it to the controllers, if that was not done.
+func (m *member) engage(ctx context.Context) error {
+	ccl, engaged := m.cluster()
+	if engaged != nil {
+		select {
+		case <-engaged.stopped:
+			m.log.Info("The cluster stopped by itself and is engaged again")
+			m.disengage()
+		default:
+			m.index(ctx)
+			return nil
+		}
+	}
+	return m.provider.turn(ctx, m.attempts == 0, func() error {
+		created, ctx, err := m.build(ctx, ccl)
+		if err == nil {
+			err = m.handOver(ctx, created)
+		}
+		if err != nil {
+			m.disengage()
+			m.log.Error(err, "Engaging the cluster failed")
+			return errEngaging
+		}
+		return nil
+	})
+}
+
+// build creates and starts the cluster. Its context is that of the engagement.
+func (m *member) build(ctx context.Context, ccl *clusterv1.Cluster) (*engagement, context.Context, error) {
+	opts := m.provider.opts
+	ctx, cancel := context.WithCancel(ctx)
+	built, err := opts.NewCluster(ctx, ccl.DeepCopy(), m.config(), append(
+		slices.Clone(opts.ClusterOptions), bounded(ctx, m.line, opts.Timing.Read, m.log))...)
+	if err != nil {
+		cancel()
+		return nil, ctx, fmt.Errorf("creating the cluster: %w", err)
+	}
+	e := &engagement{
+		cluster: engageable(ctx, m.line, built, opts.Timing.Read), cancel: cancel, stopped: make(chan struct{}),
+		applied: map[string]bool{},
+	}
+	m.mu.Lock()
+	m.engaged = e
+	m.mu.Unlock()
+	m.index(ctx)
+	go func() {
+		defer close(e.stopped)
+		defer m.awake()
+		if err := e.cluster.Start(ctx); err != nil && ctx.Err() == nil {
+			m.log.Error(err, "The cluster stopped")
+		}
+	}()
+	return e, ctx, nil
+}
+
+// handOver hands a cluster to the controllers, which get a while for it.
+func (m *member) handOver(ctx context.Context, e *engagement) error {
+	result := make(chan error, 1)
+	var handed cluster.Cluster = e.cluster
+	go func() { result <- m.provider.aware.Engage(ctx, m.name, handed) }()
+	timer := time.NewTimer(m.provider.opts.Timing.Engage)
+	defer timer.Stop()
+	select {
+	case err := <-result:
+		return err
+	case <-timer.C:
+		return errors.New("the controllers did not start in time")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// disengage ends what controllers do with the cluster, and waits for its cache to end.
+func (m *member) disengage() {
+	m.mu.Lock()
+	e := m.engaged
+	m.engaged = nil
+	m.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.cancel()
+	select {
+	case <-e.stopped:
+	case <-time.After(m.provider.opts.Timing.Request): // A cluster of others may not end; nothing is lost by leaving it.
+	}
+}

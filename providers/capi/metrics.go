@@ -1,0 +1,73 @@
+package capi
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics count what the provider does. They have no series per cluster.
+type metrics struct {
+	provider  *Provider
+	clusters  *prometheus.Desc
+	connects  prometheus.Histogram
+	rotations prometheus.Counter
+	probes    prometheus.Counter
+}
+
+// newMetrics registers the metrics of the fleet:
+//
+//	archelon_fleet_clusters{state}             clusters by state
+//	archelon_fleet_connect_duration_seconds    how long it took to connect, from the turn of the cluster to its answer
+//	archelon_fleet_rotations_total             kubeconfigs that took the place of earlier ones
+//	archelon_fleet_probe_failures_total        probes of connected clusters that failed
+func newMetrics(registry prometheus.Registerer, p *Provider) (*metrics, error) {
+	m := &metrics{
+		provider: p,
+		clusters: prometheus.NewDesc("archelon_fleet_clusters",
+			"CAPI Clusters of the fleet by state: Pending, Connecting, Engaged, Degraded or Disconnected. Only the leader counts.",
+			[]string{"state"}, nil),
+		connects: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "archelon_fleet_connect_duration_seconds",
+			Help: "How long it took a workload cluster to answer over a new connection.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
+		}),
+		rotations: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "archelon_fleet_rotations_total", Help: "Kubeconfigs that took the place of earlier ones without a gap.",
+		}),
+		probes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "archelon_fleet_probe_failures_total", Help: "Probes of connected workload clusters that failed.",
+		}),
+	}
+	if registry == nil {
+		return m, nil
+	}
+	for _, collector := range []prometheus.Collector{m, m.connects, m.rotations, m.probes} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) connected(took time.Duration, rotated bool) {
+	m.connects.Observe(took.Seconds())
+	if rotated {
+		m.rotations.Inc()
+	}
+}
+
+func (m *metrics) probeFailed() { m.probes.Inc() }
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(descs chan<- *prometheus.Desc) { descs <- m.clusters }
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(found chan<- prometheus.Metric) {
+	counts := map[State]int{}
+	for _, status := range m.provider.Statuses() {
+		counts[status.State]++
+	}
+	for _, state := range States() {
+		found <- prometheus.MustNewConstMetric(m.clusters, prometheus.GaugeValue, float64(counts[state]), string(state))
+	}
+}

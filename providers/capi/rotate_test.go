@@ -1,0 +1,264 @@
+package capi
+
+import (
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/test/bench/workloadserver"
+)
+
+func pemOf(raw []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}) }
+
+func execPlugin(t *testing.T) *api.ExecConfig {
+	t.Helper()
+	return &api.ExecConfig{Command: "touch", Args: []string{t.TempDir() + "/ran"}, APIVersion: "client.authentication.k8s.io/v1"}
+}
+
+// Each token is revoked at the moment in which the Secret gets the next one, while a controller reads and writes.
+func TestRotationFailsNoRequest(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "0")
+	put(t, s, "first", "1")
+	name := f.add("one", s.access("0"))
+	f.becomes(name, Engaged, EngagedReason)
+	eventually(t, "the controller has begun", func() bool { return f.aware.has(name, "first", "1") })
+	lists := s.listed()
+
+	var requests atomic.Int64
+	done := make(chan struct{})
+	var workers sync.WaitGroup
+	for worker := range 4 {
+		workers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				c, err := f.Get(t.Context(), name)
+				if err != nil {
+					t.Errorf("Get: %v", err)
+					return
+				}
+				written := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: string(rune('a'+worker)) + "-"}}
+				if err := c.GetClient().Create(t.Context(), written); err != nil {
+					t.Errorf("a write failed: %v", err)
+					return
+				}
+				found := &corev1.SecretList{}
+				if err := c.GetAPIReader().List(t.Context(), found); err != nil {
+					t.Errorf("a read failed: %v", err)
+					return
+				}
+				if err := c.GetClient().Delete(t.Context(), written); err != nil {
+					t.Errorf("a deletion failed: %v", err)
+					return
+				}
+				requests.Add(3)
+			}
+		})
+	}
+	for _, token := range []string{"1", "2", "3", "4", "5"} {
+		at := requests.Load()
+		eventually(t, "the workers go on", func() bool { return requests.Load() > at+20 || t.Failed() })
+		s.accept(token)
+		put(t, s, "rotated", token)
+		f.give("one", s.access(token))
+		eventually(t, "what was written meanwhile arrives", func() bool { return f.aware.has(name, "rotated", token) })
+	}
+	close(done)
+	workers.Wait()
+	if f.aware.count(name) != 1 {
+		t.Errorf("it was engaged %d times", f.aware.count(name))
+	}
+	// A watch that lasted less than a second without an event is followed by a list: that is the informer's caution.
+	if again := s.listed() - lists; again > int(requests.Load())/3+5 {
+		t.Errorf("informers listed %d times", again)
+	}
+	f.becomes(name, Engaged, EngagedReason)
+}
+
+// The informer goes on where it was, over the new connection, and the old connection is closed.
+func TestRotationGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "0", "1")
+	put(t, s, "first", "1")
+	name := f.add("one", s.access("0"))
+	eventually(t, "the controller has begun", func() bool { return f.aware.has(name, "first", "1") })
+	<-time.After(1100 * time.Millisecond) // what ends sooner than in a second is suspicious to an informer, and listed again
+	lists := s.listed()
+	f.give("one", s.access("1"))
+	eventually(t, "the old connection is closed", func() bool { return s.open() == 1 })
+	s.accept("1")
+	put(t, s, "second", "2")
+	eventually(t, "the watch goes on", func() bool { return f.aware.has(name, "second", "2") })
+	if s.listed() != lists {
+		t.Errorf("it was listed %d times", s.listed()-lists)
+	}
+	f.aware.mu.Lock()
+	defer f.aware.mu.Unlock()
+	if got, want := len(f.aware.events), 2; got != want {
+		t.Errorf("events were %v", f.aware.events)
+	}
+}
+
+// The address and the authority change, and what is there as well: the cluster was restored elsewhere.
+func TestAnotherServer(t *testing.T) {
+	t.Parallel()
+	f, before, after := newFleet(t, nil), newServer(t, "a"), newServer(t, "a")
+	put(t, before, "old", "1")
+	put(t, before, "both", "1")
+	for range 20 { // so that the version of the one is far ahead
+		put(t, after, "both", "2")
+	}
+	name := f.add("one", before.access("a"))
+	eventually(t, "the controller has begun", func() bool { return f.aware.has(name, "old", "1") })
+	f.give("one", after.access("a"))
+	eventually(t, "what has gone is seen to have gone", func() bool {
+		return f.aware.has(name, "both", "2") && !f.aware.has(name, "old", "1")
+	})
+	put(t, after, "new", "3")
+	eventually(t, "what comes is seen", func() bool { return f.aware.has(name, "new", "3") })
+	eventually(t, "the old connection is closed", func() bool { return before.open() == 0 })
+	if f.aware.count(name) != 1 {
+		t.Errorf("it was engaged %d times", f.aware.count(name))
+	}
+}
+
+func TestKubeconfigThatDoesNotConnect(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, func(o *Options) { o.Timing.Rotation = time.Second }), newServer(t, "0")
+	put(t, s, "first", "1")
+	name := f.add("one", s.access("0"))
+	f.becomes(name, Engaged, EngagedReason)
+	f.give("one", blackHole(t))
+	f.becomes(name, Degraded, RotationFailingReason)
+	if _, err := get(f, name, "first"); err != nil {
+		t.Errorf("the earlier connection is not used: %v", err)
+	}
+	f.becomes(name, Disconnected, archelonv1.WorkloadTimeoutReason) // for no longer than that
+	eventually(t, "the earlier connection is closed", func() bool { return s.open() == 0 })
+	f.give("one", s.access("0"))
+	f.becomes(name, Engaged, EngagedReason)
+}
+
+func TestAccessThatEnds(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	f.give("one", nil)
+	f.becomes(name, Disconnected, archelonv1.KubeconfigMissingReason)
+	eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
+	if _, err := f.Get(t.Context(), name); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("Get: %v", err)
+	}
+	put(t, s, "meanwhile", "1")
+	f.give("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	eventually(t, "what was missed is received", func() bool { return f.aware.has(name, "meanwhile", "1") })
+	if f.aware.count(name) != 1 {
+		t.Errorf("it was engaged %d times", f.aware.count(name))
+	}
+}
+
+// Credentials expire on the server, and the Secret says nothing of it.
+func TestCredentialsThatExpire(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	c, err := f.Get(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.accept("b")
+	began := time.Now()
+	if err := c.GetAPIReader().List(t.Context(), &corev1.SecretList{}); err == nil {
+		t.Error("a request with credentials that expired succeeded")
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the request took %s", took)
+	}
+	f.becomes(name, Disconnected, archelonv1.WorkloadUnauthorizedReason)
+	f.mu.Lock()
+	f.access["one"] = s.access("b") // no event tells
+	f.mu.Unlock()
+	f.becomes(name, Engaged, EngagedReason)
+}
+
+func TestServerThatGoesAndComes(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	put(t, s, "first", "1")
+	name := f.add("one", s.access("a"))
+	eventually(t, "the controller has begun", func() bool { return f.aware.has(name, "first", "1") })
+	s.fail(func(*http.Request) int { return http.StatusServiceUnavailable })
+	s.CloseClientConnections()
+	f.becomes(name, Disconnected, archelonv1.WorkloadServerErrorReason)
+	c, err := f.Get(t.Context(), name)
+	if !errors.Is(err, ErrNotConnected) {
+		t.Errorf("Get: %v, %v", c, err)
+	}
+	put(t, s, "meanwhile", "2")
+	remove(t, s, "first")
+	s.fail(func(*http.Request) int { return 0 })
+	f.becomes(name, Engaged, EngagedReason)
+	eventually(t, "what happened meanwhile is received", func() bool {
+		return f.aware.has(name, "meanwhile", "2") && !f.aware.has(name, "first", "1")
+	})
+}
+
+// A server chooses how long a client is to pause, which could be for ever.
+func TestServerThatAsksForPatience(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	s.fail(func(r *http.Request) int {
+		if r.URL.Path == "/version" {
+			return 0
+		}
+		return http.StatusTooManyRequests
+	})
+	c, err := f.Get(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := c.GetAPIReader().List(t.Context(), &corev1.SecretList{}); err == nil {
+		t.Error("it succeeded")
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestIdleClusterHoldsNoConnection(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, func(o *Options) {
+		o.Timing.Idle, o.Timing.ProbeIdleEvery = 50*time.Millisecond, time.Hour
+		o.NewCluster = nil
+	})
+	f.aware.block = "" // it is replaced by one that watches nothing
+	s := serverWith(t, workloadserver.Handler(), "a")
+	f.Provider.mu.Lock()
+	f.Provider.aware = nothing{}
+	f.Provider.mu.Unlock()
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	eventually(t, "its connection is closed", func() bool { return s.open() == 0 })
+	if _, err := f.Get(t.Context(), name); err != nil {
+		t.Errorf("Get: %v", err)
+	}
+}
