@@ -88,13 +88,13 @@ func (c *boundedCache) GetInformerForKind(
 }
 
 // find looks for the informer of a kind until the cluster has the kind.
-func (c *boundedCache) find(example client.Object, kind schema.GroupVersionKind, for_ *informer) {
+func (c *boundedCache) find(example client.Object, kind schema.GroupVersionKind, into *informer) {
 	name := kind.GroupKind().String()
 	for wait := findAgain; ; wait = min(2*wait, findAgainMax) {
 		found, err := c.Cache.GetInformer(c.ctx, example, crcache.BlockUntilSynced(false))
 		if err == nil {
 			c.wrong(name, "")
-			for_.fill(c.ctx, found)
+			into.fill(c.ctx, found)
 			return
 		}
 		if meta.IsNoMatchError(err) {
@@ -102,7 +102,7 @@ func (c *boundedCache) find(example client.Object, kind schema.GroupVersionKind,
 		}
 		select {
 		case <-time.After(wait):
-		case <-for_.dropped:
+		case <-into.dropped:
 			return
 		case <-c.ctx.Done():
 			return

@@ -151,8 +151,8 @@ func (c *connection) settle() {
 }
 
 // address returns a request that is addressed to the server.
-func (c *connection) address(ctx context.Context, req *http.Request) *http.Request {
-	addressed := req.Clone(ctx)
+func (c *connection) address(req *http.Request) *http.Request {
+	addressed := req.Clone(req.Context())
 	addressed.URL.Scheme, addressed.URL.Host = c.base.Scheme, c.base.Host
 	addressed.URL.Path = strings.TrimSuffix(c.base.Path, "/") + req.URL.Path
 	if req.URL.RawPath != "" {
@@ -165,17 +165,19 @@ func (c *connection) address(ctx context.Context, req *http.Request) *http.Reque
 // request sends a request that is no watch, bounded in time and in the size of its answer.
 func (c *connection) request(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), c.timing.Request)
-	return c.send(req, ctx, cancel, c.requests, maxAnswerBytes)
+	return c.send(c.requests, req.WithContext(ctx), cancel, maxAnswerBytes)
 }
 
 // watch sends a watch, bounded by the time that it asks for itself.
 func (c *connection) watch(req *http.Request, lasts time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), lasts)
-	return c.send(req, ctx, cancel, c.watches, 0)
+	return c.send(c.watches, req.WithContext(ctx), cancel, 0)
 }
 
+// send sends a request until a context ends, which is beside that of the request. The answer has at most so many bytes; a
+// watch has no limit.
 func (c *connection) send(
-	req *http.Request, ctx context.Context, cancel context.CancelFunc, until context.Context, most int64,
+	until context.Context, req *http.Request, cancel context.CancelFunc, most int64,
 ) (*http.Response, error) {
 	c.inflight.Add(1)
 	detach := context.AfterFunc(until, cancel)
@@ -184,7 +186,7 @@ func (c *connection) send(
 		cancel()
 		c.release()
 	}
-	resp, err := c.wrapped.RoundTrip(c.address(ctx, req))
+	resp, err := c.wrapped.RoundTrip(c.address(req))
 	if err != nil {
 		// A connection that is still being made outlives its request, and ends with nothing else.
 		c.transport.CloseIdleConnections()

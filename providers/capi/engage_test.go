@@ -1,7 +1,6 @@
 package capi
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"runtime"
@@ -64,9 +63,9 @@ func TestGates(t *testing.T) {
 	}
 	f.give("one", s.access("a"))
 	f.becomes(name, Engaged, EngagedReason)
-	failed := provisionedCluster("one")
-	failed.Status.Phase = string(clusterv1.ClusterPhaseFailed)
-	f.ensure(failed)
+	unknown := provisionedCluster("one")
+	unknown.Status.Phase = string(clusterv1.ClusterPhaseUnknown)
+	f.ensure(unknown)
 	if _, err := f.Get(t.Context(), name); err != nil {
 		t.Errorf("a phase other than Deleting ended the engagement: %v", err)
 	}
@@ -243,7 +242,7 @@ func TestStopsInEveryState(t *testing.T) {
 func TestStartsOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil)
-	if err := f.Start(context.Background(), f.aware); err == nil {
+	if err := f.Start(t.Context(), f.aware); err == nil {
 		t.Error("it started twice")
 	}
 }

@@ -135,10 +135,14 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", "3600")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
+	raw, err := json.Marshal(&metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code),
 		Message: "user cannot list resource",
 	})
+	if err != nil {
+		panic(err)
+	}
+	_, _ = w.Write(raw) // a client that has gone needs no answer
 }
 
 // access returns what a kubeconfig of the server holds.

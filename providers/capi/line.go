@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -165,11 +166,7 @@ func (l *line) note(kind, reason string) {
 func (l *line) troubles() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	wrong := make(map[string]string, len(l.wrong))
-	for kind, reason := range l.wrong {
-		wrong[kind] = reason
-	}
-	return wrong
+	return maps.Clone(l.wrong)
 }
 
 // Clients of a cluster fail while it is not connected; informers wait.
@@ -232,7 +229,9 @@ func (l *line) begin(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watching++
-	l.stale[what] = l.stale[what]
+	if _, known := l.stale[what]; !known {
+		l.stale[what] = false
+	}
 }
 
 func (l *line) end() {

@@ -322,7 +322,7 @@ func (m *member) troubled(ctx context.Context, err error) time.Duration {
 		m.become(Degraded, EngagementFailingReason, "a controller could not be started for the cluster: see the log")
 	case conn != nil && m.replacedFor() < m.provider.opts.Timing.Rotation:
 		m.become(Degraded, RotationFailingReason, "the kubeconfig was replaced by one that does not connect: "+text(problem, err))
-		return m.between(conn, ctx)
+		return m.between(ctx, conn)
 	case known:
 		m.line.connect(nil)
 		m.become(m.without(Connecting), problem.Reason, problem.Message)
@@ -349,7 +349,7 @@ func (m *member) replacedFor() time.Duration {
 }
 
 // between keeps an eye on a connection whose kubeconfig was replaced.
-func (m *member) between(conn *connection, ctx context.Context) time.Duration {
+func (m *member) between(ctx context.Context, conn *connection) time.Duration {
 	if wait := m.probe(ctx, conn, false); wait > 0 {
 		return wait
 	}

@@ -3,6 +3,7 @@ package capi
 import (
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
@@ -37,7 +39,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 	var requests atomic.Int64
 	done := make(chan struct{})
 	var workers sync.WaitGroup
-	for worker := range 4 {
+	for range 4 {
 		workers.Go(func() {
 			for {
 				select {
@@ -45,23 +47,8 @@ func TestRotationFailsNoRequest(t *testing.T) {
 					return
 				default:
 				}
-				c, err := f.Get(t.Context(), name)
-				if err != nil {
-					t.Errorf("Get: %v", err)
-					return
-				}
-				written := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: string(rune('a'+worker)) + "-"}}
-				if err := c.GetClient().Create(t.Context(), written); err != nil {
-					t.Errorf("a write failed: %v", err)
-					return
-				}
-				found := &corev1.SecretList{}
-				if err := c.GetAPIReader().List(t.Context(), found); err != nil {
-					t.Errorf("a read failed: %v", err)
-					return
-				}
-				if err := c.GetClient().Delete(t.Context(), written); err != nil {
-					t.Errorf("a deletion failed: %v", err)
+				if err := work(f, name); err != nil {
+					t.Error(err)
 					return
 				}
 				requests.Add(3)
@@ -86,6 +73,25 @@ func TestRotationFailsNoRequest(t *testing.T) {
 		t.Errorf("informers listed %d times", again)
 	}
 	f.becomes(name, Engaged, EngagedReason)
+}
+
+// work writes, reads and deletes, as a reconciler does.
+func work(f *fleet, name multicluster.ClusterName) error {
+	c, err := f.Get(f.t.Context(), name)
+	if err != nil {
+		return err
+	}
+	written := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "written-"}}
+	if err := c.GetClient().Create(f.t.Context(), written); err != nil {
+		return fmt.Errorf("a write failed: %w", err)
+	}
+	if err := c.GetAPIReader().List(f.t.Context(), &corev1.SecretList{}); err != nil {
+		return fmt.Errorf("a read failed: %w", err)
+	}
+	if err := c.GetClient().Delete(f.t.Context(), written); err != nil {
+		return fmt.Errorf("a deletion failed: %w", err)
+	}
+	return nil
 }
 
 // The informer goes on where it was, over the new connection, and the old connection is closed.
