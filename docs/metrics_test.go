@@ -14,7 +14,7 @@ func TestMetrics(t *testing.T) {
 		documented[row.code(0)[0]] = strings.Join(row.code(2), ",")
 	}
 	code := map[string]string{}
-	for _, file := range parse(t, "internal") {
+	for _, file := range append(parse(t, "internal"), parse(t, "providers")...) {
 		ast.Inspect(file, func(node ast.Node) bool {
 			if name, labels, ok := metric(node); ok {
 				code[name] = labels

@@ -28,6 +28,12 @@ const (
 	//
 	// alpha: v0.1
 	HostClaim featuregate.Feature = "host-claim"
+
+	// Fleet keeps connections to the workload clusters of imported CAPI Clusters, for controllers that run across all of
+	// them, and shows on each Cluster whether it is connected (document 001, "multicluster-runtime, Cluster API provider").
+	//
+	// alpha: v0.1
+	Fleet featuregate.Feature = "fleet"
 )
 
 // NewGates returns all gates at their defaults.
@@ -37,6 +43,7 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 		ManagementV3Cluster: {Default: false, PreRelease: featuregate.Alpha},
 		OCIClusterIdentity:  {Default: false, PreRelease: featuregate.Alpha},
 		HostClaim:           {Default: false, PreRelease: featuregate.Alpha},
+		Fleet:               {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,10 @@ package v1alpha1
 // imported into Rancher and its agent is connected. It may be named in spec.availabilityGates.
 const RancherImportedCondition = "RancherImported"
 
+// FleetEngagedCondition on a CAPI Cluster says whether controllers that run across the fleet work with the workload cluster. It is there where
+// gate fleet is on, for imported clusters. Its reasons are those of package providers/capi.
+const FleetEngagedCondition = "FleetEngaged"
+
 // ImportedReason is the reason of RancherImported=True: the Rancher cluster exists and Rancher
 // reports its agent as connected.
 const ImportedReason = "Imported"

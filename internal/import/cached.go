@@ -29,6 +29,7 @@ func Reduce(object any) (any, error) {
 		object.Spec = clusterv1.ClusterSpec{Paused: object.Spec.Paused, InfrastructureRef: object.Spec.InfrastructureRef}
 		object.Status = clusterv1.ClusterStatus{
 			Initialization: object.Status.Initialization,
+			Phase:          object.Status.Phase, // The fleet reads it.
 			Conditions:     conditionsRead(object.Status.Conditions),
 		}
 	case *managementv3.Cluster:
@@ -91,7 +92,8 @@ func conditionsRead(all []metav1.Condition) []metav1.Condition {
 	var read []metav1.Condition
 	for _, condition := range all {
 		switch condition.Type {
-		case archelonv1.RancherImportedCondition, formerOverlap, clusterv1.ClusterControlPlaneAvailableCondition:
+		case archelonv1.RancherImportedCondition, formerOverlap, archelonv1.FleetEngagedCondition,
+			clusterv1.ClusterControlPlaneAvailableCondition:
 			read = append(read, condition)
 		}
 	}

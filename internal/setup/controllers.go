@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/fleet"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/identity"
@@ -27,6 +30,7 @@ func (p *parts) controllers() []controller.Controller {
 		identity.Controller(feature.OCIClusterIdentity, identityPolicy(p.opts.Identity), p.setupIdentity),
 		baremetal.Controller(feature.HostClaim, p.setupBareMetalClaims),
 		kinds.Controller(feature.HostClaim, baremetal.CRD(), baremetal.Kinds(), p.setupUnknownClaims),
+		fleet.Controller(feature.Fleet, p.setupFleet),
 	}
 }
 
@@ -126,6 +130,14 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	return reconciler.SetupWithManager(ctx, mgr, importer.Options{
 		Concurrency: p.opts.Concurrency, TokenSecrets: env.Own, Assigned: env.Own, DisplayNames: env.Own,
 	})
+}
+
+// setupFleet adds the connections to workload clusters.
+func (p *parts) setupFleet(_ context.Context, env controller.Env) error {
+	_, err := fleet.SetupWithManager(env.Manager, fleet.Options{
+		Claim: p.place.claim, Registry: metrics.Registry, Concurrency: p.opts.Concurrency,
+	})
+	return err
 }
 
 // setupRoleKeeper adds the controller that lets RoleBindings go.

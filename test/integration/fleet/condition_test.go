@@ -1,0 +1,129 @@
+package fleet_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/archelon-io/archelon/internal/fleet"
+	"github.com/archelon-io/archelon/internal/instance"
+)
+
+// operator runs internal/fleet with the permissions of config/rbac and no others.
+func operator(ctx context.Context, w *world) {
+	GinkgoHelper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", "fleet_role.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict(raw, role)).To(Succeed())
+	role.Name = w.namespace
+	Expect(managementAdmin.Create(ctx, role)).To(Succeed())
+	Expect(managementAdmin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "archelon"}})).To(Succeed())
+	Expect(managementAdmin.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "archelon"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "archelon"}},
+	})).To(Succeed())
+	account, err := management.ServiceAccountConfig(ctx, w.namespace, "archelon")
+	Expect(err).NotTo(HaveOccurred())
+	mgr, err := ctrl.NewManager(account, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = fleet.SetupWithManager(mgr, fleet.Options{
+		Claim: instance.Claim{}, Registry: prometheus.NewRegistry(), Concurrency: 2, Timing: w.options().Timing,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	w.start(mgr)
+}
+
+// condition returns a function for Eventually: "status reason: message" of condition FleetEngaged.
+func (w *world) condition(ctx context.Context, name string) func() string {
+	return func() string {
+		ccl := &clusterv1.Cluster{}
+		if err := managementAdmin.Get(ctx, w.key(name), ccl); err != nil {
+			return err.Error()
+		}
+		condition := conditions.Get(ccl, "FleetEngaged")
+		if condition == nil {
+			return "none"
+		}
+		return string(condition.Status) + " " + condition.Reason + ": " + condition.Message
+	}
+}
+
+// imported puts the finalizer of the import on a Cluster, or takes it off.
+func (w *world) imported(ctx context.Context, name string, is bool) {
+	GinkgoHelper()
+	ccl := &clusterv1.Cluster{}
+	Expect(managementAdmin.Get(ctx, w.key(name), ccl)).To(Succeed())
+	before := ccl.DeepCopy()
+	if is {
+		controllerutil.AddFinalizer(ccl, "archelon.io/rancher-import")
+	} else {
+		controllerutil.RemoveFinalizer(ccl, "archelon.io/rancher-import")
+	}
+	Expect(managementAdmin.Patch(ctx, ccl, client.MergeFrom(before))).To(Succeed())
+}
+
+var _ = Describe("Condition FleetEngaged", func() {
+	It("follows the engagement of an imported Cluster, with the permissions of the gate alone", func(ctx context.Context) {
+		w := newWorld(ctx)
+		operator(ctx, w)
+		w.engage(ctx, "one", workload, workload.Config)
+		Consistently(w.condition(ctx, "one")).Should(Equal("none"), "it is not imported")
+		w.imported(ctx, "one", true)
+		Eventually(w.condition(ctx, "one")).Should(Equal("True Engaged: Engaged"))
+
+		By("keeping what CAPI has in the list")
+		w.phase(ctx, "one", clusterv1.ClusterPhaseProvisioned)
+		ccl := &clusterv1.Cluster{}
+		Expect(managementAdmin.Get(ctx, w.key("one"), ccl)).To(Succeed())
+		Expect(conditions.Has(ccl, clusterv1.ClusterControlPlaneAvailableCondition)).To(BeTrue())
+
+		By("being silent when nothing changes")
+		version := ccl.ResourceVersion
+		Consistently(func() string {
+			Expect(managementAdmin.Get(ctx, w.key("one"), ccl)).To(Succeed())
+			return ccl.ResourceVersion
+		}).WithTimeout(2 * time.Second).Should(Equal(version))
+
+		By("noticing that access has ended")
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-kubeconfig"}}
+		Expect(managementAdmin.Delete(ctx, secret)).To(Succeed())
+		Eventually(w.condition(ctx, "one")).Should(HavePrefix("False KubeconfigMissing: Disconnected: "))
+		Eventually(func(g Gomega) {
+			events := &eventsv1.EventList{}
+			g.Expect(managementAdmin.List(ctx, events, client.InNamespace(w.namespace))).To(Succeed())
+			reasons := make([]string, 0, len(events.Items))
+			for _, event := range events.Items {
+				reasons = append(reasons, event.Type+" "+event.Reason)
+			}
+			g.Expect(reasons).To(ContainElements("Normal Engaged", "Warning KubeconfigMissing"))
+		}).Should(Succeed())
+
+		By("leaving with the import")
+		w.imported(ctx, "one", false)
+		Eventually(w.condition(ctx, "one")).Should(Equal("none"))
+	})
+})
