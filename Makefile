@@ -4,7 +4,7 @@
 
 SHELL := /usr/bin/env bash -euo pipefail
 .DEFAULT_GOAL := help
-# Targets share two cores, ports and patience; and `make test` has an order.
+# Targets share two cores, ports and patience.
 .NOTPARALLEL:
 
 TOOL           := go tool -modfile=hack/tools/go.mod
@@ -154,25 +154,38 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
+TIERS := lint verify test-unit test-chart test-image test-integration test-e2e
+# Those of test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
+ALL   := $(filter-out test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long
+
 .PHONY: test
-test: lint verify test-unit test-chart test-image test-integration test-e2e ## Everything that has to pass before a commit.
+test: ## Everything that has to pass before a commit. It ends with the time of each tier and the slowest tests.
+	@go run ./hack/tiers $(TIERS)
+
+.PHONY: test-all
+test-all: ## The same with everything that takes long, but for test-e2e-kind.
+	@go run ./hack/tiers $(ALL)
+
+# What runs tiers asks by this variable for the times of tests.
+JSON  := $(if $(ARCHELON_TIMES),-json)
+TIMED := $(if $(ARCHELON_TIMES),| go run ./hack/tiers -)
 
 .PHONY: test-chart
 test-chart: ## The Helm chart: its values, what it renders, its alerts; no network, no cluster.
-	go test -count=1 -timeout=45m $(TESTFLAGS) ./test/chart
+	go test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./test/chart $(TIMED)
 
 .PHONY: test-unit
 test-unit: ## Tests beside the code: no network, no processes.
-	go test -race -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/)
+	go test $(JSON) -race -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/) $(TIMED)
 
 .PHONY: test-image
 test-image: ## Build the image and look at what is in it.
-	go -C hack/image test -count=1 -timeout=45m $(TESTFLAGS) ./...
+	go -C hack/image test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./... $(TIMED)
 
 # Two packages at a time, which wait most of the time: each starts API servers of its own.
 .PHONY: test-integration
 test-integration: controlplane ## Stand-ins, the test environment, the agent and a small benchmark, against real API servers.
-	go test -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart)
+	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart) $(TIMED)
 
 # Scenarios wait much of the time, so three at once are no hindrance to each other on two processors. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
 # The manager under test always has the race detector, the program of the tests with TESTFLAGS=--race: it takes a fifth of all processor time.

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/archelon-io/archelon/test/stage"
+	_ "github.com/archelon-io/archelon/test/times"
 )
 
 // manager is the path of the program that is measured.

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/archelon-io/archelon/test/stage"
+	_ "github.com/archelon-io/archelon/test/times"
 )
 
 // patience is how long an expected change may take on a loaded machine under the race detector. Nothing here

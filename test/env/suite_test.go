@@ -5,6 +5,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	_ "github.com/archelon-io/archelon/test/times"
 )
 
 func TestEnv(t *testing.T) {

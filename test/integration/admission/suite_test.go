@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	_ "github.com/archelon-io/archelon/test/times"
 )
 
 func TestAdmission(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	_ "github.com/archelon-io/archelon/test/times"
 )
 
 func TestChart(t *testing.T) {

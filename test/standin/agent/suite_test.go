@@ -22,6 +22,7 @@ import (
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/node"
 	"github.com/archelon-io/archelon/test/standin/rancher/remote"
+	_ "github.com/archelon-io/archelon/test/times"
 )
 
 const (
