@@ -2,14 +2,10 @@ package agent
 
 import (
 	"encoding/pem"
-	"errors"
-	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +16,13 @@ import (
 
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/test/problem"
 )
 
-const secretToken = "s3cret-bearer-token-of-the-workload"
+const (
+	credential  = "s3cret"
+	secretToken = credential + "-bearer-token-of-the-workload"
+)
 
 // connect returns a client of a workload cluster that answers as told.
 func connect(t *testing.T, handler http.HandlerFunc) *workload.Client {
@@ -68,25 +68,5 @@ func answer(code int, body string) http.HandlerFunc {
 // wantProblem fails the test unless err is a Problem of the kind and reason.
 func wantProblem(t *testing.T, err error, kind outcome.Kind, reason string) {
 	t.Helper()
-	problem, ok := errors.AsType[*outcome.Problem](err)
-	if !ok || problem.Kind != kind || problem.Reason != reason {
-		t.Fatalf("want a Problem %s %s, got %v", kind, reason, err)
-	}
-	wantNoSecret(t, err)
-}
-
-// wantNoSecret fails the test when a value shows a credential.
-func wantNoSecret(t *testing.T, value any) {
-	t.Helper()
-	var logged strings.Builder
-	slog.New(slog.NewTextHandler(&logged, nil)).Info("value", "value", value)
-	texts := []string{logged.String()}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
-		texts = append(texts, fmt.Sprintf(verb, value), fmt.Sprintf(verb, struct{ hidden any }{value}))
-	}
-	for _, text := range texts {
-		if strings.Contains(text, "s3cret") || strings.Contains(text, fmt.Sprintf("%x", "s3cret")) {
-			t.Errorf("shows a credential: %s", text)
-		}
-	}
+	problem.Want(t, err, kind, reason, credential)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/archelon-io/archelon/test/problem"
 )
 
 // agentAPI answers for an agent's Deployment and Secret.
@@ -103,7 +105,7 @@ func TestAgent(t *testing.T) {
 			if ok != (tc.want == "") || !strings.Contains(why, tc.want) {
 				t.Errorf("%s: got %t, %q", tc.reason, ok, why)
 			}
-			wantNoSecret(t, state)
+			problem.Hides(t, state, credential)
 		})
 	}
 }
@@ -168,7 +170,7 @@ func TestCanConnect(t *testing.T) {
 			if ok != (tc.want == "") || !strings.Contains(why, tc.want) {
 				t.Errorf("%s: got %t, %q", tc.reason, ok, why)
 			}
-			wantNoSecret(t, state)
+			problem.Hides(t, state, credential)
 		})
 	}
 }

@@ -8,18 +8,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"encoding/pem"
-	"errors"
-	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,9 +32,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/test/problem"
 )
 
-const secretToken = "s3cret-bearer-token-of-the-workload"
+const (
+	credential  = "s3cret"
+	secretToken = credential + "-bearer-token-of-the-workload"
+)
 
 // certificate is self-signed, so it is its own CA.
 type certificate struct {
@@ -173,35 +172,14 @@ func findJob(ctx context.Context, c *Client) error {
 	return err
 }
 
-// wantProblem fails the test unless err is a Problem of the kind and reason with a remedy and no secret.
+// wantProblem fails the test unless err is a Problem of the kind and reason that shows no credential.
 func wantProblem(t *testing.T, err error, kind outcome.Kind, reason string) {
 	t.Helper()
-	var problem *outcome.Problem
-	if !errors.As(err, &problem) {
-		t.Fatalf("want a Problem with reason %s, got %v", reason, err)
-	}
-	if problem.Kind != kind || problem.Reason != reason {
-		t.Errorf("want %s %s, got %s %s: %v", kind, reason, problem.Kind, problem.Reason, err)
-	}
-	wantNoSecret(t, err)
+	problem.Want(t, err, kind, reason, credential)
 }
 
-// wantNoSecret fails the test when a value shows a credential in any way in which values are shown.
+// wantNoSecret fails the test when a value shows a credential.
 func wantNoSecret(t *testing.T, value any) {
 	t.Helper()
-	marshalled, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var logged strings.Builder
-	slog.New(slog.NewTextHandler(&logged, nil)).Info("value", "value", value)
-	texts := []string{string(marshalled), logged.String()}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
-		texts = append(texts, fmt.Sprintf(verb, value), fmt.Sprintf(verb, struct{ hidden any }{value}))
-	}
-	for _, text := range texts {
-		if strings.Contains(text, "s3cret") || strings.Contains(text, fmt.Sprintf("%x", "s3cret")) {
-			t.Errorf("shows a credential: %s", text)
-		}
-	}
+	problem.Hides(t, value, credential)
 }
