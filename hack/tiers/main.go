@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// timesFile is the environment variable that names the file with the times of tests. Package test/times has the form of its lines.
+	// timesFile is the environment variable that names the file with the times of tests. Package test/report has the form of its lines.
 	timesFile = "ARCHELON_TIMES"
 	// slowest is how many tests are named.
 	slowest = 10
@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) error {
 	var failed error
 	for _, target := range args {
 		began := time.Now()
-		cmd := exec.CommandContext(ctx, "make", "--no-print-directory", target) //nolint:gosec // targets of the Makefile
+		cmd := exec.CommandContext(ctx, "make", "--no-print-directory", target)
 		cmd.Env = append(os.Environ(), timesFile+"="+times)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		failed = cmd.Run()

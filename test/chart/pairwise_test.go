@@ -1,68 +1,90 @@
 package chart_test
 
 import (
-	"fmt"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+// value is one of those of a dimension.
+type value struct{ dimension, value int }
+
+// couple is two values of different dimensions, that of the earlier one first.
+type couple struct{ one, other value }
+
+func coupleOf(a, b value) couple {
+	if a.dimension > b.dimension {
+		a, b = b, a
+	}
+	return couple{a, b}
+}
+
+// couples returns all of them.
+func couples(sizes []int) []couple {
+	var values []value
+	for dimension, size := range sizes {
+		for v := range size {
+			values = append(values, value{dimension, v})
+		}
+	}
+	var all []couple
+	for i, a := range values {
+		for _, b := range values[i+1:] {
+			if a.dimension != b.dimension {
+				all = append(all, couple{a, b})
+			}
+		}
+	}
+	return all
+}
 
 // pairwise returns rows with one value for each dimension, of which sizes says how many values it has, so that any two values of different dimensions
 // are together in some row. It is the greedy way: each row begins with a pair that no row has yet, and takes of the other dimensions what brings most
 // such pairs.
 func pairwise(sizes []int) [][]int {
-	type value struct{ dimension, value int }
-	type pair struct{ one, other value } // one is of the earlier dimension
-	join := func(a, b value) pair {
-		if a.dimension > b.dimension {
-			a, b = b, a
-		}
-		return pair{a, b}
-	}
-	var order []pair
-	missing := map[pair]bool{}
-	for i := range sizes {
-		for j := i + 1; j < len(sizes); j++ {
-			for a := range sizes[i] {
-				for b := range sizes[j] {
-					p := pair{value{i, a}, value{j, b}}
-					order, missing[p] = append(order, p), true
-				}
-			}
-		}
+	missing := map[couple]bool{}
+	for _, p := range couples(sizes) {
+		missing[p] = true
 	}
 	var rows [][]int
-	for _, first := range order {
+	for _, first := range couples(sizes) {
 		if !missing[first] {
 			continue
 		}
-		row := make([]int, len(sizes))
 		chosen := []value{first.one, first.other}
-		for dimension := range sizes {
-			if dimension == first.one.dimension || dimension == first.other.dimension {
-				continue
+		for dimension, size := range sizes {
+			if dimension != first.one.dimension && dimension != first.other.dimension {
+				chosen = append(chosen, best(dimension, size, chosen, missing))
 			}
-			best, most := 0, -1
-			for candidate := range sizes[dimension] {
-				gain := 0
-				for _, c := range chosen {
-					if missing[join(value{dimension, candidate}, c)] {
-						gain++
-					}
-				}
-				if gain > most {
-					best, most = candidate, gain
-				}
-			}
-			chosen = append(chosen, value{dimension, best})
 		}
+		row := make([]int, len(sizes))
 		for i, c := range chosen {
 			row[c.dimension] = c.value
 			for _, other := range chosen[:i] {
-				delete(missing, join(c, other))
+				delete(missing, coupleOf(c, other))
 			}
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// best returns the value of a dimension that brings most of the missing pairs together with what is chosen.
+func best(dimension, size int, chosen []value, missing map[couple]bool) value {
+	var found value
+	most := -1
+	for v := range size {
+		candidate, gain := value{dimension, v}, 0
+		for _, c := range chosen {
+			if missing[coupleOf(candidate, c)] {
+				gain++
+			}
+		}
+		if gain > most {
+			found, most = candidate, gain
+		}
+	}
+	return found
 }
 
 func TestPairwise(t *testing.T) {
@@ -84,25 +106,20 @@ func TestPairwise(t *testing.T) {
 			if len(rows) > tc.most {
 				t.Errorf("%s\n%d rows, want at most %d", tc.reason, len(rows), tc.most)
 			}
-			seen := map[string]bool{}
+			seen := map[couple]bool{}
 			for _, row := range rows {
 				for i, a := range row {
-					if a < 0 || a >= tc.sizes[i] {
-						t.Fatalf("%s\nrow %v has no value for dimension %d", tc.reason, row, i)
-					}
-					for j := i + 1; j < len(row); j++ {
-						seen[fmt.Sprint(i, a, j, row[j])] = true
+					for j, b := range row[:i] {
+						seen[coupleOf(value{i, a}, value{j, b})] = true
 					}
 				}
 			}
-			want := 0
-			for i := range tc.sizes {
-				for j := i + 1; j < len(tc.sizes); j++ {
-					want += tc.sizes[i] * tc.sizes[j]
-				}
+			want := map[couple]bool{}
+			for _, p := range couples(tc.sizes) {
+				want[p] = true
 			}
-			if len(seen) != want {
-				t.Errorf("%s\n%d pairs of values are together in some row, want %d", tc.reason, len(seen), want)
+			if diff := cmp.Diff(want, seen, cmp.AllowUnexported(couple{}, value{})); diff != "" {
+				t.Errorf("%s\nany two values have to be together, and there are no others (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
