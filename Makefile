@@ -154,9 +154,9 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-TIERS := lint verify test-unit test-chart test-image test-integration test-e2e
-# Those of test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL   := $(filter-out test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long
+TIERS := lint verify test-unit test-chart test-image test-integration test-import test-e2e
+# Those of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
+ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long
 
 .PHONY: test
 test: ## Everything that has to pass before a commit. It ends with the time of each tier and the slowest tests.
@@ -185,32 +185,40 @@ test-image: ## Build the image and look at what is in it.
 # Two packages at a time, which wait most of the time: each starts API servers of its own.
 .PHONY: test-integration
 test-integration: controlplane ## Stand-ins, the test environment, the agent and a small benchmark, against real API servers.
-	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart) $(TIMED)
+	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart -e /integration/import) $(TIMED)
 
 # Scenarios wait much of the time, so three at once are no hindrance to each other on two processors. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
 # The manager under test always has the race detector, the program of the tests with TESTFLAGS=--race: it takes a fifth of all processor time.
 GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=3 --timeout=90m --no-color --output-interceptor-mode=none
+
+# The import itself is in the process of the tests here, so these have the race detector.
+.PHONY: test-import
+test-import: controlplane ## The import alone, in the process of the tests, against real API servers, without the long specs.
+	$(GINKGO) --race --label-filter='!long' $(TESTFLAGS) ./test/integration/import
+
+# Together they are what the manager is shown by; each label and each flag below is for both.
+SUITES := ./test/integration/import ./test/e2e
 
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.
 	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-e2e-long
-test-e2e-long: controlplane ## All end-to-end specs but those of test-e2e-capi and test-e2e-kind.
-	$(GINKGO) --label-filter='!capi && !kind-only' $(TESTFLAGS) ./test/e2e
+test-e2e-long: controlplane ## All specs of test-import and test-e2e, the long ones too, but those of test-e2e-capi and test-e2e-kind.
+	$(GINKGO) --race --label-filter='!capi && !kind-only' $(TESTFLAGS) $(SUITES)
 
 .PHONY: test-e2e-isolated
-test-e2e-isolated: controlplane ## As test-e2e, with the chart installed for named namespaces.
-	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.isolated
+test-e2e-isolated: controlplane ## As test-import and test-e2e, with the chart installed for named namespaces.
+	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.isolated
 
 .PHONY: test-e2e-everything
-test-e2e-everything: controlplane ## As test-e2e, with the features of the chart on that are off by default.
-	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.values=testdata/everything.yaml
+test-e2e-everything: controlplane ## As test-import and test-e2e, with the features of the chart on that are off by default.
+	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.values=$(CURDIR)/test/e2e/testdata/everything.yaml
 
 .PHONY: test-e2e-feature
 FEATURE ?= adoption
-test-e2e-feature: controlplane ## As test-e2e, with one of the features on: FEATURE=adoption.
-	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.values=testdata/$(FEATURE).yaml
+test-e2e-feature: controlplane ## As test-import and test-e2e, with one of the features on: FEATURE=adoption.
+	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.values=$(CURDIR)/test/e2e/testdata/$(FEATURE).yaml
 
 # One process: there can be one in-memory infrastructure on a machine. docs/development/testing.md has more.
 .PHONY: test-e2e-capi

@@ -38,8 +38,9 @@ import (
 
 // Run runs the manager until the context ends, or until what it was built for has changed: it returns nil then, and the
 // process is to be started again, as the kubelet does. It starts without the CRDs of CAPI and Rancher, says which it waits
-// for, and begins to work when they are there.
-func Run(ctx context.Context, config *rest.Config, opts *options.Options) error {
+// for, and begins to work when they are there. Tests that run managers in their own process change what the manager is
+// built with.
+func Run(ctx context.Context, config *rest.Config, opts *options.Options, changes ...func(*ctrl.Options)) error {
 	config = rest.CopyConfig(config)
 	config.QPS = opts.KubeAPIQPS
 	config.Burst = opts.KubeAPIBurst
@@ -49,16 +50,17 @@ func Run(ctx context.Context, config *rest.Config, opts *options.Options) error 
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	p := &process{config: config, opts: opts, meters: meters, logger: ctrl.Log.WithName("setup")}
+	p := &process{config: config, opts: opts, changes: changes, meters: meters, logger: ctrl.Log.WithName("setup")}
 	return p.run(ctx)
 }
 
 // process is what this process is started with.
 type process struct {
-	config *rest.Config
-	opts   *options.Options
-	meters *meters
-	logger logr.Logger
+	config  *rest.Config
+	opts    *options.Options
+	changes []func(*ctrl.Options)
+	meters  *meters
+	logger  logr.Logger
 }
 
 // run finds out where the instance may work, and runs a manager for that until the context ends or the answer changes.
@@ -203,6 +205,9 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	settings.LeaseDuration = &opts.LeaderElectLeaseDuration
 	settings.RenewDeadline = &opts.LeaderElectRenewDeadline
 	settings.RetryPeriod = &opts.LeaderElectRetryPeriod
+	for _, change := range p.changes {
+		change(&settings)
+	}
 	return settings, nil
 }
 

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	_ "github.com/archelon-io/archelon/test/report"
 	"github.com/archelon-io/archelon/test/stage"
-	_ "github.com/archelon-io/archelon/test/times"
 )
 
 // manager is the path of the program that is measured.

@@ -22,7 +22,7 @@ var progress = []string{
 	"none", "False/WaitingForControlPlane", "False/WaitingForRancher", "False/ConnectingAgent", "False/WaitingForAgent", "True/Imported",
 }
 
-// Cluster API itself makes the clusters and reports on them: see README.md, scenario 17.
+// Cluster API itself makes the clusters and reports on them: see README.md.
 var _ = Describe("Cluster API", Label("capi"), Ordered, func() {
 	var w *capiWorld
 	BeforeAll(func(ctx context.Context) { w = newCAPIWorld(ctx, "capi") })

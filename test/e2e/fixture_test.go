@@ -252,11 +252,5 @@ func (f *fixture) requestsFor(cluster *clusterv1.Cluster) []auditv1.Event {
 	return slices.DeleteFunc(perObject(f.requests()), func(e auditv1.Event) bool { return e.ObjectRef.Namespace != cluster.Namespace })
 }
 
-// workloadWrites returns those of workloadRequests that are meant to change something.
-func (f *fixture) workloadWrites() []auditv1.Event {
-	GinkgoHelper()
-	return slices.DeleteFunc(f.workloadRequests(), func(e auditv1.Event) bool { return e.Verb == "get" || e.Verb == "list" || e.Verb == "watch" })
-}
-
 // selected has a CAPI cluster imported.
 func selected(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} }

@@ -17,16 +17,17 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// Both strategies, both token modes and both generations of Rancher's CRDs: see README.md, scenario 1.
+// Both strategies, both token modes and both generations of Rancher's CRDs: see README.md. Any two of them are together in one of the four that run
+// every day, and on kind.
 var _ = Describe("Import", func() {
 	for _, tokens := range []rancher.TokenMode{rancher.TokenPlaceholder, rancher.TokenPlain} {
 		for _, subresource := range []bool{true, false} {
-			// On kind the newest Rancher and the oldest.
-			label := Label()
-			if subresource == (tokens == rancher.TokenPlaceholder) {
-				label = Label("kind")
+			everyday, seldom := Label("kind"), Label("long")
+			label := map[string]Labels{"v3": everyday, "v1": seldom}
+			if subresource != (tokens == rancher.TokenPlaceholder) {
+				label = map[string]Labels{"v3": seldom, "v1": everyday}
 			}
-			Describe(fmt.Sprintf("with %s tokens and status subresource %t", tokens, subresource), label, Ordered, func() {
+			Describe(fmt.Sprintf("with %s tokens and status subresource %t", tokens, subresource), Ordered, func() {
 				var f *fixture
 				BeforeAll(func(ctx context.Context) {
 					f = newFixture(ctx, stage.Options{
@@ -37,11 +38,11 @@ var _ = Describe("Import", func() {
 						},
 					})
 				})
-				Describe("as v3", Ordered, func() {
+				Describe("as v3", label["v3"], Ordered, func() {
 					BeforeAll(func(ctx context.Context) { f.startManager(ctx, "--feature-gates=managementv3-cluster=true") })
 					lifeCycle(func() *fixture { return f }, expectV3Record)
 				})
-				Describe("as v1", Ordered, func() {
+				Describe("as v1", label["v1"], Ordered, func() {
 					BeforeAll(func(ctx context.Context) { f.startManager(ctx) })
 					lifeCycle(func() *fixture { return f }, expectV1Record)
 				})
@@ -165,6 +166,7 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 	})
 
 	It("deletes the record with the CAPI cluster", func(ctx context.Context) {
+		expectNoSecrets(f)
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
 		f.expectNothingLeft(ctx, cluster)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -57,6 +58,14 @@ var _ = Describe("Settled clusters", Ordered, func() {
 		// Without this the silence could be that of a manager that does not look.
 		Expect(f.reconciles(ctx, token)-before).To(BeNumerically(">=", 2*settledClusters), "looks at clusters")
 	}, NodeTimeout(2*time.Minute))
+
+	It("show in metrics to those who may read them", func(ctx context.Context) {
+		status, body := f.scrape(ctx, token)
+		Expect(status).To(Equal(http.StatusOK))
+		Expect(body).To(And(ContainSubstring("archelon_import_duration_seconds_count"), ContainSubstring("archelon_import_stops_total")))
+		status, _ = f.scrape(ctx, "")
+		Expect(status).To(Equal(http.StatusUnauthorized))
+	})
 
 	It("cost a new manager no more than lists and watches", func(ctx context.Context) {
 		Expect(f.manager.Stop()).To(Succeed())

@@ -18,7 +18,7 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// Scenario 3: the manager is installed before CAPI and Rancher, and two replicas take turns.
+// The manager is installed before CAPI and Rancher, and two replicas take turns.
 var _ = Describe("Start", Ordered, func() {
 	var (
 		s             *stage.Stage

@@ -25,7 +25,7 @@ const (
 	managedBy   = "archelon.io/managed-by"
 )
 
-// Scenario 6: Rancher Turtles was here first. Records have exactly the shape that it writes.
+// Rancher Turtles was here first. Records have exactly the shape that it writes.
 var _ = Describe("Turtles", Label("kind"), func() {
 	stageOptions := func(name string) stage.Options {
 		return stage.Options{Name: name, Rancher: func(o *rancher.Options) { o.Logger = GinkgoLogr }}

@@ -11,7 +11,7 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Scenario 7: when Rancher deletes a v1 Cluster, it deletes the CAPI cluster of the same name. Nothing that this project does
+// When Rancher deletes a v1 Cluster, it deletes the CAPI cluster of the same name. Nothing that this project does
 // leads to that.
 var _ = Describe("A CAPI cluster with the name of a v1 record", Label("kind"), Ordered, func() {
 	var (

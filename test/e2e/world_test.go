@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/builder"
@@ -178,5 +181,47 @@ func (f *fixture) nothingOfRancher(ctx context.Context) func() []string {
 			left = append(left, "Secret cattle-global-data/"+secrets.Items[i].Name)
 		}
 		return left
+	}
+}
+
+// strategies are the kinds of record, each by its short name.
+func strategies() []string { return []string{"v1", "v3"} }
+
+func otherThan(strategy string) string {
+	return strategies()[1-slices.Index(strategies(), strategy)]
+}
+
+// gate is the flag that chooses the kind of record.
+func gate(strategy string) string {
+	return fmt.Sprintf("--feature-gates=managementv3-cluster=%t", strategy == "v3")
+}
+
+// longUnless labels what the everyday run leaves out, because something alike is in it.
+func longUnless(everyday bool) Labels {
+	if everyday {
+		return nil
+	}
+	return Label("long")
+}
+
+// internalName returns the name of the v3 Cluster that stands for a record, "" as long as Rancher has not made it.
+func internalName(record client.Object) string {
+	if v1, ok := record.(*provisioningv1.Cluster); ok {
+		return v1.Status.ClusterName
+	}
+	return record.GetName()
+}
+
+// message returns the message of the import's condition.
+func (f *fixture) message(ctx context.Context, cluster *clusterv1.Cluster) string {
+	GinkgoHelper()
+	return conditions.GetMessage(current(ctx, f, cluster), condition)
+}
+
+// pause lets the world go on for a while. What happens meanwhile is the test.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }

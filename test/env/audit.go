@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -65,7 +66,7 @@ func (c *ControlPlane) AuditEvents() ([]auditv1.Event, error) {
 	if !c.opts.Audit {
 		return nil, errNoAudit
 	}
-	read := func() ([]byte, error) { return os.ReadFile(c.auditLog()) }
+	read := func() ([]byte, error) { return readFrom(c.auditLog(), c.audited) }
 	if c.existing != nil {
 		read = c.existing.Audit
 	}
@@ -74,6 +75,19 @@ func (c *ControlPlane) AuditEvents() ([]auditv1.Event, error) {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
 	return parseAudit(raw)
+}
+
+// readFrom reads a file from some byte on.
+func readFrom(path string, from int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(file)
 }
 
 // parseAudit reads one JSON object per line and ignores a last line that the API

@@ -72,6 +72,8 @@ type ControlPlane struct {
 	manager     *process.Process
 	watchdog    *process.Watchdog
 	existing    *Existing // nil for those that Start started
+	ended       func()    // of one that is lent, what Stop does instead
+	audited     int64     // how much of the audit log is about what was before
 
 	stop    sync.Once
 	stopErr error
@@ -181,6 +183,10 @@ func (c *ControlPlane) configure(programs string) error {
 func (c *ControlPlane) Stop() error {
 	if c.existing != nil {
 		return nil
+	}
+	if c.ended != nil {
+		c.stop.Do(func() { c.stopErr = c.Resume(); c.ended() })
+		return c.stopErr
 	}
 	c.stop.Do(func() { c.stopErr = c.stopAll() })
 	return c.stopErr

@@ -25,7 +25,7 @@ import (
 
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/node"
-	_ "github.com/archelon-io/archelon/test/times"
+	_ "github.com/archelon-io/archelon/test/report"
 )
 
 const (

@@ -2,12 +2,14 @@ package stage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,8 +31,31 @@ type release struct {
 // KubeVersion is what the chart is rendered for. Helm does not ask the cluster when it only renders.
 const KubeVersion = "v1.36.3"
 
-// render has Helm render the chart for an instance.
+// rendered are releases by what they were rendered for: managers are started more often than in different ways, and Helm takes its time.
+var rendered sync.Map
+
+// render returns what Helm makes of the chart for an instance.
 func render(ctx context.Context, name, namespace string, values map[string]any) (*release, error) {
+	key, err := json.Marshal([]any{name, namespace, values})
+	if err != nil {
+		return nil, err
+	}
+	found, ok := rendered.Load(string(key))
+	if !ok {
+		if found, err = renderAnew(ctx, name, namespace, values); err != nil {
+			return nil, err
+		}
+		rendered.Store(string(key), found)
+	}
+	once, _ := found.(*release)
+	r := &release{args: slices.Clone(once.args)}
+	for i := range once.objects {
+		r.objects = append(r.objects, *once.objects[i].DeepCopy())
+	}
+	return r, nil
+}
+
+func renderAnew(ctx context.Context, name, namespace string, values map[string]any) (*release, error) {
 	h, err := helm.New(nil)
 	if err != nil {
 		return nil, err

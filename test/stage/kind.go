@@ -104,7 +104,7 @@ func (l Lights) Config(name string) *rest.Config {
 // start clears what an earlier stage has left, and sets a new one.
 func (k *Kind) start(ctx context.Context, standin rancher.Options) (*Stage, error) {
 	for _, cluster := range append([]*kind.Cluster{k.world.Management}, k.world.Workloads...) {
-		if err := wipe(ctx, cluster.Config); err != nil {
+		if err := wipe(ctx, cluster.Config, false); err != nil {
 			return nil, fmt.Errorf("clearing %s: %w", cluster.Name, err)
 		}
 	}

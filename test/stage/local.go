@@ -44,6 +44,13 @@ func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, 
 	if s.Through != nil {
 		config = s.Through(config)
 	}
+	if s.Launch != nil {
+		launched, err := s.Launch(config, args)
+		if err != nil {
+			return nil, err
+		}
+		return &Manager{running: launched}, nil
+	}
 	kubeconfig, err := s.Management.KubeconfigFor(config)
 	if err != nil {
 		return nil, err
@@ -123,8 +130,11 @@ func (m *local) signal(signal os.Signal) error {
 }
 
 // Ready implements running.
-func (m *local) Ready(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.health+"/readyz?verbose", nil)
+func (m *local) Ready(ctx context.Context) error { return Ready(ctx, m.health) }
+
+// Ready asks a manager by the base URL of its probes whether it is ready, and returns why not.
+func Ready(ctx context.Context, health string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, health+"/readyz?verbose", nil)
 	if err != nil {
 		return err
 	}

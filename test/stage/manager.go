@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"k8s.io/client-go/rest"
 )
 
 // Manager is a running manager: a program of this machine, or on kind the Pods of a release.
@@ -44,6 +46,12 @@ type running interface {
 	// Logs returns what the manager has printed so far.
 	Logs() string
 }
+
+// Launch starts a manager that reaches the management cluster by a configuration, with the arguments of the chart.
+type Launch func(config *rest.Config, args []string) (Running, error)
+
+// Running is what a manager is run as.
+type Running = running
 
 // BuildManager builds the program, with the race detector if asked for, and returns its path.
 func BuildManager(ctx context.Context, dir string, race bool) (string, error) {

@@ -44,6 +44,8 @@ type Options struct {
 	Out io.Writer
 	// Kind sets the stage there instead of on control planes of its own. Audit and Workloads come with it.
 	Kind *Kind
+	// Kept sets the stage on control planes that stages use one after the other. Audit comes with it.
+	Kept *Kept
 }
 
 // Stage is a management cluster with Rancher.
@@ -56,8 +58,11 @@ type Stage struct {
 	Through func(*rest.Config) *rest.Config
 	// Values are further values of the chart for managers that are started by StartManager from now on.
 	Values map[string]any
+	// Launch, if set, starts managers in another way than as programs.
+	Launch Launch
 
 	kind *onKind // nil on control planes of its own
+	kept *Kept   // nil unless the control planes are used by several
 }
 
 // Start starts a management cluster and the stand-in, and gives a central instance the rights of the chart (see Prepare).
@@ -69,21 +74,11 @@ func Start(ctx context.Context, opts Options) (*Stage, error) {
 	if opts.Kind != nil {
 		return opts.Kind.start(ctx, standin)
 	}
-	crds, err := env.CAPICRDs()
+	management, err := startManagement(ctx, opts, standin)
 	if err != nil {
 		return nil, err
 	}
-	ranchers, err := rancher.CRDs(standin.StatusSubresource)
-	if err != nil {
-		return nil, err
-	}
-	management, err := env.Start(ctx, env.Options{
-		Name: opts.Name, CRDs: append(crds, ranchers...), ControllerManager: true, Workloads: opts.Workloads, Audit: opts.Audit, Out: opts.Out,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s := &Stage{Management: management}
+	s := &Stage{Management: management, kept: opts.Kept}
 	if err := s.start(ctx, standin); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -94,6 +89,25 @@ func Start(ctx context.Context, opts Options) (*Stage, error) {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
+}
+
+// startManagement starts a management cluster with the CRDs of CAPI and Rancher, or takes the one that is kept.
+func startManagement(ctx context.Context, opts Options, standin rancher.Options) (*env.ControlPlane, error) {
+	crds, err := env.CAPICRDs()
+	if err != nil {
+		return nil, err
+	}
+	ranchers, err := rancher.CRDs(standin.StatusSubresource)
+	if err != nil {
+		return nil, err
+	}
+	options := env.Options{
+		Name: opts.Name, CRDs: append(crds, ranchers...), ControllerManager: true, Workloads: opts.Workloads, Audit: opts.Audit, Out: opts.Out,
+	}
+	if opts.Kept != nil {
+		return opts.Kept.take(ctx, options)
+	}
+	return env.Start(ctx, options)
 }
 
 func (s *Stage) start(ctx context.Context, standin rancher.Options) error {
@@ -183,7 +197,11 @@ func (s *Stage) Workload(ctx context.Context, opts env.Options) (*env.ControlPla
 	if s.kind != nil {
 		return s.kind.workload(opts.Name)
 	}
-	workload, err := env.Start(ctx, opts)
+	start := env.Start
+	if s.kept != nil {
+		start = s.kept.take
+	}
+	workload, err := start(ctx, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,9 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// wipe brings a cluster of kind back to what it was when it was new: nothing but the namespaces of Kubernetes, no custom resources, no webhooks, no admission policies.
-// Nobody is left who would honour finalizers, so they go. Definitions stay.
-func wipe(ctx context.Context, config *rest.Config) error {
+// wipe brings a cluster back to what it was when it was new: nothing but the namespaces of Kubernetes, no custom resources, no webhooks, no admission
+// policies. Nobody is left who would honour finalizers, so they go. Definitions stay. Namespaces are ended by their controller, or at once: there may be
+// none, and it waits some seconds before it begins.
+func wipe(ctx context.Context, config *rest.Config, atOnce bool) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	known := runtime.NewScheme()
@@ -54,7 +58,12 @@ func wipe(ctx context.Context, config *rest.Config) error {
 		rbacv1.SchemeGroupVersion.WithKind("ClusterRole")); err != nil {
 		return err
 	}
-	return w.endNamespaces(ctx)
+	if atOnce {
+		if err := w.emptyNamespaces(ctx); err != nil {
+			return err
+		}
+	}
+	return w.endNamespaces(ctx, atOnce)
 }
 
 // doomed reports whether a namespace is not one of a new cluster.
@@ -62,12 +71,12 @@ func doomed(namespace string) bool {
 	return namespace != "default" && namespace != "local-path-storage" && !strings.HasPrefix(namespace, "kube-")
 }
 
-// ours reports whether an object was made by the chart, by Rancher or for a stage.
+// ours reports whether an object was made by the chart, by the files in config, by Rancher or for a stage.
 func ours(object *unstructured.Unstructured) bool {
 	labels := object.GetLabels()
 	return labels["app.kubernetes.io/managed-by"] == "Helm" || labels["cattle.io/creator"] != "" ||
 		strings.HasPrefix(object.GetName(), "rancher") || strings.HasPrefix(object.GetName(), "cattle") ||
-		strings.HasPrefix(object.GetName(), "proxy-")
+		strings.HasPrefix(object.GetName(), "proxy-") || strings.HasPrefix(object.GetName(), "archelon")
 }
 
 type wiper struct{ client.Client }
@@ -104,7 +113,8 @@ func (w *wiper) deleteWhere(ctx context.Context, match func(*unstructured.Unstru
 			if !match(object) {
 				continue
 			}
-			if err := client.IgnoreNotFound(w.Delete(ctx, object)); err != nil {
+			// The default of Jobs is a finalizer of the garbage collector's, which may not be there.
+			if err := client.IgnoreNotFound(w.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
 				return fmt.Errorf("deleting %s %s: %w", kind.Kind, object.GetName(), err)
 			}
 			if len(object.GetFinalizers()) == 0 {
@@ -149,8 +159,20 @@ func (w *wiper) endPods(ctx context.Context) error {
 	return nil
 }
 
+// emptyNamespaces deletes what would be back in a namespace of the same name, if the namespace ends without its controller.
+func (w *wiper) emptyNamespaces(ctx context.Context) error {
+	everywhere := func(*unstructured.Unstructured) bool { return true }
+	if err := w.deleteWhere(ctx, everywhere, batchv1.SchemeGroupVersion.WithKind("Job")); err != nil {
+		return err
+	}
+	in := func(object *unstructured.Unstructured) bool { return doomed(object.GetNamespace()) }
+	return w.deleteWhere(ctx, in, corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		corev1.SchemeGroupVersion.WithKind("Service"), corev1.SchemeGroupVersion.WithKind("ServiceAccount"), appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+		rbacv1.SchemeGroupVersion.WithKind("Role"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), coordinationv1.SchemeGroupVersion.WithKind("Lease"))
+}
+
 // endNamespaces deletes doomed namespaces and waits until they are gone.
-func (w *wiper) endNamespaces(ctx context.Context) error {
+func (w *wiper) endNamespaces(ctx context.Context, atOnce bool) error {
 	var left []string
 	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		namespaces := &corev1.NamespaceList{}
@@ -166,6 +188,12 @@ func (w *wiper) endNamespaces(ctx context.Context) error {
 			left = append(left, namespace.Name)
 			if namespace.DeletionTimestamp.IsZero() {
 				if err := client.IgnoreNotFound(w.Delete(ctx, namespace)); err != nil {
+					return false, err
+				}
+			}
+			if atOnce {
+				namespace.ResourceVersion, namespace.Finalizers, namespace.Spec.Finalizers = "", nil, nil
+				if err := client.IgnoreNotFound(w.SubResource("finalize").Update(ctx, namespace)); err != nil && !apierrors.IsConflict(err) {
 					return false, err
 				}
 			}

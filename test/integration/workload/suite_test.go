@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	_ "github.com/archelon-io/archelon/test/times"
+	_ "github.com/archelon-io/archelon/test/report"
 )
 
 func TestWorkload(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/node"
+	_ "github.com/archelon-io/archelon/test/report"
 	"github.com/archelon-io/archelon/test/standin/rancher/remote"
-	_ "github.com/archelon-io/archelon/test/times"
 )
 
 const (

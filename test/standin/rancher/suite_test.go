@@ -24,8 +24,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/archelon-io/archelon/test/env"
+	_ "github.com/archelon-io/archelon/test/report"
 	"github.com/archelon-io/archelon/test/standin/rancher"
-	_ "github.com/archelon-io/archelon/test/times"
 )
 
 var (

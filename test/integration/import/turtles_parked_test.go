@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// Scenario 6: Rancher Turtles runs, for it provides CAPI, and its importer is parked.
+// Rancher Turtles runs, for it provides CAPI, and its importer is parked.
 var _ = Describe("Turtles, parked", Ordered, func() {
 	var (
 		f     *fixture

@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -39,9 +38,7 @@ var _ = Describe("Switching the strategy", Label("long"), Ordered, func() {
 			o.Timings.Cleanup = 100 * time.Millisecond
 		}})
 		second := f.lane(ctx, "switch-workload-2", false)
-		servers, err := workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(servers.Stop)
+		servers := startLights(ctx)
 
 		namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
 		for i, l := range []lane{{name: "switch-workload", plane: f.workload}, second} {

@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Scenario 5: many imports at once while everything goes wrong: a stale cache, refused and lost requests, conflicts, crashes, and
+// Many imports at once while everything goes wrong: a stale cache, refused and lost requests, conflicts, crashes, and
 // for a while two leaders.
 var _ = Describe("Chaos", Ordered, func() {
 	const (
@@ -40,9 +40,7 @@ var _ = Describe("Chaos", Ordered, func() {
 	)
 	BeforeAll(func(ctx context.Context) {
 		var err error
-		s, err = stage.Start(ctx, stage.Options{Name: "chaos"})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(s.Stop)
+		s = startStage(ctx, stage.Options{Name: "chaos"})
 		gateway, err = proxy.Start(s.Management.Config)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(gateway.Stop)
@@ -51,9 +49,7 @@ var _ = Describe("Chaos", Ordered, func() {
 
 	It("never makes a second record, nor one without its labels, and connects every cluster", func(ctx context.Context) {
 		f := &fixture{Stage: s, tenants: tenants{most: 1}}
-		servers, err := workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(servers.Stop)
+		servers := startLights(ctx)
 		namespace := f.namespace(ctx, nil)
 		for i := range clusters {
 			f.lightCluster(ctx, servers, namespace, fmt.Sprintf("c%d", i))

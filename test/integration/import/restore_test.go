@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -71,7 +71,7 @@ var _ = Describe("A CAPI cluster that is restored beside its record", func() {
 // commandsOf returns the first commands after a heading of a page for operators.
 func commandsOf(page, heading string) string {
 	GinkgoHelper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", page))
+	raw, err := os.ReadFile(filepath.Join(stage.Root(), "docs", "operations", page))
 	Expect(err).NotTo(HaveOccurred())
 	_, section, found := strings.Cut(string(raw), "\n"+heading+"\n")
 	Expect(found).To(BeTrue())

@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -44,10 +44,7 @@ var _ = Describe("Deletion", Ordered, func() {
 			o.Timings.Cleanup = 100 * time.Millisecond
 		}})
 		d.lanes = []lane{{name: "deletion-workload", plane: d.workload, client: d.workloadClient}, d.lane(ctx, "deletion-workload-2", false)}
-		var err error
-		d.servers, err = workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(d.servers.Stop)
+		d.servers = startLights(ctx)
 	})
 	AfterEach(func(ctx context.Context) {
 		Eventually(d.nothingOfRancher(ctx)).Should(BeEmpty())

@@ -1,9 +1,8 @@
-package e2e
+package import_test
 
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -55,7 +54,7 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 			o.Timings.Cleanup = 100 * time.Millisecond
 		}})
 		namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
-		servers := startLights(ctx, f.Stage)
+		servers := startLights(ctx)
 		for i := range clusters {
 			name := fmt.Sprintf("pace-%d", i)
 			kubeconfig, err := servers.Kubeconfig(name)
@@ -108,8 +107,7 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 			Expect(f.look(ctx).records("v3", cluster)).To(HaveLen(1))
 			Expect(current(ctx, f, cluster).Annotations).NotTo(HaveKey(switchKey))
 		}
-		status, body := f.scrape(ctx, f.metricsReader(ctx))
-		Expect(status).To(Equal(http.StatusOK))
+		body := metricsText()
 		for state, count := range map[string]int{"waiting": 0, "under_way": 1, "done": clusters - 1} {
 			Expect(body).To(ContainSubstring(fmt.Sprintf("archelon_import_switch_clusters{state=%q} %d\n", state, count)))
 		}

@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -14,13 +14,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/proxy"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// Scenario 4: the life of an import, with each single request of the manager going wrong in turn. There is never a second
+// The life of an import, with each single request of the manager going wrong in turn. There is never a second
 // record, every import gets connected, and every deletion ends.
 var _ = Describe("Faults", func() {
 	for _, strategy := range []string{"v3", "v1"} {
@@ -89,12 +90,12 @@ func startProxy(config *rest.Config) *proxy.Proxy {
 func (f *fixture) kubeconfigThrough(ctx context.Context, p *proxy.Proxy) []byte {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "capi"}}
-	Expect(f.workloadClient.Create(ctx, account)).To(Succeed())
-	Expect(f.workloadClient.Create(ctx, &rbacv1.ClusterRoleBinding{
+	Expect(client.IgnoreAlreadyExists(f.workloadClient.Create(ctx, account))).To(Succeed())
+	Expect(client.IgnoreAlreadyExists(f.workloadClient.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "capi"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
-	})).To(Succeed())
+	}))).To(Succeed())
 	config, err := f.workload.ServiceAccountConfig(ctx, account.Namespace, account.Name)
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := f.workload.KubeconfigFor(p.Through(config))

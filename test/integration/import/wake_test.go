@@ -1,11 +1,8 @@
-package e2e
+package import_test
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +25,7 @@ const reaction = 4 * time.Second
 // deadServer is a server-url at which nobody answers.
 const deadServer = "https://127.0.0.1:1"
 
-// Scenario 2: every phase is woken by its event, and an import costs what it has to.
+// Every phase is woken by its event, and an import costs what it has to.
 var _ = Describe("Watches", Ordered, func() {
 	var (
 		f         *fixture
@@ -51,7 +48,12 @@ var _ = Describe("Watches", Ordered, func() {
 			f.expectNothingLeft(ctx, &list.Items[i])
 		}
 	})
-	soon := func(actual any) AsyncAssertion { return Eventually(actual).WithTimeout(reaction) }
+	// goOn waits for an import that waited to go on soon, and for its end, which waits for other events.
+	goOn := func(ctx context.Context, cluster *clusterv1.Cluster, waited string) {
+		GinkgoHelper()
+		Eventually(f.reason(ctx, cluster)).WithTimeout(reaction).ShouldNot(Equal(waited))
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+	}
 	selected := func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} }
 
 	It("goes on when the control plane comes up", func(ctx context.Context) {
@@ -60,7 +62,7 @@ var _ = Describe("Watches", Ordered, func() {
 		f.choose(ctx, cluster, "true")
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
 		f.status(ctx, cluster, builder.ControlPlaneUp)
-		soon(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		goOn(ctx, cluster, "False/WaitingForControlPlane")
 	})
 
 	It("goes on when Rancher fills in the registration token", func(ctx context.Context) {
@@ -69,7 +71,7 @@ var _ = Describe("Watches", Ordered, func() {
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
 		Consistently(f.reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
 		Expect(f.Rancher.HoldTokens(ctx, false)).To(Succeed())
-		soon(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		goOn(ctx, cluster, "False/WaitingForRancher")
 	})
 
 	It("goes on when the agent connects", func(ctx context.Context) {
@@ -77,7 +79,7 @@ var _ = Describe("Watches", Ordered, func() {
 		cluster := f.cluster(ctx, namespace, "agent", selected)
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/WaitingForAgent"))
 		f.Rancher.HoldConnect(false)
-		soon(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		goOn(ctx, cluster, "False/WaitingForAgent")
 	})
 
 	It("goes on when the kubeconfig Secret appears", func(ctx context.Context) {
@@ -89,7 +91,7 @@ var _ = Describe("Watches", Ordered, func() {
 		f.choose(ctx, cluster, "true")
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/KubeconfigMissing"))
 		Expect(f.Client.Create(ctx, secret)).To(Succeed())
-		soon(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		goOn(ctx, cluster, "False/KubeconfigMissing")
 	})
 
 	It("goes on when Rancher's server-url is set", func(ctx context.Context) {
@@ -98,7 +100,7 @@ var _ = Describe("Watches", Ordered, func() {
 		cluster := f.cluster(ctx, namespace, "url", selected)
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/ServerURLMissing"))
 		Expect(f.Rancher.SetServerURL(ctx, url)).To(Succeed())
-		soon(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		goOn(ctx, cluster, "False/ServerURLMissing")
 	})
 
 	It("goes on when Rancher's server-url changes while the old address is dead", func(ctx context.Context) {
@@ -107,7 +109,7 @@ var _ = Describe("Watches", Ordered, func() {
 		cluster := f.cluster(ctx, namespace, "moved", selected)
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RancherUnreachable"))
 		Expect(f.Rancher.SetServerURL(ctx, url)).To(Succeed())
-		soon(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		goOn(ctx, cluster, "False/RancherUnreachable")
 	})
 
 	It("imports without waiting for a timer, with few requests and one download", func(ctx context.Context) {
@@ -141,15 +143,6 @@ var _ = Describe("Watches", Ordered, func() {
 		Expect(took[imports/2]).To(BeNumerically("<", reaction))
 	})
 
-	It("serves metrics to those who may read them", func(ctx context.Context) {
-		token := f.metricsReader(ctx)
-		status, body := f.scrape(ctx, token)
-		Expect(status).To(Equal(http.StatusOK))
-		Expect(body).To(And(ContainSubstring("archelon_import_duration_seconds_count"), ContainSubstring("archelon_import_stops_total")))
-		status, _ = f.scrape(ctx, "")
-		Expect(status).To(Equal(http.StatusUnauthorized))
-	})
-
 	AfterAll(func() {
 		expectLawful(f)
 		expectNoSecrets(f)
@@ -177,32 +170,4 @@ func (f *fixture) workloadRequests() []auditv1.Event {
 	events, err := f.workload.AuditEvents()
 	Expect(err).NotTo(HaveOccurred())
 	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return !strings.HasPrefix(e.UserAgent, "archelon") })
-}
-
-// scrape reads the manager's metrics with a bearer token.
-func (f *fixture) scrape(ctx context.Context, token string) (int, string) {
-	GinkgoHelper()
-	code, body, err := scrape(ctx, f.manager.Metrics, token)
-	Expect(err).NotTo(HaveOccurred())
-	return code, body
-}
-
-// scrape reads metrics under a URL with a bearer token.
-func scrape(ctx context.Context, url, token string) (int, string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // the manager signs its own
-	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(body), err
 }
