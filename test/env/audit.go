@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -66,15 +67,28 @@ func (c *ControlPlane) AuditEvents() ([]auditv1.Event, error) {
 	if !c.opts.Audit {
 		return nil, errNoAudit
 	}
-	read := func() ([]byte, error) { return readFrom(c.auditLog(), c.audited) }
 	if c.existing != nil {
-		read = c.existing.Audit
+		raw, err := c.existing.Audit()
+		if err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
+		}
+		return parseAudit(raw)
 	}
-	raw, err := read()
+	// Tests ask many times a second, so each line is read once.
+	c.auditing.Lock()
+	defer c.auditing.Unlock()
+	raw, err := readFrom(c.auditLog(), c.audited)
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
-	return parseAudit(raw)
+	raw = raw[:bytes.LastIndexByte(raw, '\n')+1]
+	events, err := parseAudit(raw)
+	if err != nil {
+		return nil, err
+	}
+	c.audited += int64(len(raw))
+	c.events = append(c.events, events...)
+	return slices.Clone(c.events), nil
 }
 
 // readFrom reads a file from some byte on.

@@ -13,6 +13,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -73,7 +74,10 @@ type ControlPlane struct {
 	watchdog    *process.Watchdog
 	existing    *Existing // nil for those that Start started
 	ended       func()    // of one that is lent, what Stop does instead
-	audited     int64     // how much of the audit log is about what was before
+
+	auditing sync.Mutex
+	audited  int64 // how much of the audit log is about what was before, or has been read
+	events   []auditv1.Event
 
 	stop    sync.Once
 	stopErr error
