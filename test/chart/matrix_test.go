@@ -57,8 +57,8 @@ func combinations(features [][]choice) map[string]values {
 	for _, row := range pairwise(sizes) {
 		var words []string
 		set := values{}
-		for feature, i := range row {
-			choice := features[feature][i]
+		for column, i := range row {
+			choice := features[column][i]
 			if choice.name != "" {
 				words = append(words, choice.name)
 			}

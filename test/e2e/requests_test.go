@@ -19,9 +19,6 @@ import (
 // would wake it otherwise (5 s, 30 s, 5 min, the resync), and long enough for a loaded machine.
 const reaction = 4 * time.Second
 
-// resync is short, so that an importer that insists on what it applied has every occasion to show it.
-const resync = time.Second
-
 // perObject drops what is not caused by a single import: watches, the lists before them, discovery and probes.
 func perObject(events []auditv1.Event) []auditv1.Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e auditv1.Event) bool {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/builder"
@@ -210,18 +208,4 @@ func internalName(record client.Object) string {
 		return v1.Status.ClusterName
 	}
 	return record.GetName()
-}
-
-// message returns the message of the import's condition.
-func (f *fixture) message(ctx context.Context, cluster *clusterv1.Cluster) string {
-	GinkgoHelper()
-	return conditions.GetMessage(current(ctx, f, cluster), condition)
-}
-
-// pause lets the world go on for a while. What happens meanwhile is the test.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -186,22 +186,31 @@ func (w *wiper) endNamespaces(ctx context.Context, atOnce bool) error {
 				continue
 			}
 			left = append(left, namespace.Name)
-			if namespace.DeletionTimestamp.IsZero() {
-				if err := client.IgnoreNotFound(w.Delete(ctx, namespace)); err != nil {
-					return false, err
-				}
-			}
-			if atOnce {
-				namespace.ResourceVersion, namespace.Finalizers, namespace.Spec.Finalizers = "", nil, nil
-				if err := client.IgnoreNotFound(w.SubResource("finalize").Update(ctx, namespace)); err != nil && !apierrors.IsConflict(err) {
-					return false, err
-				}
+			if err := w.endNamespace(ctx, namespace, atOnce); err != nil {
+				return false, err
 			}
 		}
 		return len(left) == 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for the end of the namespaces %v: %w", left, err)
+	}
+	return nil
+}
+
+// endNamespace deletes a namespace, and with it at once what holds it.
+func (w *wiper) endNamespace(ctx context.Context, namespace *corev1.Namespace, atOnce bool) error {
+	if namespace.DeletionTimestamp.IsZero() {
+		if err := client.IgnoreNotFound(w.Delete(ctx, namespace)); err != nil {
+			return err
+		}
+	}
+	if !atOnce {
+		return nil
+	}
+	namespace.ResourceVersion, namespace.Finalizers, namespace.Spec.Finalizers = "", nil, nil
+	if err := w.SubResource("finalize").Update(ctx, namespace); !apierrors.IsConflict(err) { // Its controller may have been there.
+		return client.IgnoreNotFound(err)
 	}
 	return nil
 }

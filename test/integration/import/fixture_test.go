@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -219,13 +218,6 @@ func (f *fixture) requests() []auditv1.Event {
 	events, err := f.Management.AuditEvents()
 	Expect(err).NotTo(HaveOccurred())
 	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.Username != archelonUser })
-}
-
-func unstructuredContent(object runtime.Object) map[string]any {
-	GinkgoHelper()
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	Expect(err).NotTo(HaveOccurred())
-	return content
 }
 
 // reasonOf returns status and reason of the import's condition, as "True/Imported", "none" without one.

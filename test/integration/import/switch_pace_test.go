@@ -107,7 +107,7 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 			Expect(f.look(ctx).records("v3", cluster)).To(HaveLen(1))
 			Expect(current(ctx, f, cluster).Annotations).NotTo(HaveKey(switchKey))
 		}
-		body := metricsText()
+		body := metricsText(ctx)
 		for state, count := range map[string]int{"waiting": 0, "under_way": 1, "done": clusters - 1} {
 			Expect(body).To(ContainSubstring(fmt.Sprintf("archelon_import_switch_clusters{state=%q} %d\n", state, count)))
 		}

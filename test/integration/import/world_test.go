@@ -293,8 +293,8 @@ func startLights(ctx context.Context) *workloadserver.Server {
 }
 
 // metricsText returns the metrics of the manager that was started last, as it would serve them.
-func metricsText() string {
+func metricsText(ctx context.Context) string {
 	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil))
 	return answer.Body.String()
 }
