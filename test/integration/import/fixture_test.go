@@ -193,9 +193,16 @@ func (f *fixture) expectNothingLeft(ctx context.Context, cluster *clusterv1.Clus
 	Eventually(func(g Gomega) {
 		g.Expect(f.v3Records(ctx, cluster)).To(BeEmpty())
 		g.Expect(f.v1Records(ctx, cluster)).To(BeEmpty())
-		err := f.workloadClient.Get(ctx, client.ObjectKey{Name: agentNamespace}, &corev1.Namespace{})
-		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "namespace %s in the workload cluster", agentNamespace)
 	}).Should(Succeed())
+	f.expectNoAgent(ctx)
+}
+
+// expectNoAgent waits until Rancher has cleaned up in the workload cluster. An import that begins before looks again after seconds only.
+func (f *fixture) expectNoAgent(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() bool {
+		return apierrors.IsNotFound(f.workloadClient.Get(ctx, client.ObjectKey{Name: agentNamespace}, &corev1.Namespace{}))
+	}).Should(BeTrue(), "namespace %s in the workload cluster", agentNamespace)
 }
 
 // events returns the reasons of the Events about a CAPI cluster.

@@ -47,6 +47,7 @@ func describeForgedNames(strategy string) {
 		f.choose(ctx, current(ctx, f, cluster), "false")
 		Eventually(f.gone(ctx, record)).Should(BeTrue())
 		Eventually(func() map[string]string { return current(ctx, f, cluster).Annotations }).ShouldNot(HaveKey(recordKey))
+		f.expectNoAgent(ctx)
 	}
 
 	Describe("as "+strategy, Ordered, func() {

@@ -62,6 +62,7 @@ func describeLostLabels(strategy string) {
 			f = newFixture(ctx, stage.Options{Name: "labels-" + strategy, Audit: true})
 			namespace = f.namespace(ctx, nil)
 		})
+		AfterEach(func(ctx context.Context) { f.expectNoAgent(ctx) })
 
 		It("gets the UID of its cluster back", func(ctx context.Context) {
 			f.run(ctx, gate(strategy), "--sync-period=1h")
