@@ -45,6 +45,9 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
+// readTimeout bounds a read from a cache that has yet to be filled.
+const readTimeout = time.Second
+
 func (m *Metrics) bound(kind string, after time.Duration) {
 	if m != nil {
 		m.latency.WithLabelValues(kind).Observe(after.Seconds())
@@ -60,11 +63,13 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	if read == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
 	type key struct{ kind, namespace, state string }
 	counts := map[key]int{}
 	for _, claims := range read.Claims {
 		list := &metal3v1.HostClaimList{}
-		if claims.List(context.Background(), list, client.UnsafeDisableDeepCopy) != nil {
+		if claims.List(ctx, list, client.UnsafeDisableDeepCopy) != nil {
 			return // The cache has stopped, or has yet to start.
 		}
 		for i := range list.Items {
