@@ -185,7 +185,8 @@ func (r *Reconciler) claimsInWait(ctx context.Context, host *bmov1.BareMetalHost
 	for _, pool := range hostclaim.Pools(host) {
 		r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
 			selector, err := hostclaim.SelectorOf(claim.Spec.HostSelector)
-			if err == nil && selector.Matches(labels.Set(host.Labels)) {
+			in := claim.Spec.HostSelector.InNamespace
+			if err == nil && (in == "" || in == host.Namespace) && selector.Matches(labels.Set(host.Labels)) {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
 			}
 		}, client.MatchingFields{waitingIndex: pool})
