@@ -228,6 +228,10 @@ func TestNextTenant(t *testing.T) {
 	s.expect("ready", s.claim("b", "next").Status.Ready, true)
 	s.expect("leftovers", strings.Contains(fmt.Sprint(s.host().Annotations), "reboot"), false)
 	s.expect("leftovers", s.beside("h-hc-networkdata"), "none")
+	s.put("b", "next", annotated("reboot.metal3.io/hold", ""))
+	s.remove("b", "next")
+	left := fmt.Sprint(s.host().Annotations)
+	s.expect("what is left when nobody follows: "+left, strings.Contains(left, "reboot") || strings.Contains(left, "saved"), false)
 }
 
 // The host follows the claim and its Secrets; case 17 has a procedure in the place of an image.
