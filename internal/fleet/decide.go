@@ -30,8 +30,10 @@ func Decide(o Observation, now time.Time) Decision {
 	}
 	before := conditions.Get(o.Cluster, archelonv1.FleetEngagedCondition)
 	switch {
-	case !o.Member && before == nil, before == nil && o.Status.Reason == capi.NotProvisionedReason:
+	case !o.Member && before == nil, before == nil && begins(o.Status.Reason):
 		return Decision{} // A Cluster that the fleet has not met gets no condition.
+	case o.Member && begins(o.Status.Reason):
+		return Decision{} // This process has just begun; what comes of it is worth a write.
 	case !o.Member:
 		return Decision{Action: publish{cluster: identityOf(o.Cluster)}}
 	}
@@ -44,6 +46,11 @@ func Decide(o Observation, now time.Time) Decision {
 		d.Event = eventOf(o.Status, before)
 	}
 	return d
+}
+
+// begins is whether a reason says that nothing is known yet.
+func begins(reason string) bool {
+	return reason == capi.NotProvisionedReason || reason == capi.ConnectingReason
 }
 
 // conditionOf says where the engagement stands. True is that controllers work with the cluster, whether or not all of it
@@ -74,7 +81,7 @@ func eventOf(status capi.Status, before *metav1.Condition) *Event {
 	case capi.Degraded, capi.Disconnected:
 		return &Event{corev1.EventTypeWarning, status.Reason, string(status.State) + ": " + status.Message}
 	case capi.Connecting, capi.Pending:
-		if before != nil && status.Reason != capi.ConnectingReason && status.Reason != capi.NotProvisionedReason {
+		if before != nil {
 			return &Event{corev1.EventTypeWarning, status.Reason, string(status.State) + ": " + status.Message}
 		}
 	}

@@ -62,6 +62,11 @@ func TestDecide(t *testing.T) {
 			o:      Observation{Cluster: plain, Ours: true, Member: true, Status: of(capi.Connecting, "WorkloadTimeout", "slow")},
 			want:   "False WorkloadTimeout Connecting: slow", changed: true,
 		},
+		"Begins": {
+			reason: "After a restart the condition stays until something is known",
+			o:      Observation{Cluster: having("True", "Engaged", "Engaged"), Ours: true, Member: true, Status: of(capi.Connecting, "Connecting", "m")},
+			want:   "none",
+		},
 		"Engaged": {
 			reason: "It works",
 			o:      Observation{Cluster: having("False", "WorkloadTimeout", "x"), Ours: true, Member: true, Status: of(capi.Engaged, "Engaged", "")},

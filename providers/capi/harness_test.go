@@ -45,12 +45,12 @@ type server struct {
 	stop     chan struct{}
 }
 
-func newServer(t *testing.T, tokens ...string) *server {
+func newServer(t testing.TB, tokens ...string) *server {
 	t.Helper()
 	return serverWith(t, workloadserver.Handler(), tokens...)
 }
 
-func serverWith(t *testing.T, store http.Handler, tokens ...string) *server {
+func serverWith(t testing.TB, store http.Handler, tokens ...string) *server {
 	t.Helper()
 	s := &server{
 		store: store, tokens: map[string]bool{}, stop: make(chan struct{}), sessions: map[net.Conn]bool{},
@@ -154,7 +154,7 @@ func (s *server) access(token string) *rest.Config {
 }
 
 // blackHole accepts connections and never says a word.
-func blackHole(t *testing.T) *rest.Config {
+func blackHole(t testing.TB) *rest.Config {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -239,7 +239,7 @@ func (r *recorder) count(name multicluster.ClusterName) int {
 // fleet is a provider without a management cluster.
 type fleet struct {
 	*Provider
-	t     *testing.T
+	t     testing.TB
 	aware *recorder
 	stop  func()
 
@@ -257,7 +257,7 @@ func quick() Timing {
 }
 
 // unstarted returns a fleet whose clusters are reached as access says, which tests change by give.
-func unstarted(t *testing.T, change func(*Options)) *fleet {
+func unstarted(t testing.TB, change func(*Options)) *fleet {
 	t.Helper()
 	f := &fleet{t: t, aware: newRecorder(), access: map[string]*rest.Config{}, stop: func() {}}
 	opts := Options{
@@ -414,7 +414,7 @@ func get(f *fleet, name multicluster.ClusterName, secret string) (string, error)
 	return string(found.Data["value"]), err
 }
 
-func eventually(t *testing.T, what string, is func() bool, instead ...func() string) {
+func eventually(t testing.TB, what string, is func() bool, instead ...func() string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for !is() {

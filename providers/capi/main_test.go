@@ -10,5 +10,9 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	if os.Getenv(servesClusters) != "" {
+		serveClusters()
+		return
+	}
 	os.Exit(m.Run())
 }

@@ -181,6 +181,7 @@ func (m *member) become(state State, reason, message string) {
 func (m *member) run(ctx context.Context) {
 	defer close(m.done)
 	defer m.leave()
+	m.become(Connecting, ConnectingReason, "the first connection is being made")
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -58,6 +58,9 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, path string, don
 		status := statusOf(err)
 		answer, code = status, int(status.Code)
 	}
+	if onlyMetadata(r) {
+		answer = metadataOf(answer)
+	}
 	write(w, code, answer)
 	done(verb, t.resource.Resource, t.name, code)
 }
@@ -126,6 +129,35 @@ func objectOf(r *http.Request, t target) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
+// onlyMetadata is whether a client asks for metadata alone.
+func onlyMetadata(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
+}
+
+// metadataOf leaves metadata of what is answered.
+func metadataOf(answer any) any {
+	switch answer := answer.(type) {
+	case *unstructured.Unstructured:
+		return metadataOfObject(answer)
+	case *unstructured.UnstructuredList:
+		list := &unstructured.UnstructuredList{Items: make([]unstructured.Unstructured, 0, len(answer.Items))}
+		list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
+		list.SetResourceVersion(answer.GetResourceVersion())
+		for i := range answer.Items {
+			list.Items = append(list.Items, *metadataOfObject(&answer.Items[i]))
+		}
+		return list
+	default:
+		return answer
+	}
+}
+
+func metadataOfObject(object *unstructured.Unstructured) *unstructured.Unstructured {
+	metadata := &unstructured.Unstructured{Object: map[string]any{"metadata": object.Object["metadata"]}}
+	metadata.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+	return metadata
+}
+
 func listOf(t target, items []unstructured.Unstructured, reached int) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{Items: items}
 	list.SetAPIVersion(t.resource.GroupVersion().String())
@@ -172,6 +204,11 @@ func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, t target) {
 		events = append(events, event{Type: watch.Bookmark, Object: bookmark(t, reached)})
 	}
 	for {
+		if onlyMetadata(r) {
+			for i := range events {
+				events[i].Object = metadataOfObject(events[i].Object)
+			}
+		}
 		if !send(w, events) {
 			return
 		}
