@@ -77,7 +77,7 @@ type Settings struct {
 func (s Settings) Mark(objects []*unstructured.Unstructured) {
 	for _, object := range objects {
 		agent := &deployment{}
-		if object.GetKind() != "Deployment" || object.GetName() != deploymentName ||
+		if object.GetKind() != "Deployment" || object.GetName() != DeploymentName ||
 			runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, agent) != nil {
 			continue
 		}

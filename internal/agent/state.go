@@ -24,12 +24,18 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// Namespace is that of the agent.
-const Namespace = "cattle-system"
+// Where the agent is in a workload cluster.
+const (
+	// Namespace is that of the agent.
+	Namespace = "cattle-system"
+	// DeploymentName is the name of its Deployment.
+	DeploymentName = "cattle-cluster-agent"
+	// CredentialsPrefix begins the name of the Secret with which it connects.
+	CredentialsPrefix = "cattle-credentials-"
+)
 
 // Rancher's names in a workload cluster.
 const (
-	deploymentName = "cattle-cluster-agent"
 	credentialsEnv = "CATTLE_CREDENTIAL_NAME"
 	caChecksumEnv  = "CATTLE_CA_CHECKSUM"
 	featuresEnv    = "CATTLE_FEATURES"
@@ -123,7 +129,7 @@ type State struct {
 // Inspect looks at Rancher's agent in a workload cluster: one request when there is none, two otherwise.
 func Inspect(ctx context.Context, cluster *workload.Client) (State, error) {
 	agent := &deployment{}
-	found, err := get(ctx, cluster, appsv1.SchemeGroupVersion.WithKind("Deployment"), deploymentName, agent)
+	found, err := get(ctx, cluster, appsv1.SchemeGroupVersion.WithKind("Deployment"), DeploymentName, agent)
 	if err != nil || !found {
 		return State{}, err
 	}
@@ -160,6 +166,24 @@ func Inspect(ctx context.Context, cluster *workload.Client) (State, error) {
 	}
 	state.hasToken = func(accepted []string) bool { return token != "" && slices.Contains(accepted, token) }
 	return state, nil
+}
+
+// CredentialsOf returns the name of the Secret with which the agent of a Deployment connects; empty when it names none.
+func CredentialsOf(agent *appsv1.Deployment) string {
+	name := ""
+	for i := range agent.Spec.Template.Spec.Containers {
+		for _, variable := range agent.Spec.Template.Spec.Containers[i].Env {
+			if variable.Name == credentialsEnv {
+				name = variable.Value
+			}
+		}
+	}
+	return name
+}
+
+// NamingCredentials returns what names a Secret in a Deployment, and nothing else of one.
+func NamingCredentials(name string) []corev1.Container {
+	return []corev1.Container{{Env: []corev1.EnvVar{{Name: credentialsEnv, Value: name}}}}
 }
 
 // CanConnect reports whether the agent, as it is, can connect to Rancher at serverURL, which accepts tokens

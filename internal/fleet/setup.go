@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -43,6 +44,8 @@ type Options struct {
 	Registry prometheus.Registerer
 	// Concurrency is how many conditions are written at the same time.
 	Concurrency int
+	// ClusterOptions limit what is received from each cluster.
+	ClusterOptions []cluster.Option
 	// Timing bounds what is waited for; the zero value holds the defaults.
 	Timing capi.Timing
 }
@@ -57,7 +60,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (mcmanager.Manager, err
 	}
 	// An import alone needs no lasting connection; what is imported is worth one.
 	provider, err := capi.New(mgr, capi.Options{
-		Name: ControllerName + "-clusters", Timing: options.Timing, Metrics: options.Registry, Changed: r.wake,
+		Name: ControllerName + "-clusters", ClusterOptions: options.ClusterOptions, Timing: options.Timing, Metrics: options.Registry, Changed: r.wake,
 		Select: func(cluster *clusterv1.Cluster) bool { return options.Claim.Covers(cluster) && hold.Import.On(cluster) },
 	})
 	if err != nil {

@@ -103,12 +103,13 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	if out := r.noteTakeOver(ctx, s); !out.IsDone() {
 		return out
 	}
-	if s.management.connected {
+	gone := r.AgentGone != nil && r.AgentGone(s.key())
+	if s.management.connected && !gone {
 		r.jobs.Connected(s.key())
 		r.forget(s.key())
 		return outcome.Done()
 	}
-	if left := r.disconnectionGrace(s); left > 0 {
+	if left := r.disconnectionGrace(s); left > 0 && !gone {
 		return outcome.DoneFor(left)
 	}
 	want, err := r.wishFor(ctx, s)
@@ -119,7 +120,7 @@ func (r *Reconciler) connectAgent(ctx context.Context, s *scope) outcome.Outcome
 	if !out.IsDone() {
 		return out
 	}
-	input += "\n" + want.input()
+	input += fmt.Sprintf("\n%s\ngone %t", want.input(), gone)
 	logger := ctrl.LoggerFrom(ctx)
 	key, management := s.key(), *s.management
 	management.object = nil // A job outlives this copy.

@@ -72,6 +72,9 @@ type Reconciler struct {
 	FleetWorkspaces []string
 	// DisconnectGrace is how long an agent that was connected may be disconnected before anything is done about it; default at once.
 	DisconnectGrace time.Duration
+	// AgentGone reports whether the agent of a CAPI Cluster was seen to have gone from its workload cluster: it is looked at then, whatever Rancher
+	// says of its connection. Optional.
+	AgentGone func(cluster types.NamespacedName) bool
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
 	Jobs int
 	// Switches is how many clusters change over to the kind of the active strategy at the same time; none if zero.

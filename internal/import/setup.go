@@ -8,6 +8,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -43,6 +44,8 @@ type Options struct {
 	// DisplayNames is a cache of all v3 Clusters as rancher.NamedCluster. The manager's holds those alone that belong
 	// to its scope.
 	DisplayNames cache.Cache
+	// AgentChanges, if set, is given what to call when AgentGone says something else of a CAPI Cluster.
+	AgentChanges func(wake func(types.NamespacedName))
 }
 
 // What is needed in the namespaces of an instance only says namespace=scope. Kubeconfigs are in these namespaces. Registration tokens are in namespaces
@@ -106,6 +109,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		b = b.WatchesRawSource(r.principalChanged())
 	}
 	b = b.Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersWaitingFor), builder.WithPredicates(going()))
+	if options.AgentChanges != nil {
+		b = b.WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			options.AgentChanges(func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) })
+			return nil
+		}))
+	}
 	for _, strategy := range r.strategies() {
 		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord), builder.WithPredicates(recordChanged(r.writes)))
 	}

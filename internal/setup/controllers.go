@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/fleet"
+	"github.com/archelon-io/archelon/internal/fleet/agenthealth"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/identity"
@@ -72,6 +74,9 @@ type parts struct {
 	principals principals
 	claims     *baremetal.Metrics
 
+	// agents is what the fleet knows of agents.
+	agents agenthealth.Agents
+
 	keeper *rolekeeper.Reconciler
 	// keeping is closed when there is a keeper, if there is to be one.
 	keeping chan struct{}
@@ -127,17 +132,23 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		}
 		reconciler.Withdrawn = p.keeper.Withdrawn
 	}
-	return reconciler.SetupWithManager(ctx, mgr, importer.Options{
-		Concurrency: p.opts.Concurrency, TokenSecrets: env.Own, Assigned: env.Own, DisplayNames: env.Own,
-	})
+	options := importer.Options{Concurrency: p.opts.Concurrency, TokenSecrets: env.Own, Assigned: env.Own, DisplayNames: env.Own}
+	if p.opts.Gates.Enabled(feature.Fleet) {
+		reconciler.AgentGone, options.AgentChanges = p.agents.Gone, p.agents.Tell
+	}
+	return reconciler.SetupWithManager(ctx, mgr, options)
 }
 
 // setupFleet adds the connections to workload clusters.
 func (p *parts) setupFleet(_ context.Context, env controller.Env) error {
-	_, err := fleet.SetupWithManager(env.Manager, fleet.Options{
+	mgr, err := fleet.SetupWithManager(env.Manager, fleet.Options{
 		Claim: p.place.claim, Registry: metrics.Registry, Concurrency: p.opts.Concurrency,
+		ClusterOptions: []cluster.Option{agenthealth.ClusterOptions(env.Manager.GetScheme())},
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return agenthealth.AddToManager(mgr, &p.agents)
 }
 
 // setupRoleKeeper adds the controller that lets RoleBindings go.

@@ -1,16 +1,15 @@
 package setup
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/archelon-io/archelon/internal/controller"
 	importer "github.com/archelon-io/archelon/internal/import"
 )
 
@@ -19,49 +18,9 @@ import (
 // the API server sends the metadata of all of them, and here they are dropped as they come, before anything keeps them.
 func newInformer(from toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	if secret, ok := example.(*metav1.PartialObjectMetadata); ok && secret.Kind == "Secret" {
-		from = kubeconfigs(from)
+		from = controller.Only(from, holdsKubeconfig)
 	}
 	return toolscache.NewSharedIndexInformer(from, example, resync, indexers)
-}
-
-// kubeconfigs returns what lists and watches those of the Secrets that hold the kubeconfig of a cluster.
-func kubeconfigs(from toolscache.ListerWatcher) toolscache.ListerWatcher {
-	all := toolscache.ToListerWatcherWithContext(from)
-	kept := &toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := all.ListWithContext(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			var found []runtime.Object
-			err = meta.EachListItemWithAlloc(list, func(item runtime.Object) error {
-				if holdsKubeconfig(item) {
-					found = append(found, item)
-				}
-				return nil
-			})
-			if err != nil {
-				return nil, err
-			}
-			return list, meta.SetList(list, found)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			events, err := all.WatchWithContext(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
-				switch event.Type {
-				case watch.Added, watch.Modified, watch.Deleted:
-					return event, holdsKubeconfig(event.Object)
-				default: // Bookmarks and errors are for the informer itself.
-					return event, true
-				}
-			}), nil
-		},
-	}
-	// Whether what is there at first can be streamed is up to the client.
-	return toolscache.ToListWatcherWithWatchListSemantics(kept, from)
 }
 
 func holdsKubeconfig(secret runtime.Object) bool {
