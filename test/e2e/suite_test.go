@@ -38,7 +38,6 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		startKind(ctx)
 		return
 	}
-	DeferCleanup(planes.Stop)
 	dir, err := os.MkdirTemp("", "archelon-e2e-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
