@@ -139,6 +139,7 @@ var _ = Describe("Watches", Ordered, func() {
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 			f.expectNothingLeft(ctx, cluster)
 		}
+		Expect(metricsText(ctx)).To(ContainSubstring("archelon_import_duration_seconds_count"))
 		slices.Sort(took)
 		Expect(took[imports/2]).To(BeNumerically("<", reaction))
 	})
