@@ -173,12 +173,16 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 // leavePause is the pause before another look at a namespace in which something was let go, or could not be.
 const leavePause = 5 * time.Second
 
-// leaveBehind lets go of what this instance holds in namespaces that were taken out of its scope: nobody else would take the finalizers off. Those of an
-// isolated instance the role keeper sees to.
+// leaveBehind lets go of what this instance holds in namespaces that were taken out of its scope: nobody else would take
+// the finalizers off. Where it may not look any more there is nothing that it can do: it is the role keeper that lets go
+// before a RoleBinding is gone.
 func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manager) error {
 	for _, namespace := range place.member.left(p.opts.ExcludedNamespaces) {
 		// It ends with the context only: what fails is tried again.
 		_ = wait.PollUntilContextCancel(ctx, leavePause, true, func(ctx context.Context) (bool, error) {
+			if place.rights.ask(ctx, namespace) != "" {
+				return true, nil
+			}
 			found, err := hold.Leave(ctx, mgr.GetAPIReader(), mgr.GetClient(), namespace, place.member.self.String())
 			if err != nil && ctx.Err() == nil {
 				p.logger.Error(err, "Letting go of what is held in a namespace that is not this instance's any more failed; trying again", "namespace", namespace)

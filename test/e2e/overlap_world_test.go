@@ -111,11 +111,13 @@ func (o *overlap) expectInTurn(order ...int) {
 	Expect(turns).To(Equal(order))
 }
 
-// forget ends the registration of an instance, as its uninstallation does.
-func (o *overlap) forget(ctx context.Context, i int) {
+func (o *overlap) forget(ctx context.Context, i int) { o.unregister(ctx, o.instances[i]) }
+
+// unregister ends the registration of an instance, as its uninstallation does.
+func (f *fixture) unregister(ctx context.Context, instance stage.Instance) {
 	GinkgoHelper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: o.instances[i].Name + "-leader-election"}}
-	Expect(client.IgnoreNotFound(o.Client.Delete(ctx, lease))).To(Succeed())
+	lease := &coordinationv1.Lease{ObjectMeta: objectMeta(stage.SystemNamespace, instance.Name+"-leader-election")}
+	Expect(client.IgnoreNotFound(f.Client.Delete(ctx, lease))).To(Succeed())
 }
 
 // leaseEvents returns what is said about the Lease of an instance.

@@ -76,9 +76,10 @@ func (s *shards) launch(ctx context.Context, as stage.Instance, args ...string) 
 	var err error
 	i.Manager, err = s.StartInstance(ctx, as, manager, GinkgoWriter, append([]string{"-v=1", quickLoss}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() {
+	DeferCleanup(func(ctx context.Context) {
 		Expect(i.Stop()).To(Succeed())
 		Expect(i.Logs()).NotTo(Or(ContainSubstring("DATA RACE"), ContainSubstring("panic")))
+		s.unregister(ctx, as) // What it names would be its own in other specs.
 	})
 	Eventually(i.Ready).WithContext(ctx).Should(Succeed())
 	return i

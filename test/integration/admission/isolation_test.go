@@ -142,7 +142,7 @@ var _ = Describe("The policy that isolates an instance", Ordered, func() {
 	})
 
 	It("does not come with a release that works in all namespaces", func(ctx SpecContext) {
-		objects := w.installed(ctx, central, nil, func(object *unstructured.Unstructured) bool { return isPolicy(object) })
+		objects := w.installed(ctx, central, nil, isPolicy)
 		for _, object := range objects {
 			Expect(object.GetName()).To(HaveSuffix("-admission"))
 		}
