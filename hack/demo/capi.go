@@ -57,6 +57,11 @@ func (w *world) create(ctx context.Context, s subject) error {
 		return err
 	}
 	for _, object := range objects {
+		if w.provider != "" && object.GetKind() == "Cluster" {
+			if err := unstructured.SetNestedField(object.Object, w.provider, "spec", "infrastructureRef", "kind"); err != nil {
+				return fmt.Errorf("changing the infrastructure of %s: %w", s.name, err)
+			}
+		}
 		if err := w.apply(ctx, object, kubectlOwner); err != nil {
 			return err
 		}

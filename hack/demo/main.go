@@ -44,8 +44,12 @@ func command(args []string) int {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return exitUsage
 	}
-	if rest := flags.Args(); len(rest) > 0 {
-		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q\n", rest[0])
+	tell := run
+	switch rest := flags.Args(); {
+	case len(rest) == 1 && rest[0] == "identity":
+		tell = runIdentity
+	case len(rest) > 0:
+		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; there is one story besides: identity\n", rest[0])
 		return exitUsage
 	}
 	// What client libraries have to say, of connections that end with their server for example, is no part of the story.
@@ -59,7 +63,7 @@ func command(args []string) int {
 	defer cancel(nil)
 	go func() { cancel(endOf(ctx, signals)) }()
 
-	err := run(ctx, newPrinter(os.Stdout), *once)
+	err := tell(ctx, newPrinter(os.Stdout), *once)
 	switch {
 	case err == nil:
 		return 0

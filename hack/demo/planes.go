@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -29,7 +30,7 @@ func (w *world) startControlPlanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	planes := []env.Options{{Name: "management", CRDs: append(crds, ranchers...), ControllerManager: true}}
+	planes := []env.Options{{Name: "management", CRDs: slices.Concat(crds, ranchers, w.crds), ControllerManager: true}}
 	for _, s := range subjects() {
 		planes = append(planes, env.Options{Name: s.name})
 	}

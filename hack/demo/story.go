@@ -46,9 +46,29 @@ func acts() []act {
 	}}
 }
 
-// run tells the story from the beginning to the end, whatever that is, and leaves nothing behind.
-func run(ctx context.Context, p *printer, once bool) (err error) {
+// run tells how clusters are imported.
+func run(ctx context.Context, p *printer, once bool) error {
 	p.heading("Archelon demo: label a CAPI cluster, and it appears in Rancher, connected")
+	return tell(ctx, p, func(w *world) (told bool, err error) {
+		if err := w.start(ctx, p); err != nil {
+			return false, err
+		}
+		plays := acts()
+		for i, a := range plays {
+			stay := !once && i == len(plays)-1
+			if err := w.play(ctx, p, a, stay); err != nil {
+				return false, fmt.Errorf("%s: %w", a.kind, err)
+			}
+			if stay {
+				return false, w.stayUp(ctx, p, a)
+			}
+		}
+		return true, nil
+	})
+}
+
+// tell tells a story from the beginning to the end, whatever that is, and leaves nothing behind.
+func tell(ctx context.Context, p *printer, story func(*world) (told bool, err error)) (err error) {
 	p.say("Everything below is real except Rancher and CAPI: API servers, RBAC, admission, the manager. A stand-in plays " +
 		"Rancher and its agents. The demo itself plays CAPI, with the objects in examples/.")
 	w, err := newWorld() //nolint:contextcheck // asking go where the programs are takes a moment
@@ -73,21 +93,8 @@ func run(ctx context.Context, p *printer, once bool) (err error) {
 		}
 	}()
 	p.heading("Preparing")
-	if err := w.start(ctx, p); err != nil {
-		return err
-	}
-	plays := acts()
-	for i, a := range plays {
-		stay := !once && i == len(plays)-1
-		if err := w.play(ctx, p, a, stay); err != nil {
-			return fmt.Errorf("%s: %w", a.kind, err)
-		}
-		if stay {
-			return w.stayUp(ctx, p, a)
-		}
-	}
-	told = true
-	return nil
+	told, err = story(w)
+	return err
 }
 
 // play performs an act. At its end nothing is left of it, or, if the story is to stop here, both clusters are connected.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/archelon-io/archelon/test/env"
@@ -36,7 +37,9 @@ type world struct {
 	programs   string // the directory with kubectl
 	watchdog   *watchdog
 	stage      *stage.Stage
-	workloads  map[string]*env.ControlPlane // by the name of the CAPI cluster
+	workloads  map[string]*env.ControlPlane                // by the name of the CAPI cluster
+	crds       []*apiextensionsv1.CustomResourceDefinition // besides those of CAPI and Rancher
+	provider   string                                      // kind of the infrastructure of CAPI clusters, instead of that of the examples
 	rancher    *program
 	observer   *observer
 	manager    *stage.Manager // nil between two acts
