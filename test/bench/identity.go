@@ -41,7 +41,7 @@ const (
 
 // identities measures what the controller of OCI identities asks of an API server: at its start, for decisions at rest, and for a label.
 func identities(ctx context.Context, out, progress io.Writer) (err error) {
-	crds, err := env.CAPOCICRDs() //nolint:contextcheck // it reads files of a module
+	crds, err := env.CAPOCICRDs()
 	if err != nil {
 		return err
 	}
@@ -314,11 +314,11 @@ func reconciles() int64 {
 // check holds what docs/development/performance.md promises.
 func (*oci) check(rows []measured) error {
 	none := asked{}
-	switch start, decisions, rest, label := rows[0], rows[1], rows[2], rows[3]; {
+	switch start, decisions, calm, label := rows[0], rows[1], rows[2], rows[3]; {
 	case start.requests.get != identitiesOf:
 		return fmt.Errorf("%w: each Secret is read once, and %d reads were made", errBounds, start.requests.get)
-	case decisions.requests != none || rest.requests != none || rest.evaluated != 0:
-		return fmt.Errorf("%w: at rest nothing is asked, and there were %v and %v", errBounds, decisions.requests, rest.requests)
+	case decisions.requests != none || calm.requests != none || calm.evaluated != 0:
+		return fmt.Errorf("%w: at rest nothing is asked, and there were %v and %v", errBounds, decisions.requests, calm.requests)
 	case label.evaluated > 2 || label.requests.patch != 1 || label.requests.get != 0:
 		return fmt.Errorf("%w: a label concerns one identity, and %d were evaluated, with %v", errBounds, label.evaluated, label.requests)
 	default:
