@@ -297,6 +297,27 @@ func TestReboots(t *testing.T) {
 	}
 }
 
+// A host is not told to reboot again as long as its claim has not heard that it was told.
+func TestRebootIsToldOnce(t *testing.T) {
+	host := simHost("h", "*")
+	mode := ""
+	for _, step := range []struct {
+		asked       reboots
+		told, knows bool
+	}{
+		{reboots{once: &mode}, true, true}, {reboots{once: &mode}, false, true}, {reboots{}, false, false},
+		{reboots{once: &mode}, true, true},
+	} {
+		reboot(host, step.asked)
+		_, told := host.Annotations["reboot.metal3.io"]
+		_, knows := host.Annotations[metal3v1.RebootingAnnotation]
+		if told != step.told || knows != step.knows {
+			t.Errorf("asked %v, got %v", step.asked, host.Annotations)
+		}
+		delete(host.Annotations, "reboot.metal3.io") // Metal3 has done it.
+	}
+}
+
 func TestCopiesHaveNamesThatFit(t *testing.T) {
 	host := types.NamespacedName{Namespace: "infra", Name: strings.Repeat("h", 253)}
 	for _, r := range roles() {
