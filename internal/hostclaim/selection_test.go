@@ -81,10 +81,8 @@ func TestSelectorOf(t *testing.T) {
 		},
 	} {
 		selector, err := SelectorOf(tc.selector)
-		got := ""
-		if err != nil {
-			got = err.Error()
-		} else {
+		got := fmt.Sprint(err)
+		if err == nil {
 			got = fmt.Sprint(selector.Matches(labels.Set{"a": "1"}))
 		}
 		if !strings.Contains(got, tc.want) {
