@@ -132,11 +132,11 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		}
 		reconciler.Withdrawn = p.keeper.Withdrawn
 	}
-	options := importer.Options{Concurrency: p.opts.Concurrency, TokenSecrets: env.Own, Assigned: env.Own, DisplayNames: env.Own}
+	needs := importer.Options{Concurrency: p.opts.Concurrency, TokenSecrets: env.Own, Assigned: env.Own, DisplayNames: env.Own}
 	if p.opts.Gates.Enabled(feature.Fleet) {
-		reconciler.AgentGone, options.AgentChanges = p.agents.Gone, p.agents.Tell
+		reconciler.AgentGone, needs.AgentChanges = p.agents.Gone, p.agents.Tell
 	}
-	return reconciler.SetupWithManager(ctx, mgr, options)
+	return reconciler.SetupWithManager(ctx, mgr, needs)
 }
 
 // setupFleet adds the connections to workload clusters.

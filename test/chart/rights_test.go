@@ -303,26 +303,32 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 			if len(uninstaller) != len(places) {
 				t.Errorf("it has rights in %d places, and the manager in %d", len(uninstaller), len(places))
 			}
-			deletes := false
-			for namespace, rights := range uninstaller {
-				for _, right := range rights {
-					// It ends the registration of the instance, which the manager keeps.
-					if right == "delete leases.coordination.k8s.io[archelon-system-archelon-leader-election]" {
-						continue
-					}
-					deletes = deletes || strings.HasPrefix(right, "delete ")
-					// The manager sees its RoleBindings by a watch, which is for all namespaces.
-					listed := strings.Replace(right, "get rolebindings.", "list rolebindings.", 1)
-					if !includes(slices.Concat(manager[namespace], manager[""]), listed) {
-						t.Errorf("it may %q in %q, and the manager may not", right, namespace)
-					}
-				}
-			}
+			deletes := checkUninstaller(t, uninstaller, manager)
 			if want := strings.HasSuffix(name, "Deletes"); deletes != want {
 				t.Errorf("it may delete: %t, want %t", deletes, want)
 			}
 		})
 	}
+}
+
+// checkUninstaller reports whether the uninstaller may delete anything but the registration of the instance, which the manager keeps.
+func checkUninstaller(t *testing.T, uninstaller, manager map[string][]string) bool {
+	t.Helper()
+	deletes := false
+	for namespace, rights := range uninstaller {
+		for _, right := range rights {
+			if right == "delete leases.coordination.k8s.io[archelon-system-archelon-leader-election]" {
+				continue
+			}
+			deletes = deletes || strings.HasPrefix(right, "delete ")
+			// The manager sees its RoleBindings by a watch, which is for all namespaces.
+			listed := strings.Replace(right, "get rolebindings.", "list rolebindings.", 1)
+			if !includes(slices.Concat(manager[namespace], manager[""]), listed) {
+				t.Errorf("it may %q in %q, and the manager may not", right, namespace)
+			}
+		}
+	}
+	return deletes
 }
 
 // Whatever a controller puts a finalizer on, the uninstaller may find and release.
