@@ -70,7 +70,7 @@ func TestDecide(t *testing.T) {
 		"Engaged": {
 			reason: "It works",
 			o:      Observation{Cluster: having("False", "WorkloadTimeout", "x"), Ours: true, Member: true, Status: of(capi.Engaged, "Engaged", "")},
-			want:   "True Engaged Engaged", changed: true, event: "Normal Engaged",
+			want:   "True " + capi.EngagedReason + " Engaged", changed: true, event: "Normal Engaged",
 		},
 		"Settled": {
 			reason: "Nothing has changed, so nothing is written",

@@ -87,6 +87,7 @@ func BenchmarkFleet(b *testing.B) {
 }
 
 func benchmarkFleet(b *testing.B, clusters int) {
+	b.Helper()
 	f := unstarted(b, func(o *Options) { o.Timing = Timing{} })
 	watching := &watcher{}
 	access := startClusters(b)
@@ -153,11 +154,7 @@ func rotateAll(b *testing.B, f *fleet, access func(name, token string) *rest.Con
 					return
 				default:
 				}
-				c, err := f.Get(b.Context(), nameOf(names[i%len(names)]))
-				if err == nil {
-					err = c.GetAPIReader().List(b.Context(), &corev1.SecretList{})
-				}
-				if err != nil {
+				if err := readFrom(b.Context(), f, nameOf(names[i%len(names)])); err != nil {
 					b.Errorf("a read failed: %v", err)
 					return
 				}
@@ -176,20 +173,31 @@ func rotateAll(b *testing.B, f *fleet, access func(name, token string) *rest.Con
 	for _, name := range names {
 		next[name] = fingerprintOf(access(name, "1"))
 	}
-	wait(b, "all kubeconfigs are used", func() bool {
-		for name, fingerprint := range next {
-			conn := f.member(nameOf(name)).line.connected()
-			if conn == nil || conn.fingerprint != fingerprint {
-				return false
-			}
-		}
-		return true
-	})
+	wait(b, "all kubeconfigs are used", func() bool { return uses(f, next) })
 	took := time.Since(began)
 	close(done)
 	workers.Wait()
 	b.ReportMetric(float64(reads.Load()), "reads-meanwhile")
 	return took.Seconds()
+}
+
+func readFrom(ctx context.Context, f *fleet, name multicluster.ClusterName) error {
+	c, err := f.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	return c.GetAPIReader().List(ctx, &corev1.SecretList{})
+}
+
+// uses is whether clusters are connected by what has these fingerprints.
+func uses(f *fleet, fingerprints map[string]string) bool {
+	for name, fingerprint := range fingerprints {
+		conn := f.member(nameOf(name)).line.connected()
+		if conn == nil || conn.fingerprint != fingerprint {
+			return false
+		}
+	}
+	return true
 }
 
 // startClusters starts the process with the workload clusters, and returns the access to one of them.

@@ -165,13 +165,13 @@ func (c *connection) address(req *http.Request) *http.Request {
 // request sends a request that is no watch, bounded in time and in the size of its answer.
 func (c *connection) request(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), c.timing.Request)
-	return c.send(c.requests, req.WithContext(ctx), cancel, maxAnswerBytes)
+	return c.send(c.requests, req.WithContext(ctx), cancel, maxAnswerBytes) //nolint:contextcheck // it ends with the connection, too
 }
 
 // watch sends a watch, bounded by the time that it asks for itself.
 func (c *connection) watch(req *http.Request, lasts time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), lasts)
-	return c.send(c.watches, req.WithContext(ctx), cancel, 0)
+	return c.send(c.watches, req.WithContext(ctx), cancel, 0) //nolint:contextcheck // it ends with the connection, too
 }
 
 // send sends a request until a context ends, which is beside that of the request. The answer has at most so many bytes; a

@@ -45,13 +45,13 @@ type server struct {
 	stop     chan struct{}
 }
 
-func newServer(t testing.TB, tokens ...string) *server {
-	t.Helper()
-	return serverWith(t, workloadserver.Handler(), tokens...)
+func newServer(tb testing.TB, tokens ...string) *server {
+	tb.Helper()
+	return serverWith(tb, workloadserver.Handler(), tokens...)
 }
 
-func serverWith(t testing.TB, store http.Handler, tokens ...string) *server {
-	t.Helper()
+func serverWith(tb testing.TB, store http.Handler, tokens ...string) *server {
+	tb.Helper()
 	s := &server{
 		store: store, tokens: map[string]bool{}, stop: make(chan struct{}), sessions: map[net.Conn]bool{},
 		fault: func(*http.Request) int { return 0 },
@@ -72,10 +72,22 @@ func serverWith(t testing.TB, store http.Handler, tokens ...string) *server {
 		}
 	}
 	s.StartTLS()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		close(s.stop)
-		s.CloseClientConnections()
-		s.Close()
+		// Who is cut off may come back before it is closed.
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			s.Close()
+		}()
+		for {
+			s.CloseClientConnections()
+			select {
+			case <-closed:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
 	})
 	return s
 }
@@ -154,13 +166,13 @@ func (s *server) access(token string) *rest.Config {
 }
 
 // blackHole accepts connections and never says a word.
-func blackHole(t testing.TB) *rest.Config {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+func blackHole(tb testing.TB) *rest.Config {
+	tb.Helper()
+	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = listener.Close() })
+	tb.Cleanup(func() { _ = listener.Close() })
 	return &rest.Config{Host: "https://" + listener.Addr().String(), BearerToken: "x"}
 }
 
@@ -257,9 +269,9 @@ func quick() Timing {
 }
 
 // unstarted returns a fleet whose clusters are reached as access says, which tests change by give.
-func unstarted(t testing.TB, change func(*Options)) *fleet {
-	t.Helper()
-	f := &fleet{t: t, aware: newRecorder(), access: map[string]*rest.Config{}, stop: func() {}}
+func unstarted(tb testing.TB, change func(*Options)) *fleet {
+	tb.Helper()
+	f := &fleet{t: tb, aware: newRecorder(), access: map[string]*rest.Config{}, stop: func() {}}
 	opts := Options{
 		GetSecret: f.getSecret, Timing: quick(),
 		ClusterOptions: []cluster.Option{func(o *cluster.Options) {
@@ -281,11 +293,11 @@ func unstarted(t testing.TB, change func(*Options)) *fleet {
 		change(&opts)
 	}
 	if err := opts.complete(nil); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var err error
 	if f.Provider, err = newProvider(nil, logr.Discard(), opts); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return f
 }
@@ -414,15 +426,15 @@ func get(f *fleet, name multicluster.ClusterName, secret string) (string, error)
 	return string(found.Data["value"]), err
 }
 
-func eventually(t testing.TB, what string, is func() bool, instead ...func() string) {
-	t.Helper()
+func eventually(tb testing.TB, what string, is func() bool, instead ...func() string) {
+	tb.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for !is() {
 		if time.Now().After(deadline) {
 			for _, tell := range instead {
-				t.Log(tell())
+				tb.Log(tell())
 			}
-			t.Fatalf("it never came that %s", what)
+			tb.Fatalf("it never came that %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}

@@ -27,7 +27,7 @@ import (
 // ControllerName is the name of the controller in logs and metrics.
 const ControllerName = "agent-health"
 
-// workers is how many clusters are looked at at the same time. A look reads from caches.
+// workers is how many clusters are looked at side by side. A look reads from caches.
 const workers = 4
 
 // AddToManager adds the controller to the manager of the fleet. It tells agents what it finds.

@@ -57,11 +57,11 @@ func operator(ctx context.Context, w *world) {
 	w.start(mgr)
 }
 
-// condition returns a function for Eventually: "status reason: message" of condition FleetEngaged.
-func (w *world) condition(ctx context.Context, name string) func() string {
+// condition returns a function for Eventually: "status reason: message" of condition FleetEngaged of Cluster one.
+func (w *world) condition(ctx context.Context) func() string {
 	return func() string {
 		ccl := &clusterv1.Cluster{}
-		if err := managementAdmin.Get(ctx, w.key(name), ccl); err != nil {
+		if err := managementAdmin.Get(ctx, w.key("one"), ccl); err != nil {
 			return err.Error()
 		}
 		condition := conditions.Get(ccl, "FleetEngaged")
@@ -72,11 +72,11 @@ func (w *world) condition(ctx context.Context, name string) func() string {
 	}
 }
 
-// imported puts the finalizer of the import on a Cluster, or takes it off.
-func (w *world) imported(ctx context.Context, name string, is bool) {
+// imported puts the finalizer of the import on Cluster one, or takes it off.
+func (w *world) imported(ctx context.Context, is bool) {
 	GinkgoHelper()
 	ccl := &clusterv1.Cluster{}
-	Expect(managementAdmin.Get(ctx, w.key(name), ccl)).To(Succeed())
+	Expect(managementAdmin.Get(ctx, w.key("one"), ccl)).To(Succeed())
 	before := ccl.DeepCopy()
 	if is {
 		controllerutil.AddFinalizer(ccl, "archelon.io/rancher-import")
@@ -91,9 +91,9 @@ var _ = Describe("Condition FleetEngaged", func() {
 		w := newWorld(ctx)
 		operator(ctx, w)
 		w.engage(ctx, "one", workload, workload.Config)
-		Consistently(w.condition(ctx, "one")).Should(Equal("none"), "it is not imported")
-		w.imported(ctx, "one", true)
-		Eventually(w.condition(ctx, "one")).Should(Equal("True Engaged: Engaged"))
+		Consistently(w.condition(ctx)).Should(Equal("none"), "it is not imported")
+		w.imported(ctx, true)
+		Eventually(w.condition(ctx)).Should(Equal("True Engaged: Engaged"))
 
 		By("keeping what CAPI has in the list")
 		w.phase(ctx, "one", clusterv1.ClusterPhaseProvisioned)
@@ -111,7 +111,7 @@ var _ = Describe("Condition FleetEngaged", func() {
 		By("noticing that access has ended")
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-kubeconfig"}}
 		Expect(managementAdmin.Delete(ctx, secret)).To(Succeed())
-		Eventually(w.condition(ctx, "one")).Should(HavePrefix("False KubeconfigMissing: Disconnected: "))
+		Eventually(w.condition(ctx)).Should(HavePrefix("False KubeconfigMissing: Disconnected: "))
 		Eventually(func(g Gomega) {
 			events := &eventsv1.EventList{}
 			g.Expect(managementAdmin.List(ctx, events, client.InNamespace(w.namespace))).To(Succeed())
@@ -123,7 +123,7 @@ var _ = Describe("Condition FleetEngaged", func() {
 		}).Should(Succeed())
 
 		By("leaving with the import")
-		w.imported(ctx, "one", false)
-		Eventually(w.condition(ctx, "one")).Should(Equal("none"))
+		w.imported(ctx, false)
+		Eventually(w.condition(ctx)).Should(Equal("none"))
 	})
 })

@@ -105,8 +105,8 @@ func (w *world) counted(name multicluster.ClusterName) func() int {
 	}
 }
 
-// start runs a manager until the spec ends, or what is returned is called.
-func (w *world) start(mgr interface{ Start(context.Context) error }) func() {
+// start runs a manager until the spec ends.
+func (w *world) start(mgr interface{ Start(context.Context) error }) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -115,7 +115,6 @@ func (w *world) start(mgr interface{ Start(context.Context) error }) func() {
 		Eventually(ended).Should(Receive(BeNil()))
 	})
 	DeferCleanup(stop)
-	return stop
 }
 
 // run is the usual beginning: the provider, a manager and the example's controller.
