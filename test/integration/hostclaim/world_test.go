@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +33,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
+	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/test/env"
@@ -120,7 +123,7 @@ func newWorld(ctx context.Context, name string) *world {
 	Expect(err).NotTo(HaveOccurred())
 	w.admin, err = client.New(plane.Config, client.Options{Scheme: w.scheme})
 	Expect(err).NotTo(HaveOccurred())
-	w.namespace(ctx, system, nil)
+	w.namespace(ctx, system)
 	w.grant(ctx)
 	return w
 }
@@ -132,9 +135,9 @@ func (w *world) create(ctx context.Context, objects ...client.Object) {
 	}
 }
 
-func (w *world) namespace(ctx context.Context, name string, labels map[string]string) {
+func (w *world) namespace(ctx context.Context, name string) {
 	GinkgoHelper()
-	w.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	w.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // grant gives the ServiceAccount of the controller what the chart does.
@@ -258,6 +261,7 @@ func (w *world) start(ctx context.Context) func() {
 		Client: faulty{mgr.GetClient(), w}, Recorder: mgr.GetEventRecorder(baremetal.ControllerName),
 	}
 	running, stop := context.WithCancel(context.Background())
+	w.startKinds(who, mgr)
 	Expect(r.SetupWithManager(running, mgr, baremetal.Options{Concurrency: 4, Own: ownCache})).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
@@ -271,6 +275,22 @@ func (w *world) start(ctx context.Context) func() {
 	DeferCleanup(end)
 	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
 	return end
+}
+
+// startKinds runs the controller that names kinds which nobody handles.
+func (w *world) startKinds(who *rest.Config, mgr ctrl.Manager) {
+	GinkgoHelper()
+	options := cache.Options{
+		ByObject: map[client.Object]cache.ByObject{}, Scheme: w.scheme, Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+	}
+	for _, watch := range kinds.Controller("host-claim", baremetal.CRD(), baremetal.Kinds(), nil).Watches(shard.Scope{}) {
+		options.ByObject[watch.Object] = watch.By
+	}
+	own, err := cache.New(who, options)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(mgr.Add(own)).To(Succeed())
+	r := &kinds.Reconciler{Client: faulty{mgr.GetClient(), w}, Kinds: baremetal.Kinds(), Grace: time.Second}
+	Expect(r.SetupWithManager(mgr, own)).To(Succeed())
 }
 
 // host creates a host that is free.
@@ -299,9 +319,12 @@ func (w *world) host(ctx context.Context, namespace, name string, change func(*b
 	}
 	status = host.Status
 	w.create(ctx, host)
-	before := host.DeepCopy()
-	host.Status = status
-	Expect(w.admin.Status().Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
+	// A stand-in of the operator may have begun with it.
+	Eventually(func() error {
+		host = w.getHost(ctx, namespace, name)
+		host.Status = status
+		return w.admin.Status().Update(ctx, host)
+	}).Should(Succeed())
 }
 
 // claim creates a claim from YAML of its spec, as users write it.

@@ -7,6 +7,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -139,7 +140,17 @@ func (s *Standin) write(ctx context.Context, before, after *bmov1.BareMetalHost)
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return nil
 	}
-	return s.client.Status().Patch(ctx, after, locked(before))
+	if before.Status.Provisioning.State != bmov1.StateNone {
+		return s.client.Status().Patch(ctx, after, locked(before))
+	}
+	// The first status has to have all that is required, and a patch has what differs.
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]string{"resourceVersion": after.ResourceVersion}, "status": after.Status,
+	})
+	if err != nil {
+		return err
+	}
+	return s.client.Status().Patch(ctx, after, client.RawPatch(types.MergePatchType, raw))
 }
 
 func locked(before client.Object) client.Patch {
