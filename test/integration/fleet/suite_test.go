@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/archelon-io/archelon/test/env"
+	_ "github.com/archelon-io/archelon/test/report" // times and failures of the specs
 )
 
 func TestFleet(t *testing.T) {

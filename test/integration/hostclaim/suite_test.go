@@ -9,6 +9,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	_ "github.com/archelon-io/archelon/test/report" // times and failures of the specs
 )
 
 func TestHostClaim(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	_ "github.com/archelon-io/archelon/test/report" // times and failures of the specs
 )
 
 func TestIdentity(t *testing.T) {
