@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -102,22 +103,35 @@ func withoutManagers(object any) (any, error) {
 	return object, nil
 }
 
+// joinPause is between two tries to register an instance.
+const joinPause = time.Second
+
 // Join registers what the instance claims, unless it is registered, and watches the Leases until the context ends. It
-// returns when it has seen them all, with the scope that the instance was registered with before.
-func (p *Peers) Join(ctx context.Context) (shard.Scope, error) {
-	leases := p.Leases.Leases(p.Self.Namespace)
-	_, err := leases.Create(ctx, &coordinationv1.Lease{
+// returns when it has seen them all, with the scope that the instance was registered with before. What fails is tried
+// again for as long as somebody asks, so its error is that of the context asking.
+func (p *Peers) Join(ctx, asking context.Context) (shard.Scope, error) {
+	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Self.Namespace, Name: p.Self.LeaseName(), Labels: map[string]string{archelonv1.InstanceLabel: p.Self.Name},
 			Annotations: p.Claim.annotations(shard.None()),
 		},
-	}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return shard.None(), fmt.Errorf("registering the instance: %w", err)
+	}
+	err := wait.PollUntilContextCancel(asking, joinPause, true, func(ctx context.Context) (bool, error) {
+		_, err := p.Leases.Leases(p.Self.Namespace).Create(ctx, lease, metav1.CreateOptions{})
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			return true, nil
+		}
+		if ctx.Err() == nil {
+			p.Logger.Error(err, "Registering this instance failed; trying again")
+		}
+		return false, nil
+	})
+	if err != nil {
+		return shard.None(), err
 	}
 	go p.watch.RunWithContext(ctx)
-	if !toolscache.WaitForCacheSync(ctx.Done(), p.watch.HasSynced) {
-		return shard.None(), ctx.Err()
+	if !toolscache.WaitForCacheSync(asking.Done(), p.watch.HasSynced) {
+		return shard.None(), asking.Err()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

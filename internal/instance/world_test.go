@@ -264,7 +264,7 @@ func (p *process) run(ctx context.Context) (string, error) {
 	lock := LockOptions{Self: p.id, Claim: p.claim, Leases: p.line, Identity: identity, Fence: fence}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if _, err := peers.Join(ctx); err != nil {
+	if _, err := peers.Join(ctx, ctx); err != nil {
 		return "", err
 	}
 	scope, err := peers.StandBy(ctx, durations, lock, func() {})

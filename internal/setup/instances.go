@@ -62,8 +62,12 @@ type member struct {
 	leave func()
 }
 
-// join registers the instance with what it claims, and watches the Leases of all until the context ends.
-func (p *process) join(ctx context.Context, claim instance.Claim) (*member, error) {
+// joining is how long a registration may take that nobody has to be told of.
+const joining = 2 * time.Second
+
+// join registers the instance with what it claims, and watches the Leases of all until the context ends. It calls waits
+// if that takes long, and gives up when nobody asks any more.
+func (p *process) join(ctx, asking context.Context, claim instance.Claim, waits func()) (*member, error) {
 	self, err := identify(p.opts)
 	if err != nil {
 		return nil, err
@@ -105,7 +109,10 @@ func (p *process) join(ctx context.Context, claim instance.Claim) (*member, erro
 	if err != nil {
 		return nil, err
 	}
-	m.before, err = m.peers.Join(ctx)
+	// Where the API server does not answer, probes are to be.
+	late := time.AfterFunc(joining, waits)
+	defer late.Stop()
+	m.before, err = m.peers.Join(ctx, asking)
 	return m, err
 }
 
@@ -161,12 +168,12 @@ func (m *member) lapsed() string {
 	return m.fence.Lapsed()
 }
 
-// left returns the namespaces that the instance has given up: those that it excludes, and those that it named before
-// and does not claim any more.
+// left returns the namespaces that the instance has given up since its Lease was written last: those that it excludes
+// now and did not then, and those that it named and does not claim any more. Of others nothing is asked.
 func (m *member) left(excluded []string) []string {
-	names := slices.Clone(excluded)
-	for _, name := range m.before.Included() {
-		if !m.lock.Claim.Scope.Owns(name) {
+	var names []string
+	for _, name := range slices.Concat(excluded, m.before.Included()) {
+		if m.before.Owns(name) && !m.lock.Claim.Scope.Owns(name) {
 			names = append(names, name)
 		}
 	}

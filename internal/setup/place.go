@@ -72,7 +72,7 @@ func (p *process) find(ctx, asking context.Context, rights *access, waits func()
 	}
 	found := &place{claim: instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter}, missing: missing, rights: rights}
 	found.isolated = len(granted.Included()) > 0 && rights.mayWatchBindings(asking)
-	if found.member, err = p.join(ctx, found.claim); err != nil {
+	if found.member, err = p.join(ctx, asking, found.claim, waits); err != nil {
 		return nil, err
 	}
 	found.claim.Scope, err = found.member.standBy(asking, found.claim, waits)

@@ -1,0 +1,81 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// refusing refuses the first Leases that are created.
+type refusing struct {
+	*line
+	refusals, tries int
+}
+
+// Leases implements coordinationclient.LeasesGetter.
+func (r *refusing) Leases(string) coordinationclient.LeaseInterface { return r }
+
+// Create implements coordinationclient.LeaseInterface.
+func (r *refusing) Create(
+	ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
+	r.tries++
+	if r.tries <= r.refusals {
+		return nil, errors.New("refused")
+	}
+	return r.line.Create(ctx, lease, options)
+}
+
+// joining returns peers that have not joined.
+func joining(t *testing.T, leases coordinationclient.LeasesGetter) *Peers {
+	t.Helper()
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers, err := NewPeers(Options{
+		Self: ID{Namespace: system, Name: "a"}, Claim: Claim{Scope: shard.Scope{}}, Leases: leases,
+		Duration: 15 * time.Second, Fence: newFence(t).Fence, Metrics: metrics, Tell: func(string, string) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peers
+}
+
+// An API server that refuses for a while when an instance starts does not end it.
+func TestJoinIsTriedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusals int
+		want     error
+	}{
+		"Refused":    {refusals: 2},
+		"NobodyAsks": {refusals: 100, want: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leases := &refusing{line: &line{server: newServer()}, refusals: tc.refusals}
+				peers := joining(t, leases)
+				asking, answered := context.WithTimeout(t.Context(), 10*time.Second)
+				defer answered()
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				if _, err := peers.Join(ctx, asking); !errors.Is(err, tc.want) {
+					t.Errorf("got %v, want %v", err, tc.want)
+				}
+				if tc.want == nil && leases.tries != tc.refusals+1 {
+					t.Errorf("it was tried %d times", leases.tries)
+				}
+			})
+		})
+	}
+}
