@@ -87,6 +87,10 @@ const (
 	// instance gets of its scope. "+" is nowhere.
 	WorksInAnnotation = "archelon.io/works-in"
 
+	// LeavingAnnotation on the Lease of an instance names the namespaces that the instance has given up and in which it may still
+	// hold something, separated by commas. Without it there are none.
+	LeavingAnnotation = "archelon.io/leaving"
+
 	// WatchFilterAnnotation on the Lease of an instance is its --watch-filter, if it has one.
 	WatchFilterAnnotation = "archelon.io/watch-filter"
 

@@ -7,6 +7,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -68,6 +69,8 @@ type Registered struct {
 	Since time.Time
 	// Works is where its replica that holds the Lease works; nowhere if none does.
 	Works shard.Scope
+	// Leaving are namespaces that it has given up and in which it may still hold something.
+	Leaving []string
 	// Alive is whether a replica of it runs.
 	Alive bool
 }
@@ -89,6 +92,9 @@ func Read(lease *coordinationv1.Lease) (Registered, error) {
 		if r.Works, err = shard.Decode(works); err != nil {
 			return Registered{}, fmt.Errorf("lease %s/%s has no scope in annotation %s", lease.Namespace, lease.Name, archelonv1.WorksInAnnotation)
 		}
+	}
+	if names := lease.Annotations[archelonv1.LeavingAnnotation]; names != "" {
+		r.Leaving = strings.Split(names, ",")
 	}
 	return r, nil
 }

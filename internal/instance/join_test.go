@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -77,5 +79,35 @@ func TestJoinIsTriedAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What is yet to be left stands on the Lease until it is left, for a process that comes after one that died.
+func TestLeavingStandsOnTheLease(t *testing.T) {
+	t.Parallel()
+	line, leaving := &line{server: newServer()}, []string{"a", "b"}
+	lock, err := NewLock(LockOptions{
+		Self: ID{Namespace: system, Name: "a"}, Leases: line, Identity: "me", Fence: newFence(t).Fence,
+		Leaving: func() []string { return leaving },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := resourcelock.LeaderElectionRecord{HolderIdentity: "me", LeaseDurationSeconds: 15}
+	if err := lock.Create(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range [][]string{{"a", "b"}, {"b"}, nil} {
+		leaving = want
+		if err := lock.Update(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		found, err := Read(line.server.leases[ID{Name: "a"}.LeaseName()])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(found.Leaving, want) {
+			t.Errorf("got %v, want %v", found.Leaving, want)
+		}
 	}
 }

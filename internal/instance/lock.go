@@ -34,7 +34,7 @@ func Namespace() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// LockOptions are what a lock needs. All but the Events are required.
+// LockOptions are what a lock needs. All but Events and Leaving are required.
 type LockOptions struct {
 	// Self is this instance, and Claim what its flags say.
 	Self  ID
@@ -45,6 +45,9 @@ type LockOptions struct {
 	Leases coordinationclient.LeasesGetter
 	// Events is told of who leads.
 	Events resourcelock.EventRecorder
+	// Leaving returns the namespaces that the instance has given up and in which it may still hold something. It stands on
+	// the Lease until they are left, so a process that dies meanwhile is followed by one that knows. Optional.
+	Leaving func() []string
 	// Identity names this replica.
 	Identity string
 	// Fence is told of each renewal.
@@ -121,6 +124,12 @@ func (a announcing) write(lease *coordinationv1.Lease, send func() (*coordinatio
 		lease.Annotations = map[string]string{}
 	}
 	delete(lease.Annotations, archelonv1.WatchFilterAnnotation)
+	delete(lease.Annotations, archelonv1.LeavingAnnotation)
+	if a.Leaving != nil {
+		if names := a.Leaving(); len(names) > 0 {
+			lease.Annotations[archelonv1.LeavingAnnotation] = strings.Join(names, ",")
+		}
+	}
 	maps.Copy(lease.Annotations, a.Claim.annotations(works))
 	sent, err := a.Fence.renewing()
 	if err != nil {

@@ -107,9 +107,9 @@ func withoutManagers(object any) (any, error) {
 const joinPause = time.Second
 
 // Join registers what the instance claims, unless it is registered, and watches the Leases until the context ends. It
-// returns when it has seen them all, with the scope that the instance was registered with before. What fails is tried
+// returns when it has seen them all, with what the instance was registered with before. What fails is tried
 // again for as long as somebody asks, so its error is that of the context asking.
-func (p *Peers) Join(ctx, asking context.Context) (shard.Scope, error) {
+func (p *Peers) Join(ctx, asking context.Context) (Registered, error) {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Self.Namespace, Name: p.Self.LeaseName(), Labels: map[string]string{archelonv1.InstanceLabel: p.Self.Name},
@@ -127,15 +127,15 @@ func (p *Peers) Join(ctx, asking context.Context) (shard.Scope, error) {
 		return false, nil
 	})
 	if err != nil {
-		return shard.None(), err
+		return Registered{}, err
 	}
 	go p.watch.RunWithContext(ctx)
 	if !toolscache.WaitForCacheSync(asking.Done(), p.watch.HasSynced) {
-		return shard.None(), asking.Err()
+		return Registered{}, asking.Err()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen[p.Self].Scope, nil
+	return p.seen[p.Self].Registered, nil
 }
 
 // share returns what the instance gets by the Leases, and when that may be different although none of them changes:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -56,8 +57,9 @@ type member struct {
 	fence     *instance.Fence
 	lock      instance.LockOptions
 	durations instance.Durations
-	// before is the scope that the Lease had when this process began.
-	before shard.Scope
+	// leaving are namespaces that the instance has given up and in which it may still hold something.
+	mu      sync.Mutex
+	leaving []string
 	// leave ends what sends Events.
 	leave func()
 }
@@ -101,6 +103,7 @@ func (p *process) join(ctx, asking context.Context, claim instance.Claim, waits 
 	recorder := broadcaster.NewRecorder(clientgoscheme.Scheme, corev1.EventSource{Component: replica})
 	m.lock = instance.LockOptions{
 		Self: self, Claim: claim, Leases: renewing.CoordinationV1(), Events: recorder, Identity: replica, Fence: m.fence,
+		Leaving: m.left,
 	}
 	m.peers, err = instance.NewPeers(instance.Options{
 		Self: self, Claim: claim, Leases: watching.CoordinationV1(), Duration: m.durations.Lease, Fence: m.fence, Metrics: p.meters.instances,
@@ -112,7 +115,8 @@ func (p *process) join(ctx, asking context.Context, claim instance.Claim, waits 
 	// Where the API server does not answer, probes are to be.
 	late := time.AfterFunc(joining, waits)
 	defer late.Stop()
-	m.before, err = m.peers.Join(ctx, asking)
+	before, err := m.peers.Join(ctx, asking)
+	m.leaving = given(before, claim.Scope, p.opts.ExcludedNamespaces)
 	return m, err
 }
 
@@ -168,17 +172,32 @@ func (m *member) lapsed() string {
 	return m.fence.Lapsed()
 }
 
-// left returns the namespaces that the instance has given up since its Lease was written last: those that it excludes
-// now and did not then, and those that it named and does not claim any more. Of others nothing is asked.
-func (m *member) left(excluded []string) []string {
-	var names []string
-	for _, name := range slices.Concat(excluded, m.before.Included()) {
-		if m.before.Owns(name) && !m.lock.Claim.Scope.Owns(name) {
+// given returns the namespaces that an instance has given up since its Lease was written last: those that it excludes now
+// and did not then, and those that it named and does not claim any more; and those that an earlier process was about to
+// leave. Of others nothing is asked.
+func given(before instance.Registered, now shard.Scope, excluded []string) []string {
+	names := slices.Clone(before.Leaving)
+	for _, name := range slices.Concat(excluded, before.Scope.Included()) {
+		if before.Scope.Owns(name) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Compact(slices.DeleteFunc(names, now.Owns))
+}
+
+// left returns the namespaces that are yet to be left.
+func (m *member) left() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.leaving)
+}
+
+// hasLeft says that nothing is held in a namespace any more.
+func (m *member) hasLeft(namespace string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaving = slices.DeleteFunc(m.leaving, func(name string) bool { return name == namespace })
 }
 
 // watch ends the process when what it gets has changed. It returns when the context ends.

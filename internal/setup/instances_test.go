@@ -11,7 +11,7 @@ import (
 
 // Only namespaces that were given up are asked about: an instance that excludes hundreds is not to ask for each of them
 // whenever it starts.
-func TestLeft(t *testing.T) {
+func TestGiven(t *testing.T) {
 	t.Parallel()
 	scope := func(namespaces, excluded string) shard.Scope {
 		t.Helper()
@@ -25,20 +25,23 @@ func TestLeft(t *testing.T) {
 		before, now shard.Scope
 		excluded    string
 		want        string
+		leaving     string
 	}{
-		"Same":          {scope("", "a b"), scope("", "a b"), "a b", ""},
-		"FirstStart":    {scope("", "a"), scope("", "a"), "a", ""},
-		"ExcludesMore":  {scope("", "a"), scope("", "a b"), "a b", "b"},
-		"ExcludesSome":  {scope("", ""), scope("", "b a"), "b a", "a b"},
-		"NamesFewer":    {scope("a b", ""), scope("a", ""), "", "b"},
-		"NamesOthers":   {scope("a b", ""), scope("", "c"), "c", ""},
-		"NamedExcluded": {scope("a b", ""), scope("", "b c"), "b c", "b"},
-		"Grows":         {scope("a", ""), scope("", ""), "", ""},
+		"Same":          {scope("", "a b"), scope("", "a b"), "a b", "", ""},
+		"FirstStart":    {scope("", "a"), scope("", "a"), "a", "", ""},
+		"ExcludesMore":  {scope("", "a"), scope("", "a b"), "a b", "b", ""},
+		"ExcludesSome":  {scope("", ""), scope("", "b a"), "b a", "a b", ""},
+		"NamesFewer":    {scope("a b", ""), scope("a", ""), "", "b", ""},
+		"NamesOthers":   {scope("a b", ""), scope("", "c"), "c", "", ""},
+		"NamedExcluded": {scope("a b", ""), scope("", "b c"), "b c", "b", ""},
+		"Died":          {scope("", "a b"), scope("", "a b"), "a b", "b", "b"},
+		"TakenBack":     {scope("", "a b"), scope("", "a"), "a", "", "b"},
+		"Grows":         {scope("a", ""), scope("", ""), "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := &member{before: tc.before, lock: instance.LockOptions{Claim: instance.Claim{Scope: tc.now}}}
-			if got := m.left(strings.Fields(tc.excluded)); !slices.Equal(got, strings.Fields(tc.want)) {
+			before := instance.Registered{Claim: instance.Claim{Scope: tc.before}, Leaving: strings.Fields(tc.leaving)}
+			if got := given(before, tc.now, strings.Fields(tc.excluded)); !slices.Equal(got, strings.Fields(tc.want)) {
 				t.Errorf("got %v, want %q", got, tc.want)
 			}
 		})

@@ -177,9 +177,9 @@ const leavePause = 5 * time.Second
 // the finalizers off. Where it may not look any more there is nothing that it can do: it is the role keeper that lets go
 // before a RoleBinding is gone.
 func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manager) error {
-	for _, namespace := range place.member.left(p.opts.ExcludedNamespaces) {
+	for _, namespace := range place.member.left() {
 		// It ends with the context only: what fails is tried again.
-		_ = wait.PollUntilContextCancel(ctx, leavePause, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextCancel(ctx, leavePause, true, func(ctx context.Context) (bool, error) {
 			if place.rights.ask(ctx, namespace) != "" {
 				return true, nil
 			}
@@ -189,6 +189,9 @@ func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manage
 			}
 			return err == nil && found == 0, nil
 		})
+		if err == nil {
+			place.member.hasLeft(namespace) // The next renewal of the Lease says so.
+		}
 	}
 	return nil
 }
