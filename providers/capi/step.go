@@ -1,0 +1,241 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// step does what is to be done now, and returns when to look again at the latest.
+func (m *member) step(ctx context.Context) time.Duration {
+	m.mu.Lock()
+	reread, suspect := m.reread, m.suspect != nil
+	m.reread = false
+	m.mu.Unlock()
+	conn := m.line.connected()
+	if conn == nil || reread || suspect || !m.replaced.IsZero() {
+		if err := m.renew(ctx, conn); err != nil {
+			return m.troubled(ctx, err)
+		}
+	}
+	if conn = m.line.connected(); conn == nil {
+		return m.backoff()
+	}
+	suspected, still := m.doubtful(conn)
+	if still {
+		return m.provider.opts.Timing.RetryMin
+	}
+	if suspected {
+		defer conn.settle() // Whoever waits for others learns that there are none.
+	}
+	if wait := m.probe(ctx, conn, suspected); wait > 0 {
+		return wait
+	}
+	if err := m.engage(ctx); err != nil {
+		return m.troubled(ctx, err)
+	}
+	m.attempts = 0
+	m.judge()
+	return m.next()
+}
+
+// next returns when a connected cluster is looked at again.
+func (m *member) next() time.Duration {
+	timing := m.provider.opts.Timing
+	every := timing.ProbeEvery
+	if m.line.idle(time.Now()) > timing.Idle {
+		every = timing.ProbeIdleEvery
+		if conn := m.line.connected(); conn != nil {
+			conn.transport.CloseIdleConnections()
+		}
+	}
+	if !m.replaced.IsZero() {
+		return m.backoff()
+	}
+	return time.Duration(float64(every) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // it spreads load
+}
+
+func (m *member) backoff() time.Duration {
+	timing := m.provider.opts.Timing
+	wait := min(timing.RetryMin<<min(m.attempts, 16), timing.RetryMax)
+	m.attempts++
+	return time.Duration(float64(wait) * (0.75 + 0.25*rand.Float64())) //nolint:gosec // it spreads load
+}
+
+// renew reads the kubeconfig, and connects with it if it is another one than that of the connection.
+func (m *member) renew(ctx context.Context, before *connection) error {
+	ccl, _ := m.cluster()
+	bounded, cancel := context.WithTimeout(ctx, m.provider.opts.Timing.Request)
+	config, err := m.provider.opts.GetSecret(bounded, ccl.DeepCopy())
+	cancel()
+	if err != nil {
+		return &unreadable{err}
+	}
+	next, err := newConnection(config, m.provider.opts.Timing)
+	if err != nil {
+		return &unreadable{err}
+	}
+	if before != nil && before.fingerprint == next.fingerprint {
+		next.cut()
+		m.replaced = time.Time{}
+		return nil
+	}
+	began := time.Now()
+	if err := m.provider.turn(ctx, m.attempts == 0, func() error { return next.probe(ctx) }); err != nil {
+		next.cut()
+		return err
+	}
+	m.line.connect(next)
+	m.probed, m.failures, m.replaced = time.Now(), 0, time.Time{}
+	m.provider.metrics.connected(time.Since(began), before != nil)
+	return nil
+}
+
+// unreadable is that there is no access to a cluster: no kubeconfig, or none that can be used.
+type unreadable struct{ cause error }
+
+// Error implements error.
+func (u *unreadable) Error() string { return u.cause.Error() }
+
+// Unwrap returns the cause.
+func (u *unreadable) Unwrap() error { return u.cause }
+
+// troubled says what is in the way, and returns when to try again.
+func (m *member) troubled(ctx context.Context, err error) time.Duration {
+	if ctx.Err() != nil {
+		return m.provider.opts.Timing.RetryMax
+	}
+	conn := m.line.connected()
+	problem, known := errors.AsType[*outcome.Problem](err)
+	var none *unreadable
+	switch access := !errors.As(err, &none); {
+	case !access && known:
+		// Access has ended with the kubeconfig. What comes next is told by its Secret; a GetSecret of others may read
+		// something else, which is looked at now and then.
+		m.line.connect(nil)
+		m.become(m.without(Pending), problem.Reason, problem.Message)
+		m.attempts, m.replaced = max(m.attempts, 6), time.Time{}
+	case !access:
+		// The management cluster did not answer: what there is stays.
+		m.log.Error(err, "Reading the kubeconfig failed")
+		m.mu.Lock()
+		m.reread = true
+		m.mu.Unlock()
+		if conn == nil {
+			m.become(m.without(Connecting), KubeconfigUnreadableReason, "the kubeconfig could not be read: see the log")
+		}
+	case errors.Is(err, errEngaging):
+		m.become(Degraded, EngagementFailingReason, "a controller could not be started for the cluster: see the log")
+	case conn != nil && m.replacedFor() < m.provider.opts.Timing.Rotation:
+		m.become(Degraded, RotationFailingReason, "the kubeconfig was replaced by one that does not connect: "+text(problem, err))
+		return m.between(ctx, conn)
+	case known:
+		m.line.connect(nil)
+		m.become(m.without(Connecting), problem.Reason, problem.Message)
+	default:
+		m.line.connect(nil)
+		m.become(m.without(Connecting), archelonv1.WorkloadUnreachableReason, text(problem, err))
+	}
+	return m.backoff()
+}
+
+func text(problem *outcome.Problem, err error) string {
+	if problem != nil {
+		return problem.Message
+	}
+	return err.Error()
+}
+
+// replacedFor is how long the kubeconfig of the connection has been replaced.
+func (m *member) replacedFor() time.Duration {
+	if m.replaced.IsZero() {
+		m.replaced = time.Now()
+	}
+	return time.Since(m.replaced)
+}
+
+// between keeps an eye on a connection whose kubeconfig was replaced.
+func (m *member) between(ctx context.Context, conn *connection) time.Duration {
+	if wait := m.probe(ctx, conn, false); wait > 0 {
+		return wait
+	}
+	return m.backoff()
+}
+
+// without is the state of a cluster without a connection: one that was engaged is disconnected.
+func (m *member) without(never State) State {
+	if _, engaged := m.cluster(); engaged != nil {
+		return Disconnected
+	}
+	return never
+}
+
+// probe asks a connected cluster whether it is there, if that is due. One that does not answer is disconnected, and it
+// returns when to try again; zero if all is well.
+func (m *member) probe(ctx context.Context, conn *connection, now bool) time.Duration {
+	timing := m.provider.opts.Timing
+	due := timing.ProbeEvery
+	if m.line.idle(time.Now()) > timing.Idle {
+		due = timing.ProbeIdleEvery
+	}
+	const early = 8 // what is due in a moment is done at once
+	if !now && m.failures == 0 && time.Since(m.probed) < due-due/early {
+		return 0
+	}
+	err := conn.probe(ctx)
+	m.probed = time.Now()
+	if err == nil {
+		m.failures = 0
+		return 0
+	}
+	if ctx.Err() != nil {
+		return timing.RetryMax
+	}
+	m.failures++
+	m.provider.metrics.probeFailed()
+	problem, known := errors.AsType[*outcome.Problem](err)
+	refused := known && problem.Reason == archelonv1.WorkloadUnauthorizedReason
+	if refused && !now {
+		m.suspectCredentials(conn)
+		return timing.RetryMin
+	}
+	if m.failures < timing.ProbeFailures && !refused {
+		return timing.Probe / time.Duration(timing.ProbeFailures)
+	}
+	m.failures = 0
+	m.line.connect(nil)
+	reason, message := archelonv1.WorkloadUnreachableReason, text(problem, err)
+	if known {
+		reason = problem.Reason
+	}
+	m.become(m.without(Connecting), reason, message)
+	return m.backoff()
+}
+
+// judge says whether all of a connected cluster works.
+func (m *member) judge() {
+	wrong := m.line.troubles()
+	if len(wrong) == 0 {
+		m.become(Engaged, EngagedReason, "")
+		return
+	}
+	kinds := slices.Sorted(maps.Keys(wrong))
+	reason := wrong[kinds[0]]
+	for _, kind := range kinds {
+		if wrong[kind] == ForbiddenReason {
+			reason = ForbiddenReason // It is what a person can change.
+		}
+	}
+	texts := make([]string, 0, len(kinds))
+	for _, kind := range kinds {
+		texts = append(texts, kind+" ("+wrong[kind]+")")
+	}
+	m.become(Degraded, reason, "kinds that cannot be received from the cluster: "+strings.Join(texts, ", "))
+}
