@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -384,10 +385,16 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 			w.host(ctx, infra, fmt.Sprint("h", i), nil)
 		}
 		stop()
+		// The workers of a process write here what was the last that each process did.
+		var mu sync.Mutex
 		var last []string
+		diedAt := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(last)
+		}
 		for deadly := 1; ; deadly++ {
 			name := fmt.Sprint("crash-", deadly)
-			var mu sync.Mutex
 			writes, dead, died := 0, false, make(chan struct{})
 			w.failing(func(write string) error {
 				mu.Lock()
@@ -417,7 +424,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 						mine++
 					}
 				}
-				Expect(mine).To(BeNumerically("<=", 1), "of a claim that had died at %v", last)
+				Expect(mine).To(BeNumerically("<=", 1), "of a claim that had died at %v", diedAt())
 			}
 			revive := func() {
 				select {
@@ -444,8 +451,8 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 				break // There were fewer writes.
 			}
 		}
-		GinkgoWriter.Println("died at:", strings.Join(last, ", "))
-		Expect(len(last)).To(BeNumerically(">=", 14))
+		GinkgoWriter.Println("died at:", strings.Join(diedAt(), ", "))
+		Expect(len(diedAt())).To(BeNumerically(">=", 14))
 		stop = w.start(ctx)
 	})
 
