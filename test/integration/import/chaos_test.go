@@ -29,16 +29,12 @@ import (
 
 // Many imports at once while everything goes wrong: a stale cache, refused and lost requests, conflicts, crashes, and
 // for a while two leaders.
-var _ = Describe("Chaos", Ordered, func() {
-	const (
-		clusters = 50
-		crashes  = 20
-	)
+var _ = Describe("Chaos", func() {
 	var (
 		s       *stage.Stage
 		gateway *proxy.Proxy
 	)
-	BeforeAll(func(ctx context.Context) {
+	BeforeEach(func(ctx context.Context) {
 		var err error
 		s = startStage(ctx, stage.Options{Name: "chaos"})
 		gateway, err = proxy.Start(s.Management.Config)
@@ -47,7 +43,9 @@ var _ = Describe("Chaos", Ordered, func() {
 		s.Through = gateway.Through
 	})
 
-	It("never makes a second record, nor one without its labels, and connects every cluster", func(ctx context.Context) {
+	DescribeTable("never makes a second record, nor one without its labels, and connects every cluster", func(
+		ctx context.Context, clusters, crashes int,
+	) {
 		f := &fixture{Stage: s, tenants: tenants{most: 1}}
 		servers := startLights(ctx)
 		namespace := f.namespace(ctx, nil)
@@ -84,7 +82,10 @@ var _ = Describe("Chaos", Ordered, func() {
 			Expect(f.v3Records(ctx, &list.Items[i])).To(HaveLen(1), list.Items[i].Name)
 		}
 		seen.expectOneEach(list.Items)
-	})
+	},
+		Entry("a few", 15, 8),
+		Entry("many", Label("long"), 50, 20),
+	)
 })
 
 // lightCluster creates a CAPI cluster whose workload cluster is a light server.
