@@ -35,10 +35,16 @@ func startKind(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
+// planes are the control planes that containers use one after the other, unless they run Pods.
+var planes = stage.NewKept()
+
 // startStage sets a stage for the time of the node, on kind if that is asked for.
 func startStage(ctx context.Context, opts stage.Options) *stage.Stage {
 	GinkgoHelper()
 	opts.Kind = kindStage
+	if !opts.Workloads {
+		opts.Kept = planes
+	}
 	s, err := stage.Start(ctx, opts)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })

@@ -38,6 +38,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		startKind(ctx)
 		return
 	}
+	DeferCleanup(planes.Stop)
 	dir, err := os.MkdirTemp("", "archelon-e2e-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
