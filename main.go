@@ -2,11 +2,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	// The image has no bundle of CA certificates, and with agent-tls-mode=system-store that is what Rancher's certificate is verified with. A
 	// bundle of the system comes first, also one that is mounted.
@@ -17,6 +19,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/setup"
+	"github.com/archelon-io/archelon/internal/status"
 	"github.com/archelon-io/archelon/internal/uninstall"
 	"github.com/archelon-io/archelon/internal/version"
 )
@@ -27,36 +30,58 @@ import (
 const gcPercent = 40
 
 func main() {
-	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+	limitMemory(os.Getenv, debug.SetMemoryLimit)
+	if err := command(filepath.Base(os.Args[0])).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "archelon:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
-	limitMemory(os.Getenv, debug.SetMemoryLimit)
-	if len(args) > 0 && args[0] == uninstall.Name {
-		return uninstall.Command(ctrl.SetupSignalHandler(), args[1:], os.Stdout)
+// plugin is what the program is called for kubectl to find it: "kubectl archelon" runs it.
+const plugin = "kubectl-archelon"
+
+// command returns the manager, and the commands for people below it. As a plugin of kubectl it is these commands alone.
+func command(name string) *cobra.Command {
+	root := &cobra.Command{
+		Use: "archelon", Short: "Import Cluster API clusters into Rancher",
+		Long: "Import Cluster API clusters into Rancher. Without a command it runs the manager, which the chart does for you.",
+		Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+	if name == plugin {
+		root.Use, root.Annotations = plugin, map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl archelon"}
+		root.Long = "Look at the CAPI clusters that Archelon imports into Rancher."
+	} else {
+		root.RunE = manager(root.Flags())
 	}
+	root.AddGroup(
+		&cobra.Group{ID: "clusters", Title: "Clusters:"}, &cobra.Group{ID: "installation", Title: "Installation:"},
+	)
+	for id, cmd := range map[string]*cobra.Command{"clusters": status.Command(), "installation": uninstall.Command()} {
+		cmd.GroupID = id
+		root.AddCommand(cmd)
+	}
+	return root
+}
+
+// manager binds its options to flags and returns what runs it.
+func manager(flags *pflag.FlagSet) func(*cobra.Command, []string) error {
 	opts, err := options.New()
 	if err != nil {
-		return err
+		return func(*cobra.Command, []string) error { return err }
 	}
-	flags := pflag.NewFlagSet("archelon", pflag.ContinueOnError)
-	flags.SortFlags = true
 	opts.AddFlags(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
+	return func(cmd *cobra.Command, _ []string) error {
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(gcPercent)
+		}
+		return run(opts, cmd.OutOrStdout())
 	}
-	if rest := flags.Args(); len(rest) > 0 {
-		return fmt.Errorf("unexpected argument %q: all settings are flags, see --help", rest[0])
-	}
+}
+
+func run(opts *options.Options, out io.Writer) error {
 	build := version.Get()
 	if opts.Version {
-		_, err := fmt.Fprintln(os.Stdout, build)
+		_, err := fmt.Fprintln(out, build)
 		return err
 	}
 	notes := opts.Complete()

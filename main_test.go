@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -10,8 +11,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 )
+
+// As a plugin of kubectl the program must not begin to work as a manager.
+func TestPluginIsNoManager(t *testing.T) {
+	if root := command("archelon"); root.RunE == nil || root.Flags().Lookup("leader-elect") == nil {
+		t.Error("the program is no manager")
+	}
+	root := command("kubectl-archelon")
+	if root.RunE != nil || root.Flags().Lookup("leader-elect") != nil {
+		t.Error("the plugin is a manager")
+	}
+	out := &bytes.Buffer{}
+	root.SetOut(out)
+	root.SetArgs(nil)
+	if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "kubectl archelon [command]") {
+		t.Errorf("got %v, %s", err, out)
+	}
+}
 
 // bundleVariable tells the inner process of TestRoots which bundle it should find; empty stands for the one that is compiled in.
 const bundleVariable = "ARCHELON_TEST_BUNDLE"

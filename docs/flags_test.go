@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/status"
 	"github.com/archelon-io/archelon/internal/uninstall"
 )
 
@@ -31,6 +33,24 @@ func TestFeatureGates(t *testing.T) {
 			state = "on"
 		}
 		code[string(name)] = string(spec.PreRelease) + " " + state
+	}
+	compare(t, page, code, documented)
+}
+
+// The flags of kubectl, for the connection, are left to its own documentation.
+func TestStatusFlags(t *testing.T) {
+	page := filepath.Join("operations", "status.md")
+	kubectl := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+	clientcmd.BindOverrideFlags(&clientcmd.ConfigOverrides{}, kubectl, clientcmd.RecommendedConfigOverrideFlags(""))
+	code := map[string]string{}
+	status.Command().Flags().VisitAll(func(flag *pflag.Flag) {
+		if kubectl.Lookup(flag.Name) == nil && flag.Name != "kubeconfig" {
+			code["--"+flag.Name] = flag.DefValue
+		}
+	})
+	documented := map[string]string{}
+	for _, row := range tables(t, page, "## Flags") {
+		documented[row.code(0)[0]] = strings.Join(row.code(1), "")
 	}
 	compare(t, page, code, documented)
 }

@@ -1,38 +1,40 @@
 package uninstall
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"io"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Name is the argument that chooses this command.
+// Name is that of the command.
 const Name = "uninstall"
 
-// Command runs "archelon uninstall" with its arguments and prints what it does.
-func Command(ctx context.Context, args []string, out io.Writer) error {
+// Command returns "uninstall", which prints what it does.
+func Command() *cobra.Command {
 	opts := NewOptions()
-	flags := pflag.NewFlagSet("archelon "+Name, pflag.ContinueOnError)
-	opts.AddFlags(flags)
+	cmd := &cobra.Command{
+		Use:   Name,
+		Short: "Release all that an instance holds, before it is uninstalled",
+		Long: "Stop the manager of an instance and take the finalizers of Archelon off all that the instance holds. Rancher clusters\n" +
+			"and their agents stay, unless --delete-records is given. The chart runs it as a hook. It can be interrupted, and\n" +
+			"run again at any time.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctrl.SetLogger(klog.Background())
+			config, err := ctrl.GetConfig()
+			if err != nil {
+				return fmt.Errorf("finding the management cluster: %w", err)
+			}
+			return Run(ctrl.SetupSignalHandler(), config, opts, cmd.OutOrStdout())
+		},
+	}
+	opts.AddFlags(cmd.Flags())
 	// controller-runtime registers it and reads it.
 	if kubeconfig := flag.CommandLine.Lookup("kubeconfig"); kubeconfig != nil {
-		flags.AddGoFlag(kubeconfig)
+		cmd.Flags().AddGoFlag(kubeconfig)
 	}
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if rest := flags.Args(); len(rest) > 0 {
-		return fmt.Errorf("unexpected argument %q: all settings are flags, see --help", rest[0])
-	}
-	ctrl.SetLogger(klog.Background())
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("finding the management cluster: %w", err)
-	}
-	return Run(ctx, config, opts, out)
+	return cmd
 }

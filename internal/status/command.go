@@ -1,0 +1,212 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	watchtools "k8s.io/client-go/tools/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/scheme"
+)
+
+// Options say which clusters are shown, and how.
+type Options struct {
+	// Namespace is empty for all.
+	Namespace string
+	// Selector is for labels of CAPI Clusters.
+	Selector string
+	// Reasons, if there are any, are those of the condition that are shown.
+	Reasons []string
+	// Instance, if set, is the one whose clusters are shown.
+	Instance string
+	// NotImported shows only what is not imported.
+	NotImported bool
+	// Output is empty for a table, or "wide", "json" or "yaml".
+	Output string
+	// NoHeaders leaves out the first line of a table.
+	NoHeaders bool
+	// Watch goes on with what changes, until the context ends.
+	Watch bool
+}
+
+// Command returns "status". It has the flags of kubectl for the connection.
+func Command() *cobra.Command {
+	opts := &Options{}
+	all := false
+	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
+	connection := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show which CAPI clusters are imported, and why others are not",
+		Long: "Show for each CAPI cluster the state of its import, the reason, since when, its Rancher cluster, Rancher's agent,\n" +
+			"and the instance that works on it. It needs the permission to list clusters.cluster.x-k8s.io, and with --watch\n" +
+			"to watch them. It writes nothing. The exit code is 0 whatever the state of the clusters is, and 1 if it cannot be read.",
+		Example: "  archelon status -A\n" +
+			"  archelon status -n team-a -o wide --not-imported\n" +
+			"  archelon status -A --reason=WaitingForAgent --watch",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := connection.ClientConfig()
+			if err != nil {
+				return fmt.Errorf("finding the management cluster: %w", err)
+			}
+			if !all {
+				if opts.Namespace, _, err = connection.Namespace(); err != nil {
+					return fmt.Errorf("finding the namespace: %w", err)
+				}
+			}
+			known, err := scheme.New()
+			if err != nil {
+				return err
+			}
+			c, err := client.NewWithWatch(config, client.Options{Scheme: known, Mapper: scheme.Mapper()})
+			if err != nil {
+				return err
+			}
+			return Run(cmd.Context(), c, *opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "Path of a kubeconfig. Default: as kubectl has it, in a Pod the ServiceAccount.")
+	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	flags.BoolVarP(&all, "all-namespaces", "A", false, "Show the clusters of all namespaces.")
+	flags.StringVarP(&opts.Selector, "selector", "l", "", "Show CAPI Clusters with these labels only, as kubectl has it.")
+	flags.StringSliceVar(&opts.Reasons, "reason", nil, "Show clusters with this reason only; repeatable.")
+	flags.StringVar(&opts.Instance, "instance", "", "Show the clusters of this instance only, as <namespace>/<name>.")
+	flags.BoolVar(&opts.NotImported, "not-imported", false, "Show only clusters that are not imported.")
+	flags.StringVarP(&opts.Output, "output", "o", "", "Form of the output: wide, json or yaml. Default: a table.")
+	flags.BoolVar(&opts.NoHeaders, "no-headers", false, "Leave out the first line of the table.")
+	flags.BoolVarP(&opts.Watch, "watch", "w", false, "Go on with what changes.")
+	return cmd
+}
+
+// Run prints clusters to out, and what is no cluster to notes.
+func Run(ctx context.Context, c client.WithWatch, opts Options, out, notes io.Writer) error {
+	switch opts.Output {
+	case formTable, formWide, formJSON, formYAML:
+	default:
+		return fmt.Errorf("--output is %q; it can be wide, json or yaml", opts.Output)
+	}
+	selector, err := labels.Parse(opts.Selector)
+	if err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	which := &client.ListOptions{Namespace: opts.Namespace, LabelSelector: selector}
+	found := &clusterv1.ClusterList{}
+	if err := c.List(ctx, found, which); err != nil {
+		return explain(err)
+	}
+	var clusters []Cluster
+	shown := map[string]Cluster{}
+	for i := range found.Items {
+		cluster := Of(&found.Items[i])
+		shown[key(cluster)] = cluster
+		if opts.shows(cluster) {
+			clusters = append(clusters, cluster)
+		}
+	}
+	slices.SortFunc(clusters, compare)
+	p := &printer{form: opts.Output, headers: !opts.NoHeaders, out: out, now: time.Now}
+	if len(clusters) == 0 && (opts.Output == formTable || opts.Output == formWide) {
+		if _, err := fmt.Fprintln(notes, opts.nothing()); err != nil {
+			return err
+		}
+	} else if err := p.all(clusters); err != nil {
+		return err
+	}
+	if !opts.Watch {
+		return nil
+	}
+	return follow(ctx, c, which, func(cluster Cluster) error {
+		was, known := shown[key(cluster)]
+		if equality.Semantic.DeepEqual(cluster, was) {
+			return nil
+		}
+		shown[key(cluster)] = cluster
+		if opts.shows(cluster) || known && opts.shows(was) {
+			return p.one(cluster)
+		}
+		return nil
+	})
+}
+
+func key(c Cluster) string { return c.Namespace + "/" + c.Name }
+
+// shows reports whether a cluster is one of those that are asked for.
+func (o Options) shows(c Cluster) bool {
+	return (len(o.Reasons) == 0 || slices.Contains(o.Reasons, c.Reason)) &&
+		(o.Instance == "" || o.Instance == c.Instance) && (!o.NotImported || c.Imported != string(metav1.ConditionTrue))
+}
+
+// nothing is said where there are no clusters.
+func (o Options) nothing() string {
+	what := "No CAPI clusters found"
+	if o.Selector != "" || len(o.Reasons) > 0 || o.Instance != "" || o.NotImported {
+		what = "No such CAPI clusters found"
+	}
+	if o.Namespace != "" {
+		return what + " in namespace " + o.Namespace + ". All namespaces: --all-namespaces"
+	}
+	return what
+}
+
+// follow calls a function for each event of clusters, until the context ends or the function fails.
+func follow(ctx context.Context, c client.WithWatch, which *client.ListOptions, tell func(Cluster) error) error {
+	with := func(options metav1.ListOptions) *client.ListOptions {
+		which := *which
+		which.Raw = &options
+		return &which
+	}
+	from := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list := &clusterv1.ClusterList{}
+			return list, c.List(ctx, list, with(options))
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, &clusterv1.ClusterList{}, with(options))
+		},
+	}
+	_, err := watchtools.UntilWithSync(ctx, from, &clusterv1.Cluster{}, nil, func(event watch.Event) (bool, error) {
+		object, ok := event.Object.(*clusterv1.Cluster)
+		if !ok {
+			return false, nil
+		}
+		cluster := Of(object)
+		cluster.Deleted = event.Type == watch.Deleted
+		return false, tell(cluster)
+	})
+	if wait.Interrupted(err) {
+		return nil // Somebody has ended it.
+	}
+	return err
+}
+
+// explain says what to do about a list that failed.
+func explain(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("this cluster does not serve %s; Archelon needs CAPI 1.11 or newer: %w",
+			strings.ToLower(clusterv1.GroupVersion.String()), err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("listing CAPI clusters is not permitted; name a namespace with -n, or ask for the permission "+
+			"to list clusters.cluster.x-k8s.io: %w", err)
+	default:
+		return fmt.Errorf("listing CAPI clusters: %w", err)
+	}
+}
