@@ -73,7 +73,7 @@ func combinations(features [][]choice) map[string]values {
 func everything() values {
 	selector := values{"namespaceSelector": values{"matchLabels": values{"kubernetes.io/metadata.name": "monitoring"}}}
 	return values{
-		"global":            values{"cattle": values{"systemDefaultRegistry": "registry.example.com", "clusterId": "local"}, "anything": true},
+		"global":            values{"imagePullSecrets": []any{"everywhere"}, "cattle": values{"systemDefaultRegistry": "registry.example.com", "clusterId": "local"}, "anything": true},
 		"image":             values{"digest": "sha256:" + strings.Repeat("0", 64), "pullPolicy": "Always"},
 		"imagePullSecrets":  []any{values{"name": "pull"}},
 		"instance":          "archelon1",

@@ -26,7 +26,7 @@ var _ = Describe("An isolated release whose namespaces come and go", Ordered, fu
 		r.start(ctx)
 		Expect(r.Client.Create(ctx, namespaceOf(going))).To(Succeed())
 		release = r.release(ctx, "archelon", map[string]any{
-			"namespaces": []any{watch1, watch2, later, going}, "replicas": 1,
+			"namespaces": []any{watch1, watch2, later, going}, "replicaCount": 1,
 		})
 		r.install(ctx, release)
 		settled, doomed = r.light(ctx, watch1, "settled", selected), r.light(ctx, going, "doomed", selected)
@@ -86,7 +86,7 @@ var _ = Describe("An isolated release that works in its own namespace", Ordered,
 	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
 	BeforeAll(func(ctx context.Context) {
 		r.start(ctx)
-		release = r.release(ctx, "archelon", map[string]any{"namespaces": []any{"archelon-system"}, "replicas": 1})
+		release = r.release(ctx, "archelon", map[string]any{"namespaces": []any{"archelon-system"}, "replicaCount": 1})
 		r.install(ctx, release)
 	})
 

@@ -22,7 +22,7 @@ var _ = Describe("A release whose scope was narrowed", Ordered, func() {
 	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
 	BeforeAll(func(ctx context.Context) {
 		r.start(ctx)
-		release = r.release(ctx, "archelon", map[string]any{"replicas": 1})
+		release = r.release(ctx, "archelon", map[string]any{"replicaCount": 1})
 		first, second = r.light(ctx, watch1, "first", selected), r.light(ctx, watch2, "second", selected)
 		colour = r.light(ctx, watch3, "colour", selected, func(c *clusterv1.Cluster) { c.Labels[clusterv1.WatchLabel] = "blue" })
 		r.install(ctx, release)
@@ -66,12 +66,12 @@ var _ = Describe("A release whose scope was narrowed", Ordered, func() {
 	})
 
 	It("lets go of the clusters of a namespace that an isolated one has no more, and another one goes on with them", func(ctx context.Context) {
-		release.Values = map[string]any{"namespaces": []any{watch1, watch2}, "replicas": 2}
+		release.Values = map[string]any{"namespaces": []any{watch1, watch2}, "replicaCount": 2}
 		r.install(ctx, release)
 		for _, cluster := range []*clusterv1.Cluster{first, second} {
 			Eventually(finalizersOf(ctx, cluster)).Should(ContainElement(finalizer))
 		}
-		release.Values = map[string]any{"namespaces": []any{watch1}, "replicas": 2}
+		release.Values = map[string]any{"namespaces": []any{watch1}, "replicaCount": 2}
 		Expect(r.helm.Upgrade(ctx, release)).To(Succeed())
 		Eventually(r.gone(ctx, roleBindingIn(watch2))).Should(BeTrue())
 		Expect(r.held(ctx)).NotTo(ContainElement(ContainSubstring("watch2/")))
@@ -79,7 +79,7 @@ var _ = Describe("A release whose scope was narrowed", Ordered, func() {
 		Expect(finalizersOf(ctx, first)()).To(ContainElement(finalizer))
 		Expect(r.records(ctx)).To(Equal(before))
 
-		next := r.release(ctx, "archelon2", map[string]any{"namespaces": []any{watch2}, "replicas": 1})
+		next := r.release(ctx, "archelon2", map[string]any{"namespaces": []any{watch2}, "replicaCount": 1})
 		r.install(ctx, next)
 		Eventually(finalizersOf(ctx, second)).Should(ContainElement(finalizer))
 		Expect(second.Annotations).To(HaveKeyWithValue(instanceKey, instanceOf("archelon2")))

@@ -57,7 +57,7 @@ var _ = Describe("An isolated release that is rolled back", Ordered, func() {
 		changed := release
 		changed.Values = with(release.Values, map[string]any{
 			"turtles": map[string]any{"adopt": true}, "metrics": map[string]any{"enabled": false}, "import": map[string]any{"concurrency": 3},
-			"replicas": 1, "admissionPolicy": map[string]any{"enabled": false},
+			"replicaCount": 1, "admissionPolicy": map[string]any{"enabled": false},
 		})
 		expectUndisturbed(ctx, func() { Expect(r.helm.Upgrade(ctx, changed)).To(Succeed()) })
 		expectUndisturbed(ctx, func() { Expect(r.helm.Rollback(ctx, release, 1)).To(Succeed()) })

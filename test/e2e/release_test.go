@@ -64,7 +64,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		changed := release
 		changed.Values = map[string]any{
 			"turtles": map[string]any{"adopt": true}, "metrics": map[string]any{"enabled": false}, "excludedNamespaces": []any{watch3},
-			"import": map[string]any{"concurrency": 3}, "replicas": 1, "admissionPolicy": map[string]any{"enabled": false},
+			"import": map[string]any{"concurrency": 3}, "replicaCount": 1, "admissionPolicy": map[string]any{"enabled": false},
 		}
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, changed) })
 		late := r.light(ctx, watch1, "late", selected)
@@ -170,7 +170,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 
 	It("refuses to become a central instance, which nobody would release its RoleBindings for", func(ctx context.Context) {
 		central := release
-		central.Values = map[string]any{"replicas": 2} // Without values Helm takes those of the release.
+		central.Values = map[string]any{"replicaCount": 2} // Without values Helm takes those of the release.
 		Expect(r.helm.Upgrade(ctx, central)).To(MatchError(ContainSubstring("uninstall it and install it again")))
 	})
 
@@ -200,10 +200,10 @@ var _ = Describe("Releases side by side", Label("kind"), Ordered, func() {
 	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
 	BeforeAll(func(ctx context.Context) {
 		r.start(ctx)
-		one = r.release(ctx, "archelon1", map[string]any{"namespaces": []any{watch1}, "replicas": 1})
-		two = r.release(ctx, "archelon2", map[string]any{"namespaces": []any{watch2}, "replicas": 1, "features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}}})
+		one = r.release(ctx, "archelon1", map[string]any{"namespaces": []any{watch1}, "replicaCount": 1})
+		two = r.release(ctx, "archelon2", map[string]any{"namespaces": []any{watch2}, "replicaCount": 1, "features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}}})
 		all = r.release(ctx, "archelon", map[string]any{
-			"excludedNamespaces": []any{watch1, watch2}, "replicas": 1, "uninstall": map[string]any{"deleteRecords": true},
+			"excludedNamespaces": []any{watch1, watch2}, "replicaCount": 1, "uninstall": map[string]any{"deleteRecords": true},
 		})
 		for _, release := range []helm.Release{one, two, all} {
 			r.install(ctx, release)

@@ -5,6 +5,9 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if or .Values.webhook .Values.networkPolicy.webhookFrom }}
 {{- fail "webhook and networkPolicy.webhookFrom are values of the admission webhook, which is gone: take them out of your values, or add --set webhook=null,networkPolicy.webhookFrom=null where Helm reuses earlier ones. A ValidatingAdmissionPolicy refuses now what the webhook refused, unless you set admissionPolicy.enabled to false" }}
 {{- end }}
+{{- if hasKey .Values "replicas" }}
+{{- fail "replicas is called replicaCount now, as in other charts: rename it in your values, or add --set replicas=null,replicaCount=NUMBER where Helm reuses earlier ones" }}
+{{- end }}
 {{- if and .Values.namespaces (not (include "archelon.namespaces" . | fromJson).names) }}
 {{- fail "namespaces: every one of them is in excludedNamespaces too, so there is nothing to work in" }}
 {{- end }}

@@ -299,7 +299,11 @@ tolerations:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
-{{- with .Values.imagePullSecrets }}
+{{- $secrets := list }}
+{{- range concat .Values.imagePullSecrets (default list .Values.global.imagePullSecrets) }}
+{{- $secrets = append $secrets (dict "name" (ternary . (get (ternary dict . (kindIs "string" .)) "name") (kindIs "string" .))) }}
+{{- end }}
+{{- with uniq $secrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -85,7 +85,7 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 
 	It("is not rolled back when a namespace is gone, but goes back by an upgrade", func(ctx SpecContext) {
 		values := func(replicas int) map[string]any {
-			return map[string]any{"namespaces": []any{tenant, going}, "replicas": replicas}
+			return map[string]any{"namespaces": []any{tenant, going}, "replicaCount": replicas}
 		}
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "archelon"}}
 		replicas := func() int32 {
