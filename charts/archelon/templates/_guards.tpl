@@ -19,6 +19,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- fail "metrics.port must differ from 9440, the port of the probes" }}
 {{- end }}
 {{- include "archelon.monitoringGuards" . }}
+{{- include "archelon.blindGuards" . }}
 {{- include "archelon.durationGuards" . }}
 {{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "archelon.fullname" .) }}
 {{- $selected := dig "spec" "selector" "matchLabels" "app.kubernetes.io/name" (include "archelon.name" .) $deployment }}
@@ -54,6 +55,18 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- end }}
 {{- if and (not .role.own) (eq $other $coordination) (eq .role.lease.instance (include "archelon.instance" .root)) }}
 {{- fail (printf "release %s in namespace %s is instance %s of namespace %s already, so that this one would be taken for a replica of it: set instance to another name" .role.release .role.namespace .role.lease.instance $other) }}
+{{- end }}
+{{- end }}
+
+{{- /* Where the cluster cannot be asked, whoever renders has to say what the chart would find out. */}}
+{{- define "archelon.blindGuards" -}}
+{{- if include "archelon.blind" . }}
+{{- if and .Values.uninstall.enabled (not .Values.uninstall.offline) }}
+{{- fail "the chart is rendered without asking the cluster, so that the hook of the uninstallation is left out, and what this release holds would be stuck when the release is deleted: set uninstall.offline to true if it is applied by what runs Helm's pre-delete hooks (Argo CD from 3.3 on), or set uninstall.enabled to false and run \"archelon uninstall\" before you delete it. Helm's own --dry-run asks the cluster as --dry-run=server" }}
+{{- end }}
+{{- if and (include "archelon.isolated" .) (not .Values.leaderElection.namespace) }}
+{{- fail "the chart is rendered without asking the cluster, so that it cannot see where the Leases of other releases are: set leaderElection.namespace to the namespace that is the same for all of them, that of this release if there is no other" }}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -131,6 +131,14 @@ mostly applied by something that does not know Helm's hooks, and would uninstall
 - --namespace={{ . }}
 {{- end }}
 {{- range .Values.excludedNamespaces }}
+{{/*
+Whether the chart is rendered for a certain cluster that cannot be asked, as Argo CD does it: "true" or nothing. Helm by itself does not know this group of
+the API, which every cluster serves.
+*/}}
+{{- define "archelon.blind" -}}
+{{- if and (.Capabilities.APIVersions.Has "apiregistration.k8s.io/v1") (not (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
+{{- end }}
+
 - --excluded-namespace={{ . }}
 {{- end }}
 {{- with .Values.watchFilter }}
