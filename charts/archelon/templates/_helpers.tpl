@@ -71,6 +71,12 @@ archelon.io/instance: {{ include "archelon.instance" . | quote }}
 {{- end }}
 {{- end }}
 
+{{/* Whether the image cannot be there: "true" or nothing. It is the default, and the chart is not one of a release, which names the image that was pushed with it. */}}
+{{- define "archelon.unpublished" -}}
+{{- $default := and (eq .Values.image.registry "ghcr.io") (eq .Values.image.repository "archelon-io/archelon") (not .Values.image.tag) (not .Values.image.digest) (not .Values.global.cattle.systemDefaultRegistry) }}
+{{- if and $default (not (index (default dict .Chart.Annotations) "archelon.io/image")) }}true{{ end }}
+{{- end }}
+
 {{/* The label job of the metrics in Prometheus: the name of the Service, with the ServiceMonitor. */}}
 {{- define "archelon.job" -}}
 {{- default (printf "%s-metrics" (include "archelon.fullname" .)) .Values.metrics.prometheusRule.job }}
@@ -125,12 +131,6 @@ mostly applied by something that does not know Helm's hooks, and would uninstall
 {{- if and .Values.uninstall.enabled (or .Values.uninstall.offline (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
 {{- end }}
 
-{{/* The flags that say what the instance works on. The manager and the uninstaller have them alike. */}}
-{{- define "archelon.scopeArgs" -}}
-{{- range .Values.namespaces }}
-- --namespace={{ . }}
-{{- end }}
-{{- range .Values.excludedNamespaces }}
 {{/*
 Whether the chart is rendered for a certain cluster that cannot be asked, as Argo CD does it: "true" or nothing. Helm by itself does not know this group of
 the API, which every cluster serves.
@@ -139,6 +139,12 @@ the API, which every cluster serves.
 {{- if and (.Capabilities.APIVersions.Has "apiregistration.k8s.io/v1") (not (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
 {{- end }}
 
+{{/* The flags that say what the instance works on. The manager and the uninstaller have them alike. */}}
+{{- define "archelon.scopeArgs" -}}
+{{- range .Values.namespaces }}
+- --namespace={{ . }}
+{{- end }}
+{{- range .Values.excludedNamespaces }}
 - --excluded-namespace={{ . }}
 {{- end }}
 {{- with .Values.watchFilter }}
