@@ -74,6 +74,35 @@ image-push: ## Build and push that image (IMAGE_REPO=registry/name, IMAGE_TAG=VE
 schemas: ## Make JSON schemas of Kubernetes' kinds and others for kubeconform, and check that they are strict.
 	@hack/schemas/check.sh
 
+##@ Release
+
+# Where the image and the chart of a release are. A fork has its own.
+RELEASE_IMAGE  ?= ghcr.io/archelon-io/archelon
+RELEASE_CHARTS ?= ghcr.io/archelon-io/charts
+HELM           := go tool -modfile=hack/chart/go.mod helm
+# For a registry without TLS: --plain-http
+HELM_PUSH_FLAGS ?=
+
+# What is pushed is in bin/image, what is published beside it in bin/release.
+.PHONY: release
+release: ## Build all that release VERSION has, a tag with a section in CHANGELOG.md: image, chart, programs, bills of materials, checksums, notes. No network.
+	@rm -rf bin/release && mkdir -p bin/release
+	@go run ./hack/release notes --version='$(VERSION)' > bin/release-notes.md
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	digest=$$($(MAKE) --silent --no-print-directory image); \
+	go run ./hack/release chart --version='$(VERSION)' --image='$(RELEASE_IMAGE)' --digest="$$digest" --out="$$tmp/archelon"; \
+	$(HELM) package "$$tmp/archelon" --destination=bin/release; \
+	go run ./hack/release settle --epoch='$(SOURCE_DATE_EPOCH)' bin/release/archelon-*.tgz
+	@cp bin/image/sbom/* bin/image/programs/* bin/release
+	@cd bin/release && sha256sum -- * > "$$OLDPWD/bin/checksums.txt" && mv "$$OLDPWD/bin/checksums.txt" .
+
+.PHONY: release-push
+release-push: ## Push the image and the chart that make release has built, and print where they are, as KEY=VALUE.
+	@image=$$(go -C hack/image run . push --layout='$(CURDIR)/bin/image' '$(RELEASE_IMAGE):$(VERSION)'); \
+	pushed=$$($(HELM) push $(HELM_PUSH_FLAGS) bin/release/archelon-*.tgz 'oci://$(RELEASE_CHARTS)' 2>&1) || { echo "$$pushed" >&2; exit 1; }; \
+	chart=$$(sed -n 's/^Digest: //p' <<< "$$pushed"); \
+	printf '%s\n' "image=$${image%@*}" "image-digest=$${image#*@}" 'chart=$(RELEASE_CHARTS)/archelon' "chart-digest=$$chart"
+
 ##@ Generate
 
 .PHONY: generate

@@ -17,8 +17,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// bomDir is where the bills of materials are, below the directory of the layout.
-const bomDir = "sbom"
+// Where the bills of materials and the programs are, below the directory of the layout.
+const (
+	bomDir     = "sbom"
+	programDir = "programs"
+)
 
 // write replaces the layout in dir.
 func (b *result) write(dir, tag string) error {
@@ -32,11 +35,18 @@ func (b *result) write(dir, tag string) error {
 	if err := path.AppendIndex(b.index, layout.WithAnnotations(map[string]string{labelRefName: tag})); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(dir, bomDir), 0o755); err != nil {
+	if err := writeAll(filepath.Join(dir, bomDir), b.boms, 0o644); err != nil {
 		return err
 	}
-	for file, content := range b.boms {
-		if err := os.WriteFile(filepath.Join(dir, bomDir, file), content, 0o644); err != nil {
+	return writeAll(filepath.Join(dir, programDir), b.programs, 0o755)
+}
+
+func writeAll(dir string, files map[string][]byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for file, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, file), content, mode); err != nil {
 			return err
 		}
 	}

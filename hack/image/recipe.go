@@ -53,10 +53,11 @@ type recipe struct {
 	platforms []v1.Platform
 }
 
-// result is an image for several platforms, with the bill of materials of each.
+// result is an image for several platforms, with the program and the bill of materials of each, by their names.
 type result struct {
-	index v1.ImageIndex
-	boms  map[string][]byte
+	index    v1.ImageIndex
+	programs map[string][]byte
+	boms     map[string][]byte
 }
 
 func (r recipe) build(ctx context.Context) (*result, error) {
@@ -65,7 +66,7 @@ func (r recipe) build(ctx context.Context) (*result, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }() // of no use to anyone, and in the way of nobody
-	built := &result{index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex), boms: map[string][]byte{}}
+	built := &result{index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex), programs: map[string][]byte{}, boms: map[string][]byte{}}
 	for _, platform := range r.platforms {
 		binary := filepath.Join(tmp, platform.OS+"-"+platform.Architecture, r.program)
 		if err := r.compile(ctx, platform, binary); err != nil {
@@ -79,7 +80,11 @@ func (r recipe) build(ctx context.Context) (*result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing what the binary for %s consists of: %w", platform, err)
 		}
-		built.boms[fmt.Sprintf("%s-%s-%s.spdx.json", r.program, platform.OS, platform.Architecture)] = bom
+		file := fmt.Sprintf("%s-%s-%s", r.program, platform.OS, platform.Architecture)
+		built.boms[file+".spdx.json"] = bom
+		if built.programs[file], err = os.ReadFile(binary); err != nil {
+			return nil, err
+		}
 		built.index = mutate.AppendManifests(built.index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &platform}})
 	}
 	index, ok := mutate.Annotations(built.index, r.labels()).(v1.ImageIndex)
