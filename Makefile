@@ -167,6 +167,7 @@ verify-modules:
 lint: ## Lint, the layers included.
 	$(GOLANGCI_LINT) run ./...
 	cd hack/image && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	go tool -modfile=hack/actions/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yaml
 	@hack/lint/layers.sh $$($(TOOL) -n golangci-lint)
 
 .PHONY: lint-fix
