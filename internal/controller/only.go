@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/archelon-io/archelon/internal/drain"
 )
 
 // Only returns what lists and watches those objects alone that are to be kept, where no selector can say so, or the server
@@ -37,14 +39,14 @@ func Only(from toolscache.ListerWatcher, keep func(runtime.Object) bool) toolsca
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+			return drain.Watch(watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
 				switch event.Type {
 				case watch.Added, watch.Modified, watch.Deleted:
 					return event, keep(event.Object)
 				default: // Bookmarks and errors are for the informer itself.
 					return event, true
 				}
-			}), nil
+			})), nil
 		},
 	}
 	// Whether what is there at first can be streamed is up to the client.

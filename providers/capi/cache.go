@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/archelon-io/archelon/internal/drain"
 )
 
 // Kinds that could not be found are looked for again after a while: a CRD may come.
@@ -178,6 +180,15 @@ func bounded(ctx context.Context, l *line, read time.Duration, log logr.Logger) 
 					// The error is a stranger's text; what is known of it is in the status of the cluster.
 					log.V(1).Info("A watch broke off and is begun again", "kind", r.TypeDescription())
 				}
+			}
+			inform := options.NewInformer
+			if inform == nil {
+				inform = toolscache.NewSharedIndexInformer
+			}
+			options.NewInformer = func(
+				from toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+			) toolscache.SharedIndexInformer {
+				return inform(drain.Watches(from), example, resync, indexers)
 			}
 			built, err := build(config, options)
 			if err != nil {
