@@ -9,7 +9,8 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
-	measured "runtime/metrics"
+	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,9 +21,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 )
@@ -49,35 +55,96 @@ func serveClusters() {
 	_, _ = os.Stdin.Read(make([]byte, 1)) // it ends with the benchmark
 }
 
-// watcher is a controller that watches the metadata of Secrets.
-type watcher struct{ engaged sync.Map }
+// reader is a controller that runs across the fleet. Of each cluster it receives the metadata of Namespaces.
+type reader struct {
+	manager mcmanager.Manager
+	// asks has each reconcile ask the server, too; so many did, and so many failed.
+	asks         atomic.Bool
+	done, failed atomic.Int64
+	// longest is how long the longest engagement took, in which a lock of the controller is held.
+	longest atomic.Int64
+	seen    sync.Map
+}
 
-// Engage implements multicluster.Aware.
-func (w *watcher) Engage(ctx context.Context, name multicluster.ClusterName, c cluster.Cluster) error {
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	informer, err := c.GetCache().GetInformer(ctx, secret)
+// every is how long the controller leaves a Namespace alone.
+const every = 2 * time.Second
+
+// newReader returns the controller and a function that runs it until a context ends.
+func newReader(b *testing.B, f *fleet) (*reader, func(context.Context) error) {
+	b.Helper()
+	local, err := ctrl.NewManager(&rest.Config{Host: "https://" + knownAs}, ctrl.Options{
+		MapperProvider: mapper, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := &reader{}
+	if r.manager, err = mcmanager.WithMultiCluster(local, f.Provider); err != nil {
+		b.Fatal(err)
+	}
+	err = mcbuilder.ControllerManagedBy(r.manager).Named("reader").For(&corev1.Namespace{}, mcbuilder.OnlyMetadata).
+		WithOptions(controller.TypedOptions[mcreconcile.Request]{
+			MaxConcurrentReconciles: 8, SkipNameValidation: new(true), UsePriorityQueue: new(false),
+		}).
+		Complete(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r, local.Start
+}
+
+// Reconcile implements reconcile.TypedReconciler.
+func (r *reader) Reconcile(ctx context.Context, request mcreconcile.Request) (ctrl.Result, error) {
+	asks := r.asks.Load()
+	err := r.read(ctx, request, asks)
+	switch {
+	case !asks || !r.asks.Load():
+	case err == nil:
+		r.done.Add(1)
+	default:
+		r.failed.Add(1)
+	}
+	return ctrl.Result{RequeueAfter: every}, err
+}
+
+func (r *reader) read(ctx context.Context, request mcreconcile.Request, asks bool) error {
+	c, err := r.manager.GetCluster(ctx, request.ClusterName)
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
-	w.engaged.Store(name, informer)
-	return err
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := c.GetClient().Get(ctx, request.NamespacedName, found); err != nil {
+		return err
+	}
+	r.seen.Store(request.ClusterName, true)
+	if asks {
+		return c.GetAPIReader().List(ctx, &corev1.NamespaceList{})
+	}
+	return nil
 }
 
-func (w *watcher) synced() int {
+// Engage implements multicluster.Aware.
+func (r *reader) Engage(ctx context.Context, name multicluster.ClusterName, c cluster.Cluster) error {
+	began := time.Now()
+	defer func() { longer(&r.longest, time.Since(began)) }()
+	return r.manager.Engage(ctx, name, c)
+}
+
+func (r *reader) reached() int {
 	count := 0
-	w.engaged.Range(func(_, informer any) bool {
-		if i, ok := informer.(interface{ HasSynced() bool }); ok && i.HasSynced() {
-			count++
-		}
-		return true
-	})
+	r.seen.Range(func(any, any) bool { count++; return true })
 	return count
 }
 
+// longer keeps the longest of durations.
+func longer(longest *atomic.Int64, took time.Duration) {
+	for before := longest.Load(); int64(took) > before && !longest.CompareAndSwap(before, int64(took)); before = longest.Load() {
+	}
+}
+
 // BenchmarkFleet engages 1,000 clusters, of which each twentieth is a black hole, forbids everything, or refuses the
-// credentials. Then all kubeconfigs are replaced while controllers work, and all clusters are disengaged.
+// credentials. Then all kubeconfigs are replaced while a controller works, and all clusters are disengaged.
 //
 //	go test -run '^$' -bench Fleet -benchtime 1x ./providers/capi
 func BenchmarkFleet(b *testing.B) {
@@ -86,20 +153,30 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
+// What holds for a fleet.
+const (
+	mostKiB    = 250 // of a cluster with one watch of metadata
+	mostLocked = time.Second
+)
+
 func benchmarkFleet(b *testing.B, clusters int) {
 	b.Helper()
 	f := unstarted(b, func(o *Options) { o.Timing = Timing{} })
-	watching := &watcher{}
 	access := startClusters(b)
 	forbids, refuses := newServer(b, "a"), newServer(b, "a")
 	forbids.fail(func(*http.Request) int { return http.StatusForbidden })
 	hole := blackHole(b)
+	before := runtime.NumGoroutine()
+	working, run := newReader(b, f)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- f.Start(ctx, watching) }()
+	ended := make(chan error, 2)
+	go func() { ended <- run(ctx) }()
+	go func() { ended <- f.Start(ctx, working) }()
+	<-working.manager.Elected() // it has started
+	look, pause := looking(ctx, f)
 
-	goroutines, memory := runtime.NumGoroutine(), resident(b)
+	goroutines, memory := resting(), resident(b)
 	began := time.Now()
 	var healthy []string
 	for i := range clusters {
@@ -119,49 +196,112 @@ func benchmarkFleet(b *testing.B, clusters int) {
 	for name := range f.access {
 		f.ensure(provisionedCluster(name))
 	}
-	wait(b, "all healthy clusters are received", func() bool {
-		return watching.synced() == len(healthy)
-	})
+	wait(b, "all healthy clusters are reconciled", func() bool { return working.reached() == len(healthy) })
 	b.ReportMetric(time.Since(began).Seconds(), "s-until-engaged")
-	b.ReportMetric(float64(resident(b)-memory)/float64(len(healthy)), "KiB/cluster")
-	b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/float64(len(healthy)), "goroutines/cluster")
+	// Those that forbid everything have their watch, too, which is tried again and again.
+	engaged := float64(len(healthy) + clusters/20)
+	wait(b, "all clusters are engaged that answer", func() bool { return inState(f, Engaged, Degraded) == int(engaged) })
+	each := float64(resident(b)-memory) / engaged
+	b.ReportMetric(each, "KiB/cluster")
+	if each > mostKiB {
+		b.Errorf("a cluster takes %.0f KiB, and is to take %d at most", each, mostKiB)
+	}
+	b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/engaged, "goroutines/cluster")
 
-	b.ReportMetric(rotateAll(b, f, access, healthy), "s-until-rotated")
-	waited := []measured.Sample{{Name: "/sync/mutex/wait/total:seconds"}}
-	measured.Read(waited)
-	b.ReportMetric(waited[0].Value.Float64(), "s-waited-for-locks")
+	b.ReportMetric(rotateAll(b, f, working, access, healthy), "s-until-rotated")
 	for name := range f.access {
 		f.forget(nameOf(name))
 	}
-	wait(b, "all goroutines end", func() bool { return runtime.NumGoroutine() <= goroutines })
+	wait(b, "all goroutines of the fleet end", func() bool { return runtime.NumGoroutine()-kept(b) <= goroutines })
+	b.ReportMetric(float64(kept(b)), "goroutines-of-multicluster-runtime")
+	b.ReportMetric(float64(max(0, runtime.NumGoroutine()-kept(b)-goroutines)), "goroutines-left")
+	for what, took := range map[string]*atomic.Int64{"engagement": &working.longest, "look": look, "pause": pause} {
+		longest := time.Duration(took.Load())
+		b.ReportMetric(longest.Seconds(), "s-longest-"+what)
+		// What the machine does with others is no lock.
+		if longest > mostLocked+time.Duration(pause.Load()) {
+			b.Errorf("the longest %s took %s", what, longest)
+		}
+	}
 	cancel()
-	if err := <-ended; err != nil {
-		b.Fatal(err)
+	for range 2 {
+		if err := <-ended; err != nil {
+			b.Fatal(err)
+		}
+	}
+	wait(b, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// inState returns how many clusters are in one of some states.
+func inState(f *fleet, states ...State) int {
+	count := 0
+	for _, status := range f.Statuses() {
+		if slices.Contains(states, status.State) {
+			count++
+		}
+	}
+	return count
+}
+
+// resting returns how many goroutines there are once nothing starts or ends any more.
+func resting() int {
+	for before := -1; ; {
+		count := runtime.NumGoroutine()
+		if count == before {
+			return count
+		}
+		before = count
+		<-time.After(time.Second)
 	}
 }
 
-// rotateAll replaces all kubeconfigs while controllers read from all clusters.
-func rotateAll(b *testing.B, f *fleet, access func(name, token string) *rest.Config, names []string) float64 {
-	b.Helper()
-	var reads atomic.Int64
-	done := make(chan struct{})
-	var workers sync.WaitGroup
-	for worker := range 8 {
-		workers.Go(func() {
-			for i := worker; ; i += 8 {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if err := readFrom(b.Context(), f, nameOf(names[i%len(names)])); err != nil {
-					b.Errorf("a read failed: %v", err)
-					return
-				}
-				reads.Add(1)
+// looking asks for what there is of each cluster again and again, and returns how long that took at most. It needs the
+// locks of the provider and of the cluster. It also returns for how long it was not run at most, with nothing in its way.
+func looking(ctx context.Context, f *fleet) (look, pause *atomic.Int64) {
+	look, pause = &atomic.Int64{}, &atomic.Int64{}
+	go func() {
+		const nap = 10 * time.Millisecond
+		for ctx.Err() == nil {
+			began := time.Now()
+			<-time.After(nap)
+			longer(pause, time.Since(began)-nap)
+			for key := range f.Statuses() {
+				began = time.Now()
+				f.Status(key)
+				longer(look, time.Since(began))
 			}
-		})
+		}
+	}()
+	return look, pause
+}
+
+// kept returns how many goroutines multicluster-runtime keeps of clusters that have left: one for each source of a
+// controller and each engagement, until the controller ends.
+func kept(b *testing.B) int {
+	b.Helper()
+	var profile strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		b.Fatal(err)
 	}
+	sum := 0
+	for group := range strings.SplitSeq(profile.String(), "\n\n") {
+		if number, _, ok := strings.Cut(group, " @ "); ok && strings.Contains(group, "multicluster-runtime/pkg/controller.") {
+			lines := strings.Split(number, "\n")
+			count, err := strconv.Atoi(lines[len(lines)-1])
+			if err != nil {
+				b.Fatal(err)
+			}
+			sum += count
+		}
+	}
+	return sum
+}
+
+// rotateAll replaces all kubeconfigs while a controller reads from all clusters.
+func rotateAll(b *testing.B, f *fleet, working *reader, access func(name, token string) *rest.Config, names []string) float64 {
+	b.Helper()
+	working.asks.Store(true)
+	wait(b, "the controller asks all clusters", func() bool { return working.done.Load() >= int64(len(names)) })
 	began := time.Now()
 	for _, name := range names {
 		f.mu.Lock()
@@ -175,18 +315,16 @@ func rotateAll(b *testing.B, f *fleet, access func(name, token string) *rest.Con
 	}
 	wait(b, "all kubeconfigs are used", func() bool { return uses(f, next) })
 	took := time.Since(began)
-	close(done)
-	workers.Wait()
-	b.ReportMetric(float64(reads.Load()), "reads-meanwhile")
-	return took.Seconds()
-}
-
-func readFrom(ctx context.Context, f *fleet, name multicluster.ClusterName) error {
-	c, err := f.Get(ctx, name)
-	if err != nil {
-		return err
+	// All clusters are asked once more, by what they are reached with now.
+	until := working.done.Load() + 2*int64(len(names))
+	wait(b, "the controller asks all clusters again", func() bool { return working.done.Load() >= until })
+	working.asks.Store(false)
+	b.ReportMetric(float64(working.done.Load()), "reconciles-meanwhile")
+	b.ReportMetric(float64(working.failed.Load()), "failed-reconciles")
+	if failed := working.failed.Load(); failed > 0 {
+		b.Errorf("%d reconciles failed", failed)
 	}
-	return c.GetAPIReader().List(ctx, &corev1.SecretList{})
+	return took.Seconds()
 }
 
 // uses is whether clusters are connected by what has these fingerprints.

@@ -2,6 +2,7 @@ package capi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -185,19 +187,33 @@ func TestIndexesBeforeAndAfter(t *testing.T) {
 }
 
 func TestCyclesLeaveNothingBehind(t *testing.T) {
-	s := newServer(t, "a")
-	f := newFleet(t, nil)
-	f.becomes(f.add("warm", s.access("a")), Engaged, EngagedReason)
-	f.forget(nameOf("warm"))
-	eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
-	before := runtime.NumGoroutine()
-	for range 50 {
-		name := f.add("one", s.access("a"))
-		f.becomes(name, Engaged, EngagedReason)
-		f.forget(name)
+	for kind, object := range map[string]client.Object{
+		"Objects": &corev1.Secret{},
+		"Metadata": &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Secret"},
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			s, f := newServer(t, "a"), unstarted(t, nil)
+			f.aware.object = object
+			f.start()
+			f.becomes(f.add("warm", s.access("a")), Engaged, EngagedReason)
+			f.forget(nameOf("warm"))
+			eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
+			before := runtime.NumGoroutine()
+			// It is left in the middle of what it sends.
+			for i := range 200 {
+				put(t, s, fmt.Sprintf("secret-%d", i), "1")
+			}
+			for range 50 {
+				name := f.add("one", s.access("a"))
+				f.becomes(name, Engaged, EngagedReason)
+				f.forget(name)
+			}
+			eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
+			settled(t, before)
+		})
 	}
-	eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
-	settled(t, before)
 }
 
 func TestStopsInEveryState(t *testing.T) {

@@ -184,11 +184,14 @@ type recorder struct {
 	events  []string
 	// block has Engage of a cluster not return before its context ends.
 	block multicluster.ClusterName
+	// object is what it watches.
+	object client.Object
 }
 
 func newRecorder() *recorder {
 	return &recorder{
 		engaged: map[multicluster.ClusterName]int{}, objects: map[multicluster.ClusterName]map[string]string{},
+		object: &corev1.Secret{},
 	}
 }
 
@@ -200,7 +203,7 @@ func (r *recorder) Engage(ctx context.Context, name multicluster.ClusterName, c 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	informer, err := c.GetCache().GetInformer(ctx, &corev1.Secret{})
+	informer, err := c.GetCache().GetInformer(ctx, r.object)
 	if err != nil {
 		return err
 	}
@@ -268,6 +271,15 @@ func quick() Timing {
 	}
 }
 
+// mapper knows the kinds without asking a server.
+func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	known := meta.NewDefaultRESTMapper(nil)
+	known.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	known.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	known.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	return known, nil
+}
+
 // unstarted returns a fleet whose clusters are reached as access says, which tests change by give.
 func unstarted(tb testing.TB, change func(*Options)) *fleet {
 	tb.Helper()
@@ -275,12 +287,7 @@ func unstarted(tb testing.TB, change func(*Options)) *fleet {
 	opts := Options{
 		GetSecret: f.getSecret, Timing: quick(),
 		ClusterOptions: []cluster.Option{func(o *cluster.Options) {
-			o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-				mapper := meta.NewDefaultRESTMapper(nil)
-				mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-				mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-				return mapper, nil
-			}
+			o.MapperProvider = mapper
 		}},
 		NewCluster: func(
 			_ context.Context, _ *clusterv1.Cluster, config *rest.Config, options ...cluster.Option,

@@ -79,6 +79,8 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return codeOf(ctx, soak(ctx, opts, stdout, stderr), stderr)
 	case opts.Identity:
 		return codeOf(ctx, identities(ctx, stdout, stderr), stderr)
+	case opts.Fleet:
+		return codeOf(ctx, fleet(ctx, stdout, stderr), stderr)
 	}
 	report, err := bench(ctx, opts, stderr)
 	if report != nil {

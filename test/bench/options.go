@@ -31,6 +31,7 @@ type options struct {
 	Scope       int           `json:"scope,omitempty"`
 	Hostile     time.Duration `json:"-"`
 	Identity    bool          `json:"-"`
+	Fleet       bool          `json:"-"`
 	Restart     bool          `json:"restart"`
 	Runs        int           `json:"runs"`
 	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
@@ -67,6 +68,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Hostile, "hostile", o.Hostile, "Instead of all that: import the clusters one after the other, and again within this time beside tenants that write what costs others as much as they can, and compare. It fails if one is not imported, or the manager takes more than 150 MiB.")
 	fs.Lookup("hostile").NoOptDefVal = "5m"
 	fs.BoolVar(&o.Identity, "identity", o.Identity, "Instead of all that: measure what the controller of OCI identities asks of the API server, with 1,000 clusters. It fails if decisions cost a request at rest.")
+	fs.BoolVar(&o.Fleet, "fleet", o.Fleet, "Instead of all that: measure what connections to 1,000 workload clusters cost, of which each twentieth is a black hole, forbids everything, or refuses the credentials. It fails if a cluster takes more than 250 KiB, a lock is held for a second, a reconcile fails while all kubeconfigs are replaced, or something is left at the end.")
 	fs.BoolVar(&o.Restart, "restart", o.Restart, "After the imports also start the manager anew with everything imported, with its default --sync-period, and watch it for as long as --idle.")
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
