@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -116,6 +118,52 @@ func TestRotationGoesOnWhereItWas(t *testing.T) {
 	if got, want := len(f.aware.events), 2; got != want {
 		t.Errorf("events were %v", f.aware.events)
 	}
+}
+
+// A token is replaced again and again. Nothing adds up.
+func TestTokensThatChangeOften(t *testing.T) {
+	f, s := newFleet(t, nil), newServer(t, "0", "1")
+	name := f.add("one", s.access("0"))
+	f.becomes(name, Engaged, EngagedReason)
+	turn := func(token string) {
+		next := s.access(token)
+		f.give("one", next)
+		eventually(t, "the next token is used", func() bool { return uses(f, map[string]string{"one": fingerprintOf(next)}) })
+		eventually(t, "the old connection is closed", func() bool { return s.open() == 1 })
+	}
+	turn("1")
+	turn("0")
+	before := runtime.NumGoroutine()
+	for range 10 {
+		turn("1")
+		turn("0")
+	}
+	settled(t, before)
+	if f.aware.count(name) != 1 {
+		t.Errorf("it was engaged %d times", f.aware.count(name))
+	}
+}
+
+// The management cluster is throttled: what is connected stays, and what comes is connected as soon as it can be.
+func TestManagementClusterThatThrottles(t *testing.T) {
+	t.Parallel()
+	f, s := newFleet(t, nil), newServer(t, "a")
+	name := f.add("one", s.access("a"))
+	f.becomes(name, Engaged, EngagedReason)
+	f.mu.Lock()
+	f.err = apierrors.NewTooManyRequests("later", 1)
+	f.mu.Unlock()
+	f.give("one", s.access("a"))
+	other := f.add("other", s.access("a"))
+	f.becomes(other, Connecting, KubeconfigUnreadableReason)
+	f.becomes(name, Engaged, EngagedReason)
+	if err := work(f, name); err != nil {
+		t.Error(err)
+	}
+	f.mu.Lock()
+	f.err = nil
+	f.mu.Unlock()
+	f.becomes(other, Engaged, EngagedReason)
 }
 
 // The address and the authority change, and what is there as well: the cluster was restored elsewhere.
