@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,8 +32,8 @@ const (
 // subject is a CAPI cluster of the demo.
 type subject struct {
 	namespace, name string
-	// example is the file that it is in.
-	example string
+	// example is the file that it is in, under the name of another cluster if like says so.
+	example, like string
 }
 
 // subjects returns the clusters of the demo: one is selected by its Namespace, the other by a label of its own.
@@ -44,6 +44,22 @@ func subjects() []subject {
 	}
 }
 
+// renamed has an example be about this cluster.
+func (s subject) renamed() *strings.Replacer {
+	if s.like == "" {
+		return strings.NewReplacer()
+	}
+	return strings.NewReplacer(s.like, s.name)
+}
+
+// apply is what a user would type to create it.
+func (s subject) apply() string {
+	if s.like == "" {
+		return "kubectl apply -f " + s.example
+	}
+	return fmt.Sprintf("sed s/%s/%s/ %s | kubectl apply -f -", s.like, s.name, s.example)
+}
+
 // object returns the CAPI cluster with nothing but its name, to delete or change it.
 func (s subject) object() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
@@ -52,7 +68,7 @@ func (s subject) object() *clusterv1.Cluster {
 // create applies the example of a cluster as a user would, and then does what CAPI does until a control plane is up:
 // its kubeconfig goes into a Secret and its status says so.
 func (w *world) create(ctx context.Context, s subject) error {
-	objects, err := readExample(s.example)
+	objects, err := readExample(s.example, s.renamed())
 	if err != nil {
 		return err
 	}
@@ -101,20 +117,16 @@ func (w *world) apply(ctx context.Context, object *unstructured.Unstructured, ow
 
 // kubeconfigSecret fills the example of a kubeconfig Secret for a cluster.
 func (w *world) kubeconfigSecret(s subject) (*unstructured.Unstructured, error) {
-	objects, err := readExample(kubeconfigExample)
+	objects, err := readExample(kubeconfigExample, strings.NewReplacer())
 	if err != nil {
 		return nil, err
 	}
 	if len(objects) != 1 {
 		return nil, fmt.Errorf("%s holds %d objects instead of one", kubeconfigExample, len(objects))
 	}
-	plane, ok := w.workloads[s.name]
+	kubeconfig, ok := w.kubeconfigs[s.name]
 	if !ok {
-		return nil, fmt.Errorf("there is no workload cluster %s", s.name)
-	}
-	kubeconfig, err := plane.Kubeconfig()
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("there is no kubeconfig of %s", s.name)
 	}
 	return fillSecret(objects[0], s, string(kubeconfig))
 }
@@ -159,14 +171,14 @@ func provisioned(s subject) *unstructured.Unstructured {
 	return cluster
 }
 
-// readExample reads the objects of a file, in its order.
-func readExample(path string) ([]*unstructured.Unstructured, error) {
+// readExample reads the objects of a file, in its order, with some words replaced.
+func readExample(path string, words *strings.Replacer) ([]*unstructured.Unstructured, error) {
 	content, err := os.ReadFile(filepath.Join(stage.Root(), filepath.FromSlash(path)))
 	if err != nil {
 		return nil, fmt.Errorf("reading an example: %w", err)
 	}
 	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(words.Replace(string(content))), 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		if err := decoder.Decode(&object.Object); err != nil {

@@ -48,8 +48,10 @@ func command(args []string) int {
 	switch rest := flags.Args(); {
 	case len(rest) == 1 && rest[0] == "identity":
 		tell = runIdentity
+	case len(rest) == 1 && rest[0] == "fleet":
+		tell = runFleet
 	case len(rest) > 0:
-		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; there is one story besides: identity\n", rest[0])
+		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; there are two stories besides: identity and fleet\n", rest[0])
 		return exitUsage
 	}
 	// What client libraries have to say, of connections that end with their server for example, is no part of the story.

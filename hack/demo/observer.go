@@ -176,7 +176,7 @@ func (o *observer) seeRancher(ctx context.Context, s subject, v *view) error {
 func (o *observer) seeWorkload(ctx context.Context, s subject, v *view) (err error) {
 	reader, ok := o.workloads[s.name]
 	if !ok {
-		return fmt.Errorf("no workload cluster %s", s.name)
+		return nil // There is nothing where its kubeconfig leads to.
 	}
 	if v.agentNamespace, err = get(ctx, reader, client.ObjectKey{Name: agentNamespace}, &corev1.Namespace{}); err != nil {
 		return err

@@ -31,7 +31,7 @@ func (w *world) startControlPlanes(ctx context.Context) error {
 		return err
 	}
 	planes := []env.Options{{Name: "management", CRDs: slices.Concat(crds, ranchers, w.crds), ControllerManager: true}}
-	for _, s := range subjects() {
+	for _, s := range w.clusters {
 		planes = append(planes, env.Options{Name: s.name})
 	}
 	started := make([]*env.ControlPlane, len(planes))
@@ -77,6 +77,7 @@ func (w *world) connect() error {
 		if err := os.WriteFile(w.kubeconfig(name), kubeconfig, 0o600); err != nil {
 			return fmt.Errorf("writing the kubeconfig of %s: %w", name, err)
 		}
+		w.kubeconfigs[name] = kubeconfig
 	}
 	return nil
 }

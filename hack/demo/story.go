@@ -189,13 +189,17 @@ func (w *world) deleteBoth(ctx context.Context, p *printer, both ...subject) err
 		if err := w.remove(ctx, s); err != nil {
 			return err
 		}
-		tracks = append(tracks, &track{subject: s, steps: deletionSteps()})
+		steps := deletionSteps()
+		if _, ok := w.workloads[s.name]; !ok {
+			steps = steps[:2] // There is no agent.
+		}
+		tracks = append(tracks, &track{subject: s, steps: steps})
 	}
 	if err := w.follow(ctx, p, began, tracks...); err != nil {
 		return err
 	}
 	p.write("\n")
-	return p.task("Checking that nothing is left in any of the three clusters", func() error { return w.expectNothingLeft(ctx) })
+	return p.task(fmt.Sprintf("Checking that nothing is left in any of the %s clusters", inWords(len(w.workloads)+1)), func() error { return w.expectNothingLeft(ctx) })
 }
 
 // stayUp says how to look around and waits for Ctrl-C.

@@ -33,17 +33,19 @@ const (
 
 // world is everything that runs for the demo.
 type world struct {
-	dir        string // holds every file of the demo; kubeconfigs and logs stand in it directly
-	programs   string // the directory with kubectl
-	watchdog   *watchdog
-	stage      *stage.Stage
-	workloads  map[string]*env.ControlPlane                // by the name of the CAPI cluster
-	crds       []*apiextensionsv1.CustomResourceDefinition // besides those of CAPI and Rancher
-	provider   string                                      // kind of the infrastructure of CAPI clusters, instead of that of the examples
-	rancher    *program
-	observer   *observer
-	manager    *stage.Manager // nil between two acts
-	managerLog *os.File
+	dir         string // holds every file of the demo; kubeconfigs and logs stand in it directly
+	programs    string // the directory with kubectl
+	watchdog    *watchdog
+	stage       *stage.Stage
+	workloads   map[string]*env.ControlPlane                // by the name of the CAPI cluster
+	clusters    []subject                                   // that have a workload cluster
+	kubeconfigs map[string][]byte                           // of CAPI clusters, by name
+	crds        []*apiextensionsv1.CustomResourceDefinition // besides those of CAPI and Rancher
+	provider    string                                      // kind of the infrastructure of CAPI clusters, instead of that of the examples
+	rancher     *program
+	observer    *observer
+	manager     *stage.Manager // nil between two acts
+	managerLog  *os.File
 }
 
 // newWorld prepares an empty world. All that it starts keeps its files below one directory.
@@ -56,7 +58,7 @@ func newWorld() (*world, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory for the demo: %w", err)
 	}
-	w := &world{dir: dir, programs: programs, workloads: map[string]*env.ControlPlane{}}
+	w := &world{dir: dir, programs: programs, workloads: map[string]*env.ControlPlane{}, clusters: subjects(), kubeconfigs: map[string][]byte{}}
 	if err = os.Mkdir(w.path("tmp"), 0o700); err == nil {
 		err = os.Setenv("TMPDIR", w.path("tmp"))
 	}
@@ -71,6 +73,9 @@ func newWorld() (*world, error) {
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
+// inWords writes the numbers that the stories tell of.
+func inWords(number int) string { return []string{"no", "one", "two", "three", "four"}[number] }
+
 // start brings up everything but the manager.
 func (w *world) start(ctx context.Context, p *printer) error {
 	tasks := []struct {
@@ -79,7 +84,7 @@ func (w *world) start(ctx context.Context, p *printer) error {
 	}{
 		{"Building the manager (the first time this takes some minutes)", w.buildManager},
 		{"Building the Rancher stand-in", w.buildStandin},
-		{"Starting a management cluster and two workload clusters", w.startControlPlanes},
+		{fmt.Sprintf("Starting a management cluster and %s workload clusters", inWords(len(w.clusters))), w.startControlPlanes},
 		{"Starting Rancher", w.startRancher},
 		{"Creating the ServiceAccount and the roles of config/rbac", w.applyRBAC},
 		{"Watching everybody", w.watch},
