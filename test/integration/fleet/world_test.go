@@ -51,13 +51,17 @@ func newWorld(ctx context.Context) *world {
 }
 
 // localManager is that of the management cluster.
-func (w *world) localManager() ctrl.Manager {
+func (w *world) localManager(change ...func(*ctrl.Options)) ctrl.Manager {
 	GinkgoHelper()
-	mgr, err := ctrl.NewManager(management.Config, ctrl.Options{
+	options := ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
+	}
+	for _, each := range change {
+		each(&options)
+	}
+	mgr, err := ctrl.NewManager(management.Config, options)
 	Expect(err).NotTo(HaveOccurred())
 	return mgr
 }
@@ -73,9 +77,11 @@ func (w *world) options() capi.Options {
 	}
 }
 
-func (w *world) build(options capi.Options, wrap func(multicluster.Provider) multicluster.Provider) {
+func (w *world) build(
+	options capi.Options, wrap func(multicluster.Provider) multicluster.Provider, change ...func(*ctrl.Options),
+) {
 	GinkgoHelper()
-	w.local = w.localManager()
+	w.local = w.localManager(change...)
 	var err error
 	w.provider, err = capi.New(w.local, options)
 	Expect(err).NotTo(HaveOccurred())
@@ -105,16 +111,17 @@ func (w *world) counted(name multicluster.ClusterName) func() int {
 	}
 }
 
-// start runs a manager until the spec ends.
-func (w *world) start(mgr interface{ Start(context.Context) error }) {
+// start runs a manager until the spec ends, or the function that it returns is called.
+func (w *world) start(mgr interface{ Start(context.Context) error }) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	stop := sync.OnceFunc(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		Eventually(ended).Should(Receive(BeNil()))
 	})
 	DeferCleanup(stop)
+	return stop
 }
 
 // run is the usual beginning: the provider, a manager and the example's controller.
