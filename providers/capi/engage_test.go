@@ -4,17 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
+	goruntime "runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -145,6 +149,39 @@ func TestAnotherClusterOfTheName(t *testing.T) {
 	f.becomes(name, Engaged, EngagedReason)
 }
 
+// What is not selected is never dialled, and what is not selected any more is left.
+func TestSelectionThatChanges(t *testing.T) {
+	t.Parallel()
+	var selected atomic.Bool
+	f, s := newFleet(t, func(o *Options) { o.Select = func(*clusterv1.Cluster) bool { return selected.Load() } }), newServer(t, "a")
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	f.reader = fake.NewClientBuilder().WithScheme(scheme).WithObjects(provisionedCluster("one")).Build()
+	name := nameOf("one")
+	look := func() {
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "one"}}
+		if _, err := f.reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.give("one", s.access("a"))
+	look()
+	if statuses := f.Statuses(); len(statuses) > 0 || s.open() > 0 {
+		t.Errorf("there are %v", statuses)
+	}
+	selected.Store(true)
+	look()
+	f.becomes(name, Engaged, EngagedReason)
+	selected.Store(false)
+	look()
+	if _, err := f.Get(t.Context(), name); !errors.Is(err, multicluster.ErrClusterNotFound) {
+		t.Errorf("Get: %v", err)
+	}
+	eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
+}
+
 func TestPluginsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil)
@@ -152,7 +189,7 @@ func TestPluginsAreRefused(t *testing.T) {
 	f.becomes(name, Pending, archelonv1.KubeconfigExecReason)
 }
 
-func TestIndexesBeforeAndAfter(t *testing.T) {
+func TestIndexesBeforeDuringAndAfter(t *testing.T) {
 	t.Parallel()
 	f, s := unstarted(t, nil), newServer(t, "a")
 	put(t, s, "first", "1")
@@ -169,10 +206,16 @@ func TestIndexesBeforeAndAfter(t *testing.T) {
 	if err := f.IndexField(t.Context(), &corev1.Secret{}, "after", before); err != nil {
 		t.Fatal(err)
 	}
-	late := f.add("late", s.access("a"))
-	f.becomes(late, Engaged, EngagedReason)
-	for _, name := range []multicluster.ClusterName{name, late} {
-		for _, field := range []string{"before", "after"} {
+	names := []multicluster.ClusterName{name}
+	for i := range 8 {
+		names = append(names, f.add(fmt.Sprintf("late-%d", i), s.access("a")))
+	}
+	if err := f.IndexField(t.Context(), &corev1.Secret{}, "during", before); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		f.becomes(name, Engaged, EngagedReason)
+		for _, field := range []string{"before", "after", "during"} {
 			c, err := f.Get(t.Context(), name)
 			if err != nil {
 				t.Fatal(err)
@@ -200,7 +243,7 @@ func TestCyclesLeaveNothingBehind(t *testing.T) {
 			f.becomes(f.add("warm", s.access("a")), Engaged, EngagedReason)
 			f.forget(nameOf("warm"))
 			eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
-			before := runtime.NumGoroutine()
+			before := goruntime.NumGoroutine()
 			// It is left in the middle of what it sends.
 			for i := range 200 {
 				put(t, s, fmt.Sprintf("secret-%d", i), "1")
@@ -219,7 +262,7 @@ func TestCyclesLeaveNothingBehind(t *testing.T) {
 func TestStopsInEveryState(t *testing.T) {
 	well, hangs, refuses := newServer(t, "a"), newServer(t, "a"), newServer(t, "a")
 	hangs.fail(func(*http.Request) int { return -1 })
-	before := runtime.NumGoroutine()
+	before := goruntime.NumGoroutine()
 	for name, until := range map[string]func(*fleet){
 		"at once":     func(*fleet) {},
 		"pending":     func(f *fleet) { f.becomes(f.add("none", nil), Pending, archelonv1.KubeconfigMissingReason) },
