@@ -164,6 +164,12 @@ func checkReleased(t *testing.T, dir string) {
 			t.Errorf("the checksum of %s is not that of the file", file)
 		}
 	}
+	files := strings.Fields(command(t, dir, "tar", "--list", "--file="+want[0]))
+	for file, packed := range map[string]bool{"questions.yaml": true, "app-readme.md": true, "values.schema.json": true, "tests/notes_test.yaml": false, "README.md.gotmpl": false} {
+		if slices.Contains(files, "archelon/"+file) != packed {
+			t.Errorf("%s is in the chart: %t, of %v", file, !packed, files)
+		}
+	}
 	if out := command(t, dir, "./"+program, "--version"); !strings.HasPrefix(out, "archelon "+releaseTag+" (") {
 		t.Errorf("the program is %q", out)
 	}

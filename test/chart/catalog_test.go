@@ -153,6 +153,35 @@ func TestArtifactHubAnnotations(t *testing.T) {
 	}
 }
 
+// The notes of a release, which names the image that was pushed with it, do not say that there is none.
+func TestNotesOfARelease(t *testing.T) {
+	copied := filepath.Join(t.TempDir(), "archelon")
+	if err := os.CopyFS(copied, os.DirFS(chart)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(copied, "tests")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(copied, "tests"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(chart, "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := strings.Replace(string(raw), "annotations:\n", "annotations:\n  archelon.io/image: ghcr.io/archelon-io/archelon@sha256:0\n", 1)
+	const suite = "suite: notes\ntemplates: [NOTES.txt]\ncapabilities: {majorVersion: 1, minorVersion: 36}\ntests:\n" +
+		"  - it: says nothing of its image\n    asserts: [{notMatchRegexRaw: {pattern: WARNING}}, {matchRegexRaw: {pattern: is installed as}}]\n"
+	for file, content := range map[string]string{"Chart.yaml": described, filepath.Join("tests", "notes_test.yaml"): suite} {
+		if err := os.WriteFile(filepath.Join(copied, file), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := run(t.Context(), ".", nil, programs["helm-unittest"], "--strict", copied); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // question is what Rancher's UI asks for.
 type question struct {
 	Variable        string     `json:"variable"`
