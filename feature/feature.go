@@ -24,6 +24,12 @@ const (
 	// alpha: v0.1
 	OCIClusterIdentity featuregate.Feature = "oci-cluster-identity"
 
+	// OCICredentialTranslation creates an OCIClusterIdentity and its principal Secret for each of Rancher's cloud
+	// credentials for OCI. It needs OCIClusterIdentity.
+	//
+	// alpha: v0.1
+	OCICredentialTranslation featuregate.Feature = "oci-credential-translation"
+
 	// HostClaim gives hosts to HostClaims (document 002).
 	//
 	// alpha: v0.1
@@ -40,10 +46,11 @@ const (
 func NewGates() (featuregate.MutableFeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
 	if err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
-		ManagementV3Cluster: {Default: false, PreRelease: featuregate.Alpha},
-		OCIClusterIdentity:  {Default: false, PreRelease: featuregate.Alpha},
-		HostClaim:           {Default: false, PreRelease: featuregate.Alpha},
-		Fleet:               {Default: false, PreRelease: featuregate.Alpha},
+		ManagementV3Cluster:      {Default: false, PreRelease: featuregate.Alpha},
+		OCIClusterIdentity:       {Default: false, PreRelease: featuregate.Alpha},
+		OCICredentialTranslation: {Default: false, PreRelease: featuregate.Alpha},
+		HostClaim:                {Default: false, PreRelease: featuregate.Alpha},
+		Fleet:                    {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err
 	}

@@ -89,6 +89,9 @@ type Options struct {
 	// Identity are the settings of gate oci-cluster-identity.
 	Identity Identity
 
+	// Credentials are the settings of gate oci-credential-translation.
+	Credentials Credentials
+
 	// Gates are the feature gates.
 	Gates featuregate.MutableFeatureGate
 	// Logs are the settings of the log.
@@ -135,6 +138,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addScopeFlags(fs)
 	o.addLimitFlags(fs)
 	o.Identity.addFlags(fs)
+	o.Credentials.addFlags(fs)
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
 		"Do not verify the certificate of Rancher when the import manifest is downloaded. For development only.")
 	o.Gates.AddFlag(fs)
@@ -284,6 +288,9 @@ func (o *Options) Validate() error {
 	}
 	problems = append(problems, o.scopeProblems()...)
 	problems = append(problems, o.Identity.validate())
+	if o.Gates.Enabled(feature.OCICredentialTranslation) {
+		problems = append(problems, o.Credentials.validate(o))
+	}
 	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
 		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}

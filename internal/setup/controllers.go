@@ -14,6 +14,7 @@ import (
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/identity"
+	"github.com/archelon-io/archelon/internal/identity/translation"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
@@ -30,6 +31,7 @@ func (p *parts) controllers() []controller.Controller {
 		rolekeeper.Controller(p.setupRoleKeeper),
 		importer.Controller(p.opts.TurtlesNamespaces, p.setupImport),
 		identity.Controller(feature.OCIClusterIdentity, identityPolicy(p.opts.Identity), p.setupIdentity),
+		translation.Controller(feature.OCICredentialTranslation, p.opts.Credentials.Namespace, p.setupTranslation),
 		baremetal.Controller(feature.HostClaim, p.setupBareMetalClaims),
 		kinds.Controller(feature.HostClaim, baremetal.CRD(), baremetal.Kinds(), p.setupUnknownClaims),
 		fleet.Controller(feature.Fleet, p.setupFleet),

@@ -42,7 +42,15 @@ func features(t *testing.T) [][]choice {
 		{{"", values{}}, {"filter", values{"watchFilter": "blue"}}},
 	}
 	for _, gate := range gates(t) {
-		all = append(all, []choice{{"", values{}}, {wordOf(gate), values{"features": values{gate: values{"enabled": true}}}}})
+		on := choice{wordOf(gate), values{"features": values{gate: values{"enabled": true}}}}
+		if gate == string(feature.OCICredentialTranslation) { // It needs another one, and has to be told where and for whom.
+			on.name += "-" + wordOf(string(feature.OCIClusterIdentity))
+			on.set = on.set.merged(values{
+				"features": values{string(feature.OCIClusterIdentity): values{"enabled": true}},
+				"identity": values{"secretNamespaces": []string{"watch2"}, "credentials": values{"namespace": "watch2", "allowedNamespaces": []string{"a"}}},
+			})
+		}
+		all = append(all, []choice{{"", values{}}, on})
 	}
 	return all
 }

@@ -214,11 +214,31 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []perm
 	if slices.Contains(on, "own") {
 		want["archelon-system"] = needed(namespace, own...)
 	}
+	if slices.Contains(on, wordOf(string(feature.OCICredentialTranslation))) {
+		want["cattle-global-data"] = texts(named(all, "oci-credentials"))
+		there := named(all, "oci-translated", "oci-secrets")
+		if slices.Contains(on, "isolated") {
+			want["watch2"] = needed(namespace, there...)
+		} else {
+			want["watch2"] = texts(there)
+		}
+	}
 	got := granted(t, rendered, accountOf(on))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rights of the manager (-want +got):\n%s", diff)
 	}
 	checkConditional(t, got, on)
+}
+
+// named returns the rules for namespaces that values name for some purposes.
+func named(all []permissions, purposes ...string) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, p := range all {
+		for _, purpose := range purposes {
+			rules = append(rules, p.Named[purpose]...)
+		}
+	}
+	return rules
 }
 
 // checkConditional names what matters most, whatever files/permissions say.

@@ -51,7 +51,8 @@ func metadataOf(object client.Object) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: copied.GetNamespace(), Name: copied.GetName(),
 		UID: copied.GetUID(), ResourceVersion: copied.GetResourceVersion(),
-		Labels: copied.GetLabels(), Finalizers: copied.GetFinalizers(), DeletionTimestamp: copied.GetDeletionTimestamp(),
+		Labels: copied.GetLabels(), Annotations: copied.GetAnnotations(),
+		Finalizers: copied.GetFinalizers(), DeletionTimestamp: copied.GetDeletionTimestamp(),
 	}}
 }
 

@@ -3,7 +3,7 @@
 // with the controller-runtime of this project.
 //
 // An object that was decoded into one of these types has lost all other fields. So it is never written as a whole:
-// status is patched, and nothing else is written at all.
+// it is patched. What is created has no other fields.
 //
 // +kubebuilder:object:generate=true
 // +groupName=infrastructure.cluster.x-k8s.io

@@ -18,6 +18,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if and .Values.metrics.enabled (eq (int .Values.metrics.port) 9440) }}
 {{- fail "metrics.port must differ from 9440, the port of the probes" }}
 {{- end }}
+{{- include "archelon.credentialGuards" . }}
 {{- include "archelon.monitoringGuards" . }}
 {{- include "archelon.blindGuards" . }}
 {{- include "archelon.durationGuards" . }}
@@ -97,6 +98,32 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- $filter := .root.Values.watchFilter }}
 {{- if and (not .role.own) (not (include "archelon.isolated" .root)) (or (eq .role.filter $filter) (not .role.filter) (not $filter)) }}
 {{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter on both, or uninstall it" .role.release .role.namespace (ternary (printf ", on Clusters with watch filter %s" .role.filter) "" (ne .role.filter ""))) }}
+{{- end }}
+{{- end }}
+
+{{- /* Cloud credentials are translated where somebody says, for whom somebody says. The manager would end at its start. */}}
+{{- define "archelon.credentialGuards" -}}
+{{- $set := .Values.identity.credentials }}
+{{- if (index .Values.features "oci-credential-translation").enabled }}
+{{- if not (index .Values.features "oci-cluster-identity").enabled }}
+{{- fail "features.oci-credential-translation needs features.oci-cluster-identity, which says who uses an identity: enable both" }}
+{{- end }}
+{{- if or (not $set.namespace) (not (has $set.namespace .Values.identity.secretNamespaces)) }}
+{{- fail "identity.credentials.namespace: name the namespace where identities are created for cloud credentials, and have it in identity.secretNamespaces as well" }}
+{{- end }}
+{{- if eq $set.namespace "cattle-global-data" }}
+{{- fail "identity.credentials.namespace cannot be cattle-global-data, where the cloud credentials have their names: name another one" }}
+{{- end }}
+{{- $names := (include "archelon.namespaces" . | fromJson).names }}
+{{- if or (and $names (not (has $set.namespace $names))) (has $set.namespace .Values.excludedNamespaces) }}
+{{- fail (printf "identity.credentials.namespace: this release does not work in namespace %s: enable the feature in the one that does" $set.namespace) }}
+{{- end }}
+{{- if eq $set.allowAllNamespaces (or (not (empty $set.allowedNamespaces)) (ne $set.allowedSelector "")) }}
+{{- fail "identity.credentials: say whose clusters may use the identities, with allowedNamespaces or allowedSelector, or with allowAllNamespaces, and not with both" }}
+{{- end }}
+{{- if and $set.allowAllNamespaces .Values.identity.refuseOpen }}
+{{- fail "identity.credentials.allowAllNamespaces creates what identity.refuseOpen refuses: take one of them back" }}
+{{- end }}
 {{- end }}
 {{- end }}
 

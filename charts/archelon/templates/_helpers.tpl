@@ -166,7 +166,7 @@ namespaceSelector: {}
 {{- end }}
 {{- end }}
 
-{{/* The flags of feature oci-cluster-identity. */}}
+{{/* The flags of features oci-cluster-identity and oci-credential-translation. */}}
 {{- define "archelon.identityArgs" -}}
 {{- if (index .Values.features "oci-cluster-identity").enabled }}
 {{- with .Values.identity.secretNamespaces }}
@@ -180,6 +180,23 @@ namespaceSelector: {}
 {{- end }}
 {{- if .Values.identity.verify }}
 - --oci-verify
+{{- end }}
+{{- end }}
+{{- if (index .Values.features "oci-credential-translation").enabled }}
+{{- with .Values.identity.credentials }}
+- --oci-credential-namespace={{ .namespace }}
+{{- with .allowedNamespaces }}
+- --oci-credential-allowed-namespace={{ join "," . }}
+{{- end }}
+{{- with .allowedSelector }}
+- {{ printf "--oci-credential-allowed-selector=%s" . | quote }}
+{{- end }}
+{{- if .allowAllNamespaces }}
+- --oci-credential-allow-all-namespaces
+{{- end }}
+{{- with .region }}
+- --oci-credential-region={{ . }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -1,0 +1,180 @@
+package translation
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+)
+
+// Decision is what a run is to do.
+type Decision struct {
+	// Actions come first, in this order. What they do wakes the controller, which then publishes.
+	Actions []Action
+	// Report is what became of the credential; nil if there is none to report on.
+	Report *Report
+	// Condition is the condition Translated of the identity, nil if it is not ours.
+	Condition *infrav1.Condition
+}
+
+// Report says what became of a credential. It has no secret.
+type Report struct {
+	// Reason is one of the reasons of the condition Translated.
+	Reason string
+	// Message says what is wrong and what to do; empty if nothing is.
+	Message string
+}
+
+// maxReport is how long a report can be: it has to fit into an Event, and into what is kept of an annotation.
+const maxReport = 900
+
+func report(reason, format string, args ...any) *Report {
+	message := fmt.Sprintf(format, args...)
+	return &Report{Reason: reason, Message: message[:min(len(message), maxReport)]}
+}
+
+// String is the text of the annotation.
+func (r *Report) String() string {
+	if r.Message == "" {
+		return r.Reason
+	}
+	return r.Reason + ": " + r.Message
+}
+
+// Decide says what to do. It is pure.
+func Decide(o Observation, policy Policy, now time.Time) Decision {
+	if removals := removals(o); len(removals) > 0 {
+		return Decision{Actions: removals}
+	}
+	d := Decision{}
+	switch {
+	case o.wanted() == "":
+		d.Condition = leftover(o)
+	default:
+		d.Report = problemOf(o, policy)
+		if d.Report == nil {
+			d.Actions = writes(o, policy)
+			d.Report = done(o)
+		}
+		d.Condition = conditionOf(o, d.Report)
+	}
+	if d.Condition != nil {
+		stamp(d.Condition, o.Identity.Condition(infrav1.TranslatedCondition), now)
+	}
+	return d
+}
+
+// removals are what is left of a credential that is gone, and can go: first the identity when no cluster uses it, then
+// the Secret when no other identity names it. Who uses the identity, its own controller says; before it has, nothing
+// goes.
+func removals(o Observation) []Action {
+	var actions []Action
+	if o.identityOwner() == earlier {
+		if o.Identity.DeletionTimestamp != nil || !unused(o.Identity) {
+			return nil
+		}
+		actions = append(actions, removeIdentity{identity: o.Identity, credential: versionOf(o.Credential)})
+	}
+	if o.secretOwner() == earlier && o.Secret.DeletionTimestamp == nil && !o.Named {
+		actions = append(actions, removeSecret{secret: o.Secret, credential: versionOf(o.Credential)})
+	}
+	return actions
+}
+
+func unused(identity *infrav1.OCIClusterIdentity) bool {
+	inUse := identity.Condition(infrav1.InUseCondition)
+	return inUse != nil && inUse.Status == corev1.ConditionFalse
+}
+
+// problemOf says why a credential is not translated, nil if nothing is in the way. Nothing is written then: what was
+// translated before stays.
+func problemOf(o Observation, policy Policy) *Report {
+	const remedy = "Nothing is changed there. Delete it or give it another name, or hand it over with label %s=%s"
+	name := policy.Namespace + "/" + o.Credential.Name
+	hint := fmt.Sprintf(remedy, infrav1.CredentialUIDLabel, o.Credential.UID)
+	switch {
+	case o.Content.Flaw != "" && o.identityOwner() == ours:
+		return report(infrav1.CredentialInvalidReason, "%s. The identity keeps what it had before", o.Content.Flaw)
+	case o.Content.Flaw != "":
+		return report(infrav1.CredentialInvalidReason, "%s", o.Content.Flaw)
+	case o.secretOwner() == foreign:
+		return report(infrav1.CollisionReason, "Secret %s was not created for this cloud credential. %s", name, hint)
+	case o.identityOwner() == foreign:
+		return report(infrav1.CollisionReason,
+			"OCIClusterIdentity %s was not created for this cloud credential. %s", name, hint)
+	case o.secretOwner() == earlier || o.identityOwner() == earlier:
+		return report(infrav1.CollisionReason, "OCIClusterIdentity or Secret %s was created for an earlier cloud credential "+
+			"of this name, and is used. It goes when no cluster uses it; or hand both over with label %s=%s",
+			name, infrav1.CredentialUIDLabel, o.Credential.UID)
+	default:
+		return nil
+	}
+}
+
+// writes are what is missing or another than it should be. The Secret comes first: without it, the identity would be
+// refused for a moment.
+func writes(o Observation, policy Policy) []Action {
+	var actions []Action
+	if o.Secret == nil || !o.Content.Same {
+		actions = append(actions, writeSecret{
+			name: o.Credential.Name, credential: versionOf(o.Credential), replaces: versionOf(o.Secret),
+		})
+	}
+	spec := policy.Spec(o.Credential.Name)
+	switch {
+	case o.Identity == nil:
+		actions = append(actions, createIdentity{name: o.Credential.Name, credential: versionOf(o.Credential), spec: spec})
+	case o.Identity.DeletionTimestamp == nil && !equality.Semantic.DeepEqual(o.Identity.Spec, spec):
+		actions = append(actions, changeIdentity{before: o.Identity, spec: spec})
+	}
+	return actions
+}
+
+// done is the report on a credential with nothing in the way.
+func done(o Observation) *Report {
+	if o.Content.Regionless {
+		return report(infrav1.RegionMissingReason,
+			"neither the cloud credential nor this installation names a region, so CAPOCI needs one of its own: "+
+				"set annotation %s of the credential to one such as us-ashburn-1", infrav1.RegionAnnotation)
+	}
+	return report(infrav1.TranslatedReason, "")
+}
+
+// conditionOf is the condition of an identity that is ours.
+func conditionOf(o Observation, report *Report) *infrav1.Condition {
+	if o.identityOwner() != ours {
+		return leftover(o)
+	}
+	condition := infrav1.Condition{
+		Type: infrav1.TranslatedCondition, Status: corev1.ConditionTrue, Reason: report.Reason, Message: report.Message,
+	}
+	if report.Reason != infrav1.TranslatedReason && report.Reason != infrav1.RegionMissingReason {
+		condition.Status, condition.Severity = corev1.ConditionFalse, infrav1.SeverityWarning
+	}
+	return &condition
+}
+
+// leftover is the condition of an identity whose credential is gone; nil for any other.
+func leftover(o Observation) *infrav1.Condition {
+	if o.identityOwner() != earlier {
+		return nil
+	}
+	return &infrav1.Condition{
+		Type: infrav1.TranslatedCondition, Status: corev1.ConditionFalse, Severity: infrav1.SeverityInfo,
+		Reason: infrav1.CredentialGoneReason,
+		Message: "the cloud credential is gone, or is not for OCI any more. " +
+			"The identity and its Secret go when no cluster uses the identity",
+	}
+}
+
+// stamp gives a condition the time of its last transition.
+func stamp(after, before *infrav1.Condition, now time.Time) {
+	after.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
+	if before != nil && before.Status == after.Status && !before.LastTransitionTime.IsZero() {
+		after.LastTransitionTime = before.LastTransitionTime
+	}
+}
