@@ -216,6 +216,13 @@ func (w *world) checkName(name string) {
 		if said != reason {
 			w.t.Fatalf("credential %s says %q, want %q", name, said, reason)
 		}
+		named := ""
+		if want.oci && ofIdentity == uid {
+			named = "oci/" + name
+		}
+		if got := credential.Annotations[infrav1.CredentialIdentityAnnotation]; got != named {
+			w.t.Fatalf("credential %s names identity %q, want %q", name, got, named)
+		}
 	}
 	w.checkCondition(identity, uid, reason)
 }
@@ -226,9 +233,6 @@ func (w *world) checkTranslated(
 	same := maps.EqualFunc(want.data, secret.Data, slices.Equal)
 	if !same || !equality.Semantic.DeepEqual(identity.Spec, simPolicy.Spec(credential.Name)) {
 		w.t.Fatalf("%s is not what its credential says", credential.Name)
-	}
-	if got := credential.Annotations[infrav1.CredentialIdentityAnnotation]; got != "oci/"+credential.Name {
-		w.t.Fatalf("credential %s names identity %q", credential.Name, got)
 	}
 }
 

@@ -39,6 +39,26 @@ func TestSteadyStateAsksNothing(t *testing.T) {
 	})
 }
 
+// A Secret that was given to somebody else, after it was decided to write it, is not written.
+func TestWhatWasDecidedOnHasToBeThere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t.Context(), t)
+		w.putCredential("cc-1", map[string]string{driverAnnotation: "oracle"}, credentialData(theKeys().one))
+		w.settle()
+		secret := w.secret("cc-1")
+		secret.Data = map[string][]byte{"tenancy": []byte("another")}
+		w.server.Put(secret)
+		w.process.Deliver(w.ctx, secretGK)
+		w.faulty = "lost before" // It has read the Secret, and will try again.
+		w.work(func(int) int { return 0 })
+		secret = w.secret("cc-1")
+		secret.Labels = nil
+		w.server.Put(secret)
+		w.work(func(int) int { return 0 })
+		w.settle()
+	})
+}
+
 func TestCompleteRejectsWhatIsMissing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t.Context(), t)
