@@ -276,6 +276,10 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 func TestPrincipalSecretsAreReadWhereTheyAreNamed(t *testing.T) {
 	identity := values{"secretNamespaces": []string{"vault", "keys"}, "trustedNamespaces": []string{"infra"}}
 	on := values{"features": values{"oci-cluster-identity": values{"enabled": true}}, "identity": identity}
+	translated := on.merged(values{
+		"features": values{"oci-credential-translation": values{"enabled": true}},
+		"identity": values{"credentials": values{"namespace": "keys", "allowedNamespaces": []string{"a"}}},
+	})
 	isolated := values{"namespaces": []string{"watch1"}}
 	secrets := []string{"get secrets.", "list secrets.", "watch secrets."}
 	shared := []string{"list ociclusteridentities.infrastructure.cluster.x-k8s.io", "watch ociclusteridentities.infrastructure.cluster.x-k8s.io"}
@@ -283,8 +287,20 @@ func TestPrincipalSecretsAreReadWhereTheyAreNamed(t *testing.T) {
 		set  values
 		want map[string][]string
 	}{
-		"Off":      {values{"identity": identity}, map[string][]string{}},
-		"Central":  {on, map[string][]string{"vault": secrets, "keys": secrets}},
+		"Off":     {values{"identity": identity}, map[string][]string{}},
+		"Central": {on, map[string][]string{"vault": secrets, "keys": secrets}},
+		"Translated": {translated, map[string][]string{
+			"vault": secrets,
+			"keys": {
+				"create ociclusteridentities.infrastructure.cluster.x-k8s.io", "create secrets.",
+				"delete ociclusteridentities.infrastructure.cluster.x-k8s.io", "delete secrets.",
+				"get ociclusteridentities.infrastructure.cluster.x-k8s.io", "get secrets.", "list secrets.",
+				"patch ociclusteridentities.infrastructure.cluster.x-k8s.io", "patch secrets.", "watch secrets.",
+			},
+			"cattle-global-data": {
+				"create events.events.k8s.io", "get secrets.", "list secrets.", "patch events.events.k8s.io", "patch secrets.", "watch secrets.",
+			},
+		}},
 		"Isolated": {on.merged(isolated), map[string][]string{"vault": secrets, "keys": secrets, "infra": shared}},
 	} {
 		t.Run(name, func(t *testing.T) {
