@@ -11,6 +11,7 @@ import (
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/fleet"
 	"github.com/archelon-io/archelon/internal/fleet/agenthealth"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/identity"
@@ -74,7 +75,7 @@ type parts struct {
 	downloader *rancher.Downloader
 	metrics    *importer.Metrics
 	principals principals
-	claims     *baremetal.Metrics
+	claims     *hostclaim.Metrics
 
 	// agents is what the fleet knows of agents.
 	agents agenthealth.Agents

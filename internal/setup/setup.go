@@ -23,7 +23,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hold"
-	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
@@ -77,7 +77,7 @@ func (p *process) run(ctx context.Context) error {
 // meters are the metrics of this process.
 type meters struct {
 	imports   *importer.Metrics
-	claims    *baremetal.Metrics
+	claims    *hostclaim.Metrics
 	instances *instance.Metrics
 	synced    prometheus.Gauge
 	lacking   prometheus.Gauge
@@ -88,7 +88,7 @@ func newMeters() (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
-	claims, err := baremetal.NewMetrics(metrics.Registry)
+	claims, err := hostclaim.NewMetrics(metrics.Registry)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,9 @@ const (
 	// ReadyCondition is True when all that the claim asks for is there: the host, and if it asks for an image, the
 	// image on the host.
 	ReadyCondition = "Ready"
+	// RemoteSyncedCondition of a claim of kind remote is True when the claim in the other cluster is as this one says, and
+	// this one tells what became of that. While it is not, what the other conditions say may be old.
+	RemoteSyncedCondition = "RemoteSynced"
 )
 
 // Reasons of Associated.
@@ -72,4 +75,31 @@ const (
 	HostErrorReason = "HostError"
 	// KindNotHandledReason: no controller has begun with a claim of this kind.
 	KindNotHandledReason = "KindNotHandled"
+)
+
+// Reasons of RemoteSynced.
+const (
+	// RemoteSyncedReason: both claims are in step.
+	RemoteSyncedReason = "RemoteSynced"
+	// RemoteConnectingReason: the other cluster has yet to answer.
+	RemoteConnectingReason = "RemoteConnecting"
+	// ConfigurationInvalidReason: the claim does not say what kind of host it asks for, or which credentials to use.
+	ConfigurationInvalidReason = "ConfigurationInvalid"
+	// CredentialsMissingReason: there is no Secret of that name, or no kubeconfig in it.
+	CredentialsMissingReason = "CredentialsMissing"
+	// CredentialsInvalidReason: the kubeconfig cannot be used, or the other cluster refuses its user.
+	CredentialsInvalidReason = "CredentialsInvalid"
+	// RemoteUnreachableReason: the other cluster does not answer.
+	RemoteUnreachableReason = "RemoteUnreachable"
+	// RemoteRejectedReason: the other cluster does not accept the claim or a Secret.
+	RemoteRejectedReason = "RemoteRejected"
+	// RemoteDropsFieldsReason: the other cluster does not keep all that the claim asks for.
+	RemoteDropsFieldsReason = "RemoteDropsFields"
+	// RemoteIdentityChangedReason: the credentials lead to another place than before, and the claim there is not the one
+	// that stands for this one.
+	RemoteIdentityChangedReason = "RemoteIdentityChanged"
+	// RemoteConflictReason: what has the name in the other cluster is somebody else's.
+	RemoteConflictReason = "RemoteConflict"
+	// RemoteDeletingReason: the claim in the other cluster is being deleted.
+	RemoteDeletingReason = "RemoteDeleting"
 )

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Kinds of hosts, the values of spec.kind. The list is open: other controllers may handle further ones.
@@ -13,6 +14,14 @@ const (
 	KindBareMetalHost = "baremetalhost"
 	// KindRemote claims a host by a HostClaim in another cluster.
 	KindRemote = "remote"
+)
+
+// Args of kind remote.
+const (
+	// RealKindArg is the kind of the HostClaim in the other cluster.
+	RealKindArg = "real-kind"
+	// CredentialsArg is another way to write spec.credentials.
+	CredentialsArg = "credentials"
 )
 
 // HostClaimSpec says what is asked for.
@@ -182,7 +191,7 @@ type HostSelectorRequirement struct {
 // looking at the host.
 type HostClaimStatus struct {
 	// conditions are AssociateBMH and Associated, which say the same, Synchronized, Provisioned,
-	// AvailableForProvisioning and Ready.
+	// AvailableForProvisioning and Ready; and RemoteSynced, if the kind is remote.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -220,6 +229,10 @@ type HostClaimStatus struct {
 	// +optional
 	PendingHost *ObjectReference `json:"pendingHost,omitempty"`
 
+	// remote is the HostClaim in another cluster that stands for one of kind remote.
+	// +optional
+	Remote *RemoteReference `json:"remote,omitempty"`
+
 	// lastUpdated is when something in the status changed.
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
@@ -256,6 +269,21 @@ type ObjectReference struct {
 	Namespace string `json:"namespace"`
 	// name is that of the object.
 	Name string `json:"name"`
+}
+
+// RemoteReference names a HostClaim in another cluster.
+type RemoteReference struct {
+	// server is the URL of the API server of that cluster.
+	Server string `json:"server"`
+	// authority is a hash of the certificates that vouch for the server.
+	Authority string `json:"authority"`
+	// namespace is that of the HostClaim there.
+	Namespace string `json:"namespace"`
+	// name is that of the HostClaim there.
+	Name string `json:"name"`
+	// uid is that of the HostClaim there, once it was seen.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 }
 
 // HostClaim asks for a host, and for what is to run on it.

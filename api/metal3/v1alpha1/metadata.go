@@ -56,3 +56,25 @@ const (
 	// EnvironmentLabel is one by which the baremetal-operator finds its Secrets.
 	EnvironmentLabel = "environment.metal3.io"
 )
+
+// Remote claims. The source is the claim of kind remote, the target the HostClaim in the other cluster that stands for
+// it.
+const (
+	// RemoteFinalizer holds claims of kind remote that may have a target.
+	RemoteFinalizer = "hostclaims.metal3.io/remote"
+	// CredentialsFinalizer holds Secrets with a kubeconfig that claims of kind remote use.
+	CredentialsFinalizer = "hostclaims.metal3.io/credentials"
+	// OriginUIDAnnotation of a source is the UID that it had when it was held for the first time. It is what remains of
+	// that when the source moves to another cluster, and its target is found by it.
+	OriginUIDAnnotation = "hostclaims.metal3.io/origin-uid"
+	// AbandonAnnotation of a source, if it is "true", has the source go without its target when it is deleted.
+	AbandonAnnotation = "hostclaims.metal3.io/abandon-remote"
+	// OriginLabel of a target, and of the Secrets that go with it, says which source they stand for. Nothing without it
+	// is touched.
+	OriginLabel = "hostclaims.metal3.io/origin"
+	// OriginAnnotation of a target is "NAMESPACE/NAME" of its source. It is for people.
+	OriginAnnotation = "hostclaims.metal3.io/origin"
+	// WrittenAnnotation of a target is a hash of the spec that was written for its source. Another spec is somebody
+	// else's.
+	WrittenAnnotation = "hostclaims.metal3.io/written"
+)

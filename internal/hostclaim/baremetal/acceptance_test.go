@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/test/simulation"
 	standin "github.com/archelon-io/archelon/test/standin/host"
 )
@@ -141,7 +142,7 @@ func (s *stage) provisioned() string {
 }
 
 func (s *stage) said(namespace, name, kind string) string {
-	condition := conditionOf(s.claim(namespace, name), kind)
+	condition := hostclaim.ConditionOf(s.claim(namespace, name), kind)
 	return strings.TrimSuffix(fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, condition.Message), ": ")
 }
 

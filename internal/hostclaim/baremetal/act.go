@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
 // Action is one thing to do. It decides nothing, and prints as what it does.
@@ -92,7 +93,7 @@ func (c copySecret) do(ctx context.Context, r *Reconciler) error {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.to.Namespace, Name: c.to.Name,
 			Labels: map[string]string{
-				metal3v1.ClaimUIDLabel: string(c.claim.UID), metal3v1.SourceLabel: version(c.source),
+				metal3v1.ClaimUIDLabel: string(c.claim.UID), metal3v1.SourceLabel: hostclaim.Version(c.source),
 				metal3v1.EnvironmentLabel: "baremetal",
 			},
 			OwnerReferences: []metav1.OwnerReference{{

@@ -3,15 +3,13 @@ package baremetal
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
-	"slices"
-	"strings"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
 func held(claim *metal3v1.HostClaim) bool {
@@ -43,48 +41,16 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 	setLabel(after, metal3v1.KindLabel, claim.Spec.Kind)
 	setLabel(after, metal3v1.HostLabel, label)
 	setAnnotation(after, metal3v1.HostAnnotation, annotation)
-	inform(after, host)
-	if host != nil {
-		rebooted(after, host)
+	if host == nil {
+		hostclaim.Inform(after, nil, nil)
+	} else {
+		hostclaim.Inform(after, host.Labels, host.Annotations)
+		hostclaim.Rebooted(after, host.Annotations)
 	}
 	if equality.Semantic.DeepEqual(after.ObjectMeta, claim.ObjectMeta) {
 		return
 	}
 	d.Actions = append(d.Actions, changeClaim{claim, after, "have it name its host", forged(claim, label, annotation)})
-}
-
-// maxInfo is how many labels, and how many annotations, of a host its claim gets, maxInfoValue how long one may be.
-const (
-	maxInfo      = 32
-	maxInfoValue = 1024
-)
-
-// inform has a claim carry what its host tells its users, and nothing else under that prefix.
-func inform(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
-	var labels, annotations map[string]string
-	if host != nil {
-		labels, annotations = host.Labels, host.Annotations
-	}
-	claim.Labels, claim.Annotations = told(claim.Labels, labels), told(claim.Annotations, annotations)
-}
-
-func told(claim, host map[string]string) map[string]string {
-	for key := range claim {
-		if strings.HasPrefix(key, metal3v1.InfoPrefix) {
-			delete(claim, key)
-		}
-	}
-	count := 0
-	for _, key := range slices.Sorted(maps.Keys(host)) {
-		if strings.HasPrefix(key, metal3v1.InfoPrefix) && len(host[key]) <= maxInfoValue && count < maxInfo {
-			count++
-			if claim == nil {
-				claim = map[string]string{}
-			}
-			claim[key] = host[key]
-		}
-	}
-	return claim
 }
 
 // forged returns a warning if somebody has a claim name a host that it does not have.
@@ -120,21 +86,9 @@ func labelOf(namespace, name string) string {
 
 // setLabel removes a label whose value is empty.
 func setLabel(claim *metal3v1.HostClaim, key, value string) {
-	claim.Labels = set(claim.Labels, key, value)
+	claim.Labels = hostclaim.Set(claim.Labels, key, value)
 }
 
 func setAnnotation(claim *metal3v1.HostClaim, key, value string) {
-	claim.Annotations = set(claim.Annotations, key, value)
-}
-
-func set(values map[string]string, key, value string) map[string]string {
-	if value == "" {
-		delete(values, key)
-		return values
-	}
-	if values == nil {
-		values = map[string]string{}
-	}
-	values[key] = value
-	return values
+	claim.Annotations = hostclaim.Set(claim.Annotations, key, value)
 }

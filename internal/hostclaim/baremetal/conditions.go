@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
 // association is what the condition Associated says.
@@ -21,19 +22,11 @@ type association struct {
 // associated keeps what was said when the host was chosen.
 func associated(claim *metal3v1.HostClaim) association {
 	a := association{is: true, reason: metal3v1.BareMetalHostAssociatedReason}
-	if before := conditionOf(claim, metal3v1.AssociatedCondition); claim.Status.PendingHost != nil ||
+	if before := hostclaim.ConditionOf(claim, metal3v1.AssociatedCondition); claim.Status.PendingHost != nil ||
 		before.Reason == metal3v1.BareMetalHostAssociatedReason {
 		a.message = before.Message
 	}
 	return a
-}
-
-// conditionOf returns a condition of a claim, an empty one if there is none.
-func conditionOf(claim *metal3v1.HostClaim, name string) metav1.Condition {
-	if found := meta.FindStatusCondition(claim.Status.Conditions, name); found != nil {
-		return *found
-	}
-	return metav1.Condition{}
 }
 
 // statusOf returns the status that a claim is to have. The host may be nil.
@@ -51,7 +44,7 @@ func statusOf(
 			status = metav1.ConditionTrue
 		}
 		condition := metav1.Condition{
-			Type: name, Status: status, Reason: reason, Message: bounded(message), ObservedGeneration: claim.Generation,
+			Type: name, Status: status, Reason: reason, Message: hostclaim.Bounded(message), ObservedGeneration: claim.Generation,
 			LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 		}
 		meta.SetStatusCondition(&after.Conditions, condition)
@@ -170,14 +163,4 @@ func describe(status *metal3v1.HostClaimStatus, host *bmov1.BareMetalHost) {
 			metal3v1.HostAddress{Type: "InternalDNS", Address: details.Hostname},
 		)
 	}
-}
-
-// maxMessage bounds the message of a condition.
-const maxMessage = 1024
-
-func bounded(text string) string {
-	if len(text) > maxMessage {
-		return text[:maxMessage]
-	}
-	return text
 }

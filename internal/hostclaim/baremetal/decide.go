@@ -7,7 +7,6 @@ import (
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -50,8 +49,8 @@ func Decide(o Observation, now time.Time) Decision {
 		d = bind(o, now)
 	case claim.Status.BareMetalHost != nil:
 		d = lost(o, now)
-	case lostForGood(claim):
-		d = unbound(o, metal3v1.HostLostReason, conditionOf(claim, metal3v1.AssociatedCondition).Message, now)
+	case hostclaim.LostForGood(claim):
+		d = unbound(o, metal3v1.HostLostReason, hostclaim.ConditionOf(claim, metal3v1.AssociatedCondition).Message, now)
 	default:
 		d = choose(o, now)
 	}
@@ -133,13 +132,6 @@ func keyOf(host *bmov1.BareMetalHost) types.NamespacedName {
 	return types.NamespacedName{Namespace: host.Namespace, Name: host.Name}
 }
 
-// paused reports whether a claim is paused, or on its way to another cluster.
-func paused(claim *metal3v1.HostClaim) bool {
-	_, stopped := claim.Annotations[clusterv1.PausedAnnotation]
-	_, moved := claim.Annotations[deleteForMove]
-	return stopped || moved
-}
-
 // stay leaves a claim as it is, but that it keeps no host from others which it does not take.
 func stay(o Observation, mine []*bmov1.BareMetalHost) Decision {
 	if o.Claim.Status.PendingHost == nil || len(mine) > 0 {
@@ -149,9 +141,6 @@ func stay(o Observation, mine []*bmov1.BareMetalHost) Decision {
 	after.PendingHost = nil
 	return Decision{Status: after}
 }
-
-// deleteForMove is what clusterctl puts on what it deletes because it has moved it.
-const deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
 // choose looks for a host, and writes down which one before it is touched.
 func choose(o Observation, now time.Time) Decision {
@@ -197,12 +186,8 @@ func lost(o Observation, now time.Time) Decision {
 
 // inUse reports whether something was, or was being, written to the host of a claim.
 func inUse(claim *metal3v1.HostClaim) bool {
-	condition := conditionOf(claim, metal3v1.ProvisionedCondition)
+	condition := hostclaim.ConditionOf(claim, metal3v1.ProvisionedCondition)
 	return condition.Status == "True" || condition.Reason == metal3v1.ProvisioningReason
-}
-
-func lostForGood(claim *metal3v1.HostClaim) bool {
-	return conditionOf(claim, metal3v1.AssociatedCondition).Reason == metal3v1.HostLostReason
 }
 
 // bound keeps a claim and its host in step. Further hosts are released.
@@ -233,7 +218,7 @@ func unbound(o Observation, reason, message string, now time.Time) Decision {
 func leftOver(o Observation) []Action {
 	var actions []Action
 	if host := hostOf(o.Claim); host != nil {
-		for _, r := range roles() {
+		for _, r := range hostclaim.Roles() {
 			found := o.Secrets[copyOf(*host, r)]
 			if found != nil && isCopy(found) && found.Labels[metal3v1.ClaimUIDLabel] == string(o.Claim.UID) {
 				actions = append(actions, removeCopy{found})

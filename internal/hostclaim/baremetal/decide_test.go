@@ -235,14 +235,14 @@ func printed(d Decision) string {
 	}
 	if d.Status != nil {
 		claim := &metal3v1.HostClaim{Status: *d.Status}
-		is := conditionOf(claim, "Associated")
+		is := hostclaim.ConditionOf(claim, "Associated")
 		text := fmt.Sprint(is.Status, " ", is.Reason)
 		if ref := d.Status.PendingHost; ref != nil {
 			text += " pending " + ref.Namespace + "/" + ref.Name
 		}
 		if ref := d.Status.BareMetalHost; ref != nil {
 			text += " bound " + ref.Namespace + "/" + ref.Name
-			if is.Reason == "BareMetalHostAssociated" && conditionOf(claim, "Synchronized").Status != "True" {
+			if is.Reason == "BareMetalHostAssociated" && hostclaim.ConditionOf(claim, "Synchronized").Status != "True" {
 				text += " unsynchronized"
 			}
 		}
@@ -269,63 +269,14 @@ func TestNothingChangesAtRest(t *testing.T) {
 	}
 }
 
-func TestReboots(t *testing.T) {
-	for name, tc := range map[string]struct {
-		annotations map[string]string
-		want        string
-	}{
-		"none":                   {map[string]string{"reboot.metal3.iox": "", "host.metal3.io/x": ""}, "map[]"},
-		"plain":                  {map[string]string{"reboot.metal3.io": ""}, "once  map[]"},
-		"the proposal's":         {map[string]string{"host.metal3.io/reboot": `{"mode":"soft"}`}, `once {"mode":"soft"} map[]`},
-		"what Metal3 knows only": {map[string]string{"reboot.metal3.io": `{"mode":"hard","force":true}`}, `once {"mode":"hard"} map[]`},
-		"no JSON":                {map[string]string{"reboot.metal3.io": "{{"}, "once  map[]"},
-		"another mode":           {map[string]string{"reboot.metal3.io": `{"mode":"x\"y"}`}, "once  map[]"},
-		"a long value":           {map[string]string{"reboot.metal3.io": strings.Repeat(" ", 300) + `{"mode":"soft"}`}, "once  map[]"},
-		"holds": {
-			map[string]string{"reboot.metal3.io/a": "x", "host.metal3.io/reboot-b": `{"mode":"hard"}`, "reboot.metal3.io/": ""},
-			`map[reboot.metal3.io/a: reboot.metal3.io/b:{"mode":"hard"}]`,
-		},
-	} {
-		asked := rebootsOf(&metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}})
-		got := fmt.Sprint(asked.holds)
-		if asked.once != nil {
-			got = "once " + *asked.once + " " + got
-		}
-		if got != tc.want {
-			t.Errorf("%s: got %s, want %s", name, got, tc.want)
-		}
-	}
-}
-
-// A host is not told to reboot again as long as its claim has not heard that it was told.
-func TestRebootIsToldOnce(t *testing.T) {
-	host := simHost("h", "*")
-	mode := ""
-	for _, step := range []struct {
-		asked       reboots
-		told, knows bool
-	}{
-		{reboots{once: &mode}, true, true}, {reboots{once: &mode}, false, true}, {reboots{}, false, false},
-		{reboots{once: &mode}, true, true},
-	} {
-		reboot(host, step.asked)
-		_, told := host.Annotations["reboot.metal3.io"]
-		_, knows := host.Annotations[metal3v1.RebootingAnnotation]
-		if told != step.told || knows != step.knows {
-			t.Errorf("asked %v, got %v", step.asked, host.Annotations)
-		}
-		delete(host.Annotations, "reboot.metal3.io") // Metal3 has done it.
-	}
-}
-
 func TestCopiesHaveNamesThatFit(t *testing.T) {
 	host := types.NamespacedName{Namespace: "infra", Name: strings.Repeat("h", 253)}
-	for _, r := range roles() {
+	for _, r := range hostclaim.Roles() {
 		if got := copyOf(host, r); len(got.Name) > 253 || !strings.HasSuffix(got.Name, "-hc-"+string(r)) {
 			t.Errorf("got %s", got)
 		}
 	}
-	if host, ok := hostOfCopy(copyOf(types.NamespacedName{Namespace: "infra", Name: "h-hc-x"}, metaData)); !ok || host.Name != "h-hc-x" {
+	if host, ok := hostOfCopy(copyOf(types.NamespacedName{Namespace: "infra", Name: "h-hc-x"}, hostclaim.MetaData)); !ok || host.Name != "h-hc-x" {
 		t.Errorf("got %s", host)
 	}
 }

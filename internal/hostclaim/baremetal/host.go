@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
 // saved is what an administrator had set on a host when it was claimed, and gets back when it is released.
@@ -26,7 +27,7 @@ func claimed(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) *bmov1.BareMe
 		Online:   host.Spec.Online,
 		UserData: host.Spec.UserData, MetaData: host.Spec.MetaData, NetworkData: host.Spec.NetworkData,
 	}
-	after.Annotations = set(after.Annotations, metal3v1.SavedAnnotation, keep.String())
+	after.Annotations = hostclaim.Set(after.Annotations, metal3v1.SavedAnnotation, keep.String())
 	return after
 }
 
@@ -53,15 +54,15 @@ func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) 
 	after.Spec.ConsumerRef.UID = claim.UID
 	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
 	after.Spec.Online = claim.PoweredOn() || host.Spec.DisablePowerOff
-	reboot(after, rebootsOf(claim))
+	after.Annotations = hostclaim.RebootsOf(claim).Tell(after.Annotations)
 	if len(p.problems) == 0 || !asks(claim) {
-		after.Spec.Image, after.Spec.CustomDeploy = imageOf(claim, p.names[imageAuth]), nil
+		after.Spec.Image, after.Spec.CustomDeploy = imageOf(claim, p.names[hostclaim.ImageAuth]), nil
 		if claim.Spec.CustomDeploy != nil {
 			after.Spec.CustomDeploy = &bmov1.CustomDeploy{Method: claim.Spec.CustomDeploy.Method}
 		}
-		after.Spec.UserData = p.reference(host, userData)
-		after.Spec.MetaData = p.reference(host, metaData)
-		after.Spec.NetworkData = p.reference(host, networkData)
+		after.Spec.UserData = p.reference(host, hostclaim.UserData)
+		after.Spec.MetaData = p.reference(host, hostclaim.MetaData)
+		after.Spec.NetworkData = p.reference(host, hostclaim.NetworkData)
 	}
 	return changed(host, after)
 }
@@ -107,7 +108,7 @@ func releases(hosts []*bmov1.BareMetalHost, secrets Secrets) []Action {
 // removeCopies removes the Secrets that were copied for the claim of a host.
 func removeCopies(host *bmov1.BareMetalHost, secrets Secrets) []Action {
 	var actions []Action
-	for _, r := range roles() {
+	for _, r := range hostclaim.Roles() {
 		if found := secrets[copyOf(keyOf(host), r)]; found != nil && isCopy(found) {
 			actions = append(actions, removeCopy{found})
 		}
@@ -126,7 +127,8 @@ func emptied(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = nil, nil, nil
 	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
 	after.Spec.Online = host.Spec.DisablePowerOff
-	asleep(after)
+	delete(after.Annotations, bmov1.RebootAnnotationPrefix)
+	after.Annotations = hostclaim.Reboots{}.Tell(after.Annotations)
 	return changed(host, after)
 }
 
@@ -153,6 +155,6 @@ func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 		after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = was.UserData, was.MetaData, was.NetworkData
 	}
 	after.Spec.ConsumerRef = nil
-	after.Annotations = set(after.Annotations, metal3v1.SavedAnnotation, "")
+	after.Annotations = hostclaim.Set(after.Annotations, metal3v1.SavedAnnotation, "")
 	return after
 }

@@ -11,12 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry)
+	metrics, err := hostclaim.NewMetrics(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestMetrics(t *testing.T) {
 	if err := r.complete(); err != nil {
 		t.Fatal(err)
 	}
-	metrics.bound("baremetal", 2*time.Second)
+	metrics.Bound("baremetal", 2*time.Second)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

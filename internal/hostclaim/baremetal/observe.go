@@ -9,8 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -82,7 +80,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	if o.Claim == nil {
 		return o, nil
 	}
-	if o.Paused, err = r.Read.paused(ctx, o.Claim); err != nil || o.Paused || len(o.owned()) > 0 {
+	if o.Paused, err = hostclaim.IsPaused(ctx, r.Read.Objects, o.Claim); err != nil || o.Paused || len(o.owned()) > 0 {
 		return o, err
 	}
 	return o, r.observeCandidates(ctx, &o)
@@ -98,7 +96,7 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
 		if kept := i == 0 && len(owned) > 0 && o.Claim.DeletionTimestamp == nil; !kept && leaves(host) {
 			from = r.Read.Live
 		}
-		for _, role := range roles() {
+		for _, role := range hostclaim.Roles() {
 			if err := o.Secrets.read(ctx, from, copyOf(keyOf(host), role)); err != nil {
 				return err
 			}
@@ -107,8 +105,8 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
 	if len(owned) == 0 {
 		return r.observeLeftOver(ctx, o)
 	}
-	for _, ref := range sources(o.Claim) {
-		if !mayRead(o.Claim, ref) {
+	for _, ref := range hostclaim.Sources(o.Claim) {
+		if !hostclaim.MayRead(o.Claim, ref) {
 			continue
 		}
 		name := types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}
@@ -166,7 +164,7 @@ func (r *Reconciler) observeLeftOver(ctx context.Context, o *Observation) error 
 	if o.Claim.Status.PendingHost != nil {
 		from = r.Read.Metadata // It is mostly one that the claim never had.
 	}
-	for _, role := range roles() {
+	for _, role := range hostclaim.Roles() {
 		if err := o.Secrets.read(ctx, from, copyOf(*hostOf(o.Claim), role)); err != nil {
 			return err
 		}
@@ -297,25 +295,6 @@ func (r Readers) hardwareData(ctx context.Context, host types.NamespacedName) (b
 		return false, fmt.Errorf("reading HardwareData %s: %w", host, err)
 	}
 	return err == nil, nil
-}
-
-// paused reports whether a claim, or its Cluster, is paused.
-func (r Readers) paused(ctx context.Context, claim *metal3v1.HostClaim) (bool, error) {
-	if paused(claim) {
-		return true, nil
-	}
-	name := claim.Labels[clusterv1.ClusterNameLabel]
-	if name == "" {
-		return false, nil
-	}
-	cluster := &clusterv1.Cluster{}
-	if err := r.Objects.Get(ctx, types.NamespacedName{Namespace: claim.Namespace, Name: name}, cluster); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("reading Cluster %s: %w", name, err)
-	}
-	return ptr.Deref(cluster.Spec.Paused, false), nil
 }
 
 func secretMetadata() *metav1.PartialObjectMetadata {

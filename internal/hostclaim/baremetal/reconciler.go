@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -28,7 +29,7 @@ type Reconciler struct {
 	// Scope is where it works.
 	Scope shard.Scope
 	// Metrics are optional.
-	Metrics *Metrics
+	Metrics *hostclaim.Metrics
 	// Clock is optional.
 	Clock clock.PassiveClock
 }

@@ -12,54 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
-
-// role is what a Secret of a claim is for.
-type role string
-
-const (
-	userData    role = "userdata"
-	metaData    role = "metadata"
-	networkData role = "networkdata"
-	imageAuth   role = "imageauth"
-)
-
-func roles() []role { return []role{userData, metaData, networkData, imageAuth} }
-
-// reason returns that of the condition Synchronized.
-func (r role) reason() string {
-	return map[role]string{
-		userData: metal3v1.UserDataSecretSyncFailureReason, metaData: metal3v1.MetaDataSecretSyncFailureReason,
-		networkData: metal3v1.NetworkDataSecretSyncFailureReason, imageAuth: metal3v1.ImageSecretSyncFailureReason,
-	}[r]
-}
-
-// sources returns the Secrets that a claim names.
-func sources(claim *metal3v1.HostClaim) map[role]corev1.SecretReference {
-	named := map[role]corev1.SecretReference{}
-	for r, ref := range map[role]*corev1.SecretReference{
-		userData: claim.Spec.UserData, metaData: claim.Spec.MetaData, networkData: claim.Spec.NetworkData,
-	} {
-		if ref != nil && ref.Name != "" {
-			named[r] = *ref
-		}
-	}
-	if image := claim.Spec.Image; image != nil && image.OCIAuthSecretName != "" {
-		named[imageAuth] = corev1.SecretReference{Name: image.OCIAuthSecretName}
-	}
-	return named
-}
-
-// mayRead reports whether a claim may name a Secret: those of its own namespace alone.
-func mayRead(claim *metal3v1.HostClaim, ref corev1.SecretReference) bool {
-	return ref.Namespace == "" || ref.Namespace == claim.Namespace
-}
 
 // maxName is how long the name of a Secret may be.
 const maxName = 253
 
 // copyOf returns the name of the copy of a Secret beside a host.
-func copyOf(host types.NamespacedName, r role) types.NamespacedName {
+func copyOf(host types.NamespacedName, r hostclaim.Role) types.NamespacedName {
 	end := "-hc-" + string(r)
 	name := host.Name + end
 	if len(name) > maxName {
@@ -71,7 +31,7 @@ func copyOf(host types.NamespacedName, r role) types.NamespacedName {
 
 // hostOfCopy returns the host that a Secret may be a copy for.
 func hostOfCopy(secret types.NamespacedName) (types.NamespacedName, bool) {
-	for _, r := range roles() {
+	for _, r := range hostclaim.Roles() {
 		if name, ok := strings.CutSuffix(secret.Name, "-hc-"+string(r)); ok {
 			return types.NamespacedName{Namespace: secret.Namespace, Name: name}, true
 		}
@@ -90,7 +50,7 @@ type plan struct {
 	// copies come first.
 	copies []Action
 	// names are those by which the host finds them, in its own namespace.
-	names    map[role]string
+	names    map[hostclaim.Role]string
 	problems []problem
 	// surplus are copies that the claim has no use for any more.
 	surplus []Action
@@ -98,9 +58,9 @@ type plan struct {
 
 // planSecrets says how a host gets the Secrets of its claim.
 func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
-	p := plan{names: map[role]string{}}
-	named := sources(o.Claim)
-	for _, r := range roles() {
+	p := plan{names: map[hostclaim.Role]string{}}
+	named := hostclaim.Sources(o.Claim)
+	for _, r := range hostclaim.Roles() {
 		at := copyOf(keyOf(host), r)
 		found := o.Secrets[at]
 		ours := found != nil && isCopy(found)
@@ -117,7 +77,7 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 		source := types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}
 		is := o.Secrets[source]
 		switch {
-		case !mayRead(o.Claim, ref):
+		case !hostclaim.MayRead(o.Claim, ref):
 			p.add(r, "the Secret %s is in another namespace than the claim", ref.Name)
 		case is == nil:
 			p.add(r, "there is no Secret %s", ref.Name)
@@ -125,7 +85,7 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 			p.add(r, "the name of its copy is that of another Secret")
 		default:
 			p.names[r] = at.Name
-			if found == nil || found.Labels[metal3v1.SourceLabel] != version(is) ||
+			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.Version(is) ||
 				found.Labels[metal3v1.ClaimUIDLabel] != string(o.Claim.UID) {
 				p.copies = append(p.copies, copySecret{source: is, to: at, replaces: found, claim: o.Claim, host: host})
 			}
@@ -141,9 +101,9 @@ func isCopy(secret *metav1.PartialObjectMetadata) bool {
 }
 
 // direct has a host in the namespace of the claim use a Secret as it is.
-func (p *plan) direct(o Observation, r role, ref corev1.SecretReference) {
+func (p *plan) direct(o Observation, r hostclaim.Role, ref corev1.SecretReference) {
 	switch {
-	case !mayRead(o.Claim, ref):
+	case !hostclaim.MayRead(o.Claim, ref):
 		p.add(r, "the Secret %s is in another namespace than the claim", ref.Name)
 	case o.Secrets[types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}] == nil:
 		p.add(r, "there is no Secret %s", ref.Name)
@@ -152,19 +112,14 @@ func (p *plan) direct(o Observation, r role, ref corev1.SecretReference) {
 	}
 }
 
-func (p *plan) add(r role, format string, args ...any) {
-	p.problems = append(p.problems, problem{r.reason(), string(r) + ": " + fmt.Sprintf(format, args...)})
+func (p *plan) add(r hostclaim.Role, format string, args ...any) {
+	p.problems = append(p.problems, problem{r.Reason(), string(r) + ": " + fmt.Sprintf(format, args...)})
 }
 
 // reference returns how a host names a Secret, nil if it is to have none.
-func (p *plan) reference(host *bmov1.BareMetalHost, r role) *corev1.SecretReference {
+func (p *plan) reference(host *bmov1.BareMetalHost, r hostclaim.Role) *corev1.SecretReference {
 	if p.names[r] == "" {
 		return nil
 	}
 	return &corev1.SecretReference{Namespace: host.Namespace, Name: p.names[r]}
-}
-
-// version names a state of a Secret in the value of a label.
-func version(secret *metav1.PartialObjectMetadata) string {
-	return string(secret.UID) + "." + secret.ResourceVersion
 }

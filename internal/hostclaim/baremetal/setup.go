@@ -96,9 +96,7 @@ func (r *Reconciler) complete() error {
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
-	if r.Metrics != nil {
-		r.Metrics.read.Store(&r.Read)
-	}
+	r.Metrics.Count(r.Read.Claims...)
 	return nil
 }
 

@@ -195,7 +195,7 @@ func (w *world) checkEnd() {
 		}
 	}
 	for _, claim := range w.claims() {
-		if stopped, err := (Readers{Objects: w.server.Client(nil)}).paused(w.ctx, claim); err == nil && !stopped {
+		if stopped, err := hostclaim.IsPaused(w.ctx, w.server.Client(nil), claim); err == nil && !stopped {
 			w.checkClaim(claim)
 		}
 	}
@@ -255,7 +255,7 @@ func (w *world) checkClaim(claim *metal3v1.HostClaim) {
 		w.checkBound(claim, mine)
 	case claim.Status.BareMetalHost != nil || claim.Status.PendingHost != nil || claim.Labels[metal3v1.HostLabel] != "":
 		w.t.Fatalf("%s says that it has a host, and has none: %+v", name, claim.Status)
-	case lostForGood(claim):
+	case hostclaim.LostForGood(claim):
 	case len(fit) > 0:
 		w.t.Fatalf("%s waits, and could have %v: %+v", name, fit, claim.Status.Conditions)
 	}
@@ -283,7 +283,7 @@ func (w *world) checkCopies(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost
 		source, ok := w.server.Get(simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{
 			Namespace: claim.Namespace, Name: ref.Name,
 		}}).(*corev1.Secret)
-		foreign := w.server.Get(simulation.Key{Kind: secretGK, NamespacedName: copyOf(keyOf(host), metaData)})
+		foreign := w.server.Get(simulation.Key{Kind: secretGK, NamespacedName: copyOf(keyOf(host), hostclaim.MetaData)})
 		blocked := ref == claim.Spec.MetaData && foreign != nil && foreign.GetLabels()[metal3v1.ClaimUIDLabel] == ""
 		if !ok || ref.Namespace != "" && ref.Namespace != claim.Namespace || blocked {
 			complete = false
@@ -306,7 +306,7 @@ func (w *world) checkCopies(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost
 func (w *world) checkSynchronized(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
 	name := claim.Namespace + "/" + claim.Name
 	complete := w.checkCopies(claim, host)
-	synced := conditionOf(claim, metal3v1.SynchronizedCondition)
+	synced := hostclaim.ConditionOf(claim, metal3v1.SynchronizedCondition)
 	if (synced.Status == "True") != complete {
 		w.t.Fatalf("%s has all its Secrets: %v, and says %+v", name, complete, synced)
 	}

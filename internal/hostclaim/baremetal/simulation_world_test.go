@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -334,7 +335,7 @@ func (w *world) draw(claim *metal3v1.HostClaim) {
 		claim.Spec.MetaData = &corev1.SecretReference{Name: name}
 	}
 	if w.pick("of cluster", "yes", "no") == "yes" {
-		claim.Labels = set(claim.Labels, clusterv1.ClusterNameLabel, "cluster")
+		claim.Labels = hostclaim.Set(claim.Labels, clusterv1.ClusterNameLabel, "cluster")
 	}
 	if url := w.pick("image", "", "http://one", "http://two"); url != "" {
 		claim.Spec.Image = &metal3v1.Image{URL: url, Checksum: "x"}
@@ -372,16 +373,16 @@ func (w *world) user() {
 			claim.Annotations = rebootOf(claim.Annotations)
 		}
 	case "hold":
-		claim.Annotations = set(claim.Annotations, "reboot.metal3.io/hold", "x")
+		claim.Annotations = hostclaim.Set(claim.Annotations, "reboot.metal3.io/hold", "x")
 	case "release":
 		delete(claim.Annotations, "reboot.metal3.io/hold")
 	case "spec":
 		w.draw(claim)
 	case "forge":
-		claim.Labels = set(claim.Labels, metal3v1.HostLabel, "infra.h1")
-		claim.Annotations = set(claim.Annotations, metal3v1.HostAnnotation, "infra/h1")
+		claim.Labels = hostclaim.Set(claim.Labels, metal3v1.HostLabel, "infra.h1")
+		claim.Annotations = hostclaim.Set(claim.Annotations, metal3v1.HostAnnotation, "infra/h1")
 	case "pause":
-		claim.Annotations = set(claim.Annotations, "cluster.x-k8s.io/paused", "yes")
+		claim.Annotations = hostclaim.Set(claim.Annotations, "cluster.x-k8s.io/paused", "yes")
 	case "resume":
 		delete(claim.Annotations, "cluster.x-k8s.io/paused")
 	case "force":
@@ -395,7 +396,7 @@ func (w *world) user() {
 }
 
 func rebootOf(annotations map[string]string) map[string]string {
-	annotations = set(annotations, "reboot.metal3.io", "x")
+	annotations = hostclaim.Set(annotations, "reboot.metal3.io", "x")
 	annotations["reboot.metal3.io"] = ""
 	return annotations
 }
@@ -409,19 +410,19 @@ func (w *world) changeHost() {
 	host := hosts[rapid.IntRange(0, len(hosts)-1).Draw(w.t, "host")]
 	switch w.pick("change", "opt in", "opt out", "label", "unlabel", "error", "repair", "domain", "machine", "machine leaves") {
 	case "opt in":
-		host.Annotations = set(host.Annotations, metal3v1.NamespacesKey, w.pick("opt-in", "*", "a", "b"))
+		host.Annotations = hostclaim.Set(host.Annotations, metal3v1.NamespacesKey, w.pick("opt-in", "*", "a", "b"))
 	case "opt out":
 		delete(host.Annotations, metal3v1.NamespacesKey)
 	case "label":
-		host.Labels = set(host.Labels, "size", "m")
+		host.Labels = hostclaim.Set(host.Labels, "size", "m")
 	case "unlabel":
-		host.Labels = set(host.Labels, "size", "l")
+		host.Labels = hostclaim.Set(host.Labels, "size", "l")
 	case "error":
 		host.Status.ErrorMessage = "boom"
 	case "repair":
 		host.Status.ErrorMessage = ""
 	case "domain":
-		host.Labels = set(host.Labels, metal3v1.FailureDomainLabel, "z")
+		host.Labels = hostclaim.Set(host.Labels, metal3v1.FailureDomainLabel, "z")
 	case "machine":
 		// Metal3's provider takes free hosts, and steals others where it thinks that they are its own.
 		if host.Spec.ConsumerRef == nil || w.pick("steal", "yes", "no", "no", "no") == "yes" {

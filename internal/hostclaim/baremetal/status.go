@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
 // publish writes the status if it is another than before, and says in Events what changed for people.
@@ -33,13 +34,13 @@ func (r *Reconciler) publish(ctx context.Context, claim *metal3v1.HostClaim, d D
 
 // announce tells that a claim has got a host, or why it has none.
 func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
-	was, is := conditionOf(before, metal3v1.AssociatedCondition), conditionOf(after, metal3v1.AssociatedCondition)
+	was, is := hostclaim.ConditionOf(before, metal3v1.AssociatedCondition), hostclaim.ConditionOf(after, metal3v1.AssociatedCondition)
 	if was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
 	switch is.Reason {
 	case metal3v1.BareMetalHostAssociatedReason:
-		r.Metrics.bound(after.Spec.Kind, r.Clock.Since(after.CreationTimestamp.Time))
+		r.Metrics.Bound(after.Spec.Kind, r.Clock.Since(after.CreationTimestamp.Time))
 		host := after.Status.BareMetalHost
 		r.Recorder.Eventf(
 			after, nil, corev1.EventTypeNormal, is.Reason, "Bind", "Got BareMetalHost %s/%s", host.Namespace, host.Name,
@@ -50,7 +51,7 @@ func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
 }
 
 func (r *Reconciler) warn(claim *metal3v1.HostClaim, warning Warning) {
-	r.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, warning.Reason, "Bind", "%s", bounded(warning.Note))
+	r.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, warning.Reason, "Bind", "%s", hostclaim.Bounded(warning.Note))
 }
 
 // failed returns the decision once an action has failed: the claim says so.
@@ -63,7 +64,7 @@ func failed(d Decision, claim *metal3v1.HostClaim, action Action, err error) Dec
 		if condition := meta.FindStatusCondition(d.Status.Conditions, name); condition != nil {
 			meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 				Type: name, Status: metav1.ConditionFalse, Reason: metal3v1.BareMetalHostNotSynchronizedReason,
-				Message: bounded(fmt.Sprintf("%s failed: %v", action, err)), ObservedGeneration: claim.Generation,
+				Message: hostclaim.Bounded(fmt.Sprintf("%s failed: %v", action, err)), ObservedGeneration: claim.Generation,
 			})
 		}
 	}

@@ -81,7 +81,7 @@ func namedKeys(object client.Object) []string {
 
 func waitingKeys(object client.Object) []string {
 	claim, ok := object.(*metal3v1.HostClaim)
-	if !ok || hostOf(claim) != nil || claim.DeletionTimestamp != nil || lostForGood(claim) {
+	if !ok || hostOf(claim) != nil || claim.DeletionTimestamp != nil || hostclaim.LostForGood(claim) {
 		return nil
 	}
 	return []string{hostclaim.PoolOf(claim.Spec.HostSelector)}
@@ -144,8 +144,8 @@ func secretKeys(object client.Object) []string {
 		return nil
 	}
 	var keys []string
-	for _, ref := range sources(claim) {
-		if key := claim.Namespace + "/" + ref.Name; mayRead(claim, ref) && !slices.Contains(keys, key) {
+	for _, ref := range hostclaim.Sources(claim) {
+		if key := claim.Namespace + "/" + ref.Name; hostclaim.MayRead(claim, ref) && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}

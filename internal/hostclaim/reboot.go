@@ -1,4 +1,4 @@
-package baremetal
+package hostclaim
 
 import (
 	"encoding/json"
@@ -20,17 +20,17 @@ const (
 	maxHoldValue = 256
 )
 
-// reboots are what the annotations of a claim ask for.
-type reboots struct {
-	// once is the value of the annotation of the host, nil for no reboot.
+// Reboots are what the annotations of a claim ask for.
+type Reboots struct {
+	// once is the value of the annotation that reboots, nil for no reboot.
 	once *string
-	// holds are the annotations of the host that keep it off.
+	// holds are the annotations that keep the host off.
 	holds map[string]string
 }
 
-// rebootsOf reads the annotations of a claim. What cannot be read is a plain reboot: the value is for details alone.
-func rebootsOf(claim *metal3v1.HostClaim) reboots {
-	asked := reboots{holds: map[string]string{}}
+// RebootsOf reads the annotations of a claim. What cannot be read is a plain reboot: the value is for details alone.
+func RebootsOf(claim *metal3v1.HostClaim) Reboots {
+	asked := Reboots{holds: map[string]string{}}
 	for _, key := range slices.Sorted(maps.Keys(claim.Annotations)) {
 		mode := rebootMode(claim.Annotations[key])
 		switch hold, isHold := holdOf(key); {
@@ -65,52 +65,53 @@ func rebootMode(value string) string {
 	return `{"mode":"` + string(asked.Mode) + `"}`
 }
 
-// reboot has the annotations of a host say what the claim asks for. A reboot is written down beside it, until the claim
-// asks for it no more: should the process die between the two, the host is not told again.
-func reboot(host *bmov1.BareMetalHost, asked reboots) {
-	told := host.Annotations[metal3v1.RebootingAnnotation] != ""
+// Tell has the annotations of what stands for a claim, a host or a claim in another cluster, say what the claim asks for,
+// and returns them. A reboot is written down beside it, until the claim asks for it no more: should the process die
+// between the two, it is not told again.
+func (asked Reboots) Tell(annotations map[string]string) map[string]string {
+	told := Rebooting(annotations)
 	switch {
 	case asked.once != nil && !told:
-		host.Annotations = set(host.Annotations, metal3v1.RebootingAnnotation, "true")
-		host.Annotations[bmov1.RebootAnnotationPrefix] = *asked.once
+		annotations = Set(annotations, metal3v1.RebootingAnnotation, "true")
+		annotations[bmov1.RebootAnnotationPrefix] = *asked.once
 	case asked.once == nil && told:
-		delete(host.Annotations, metal3v1.RebootingAnnotation)
+		delete(annotations, metal3v1.RebootingAnnotation)
 	}
-	ours := heldBy(host)
+	ours := heldBy(annotations)
 	for _, key := range ours {
 		if _, ok := asked.holds[key]; !ok {
-			delete(host.Annotations, key)
+			delete(annotations, key)
 		}
 	}
 	var held []string
 	for _, key := range slices.Sorted(maps.Keys(asked.holds)) {
-		if _, others := host.Annotations[key]; others && !slices.Contains(ours, key) {
+		if _, others := annotations[key]; others && !slices.Contains(ours, key) {
 			continue // An administrator has it.
 		}
 		held = append(held, key)
 	}
-	host.Annotations = set(host.Annotations, metal3v1.HoldsAnnotation, strings.Join(held, ","))
+	annotations = Set(annotations, metal3v1.HoldsAnnotation, strings.Join(held, ","))
 	for _, key := range held {
-		host.Annotations[key] = asked.holds[key]
+		annotations[key] = asked.holds[key]
 	}
+	return annotations
+}
+
+// Rebooting reports whether a reboot was told to what has the annotations, and is still asked for by its claim.
+func Rebooting(annotations map[string]string) bool {
+	return annotations[metal3v1.RebootingAnnotation] != ""
 }
 
 // heldBy returns the annotations by which its claim keeps a host off.
-func heldBy(host *bmov1.BareMetalHost) []string {
-	return slices.DeleteFunc(strings.Split(host.Annotations[metal3v1.HoldsAnnotation], ","), func(key string) bool {
+func heldBy(annotations map[string]string) []string {
+	return slices.DeleteFunc(strings.Split(annotations[metal3v1.HoldsAnnotation], ","), func(key string) bool {
 		return !strings.HasPrefix(key, rebootKey)
 	})
 }
 
-// asleep takes what a claim has asked for off a host.
-func asleep(host *bmov1.BareMetalHost) {
-	delete(host.Annotations, bmov1.RebootAnnotationPrefix)
-	reboot(host, reboots{})
-}
-
-// rebooted takes off a claim what its host was told.
-func rebooted(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
-	if host.Annotations[metal3v1.RebootingAnnotation] != "" {
+// Rebooted takes off a claim what was told to what has the annotations.
+func Rebooted(claim *metal3v1.HostClaim, annotations map[string]string) {
+	if Rebooting(annotations) {
 		delete(claim.Annotations, metal3v1.RebootAnnotation)
 		delete(claim.Annotations, metal3v1.HostRebootAnnotation)
 	}

@@ -1,12 +1,14 @@
-package baremetal
+package hostclaim
 
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -16,7 +18,9 @@ import (
 type Metrics struct {
 	latency *prometheus.HistogramVec
 	claims  *prometheus.Desc
-	read    atomic.Pointer[Readers]
+
+	mu   sync.Mutex
+	read []client.Reader
 }
 
 // NewMetrics registers the metrics of claims:
@@ -34,7 +38,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Buckets: []float64{0.1, 0.5, 1, 5, 30, 60, 300, 1800, 3600, 21600, 86400},
 		}, []string{"kind"}),
 		claims: prometheus.NewDesc("archelon_hostclaim_claims",
-			"HostClaims by state: new, waiting, refused, invalid, binding, bound, lost or deleting. Each replica counts.",
+			"HostClaims by state: new, waiting, refused, invalid, binding, bound, lost, apart or deleting. Each replica counts.",
 			[]string{"kind", "namespace", "state"}, nil),
 	}
 	for _, collector := range []prometheus.Collector{m.latency, m} {
@@ -48,9 +52,19 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 // readTimeout bounds a read from a cache that has yet to be filled.
 const readTimeout = time.Second
 
-func (m *Metrics) bound(kind string, after time.Duration) {
+// Bound is told how long it took until a claim had a host.
+func (m *Metrics) Bound(kind string, after time.Duration) {
 	if m != nil {
 		m.latency.WithLabelValues(kind).Observe(after.Seconds())
+	}
+}
+
+// Count has the claims counted that are in caches.
+func (m *Metrics) Count(claims ...client.Reader) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.read = append(m.read, claims...)
 	}
 }
 
@@ -59,15 +73,14 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) { descs <- m.claims }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
-	read := m.read.Load()
-	if read == nil {
-		return
-	}
+	m.mu.Lock()
+	read := slices.Clone(m.read)
+	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	type key struct{ kind, namespace, state string }
 	counts := map[key]int{}
-	for _, claims := range read.Claims {
+	for _, claims := range read {
 		list := &metal3v1.HostClaimList{}
 		if claims.List(ctx, list, client.UnsafeDisableDeepCopy) != nil {
 			return // The cache has stopped, or has yet to start.
@@ -87,6 +100,9 @@ func stateOf(claim *metal3v1.HostClaim) string {
 	if claim.DeletionTimestamp != nil {
 		return "deleting"
 	}
+	if ConditionOf(claim, metal3v1.RemoteSyncedCondition).Status == metav1.ConditionFalse {
+		return "apart"
+	}
 	state, ok := map[string]string{
 		"":                                     "new",
 		metal3v1.NoBareMetalHostReason:         "waiting",
@@ -95,7 +111,7 @@ func stateOf(claim *metal3v1.HostClaim) string {
 		metal3v1.BindingReason:                 "binding",
 		metal3v1.BareMetalHostAssociatedReason: "bound",
 		metal3v1.HostLostReason:                "lost",
-	}[conditionOf(claim, metal3v1.AssociatedCondition).Reason]
+	}[ConditionOf(claim, metal3v1.AssociatedCondition).Reason]
 	if !ok {
 		return "new"
 	}
