@@ -2,7 +2,9 @@ package workload
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -35,12 +37,38 @@ type Client struct {
 	certificateEnd time.Time
 	transport      *http.Transport
 	config         *rest.Config
-	http           *http.Client
+	place          Place
+	dialTimeout    time.Duration
+	// host is that of the server. That of the config is what client-go knows it as.
+	host string
+	http *http.Client
 	// api knows the kinds of newMapper.
 	api client.Client
 	// turns is shared by all clients; see turn.
 	turns chan struct{}
 }
+
+// Place is where a kubeconfig leads to.
+type Place struct {
+	// Server is its URL.
+	Server string
+	// Authority is a hash of who vouches for the server.
+	Authority string
+	// Namespace is that of the context; empty if it names none.
+	Namespace string
+	// Misplaced is whether the namespace stands beside the context.
+	Misplaced bool
+}
+
+func placeOf(access Access) Place {
+	sum := sha256.Sum256([]byte(access.Config.ServerName + "\x00" + string(access.Config.CAData)))
+	return Place{
+		Server: access.Config.Host, Authority: hex.EncodeToString(sum[:16]), Namespace: access.Namespace, Misplaced: access.Misplaced,
+	}
+}
+
+// Place returns where the kubeconfig of the client leads to.
+func (c *Client) Place() Place { return c.place }
 
 // String implements fmt.Stringer without credentials.
 func (c *Client) String() string {
@@ -52,11 +80,13 @@ func (c *Client) GoString() string { return c.String() }
 
 // newClient makes a client. It has a transport of its own, instead of one from client-go's cache, to
 // close its connections when it is dropped.
-func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, error) {
-	config, err := RESTConfig(kubeconfig)
+func (c *Clients) newClient(kubeconfig []byte, named, fingerprint string) (*Client, error) {
+	access, err := AccessOf(kubeconfig, named)
 	if err != nil {
 		return nil, err
 	}
+	config := access.Config
+	place := placeOf(access)
 	config.UserAgent = c.options.UserAgent
 	config.QPS = -1
 	config.ContentType = "application/json"
@@ -90,6 +120,9 @@ func (c *Clients) newClient(kubeconfig []byte, fingerprint string) (*Client, err
 		certificateEnd: certificateEnd(config),
 		transport:      transport,
 		config:         config,
+		place:          place,
+		dialTimeout:    c.options.DialTimeout,
+		host:           server.Host,
 		// Each call bounds itself by its context, which covers retries as well.
 		http:  &http.Client{Transport: wrapped, CheckRedirect: refuseRedirect},
 		turns: c.turns,

@@ -43,6 +43,8 @@ type Kubeconfig struct {
 	Key string
 	// Author says in a message whom to look at if there is no Secret.
 	Author string
+	// Context is that of the kubeconfig; its current one if it is empty.
+	Context string
 }
 
 // Clients hands out clients of workload clusters. A client is made when it is asked for and kept until
@@ -103,6 +105,9 @@ func (c *Clients) Get(ctx context.Context, from Kubeconfig) (*Client, error) {
 		return nil, err
 	}
 	fingerprint := fingerprintOf(kubeconfig)
+	if from.Context != "" {
+		fingerprint += "/" + from.Context
+	}
 	if known := c.known(from, fingerprint); known != nil {
 		return known, nil
 	}
@@ -110,7 +115,7 @@ func (c *Clients) Get(ctx context.Context, from Kubeconfig) (*Client, error) {
 		problem, _ := refusal.(error)
 		return nil, problem
 	}
-	created, err := c.parse(ctx, kubeconfig, fingerprint)
+	created, err := c.parse(ctx, kubeconfig, from.Context, fingerprint)
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +155,13 @@ func (c *Clients) read(ctx context.Context, from Kubeconfig) ([]byte, error) {
 
 // parse makes a client of a kubeconfig, in a turn with what workload clusters answer: both are strangers' texts. It remembers a refusal: the watch of
 // the Secret wakes the cluster for each write of it, and other things do.
-func (c *Clients) parse(ctx context.Context, kubeconfig []byte, fingerprint string) (*Client, error) {
+func (c *Clients) parse(ctx context.Context, kubeconfig []byte, named, fingerprint string) (*Client, error) {
 	done, err := take(ctx, c.turns)
 	if err != nil {
 		return nil, fmt.Errorf("waiting to parse a kubeconfig: %w", err)
 	}
 	defer done()
-	created, err := c.newClient(kubeconfig, fingerprint)
+	created, err := c.newClient(kubeconfig, named, fingerprint)
 	if _, refused := errors.AsType[*outcome.Problem](err); refused {
 		c.refused.Add(fingerprint, err)
 	}

@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -26,14 +28,63 @@ const maxKubeconfigBytes = 64 << 10
 // http and unverified TLS are refused, each with its own Problem. Without CA data the CAs of the
 // system are trusted, as kubectl does.
 func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
+	access, err := AccessOf(kubeconfig, "")
+	return access.Config, err
+}
+
+// Access is what a context of a kubeconfig leads to.
+type Access struct {
+	// Config is as RESTConfig has it.
+	Config *rest.Config
+	// Namespace is that of the context; empty if it names none.
+	Namespace string
+	// Misplaced is whether the namespace stands beside the context instead of in it, where nothing else reads it.
+	Misplaced bool
+}
+
+// AccessOf does as RESTConfig for a context of a kubeconfig, which is the current one without a name.
+func AccessOf(kubeconfig []byte, context string) (Access, error) {
 	config, err := load(kubeconfig)
 	if err != nil {
-		return nil, err
+		return Access{}, err
 	}
-	current, found := config.Contexts[config.CurrentContext]
+	if context == "" {
+		context = config.CurrentContext
+	}
+	current, found := config.Contexts[context]
 	if !found || current == nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "has no current context: set current-context to one of its contexts")
+		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, "has no current context: set current-context to one of its contexts")
 	}
+	access := Access{Namespace: current.Namespace}
+	if access.Namespace == "" {
+		access.Namespace = beside(kubeconfig, context)
+		access.Misplaced = access.Namespace != ""
+	}
+	if access.Namespace != "" && len(validation.IsDNS1123Label(access.Namespace)) > 0 {
+		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, "names a namespace that cannot be one: correct it")
+	}
+	access.Config, err = reduce(config, current)
+	return access, err
+}
+
+// beside returns the namespace that stands beside a context.
+func beside(kubeconfig []byte, context string) string {
+	var written struct {
+		Contexts []struct{ Name, Namespace string }
+	}
+	if yaml.Unmarshal(kubeconfig, &written) != nil {
+		return "" // It was parsed before, in another way. What this one does not know is not there.
+	}
+	for _, each := range written.Contexts {
+		if each.Name == context {
+			return each.Namespace
+		}
+	}
+	return ""
+}
+
+// reduce returns what is safe of a context.
+func reduce(config *api.Config, current *api.Context) (*rest.Config, error) {
 	cluster, found := config.Clusters[current.Cluster]
 	if !found || cluster == nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the cluster of its current context: add it to clusters")
@@ -42,7 +93,6 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 	if !found || user == nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the user of its current context: add it to users")
 	}
-
 	result := &rest.Config{}
 	for _, step := range []error{
 		setServer(result, cluster),

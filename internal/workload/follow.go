@@ -1,0 +1,217 @@
+package workload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+const (
+	// maxListBytes bounds a list of metadata, maxWatchBytes what one watch receives: then it is begun again where it was.
+	maxListBytes  = 8 << 20
+	maxWatchBytes = 8 << 20
+	// maxWatch is how long a watch lasts at most. It asks the server for less.
+	maxWatch = 15 * time.Minute
+)
+
+// Following says what to follow.
+type Following struct {
+	// Resources are those whose objects are followed.
+	Resources []schema.GroupVersionResource
+	// Namespace is where they are, Label one that they have.
+	Namespace, Label string
+	// Changed is called with the value of the label of an object that is there, comes, changes or goes.
+	Changed func(value string)
+	// Answered is called whenever the server has answered a request for a resource, with nil, or a Problem if it did not,
+	// or refused.
+	Answered func(of schema.GroupVersionResource, err error)
+}
+
+// Follow watches objects until the context ends. Of the objects it keeps nothing but the label, whatever a server sends.
+// What fails is tried again, later each time: up to half a minute.
+func (c *Client) Follow(ctx context.Context, f Following) error {
+	config := rest.CopyConfig(c.config)
+	config.NextProtos = nil // With HTTP/2 a connection that went silent is noticed.
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
+	}
+	transport := newTransport(config, tlsConfig, c.dialTimeout)
+	transport.ResponseHeaderTimeout = c.timeout
+	defer transport.CloseIdleConnections()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, resource := range f.Resources {
+		one := &follower{
+			client: c, what: "watching " + resource.Resource, base: transport,
+			answered: func(err error) { f.Answered(resource, err) },
+		}
+		wrapped, err := rest.HTTPWrappersForConfig(config, one)
+		if err != nil {
+			return refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
+		}
+		api, err := metadata.NewForConfigAndClient(
+			metadata.ConfigFor(config), &http.Client{Transport: wrapped, CheckRedirect: refuseRedirect},
+		)
+		if err != nil {
+			return errors.New("the client of the workload cluster cannot be made from its kubeconfig")
+		}
+		informer := one.informer(api.Resource(resource).Namespace(f.Namespace), f)
+		running.Go(func() { informer.RunWithContext(ctx) })
+	}
+	return nil
+}
+
+// follower follows one resource. It is the transport of its requests, and so knows what becomes of them.
+type follower struct {
+	client   *Client
+	what     string
+	base     http.RoundTripper
+	answered func(error)
+}
+
+func (f *follower) informer(of metadata.ResourceInterface, all Following) toolscache.SharedIndexInformer {
+	informer := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = all.Label
+			return of.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = all.Label
+			return of.Watch(ctx, options)
+		},
+	}, &metav1.PartialObjectMetadata{}, 0, nil)
+	// They fail for an informer that runs already.
+	_ = informer.SetTransform(keepLabel(all.Label))
+	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
+		f.refused(err)
+	})
+	changed := func(object any) {
+		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = gone.Obj
+		}
+		if found, ok := object.(*metav1.PartialObjectMetadata); ok && found.Labels[all.Label] != "" {
+			all.Changed(found.Labels[all.Label])
+		}
+	}
+	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, after any) { changed(after) }, DeleteFunc: changed,
+	})
+	return informer
+}
+
+// refused is told what ended a list or a watch. What the transport has seen was told by it.
+func (f *follower) refused(err error) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	f.answered(f.client.problem(err, f.what))
+}
+
+// maxLabelValue is how long the value of a label may be.
+const maxLabelValue = 63
+
+// keepLabel leaves of metadata what tells one object, and one version of it, from another, and one label. It copies them:
+// a part of a string keeps all of it.
+func keepLabel(label string) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		found, ok := object.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return object, nil
+		}
+		kept := metav1.ObjectMeta{
+			Namespace: strings.Clone(found.Namespace), Name: strings.Clone(found.Name), ResourceVersion: strings.Clone(found.ResourceVersion),
+		}
+		if value := found.Labels[label]; len(value) <= maxLabelValue {
+			kept.Labels = map[string]string{label: strings.Clone(value)}
+		}
+		return &metav1.PartialObjectMetadata{ObjectMeta: kept}, nil
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f *follower) RoundTrip(req *http.Request) (*http.Response, error) {
+	lasts, most := f.client.timeout, int64(maxListBytes)
+	watches := req.URL.Query().Get("watch") != ""
+	if watches {
+		lasts, most = maxWatch, maxWatchBytes
+	}
+	caller := req.Context()
+	ctx, cancel := context.WithTimeout(caller, lasts)
+	resp, err := f.base.RoundTrip((&answerTransport{host: f.client.host}).address(req.WithContext(ctx)))
+	if err == nil && !watches {
+		err = buffer(resp, most)
+	}
+	if err != nil {
+		cancel()
+		if caller.Err() == nil {
+			f.answered(f.client.transportProblem(&url.Error{Op: req.Method, Err: err}, f.what))
+		}
+		return nil, &exchangeError{cause: err}
+	}
+	// It would have the client pause for as long as a stranger says.
+	resp.Header.Del("Retry-After")
+	resp.StatusCode = knownCode(resp.StatusCode)
+	switch {
+	case resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests:
+		f.answered(fail(archelonv1.WorkloadServerErrorReason,
+			"%s: the API of the workload cluster failed (HTTP status %d): look at the logs of its API server", f.what, resp.StatusCode))
+	case resp.StatusCode < http.StatusMultipleChoices:
+		f.answered(nil)
+	}
+	resp.Body = &bounded{ReadCloser: resp.Body, left: most, done: cancel}
+	return resp, nil
+}
+
+// buffer reads an answer to its end, within a limit.
+func buffer(resp *http.Response, most int64) error {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, most))
+	_ = resp.Body.Close() // it was read
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return err
+}
+
+// bounded is a body that ends after a number of bytes, as if the server had ended it.
+type bounded struct {
+	io.ReadCloser
+
+	left int64
+	done context.CancelFunc
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, io.EOF
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *bounded) Close() error {
+	b.done()
+	return b.ReadCloser.Close()
+}
