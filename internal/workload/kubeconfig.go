@@ -48,12 +48,13 @@ func AccessOf(kubeconfig []byte, context string) (Access, error) {
 	if err != nil {
 		return Access{}, err
 	}
+	lacks := "has no context of the name that is asked for: add it to contexts"
 	if context == "" {
-		context = config.CurrentContext
+		context, lacks = config.CurrentContext, "has no current context: set current-context to one of its contexts"
 	}
 	current, found := config.Contexts[context]
 	if !found || current == nil {
-		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, "has no current context: set current-context to one of its contexts")
+		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, lacks)
 	}
 	access := Access{Namespace: current.Namespace}
 	if access.Namespace == "" {
