@@ -14,6 +14,7 @@ import (
 	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
+	"github.com/archelon-io/archelon/internal/hostclaim/remote"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/identity/translation"
 	importer "github.com/archelon-io/archelon/internal/import"
@@ -34,7 +35,8 @@ func (p *parts) controllers() []controller.Controller {
 		identity.Controller(feature.OCIClusterIdentity, identityPolicy(p.opts.Identity), p.setupIdentity),
 		translation.Controller(feature.OCICredentialTranslation, p.opts.Credentials.Namespace, p.setupTranslation),
 		baremetal.Controller(feature.HostClaim, p.setupBareMetalClaims),
-		kinds.Controller(feature.HostClaim, baremetal.CRD(), baremetal.Kinds(), p.setupUnknownClaims),
+		remote.Controller(feature.HostClaim, baremetal.CRD(), p.setupRemoteClaims),
+		kinds.Controller(feature.HostClaim, baremetal.CRD(), handledKinds(), p.setupUnknownClaims),
 		fleet.Controller(feature.Fleet, p.setupFleet),
 	}
 }
@@ -178,8 +180,23 @@ func (p *parts) setupBareMetalClaims(ctx context.Context, env controller.Env) er
 	return reconciler.SetupWithManager(ctx, env.Manager, baremetal.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }
 
+// handledKinds are those of claims that are handled here.
+func handledKinds() []string { return append(baremetal.Kinds(), remote.Kinds()...) }
+
+// setupRemoteClaims adds the controller of HostClaims of kind remote.
+func (p *parts) setupRemoteClaims(ctx context.Context, env controller.Env) error {
+	reconciler := &remote.Reconciler{
+		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(remote.ControllerName),
+		Scope: p.place.claim.Scope, Metrics: p.claims,
+	}
+	return reconciler.SetupWithManager(ctx, env.Manager, remote.Options{
+		Concurrency: p.opts.Concurrency, Own: env.Own,
+		Workload: workload.Options{Timeout: p.opts.WorkloadTimeout, UserAgent: version.Get().UserAgent()},
+	})
+}
+
 // setupUnknownClaims adds the controller of HostClaims whose kind nobody handles.
 func (p *parts) setupUnknownClaims(_ context.Context, env controller.Env) error {
-	reconciler := &kinds.Reconciler{Client: env.Manager.GetClient(), Kinds: baremetal.Kinds()}
+	reconciler := &kinds.Reconciler{Client: env.Manager.GetClient(), Kinds: handledKinds()}
 	return reconciler.SetupWithManager(env.Manager, env.Own)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,8 +62,14 @@ func (c *Client) List(_ context.Context, list client.ObjectList, opts ...client.
 }
 
 // Create implements client.Writer.
-func (c *Client) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+func (c *Client) Create(_ context.Context, object client.Object, opts ...client.CreateOption) error {
 	key := c.server.KeyOf(object)
+	if len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0 {
+		if c.server.objects[key] != nil {
+			return apierrors.NewAlreadyExists(key.resource(), key.Name)
+		}
+		return nil
+	}
 	return c.carryOut("create", key, func() error {
 		c.server.Writes = append(c.server.Writes, Write{Verb: "create", Key: key})
 		after, err := c.server.create(key, object)

@@ -53,6 +53,7 @@ func metadataOf(object client.Object) *metav1.PartialObjectMetadata {
 		UID: copied.GetUID(), ResourceVersion: copied.GetResourceVersion(),
 		Labels: copied.GetLabels(), Annotations: copied.GetAnnotations(),
 		Finalizers: copied.GetFinalizers(), DeletionTimestamp: copied.GetDeletionTimestamp(),
+		OwnerReferences: copied.GetOwnerReferences(),
 	}}
 }
 
@@ -95,6 +96,14 @@ func (v view) list(kind schema.GroupKind, list client.ObjectList, opts ...client
 		if matches {
 			items = append(items, copyOf(object))
 		}
+	}
+	if metadata, ok := list.(*metav1.PartialObjectMetadataList); ok {
+		for _, item := range items {
+			if object, ok := item.(client.Object); ok {
+				metadata.Items = append(metadata.Items, *metadataOf(object))
+			}
+		}
+		return nil
 	}
 	return meta.SetList(list, items)
 }

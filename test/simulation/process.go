@@ -77,6 +77,9 @@ func (p *Process) wake(ctx context.Context, e Event) {
 	}
 }
 
+// Wake enqueues requests that no watch of the process leads to.
+func (p *Process) Wake(requests ...reconcile.Request) { p.enqueue(requests...) }
+
 func (p *Process) enqueue(requests ...reconcile.Request) {
 	for _, request := range requests {
 		known := false

@@ -1,0 +1,190 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
+)
+
+// Action is one thing to do. It decides nothing, and prints as what it does.
+type Action interface {
+	fmt.Stringer
+	do(ctx context.Context, r *Reconciler, there Cluster) error
+}
+
+// changeSource writes what differs between the metadata of two versions of a source, if the API server has the first one.
+type changeSource struct {
+	before, after *metal3v1.HostClaim
+	what          string
+	// warning is told if it succeeds.
+	warning *Warning
+}
+
+// String implements fmt.Stringer.
+func (c changeSource) String() string {
+	return fmt.Sprintf("HostClaim %s: %s", client.ObjectKeyFromObject(c.before), c.what)
+}
+
+func (c changeSource) do(ctx context.Context, r *Reconciler, _ Cluster) error {
+	if err := r.Client.Patch(ctx, c.after.DeepCopy(), locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
+		return err
+	}
+	if c.warning != nil {
+		r.warn(c.before, *c.warning)
+	}
+	return nil
+}
+
+// locked is a patch that fails if the API server does not have the version before.
+func locked(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+// createTarget creates a target. It is tried first, so that none comes to be of which the other cluster drops a part: it
+// could be one of another kind.
+type createTarget struct{ target *metal3v1.HostClaim }
+
+// String implements fmt.Stringer.
+func (c createTarget) String() string { return "creating the claim in the other cluster" }
+
+func (c createTarget) do(ctx context.Context, _ *Reconciler, there Cluster) error {
+	for _, opts := range [][]client.CreateOption{{client.DryRunAll}, nil} {
+		created := c.target.DeepCopy()
+		if err := there.Create(ctx, created, append(opts, client.FieldOwner(FieldOwner))...); err != nil {
+			return err
+		}
+		if err := complete(c.target, created); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete fails if the other cluster has not kept all of a target.
+func complete(sent, kept *metal3v1.HostClaim) error {
+	if dropped := differing(sent.Spec, kept.Spec); len(dropped) > 0 {
+		return refuse(
+			metal3v1.RemoteDropsFieldsReason,
+			"the other cluster does not keep "+strings.Join(dropped, ", ")+": its CRD of HostClaims has to be that of Archelon",
+		)
+	}
+	return nil
+}
+
+// changeTarget writes what differs between two versions of a target, if the other cluster has the first one.
+type changeTarget struct {
+	source, before, after *metal3v1.HostClaim
+	// warning is told of the source if it succeeds.
+	warning *Warning
+}
+
+// String implements fmt.Stringer.
+func (c changeTarget) String() string { return "changing the claim in the other cluster" }
+
+func (c changeTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
+	kept := c.after.DeepCopy()
+	if err := there.Patch(ctx, kept, locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
+		return err
+	}
+	if c.warning != nil {
+		r.warn(c.source, *c.warning)
+	}
+	return complete(c.after, kept)
+}
+
+// deleteTarget deletes the target that was seen, and no other one.
+type deleteTarget struct{ target *metal3v1.HostClaim }
+
+// String implements fmt.Stringer.
+func (d deleteTarget) String() string { return "deleting the claim in the other cluster" }
+
+func (d deleteTarget) do(ctx context.Context, _ *Reconciler, there Cluster) error {
+	target := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.target.Namespace, Name: d.target.Name}}
+	return there.Delete(ctx, target, client.Preconditions{UID: &d.target.UID})
+}
+
+// copySecret puts a copy of one state of a Secret beside the target.
+type copySecret struct {
+	source   *metav1.PartialObjectMetadata
+	to       types.NamespacedName
+	origin   string
+	replaces *metav1.PartialObjectMetadata
+	// target is nil if there is none yet. It owns the copy.
+	target *metal3v1.HostClaim
+}
+
+// String implements fmt.Stringer.
+func (c copySecret) String() string {
+	return fmt.Sprintf("copying Secret %s to the other cluster", c.source.Name)
+}
+
+func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error {
+	source := &corev1.Secret{}
+	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(c.source), source); err != nil {
+		return err
+	}
+	if source.UID != c.source.UID || source.ResourceVersion != c.source.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, c.source.Name, errOld)
+	}
+	copied := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.to.Namespace, Name: c.to.Name,
+			Labels: map[string]string{metal3v1.OriginLabel: c.origin, metal3v1.SourceLabel: hostclaim.Version(c.source)},
+		},
+		Type: source.Type, Data: source.Data,
+	}
+	if c.target != nil {
+		copied.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: metal3v1.GroupVersion.String(), Kind: metal3v1.HostClaimKind, Name: c.target.Name, UID: c.target.UID,
+		}}
+	}
+	if c.replaces == nil {
+		err := there.Create(ctx, copied, client.FieldOwner(FieldOwner))
+		if apierrors.IsAlreadyExists(err) {
+			return refuse(
+				metal3v1.RemoteConflictReason, "the name of a copy is that of somebody else's Secret in the other cluster: delete it",
+			)
+		}
+		return err
+	}
+	before := &corev1.Secret{}
+	if err := there.Get(ctx, c.to, before); err != nil {
+		return err
+	}
+	switch {
+	case before.UID != c.replaces.UID || before.ResourceVersion != c.replaces.ResourceVersion:
+		return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, c.to.Name, errOld)
+	case before.Type != copied.Type:
+		// It cannot be changed. The event of the deletion has it created again.
+		return removeCopy{c.replaces}.do(ctx, r, there)
+	}
+	after := before.DeepCopy()
+	after.Labels, after.OwnerReferences, after.Data = copied.Labels, copied.OwnerReferences, copied.Data
+	return there.Patch(ctx, after, locked(before), client.FieldOwner(FieldOwner))
+}
+
+var errOld = errors.New("it has changed")
+
+// removeCopy removes the copy of a Secret.
+type removeCopy struct{ found *metav1.PartialObjectMetadata }
+
+// String implements fmt.Stringer.
+func (c removeCopy) String() string { return "removing a Secret from the other cluster" }
+
+func (c removeCopy) do(ctx context.Context, _ *Reconciler, there Cluster) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.found.Namespace, Name: c.found.Name}}
+	return client.IgnoreNotFound(there.Delete(ctx, secret, client.Preconditions{
+		UID: &c.found.UID, ResourceVersion: &c.found.ResourceVersion,
+	}))
+}

@@ -1,0 +1,206 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/workload"
+)
+
+// Pauses before a cluster is followed again that did not answer a request, although it could be followed.
+const (
+	pauseBase = time.Second
+	pauseMax  = 5 * time.Minute
+)
+
+// atOnce is how many sources of one cluster are worked on at the same time. A cluster that is slow holds up no more.
+const atOnce = 2
+
+// What changes in another cluster wakes a source so often, and after that once in a while: it costs writes here.
+const (
+	wakesPerSecond = 2
+	wakesAtOnce    = 20
+	wakeLater      = time.Second
+)
+
+// connection is one to another cluster.
+type connection struct {
+	all     *Connections
+	client  *workload.Client
+	cluster *workload.Typed
+	stop    context.CancelFunc
+
+	mu sync.Mutex
+	// users are the sources that use it, by their origins.
+	users map[string]user
+	// heard has what the other cluster said of each resource when it was last asked: nil, or a Problem.
+	heard map[schema.GroupVersionResource]error
+	// broken is a Problem that a request had. It stands until the cluster was followed again.
+	broken   error
+	failures int
+	restart  context.CancelFunc
+	// working is how many sources are worked on. waiting are those that wait for that.
+	working int
+	waiting map[types.NamespacedName]bool
+}
+
+// user is a source, and how often it may be woken.
+type user struct {
+	source types.NamespacedName
+	wakes  flowcontrol.PassiveRateLimiter
+}
+
+func (c *connection) takeUsers() map[string]user {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	users := c.users
+	c.users = map[string]user{}
+	return users
+}
+
+// run follows the other cluster until the connection is closed.
+func (c *connection) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		following, restart := context.WithCancel(ctx)
+		c.mu.Lock()
+		c.restart, c.broken = restart, nil
+		clear(c.heard)
+		c.mu.Unlock()
+		err := c.client.Follow(following, workload.Following{
+			Resources: []schema.GroupVersionResource{claims(), secrets()},
+			Namespace: c.client.Place().Namespace, Label: metal3v1.OriginLabel,
+			Changed: c.changed, Answered: c.answered,
+		})
+		restart()
+		if err != nil {
+			c.answered(claims(), err)
+			return // The kubeconfig cannot be used. Another one takes its place.
+		}
+		select {
+		case <-time.After(c.pause()):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pause is how long it takes until the cluster is followed again, more after each failure.
+func (c *connection) pause() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pause := pauseBase << min(max(c.failures-1, 0), 16)
+	return min(pause, pauseMax)
+}
+
+// changed wakes the source of something that has changed.
+func (c *connection) changed(origin string) {
+	c.mu.Lock()
+	user, ok := c.users[origin]
+	c.mu.Unlock()
+	switch {
+	case !ok:
+	case user.wakes.TryAccept():
+		c.all.waken(0, user.source)
+	default:
+		c.all.waken(wakeLater, user.source)
+	}
+}
+
+// answered notes what the other cluster said. Its sources are woken if that is news.
+func (c *connection) answered(of schema.GroupVersionResource, err error) {
+	c.mu.Lock()
+	before := c.state()
+	c.heard[of] = err
+	news := fmt.Sprint(before) != fmt.Sprint(c.state())
+	c.mu.Unlock()
+	if news {
+		c.wakeAll()
+	}
+}
+
+func (c *connection) wakeAll() {
+	c.mu.Lock()
+	users := make([]types.NamespacedName, 0, len(c.users))
+	for _, user := range c.users {
+		users = append(users, user.source)
+	}
+	c.mu.Unlock()
+	c.all.waken(0, users...)
+}
+
+// state is why nobody can be asked, nil if somebody can. It is called with the lock held.
+func (c *connection) state() error {
+	if c.broken != nil {
+		return c.broken
+	}
+	for _, resource := range []schema.GroupVersionResource{claims(), secrets()} {
+		switch err, asked := c.heard[resource]; {
+		case !asked:
+			return refuse(metal3v1.RemoteConnectingReason, "the other cluster has yet to answer")
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// full is called with the lock held.
+func (c *connection) full(source types.NamespacedName) bool {
+	if c.working < atOnce {
+		return false
+	}
+	c.waiting[source] = true
+	return true
+}
+
+// enter begins the work on a source.
+func (c *connection) enter(source types.NamespacedName) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.state(); err != nil {
+		return err
+	}
+	if c.full(source) {
+		return errBusy
+	}
+	c.working++
+	return nil
+}
+
+// errBusy is that a source has to wait for others. It is woken then.
+var errBusy = errors.New("others are worked on")
+
+// leave ends the work on a source. A request that failed has the cluster followed anew: what follows it may not have
+// noticed.
+func (c *connection) leave(err error) {
+	c.mu.Lock()
+	c.working--
+	waiting := make([]types.NamespacedName, 0, len(c.waiting))
+	for source := range c.waiting {
+		waiting = append(waiting, source)
+	}
+	clear(c.waiting)
+	broken := ofConnection(err)
+	news := broken && c.broken == nil
+	switch {
+	case news:
+		c.broken = err
+		c.failures++
+		c.restart()
+	case err == nil:
+		c.failures = 0
+	}
+	c.mu.Unlock()
+	if news {
+		c.wakeAll()
+		return
+	}
+	c.all.waken(0, waiting...)
+}

@@ -1,0 +1,207 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/workload"
+)
+
+// kubeconfigKey is where a Secret has the kubeconfig.
+const kubeconfigKey = "kubeconfig"
+
+// Connections are those to other clusters: one for each kubeconfig that sources use. Each follows the claims and Secrets
+// of its sources in the other cluster, and so knows whether it answers.
+type Connections struct {
+	clients *workload.Clients
+	scheme  *runtime.Scheme
+	mapper  meta.RESTMapper
+	ctx     context.Context //nolint:containedctx // connections live until the process ends, not until a run does
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	wake func(types.NamespacedName, time.Duration)
+	to   map[Credentials]*connection
+	used map[types.NamespacedName]Credentials
+}
+
+// NewConnections returns Connections that have no users yet.
+func NewConnections(clients *workload.Clients, scheme *runtime.Scheme) *Connections {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, suffix := range []string{"", "List"} {
+		mapper.AddSpecific(
+			metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind+suffix), claims(), claims(), meta.RESTScopeNamespace,
+		)
+		mapper.AddSpecific(corev1.SchemeGroupVersion.WithKind("Secret"+suffix), secrets(), secrets(), meta.RESTScopeNamespace)
+	}
+	c := &Connections{
+		clients: clients, scheme: scheme, mapper: mapper, wake: func(types.NamespacedName, time.Duration) {},
+		to: map[Credentials]*connection{}, used: map[types.NamespacedName]Credentials{},
+	}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+func claims() schema.GroupVersionResource { return metal3v1.GroupVersion.WithResource("hostclaims") }
+
+func secrets() schema.GroupVersionResource { return corev1.SchemeGroupVersion.WithResource("secrets") }
+
+// Start implements manager.Runnable. It returns when no connection is left.
+func (c *Connections) Start(ctx context.Context) error {
+	<-ctx.Done()
+	c.mu.Lock()
+	c.end()
+	c.mu.Unlock()
+	c.running.Wait()
+	return nil
+}
+
+// wakes says how sources are woken.
+func (c *Connections) wakes(wake func(source types.NamespacedName, after time.Duration)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wake = wake
+}
+
+var errEnding = errors.New("the process ends")
+
+// Use implements Remotes.
+func (c *Connections) Use(
+	ctx context.Context, source types.NamespacedName, origin string, credentials Credentials,
+) (*Remote, error) {
+	if c.busy(source, credentials) {
+		return nil, errBusy // The Secret is read for nobody who has to wait.
+	}
+	client, err := c.clients.Get(ctx, kubeconfigOf(credentials))
+	if err != nil {
+		if problemOf(err) != nil {
+			c.Leave(source)
+		}
+		return nil, err
+	}
+	if client.Place().Namespace == "" {
+		c.Leave(source)
+		return nil, refuse(
+			metal3v1.CredentialsInvalidReason, "the context of the kubeconfig names no namespace: name the one that claims are to be in",
+		)
+	}
+	to, err := c.connect(source, origin, credentials, client) //nolint:contextcheck // it lives longer than the run
+	if err != nil {
+		return nil, err
+	}
+	if err := to.enter(source); err != nil {
+		return nil, err
+	}
+	return &Remote{Cluster: to.cluster, Place: client.Place(), Release: to.leave}, nil
+}
+
+func kubeconfigOf(credentials Credentials) workload.Kubeconfig {
+	return workload.Kubeconfig{
+		Secret: credentials.Secret, Key: kubeconfigKey, Author: "the credentials of the claim", Context: credentials.Context,
+	}
+}
+
+// connect returns the connection of a source. Another kubeconfig takes the place of the one before.
+func (c *Connections) connect(
+	source types.NamespacedName, origin string, credentials Credentials, client *workload.Client,
+) (*connection, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return nil, errEnding
+	}
+	if before, ok := c.used[source]; ok && before != credentials {
+		c.drop(source)
+	}
+	to := c.to[credentials]
+	if to == nil || to.client != client {
+		cluster, err := client.Typed(c.scheme, c.mapper)
+		if err != nil {
+			return nil, err
+		}
+		next := &connection{
+			all: c, client: client, cluster: cluster, users: map[string]user{},
+			heard: map[schema.GroupVersionResource]error{}, waiting: map[types.NamespacedName]bool{},
+		}
+		if to != nil {
+			to.stop()
+			next.users = to.takeUsers()
+		}
+		var ctx context.Context
+		ctx, next.stop = context.WithCancel(c.ctx)
+		c.running.Go(func() { next.run(ctx) })
+		to = next
+		c.to[credentials] = to
+	}
+	c.used[source] = credentials
+	to.mu.Lock()
+	if to.users[origin].source != source {
+		to.users[origin] = user{source, flowcontrol.NewTokenBucketPassiveRateLimiter(wakesPerSecond, wakesAtOnce)}
+	}
+	to.mu.Unlock()
+	return to, nil
+}
+
+// Leave implements Remotes. A connection without users is closed.
+func (c *Connections) Leave(source types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(source)
+}
+
+// drop is called with the lock held.
+func (c *Connections) drop(source types.NamespacedName) {
+	credentials, ok := c.used[source]
+	if !ok {
+		return
+	}
+	delete(c.used, source)
+	to := c.to[credentials]
+	to.mu.Lock()
+	for origin, user := range to.users {
+		if user.source == source {
+			delete(to.users, origin)
+		}
+	}
+	delete(to.waiting, source)
+	left := len(to.users)
+	to.mu.Unlock()
+	if left == 0 {
+		to.stop()
+		delete(c.to, credentials)
+		c.clients.Forget(kubeconfigOf(credentials))
+	}
+}
+
+func (c *Connections) waken(after time.Duration, sources ...types.NamespacedName) {
+	c.mu.Lock()
+	wake := c.wake
+	c.mu.Unlock()
+	for _, source := range sources {
+		wake(source, after)
+	}
+}
+
+// busy reports whether a source has to wait for others that use the same connection. It is woken then.
+func (c *Connections) busy(source types.NamespacedName, credentials Credentials) bool {
+	c.mu.Lock()
+	to := c.to[credentials]
+	c.mu.Unlock()
+	if to == nil {
+		return false
+	}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	return to.full(source)
+}

@@ -1,0 +1,179 @@
+package remote
+
+import (
+	"time"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
+)
+
+// Decision is what a run is to do.
+type Decision struct {
+	// Actions are done in their order. What they change wakes the controller.
+	Actions []Action
+	// Status is what the status of the source should be, nil to leave it alone. It is written if there are no actions, or
+	// if one fails.
+	Status *metal3v1.HostClaimStatus
+	// Warnings are told in Events, once the status is written.
+	Warnings []Warning
+}
+
+// Warning is something that people should know.
+type Warning struct{ Reason, Note string }
+
+// Decide says what to do. It is pure.
+func Decide(o Observation, now time.Time) Decision {
+	claim := o.Claim
+	switch {
+	case claim == nil, o.Paused:
+		return Decision{}
+	case claim.DeletionTimestamp != nil:
+		return release(o, now)
+	case !held(claim):
+		return Decision{Actions: []Action{changeSource{claim, taken(claim), "hold it", nil}}}
+	case o.Problem != nil:
+		return Decision{Status: apart(claim, *o.Problem, now)}
+	case o.Target != nil && !ours(o):
+		return Decision{Status: apart(claim, Problem{
+			metal3v1.RemoteConflictReason,
+			"a HostClaim of the name that the target is to have is somebody else's: delete it in the other cluster",
+		}, now)}
+	case elsewhere(o):
+		return Decision{Status: apart(claim, elsewhereProblem(), now)}
+	case o.Target == nil && hostclaim.LostForGood(claim), lost(o) && wasBound(claim):
+		return gone(o, now)
+	case o.Target == nil && (claim.Status.Remote == nil || lost(o)):
+		return announce(o, now)
+	case o.Target != nil && o.Target.DeletionTimestamp != nil:
+		return Decision{Status: mirrored(o, &Problem{
+			metal3v1.RemoteDeletingReason, "the claim in the other cluster is being deleted there, and not by this one",
+		}, now)}
+	default:
+		return inStep(o, now)
+	}
+}
+
+// ours reports whether what has the name of the target is it.
+func ours(o Observation) bool { return o.Target.Labels[metal3v1.OriginLabel] == originKept(o.Claim) }
+
+// elsewhere reports whether the credentials lead to another place than the target is in. A target that is there, and is
+// the same one, proves that the place is the same, whatever it is called by now.
+func elsewhere(o Observation) bool {
+	is := o.Claim.Status.Remote
+	if is == nil || o.Target != nil && o.Target.UID == is.UID {
+		return false
+	}
+	return is.Server != o.Place.Server || is.Authority != o.Place.Authority || is.Namespace != o.Place.Namespace
+}
+
+func elsewhereProblem() Problem {
+	return Problem{
+		metal3v1.RemoteIdentityChangedReason,
+		"the credentials lead to another server or namespace than before, and the target is not there: " +
+			"restore them, or delete the claim with annotation " + metal3v1.AbandonAnnotation + "=true",
+	}
+}
+
+// lost reports whether there was a target, and is none any more.
+func lost(o Observation) bool {
+	return o.Target == nil && o.Claim.Status.Remote != nil && o.Claim.Status.Remote.UID != ""
+}
+
+// wasBound reports whether a source had a host when its target was last seen. Its successor would get another one, and
+// what ran on the first may still run: that is for people to decide on.
+func wasBound(claim *metal3v1.HostClaim) bool {
+	return hostclaim.ConditionOf(claim, metal3v1.AssociatedCondition).Status == "True" ||
+		hostclaim.ConditionOf(claim, metal3v1.ProvisionedCondition).Reason == metal3v1.ProvisioningReason
+}
+
+// gone is for a source whose target was deleted by others while it had a host.
+func gone(o Observation, now time.Time) Decision {
+	const note = "The claim in the other cluster is gone, and it had a host. It is not created again. Delete this one"
+	d := Decision{Actions: removals(o), Status: lostStatus(o.Claim, note, now)}
+	if !hostclaim.LostForGood(o.Claim) {
+		d.Warnings = []Warning{{metal3v1.HostLostReason, note}}
+	}
+	return d
+}
+
+// announce writes down where the target is going to be, before it is created there.
+func announce(o Observation, now time.Time) Decision {
+	status := apart(o.Claim, Problem{metal3v1.RemoteConnectingReason, "the claim in the other cluster is about to be created"}, now)
+	status.Remote = at(o)
+	return Decision{Status: status}
+}
+
+// at says where the target is.
+func at(o Observation) *metal3v1.RemoteReference {
+	is := &metal3v1.RemoteReference{
+		Server: o.Place.Server, Authority: o.Place.Authority, Namespace: o.Place.Namespace, Name: targetName(originKept(o.Claim)),
+	}
+	if o.Target != nil {
+		is.UID = o.Target.UID
+	}
+	return is
+}
+
+// inStep keeps a source and its target in step.
+func inStep(o Observation, now time.Time) Decision {
+	var d Decision
+	p := planSecrets(o)
+	d.Actions = append(d.Actions, p.copies...)
+	if target := o.Target; target == nil {
+		d.Actions = append(d.Actions, createTarget{wanted(o, p)})
+	} else if after := wanted(o, p); after != nil {
+		d.Actions = append(d.Actions, changeTarget{o.Claim, target, after, edited(o, after)})
+	} else {
+		d.Actions = append(d.Actions, p.surplus...)
+	}
+	if after := informed(o); after != nil {
+		d.Actions = append(d.Actions, changeSource{o.Claim, after, "have it tell what its target tells", nil})
+	}
+	d.Status = mirrored(o, p.problem(), now)
+	return d
+}
+
+// release has the target deleted, what goes with it removed, and then the source released.
+func release(o Observation, now time.Time) Decision {
+	claim := o.Claim
+	drop := changeSource{claim, dropped(claim), "release it", nil}
+	switch {
+	case !held(claim):
+		return Decision{}
+	case abandoned(claim):
+		if claim.Status.Remote != nil {
+			drop.warning = &Warning{
+				"RemoteAbandoned", "The claim in the other cluster was left there, because annotation " + metal3v1.AbandonAnnotation + " says so",
+			}
+		}
+		return Decision{Actions: []Action{drop}}
+	case claim.Status.Remote == nil && !moved(claim):
+		return Decision{Actions: []Action{drop}} // Nothing was created.
+	case o.Problem != nil:
+		return Decision{Status: leaving(apart(claim, stuck(*o.Problem), now), claim)}
+	case o.Target != nil && ours(o):
+		d := Decision{Status: leaving(mirrored(o, &Problem{
+			metal3v1.RemoteDeletingReason, "the claim in the other cluster is being deleted",
+		}, now), claim)}
+		if o.Target.DeletionTimestamp == nil {
+			d.Actions = []Action{deleteTarget{o.Target}}
+		}
+		return d
+	case elsewhere(o):
+		return Decision{Status: leaving(apart(claim, stuck(elsewhereProblem()), now), claim)}
+	default:
+		if left := removals(o); len(left) > 0 {
+			return Decision{Actions: left}
+		}
+		return Decision{Actions: []Action{drop}}
+	}
+}
+
+// stuck says how to delete a source without its target.
+func stuck(why Problem) Problem {
+	if why.Reason != metal3v1.RemoteIdentityChangedReason {
+		why.Message += ". Until then the claim in the other cluster cannot be deleted. Annotation " + metal3v1.AbandonAnnotation +
+			"=true leaves it there"
+	}
+	return why
+}

@@ -1,0 +1,87 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// FieldOwner is the name under which API servers record what this controller writes.
+const FieldOwner = "archelon-host-claim-remote"
+
+// Reconciler has claims of other clusters stand for those of this one.
+type Reconciler struct {
+	// Client writes.
+	Client client.Client
+	// Read is what it reads from.
+	Read Readers
+	// Remotes lead to other clusters.
+	Remotes Remotes
+	// Recorder records Events.
+	Recorder events.EventRecorder
+	// Scope is where it works.
+	Scope shard.Scope
+	// Metrics are optional.
+	Metrics *hostclaim.Metrics
+	// Clock is optional.
+	Clock clock.PassiveClock
+}
+
+// Reconcile implements reconcile.Reconciler. What is done wakes it again: a run that has done something ends there.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if !r.Scope.Owns(request.Namespace) {
+		return ctrl.Result{}, nil
+	}
+	o, remote, err := r.observe(ctx, request.NamespacedName)
+	if err == nil {
+		err = errors.Join(r.work(ctx, o, remote), o.Failure)
+	}
+	if remote != nil {
+		remote.Release(err)
+	}
+	if ofConnection(err) || errors.Is(err, errBusy) {
+		err = nil // What follows the other cluster wakes the source.
+	}
+	return ctrl.Result{}, ignoreOvertaken(err)
+}
+
+// work does what there is to do.
+func (r *Reconciler) work(ctx context.Context, o Observation, remote *Remote) error {
+	d := Decide(o, r.Clock.Now())
+	var there Cluster
+	if remote != nil {
+		there = remote.Cluster
+	}
+	for _, action := range d.Actions {
+		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
+		if err := action.do(ctx, r, there); overtaken(err) {
+			return nil
+		} else if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", action, err), r.publish(ctx, o.Claim, failed(o.Claim, err, r.Clock.Now())))
+		}
+	}
+	if len(d.Actions) > 0 {
+		return nil
+	}
+	return r.publish(ctx, o.Claim, d)
+}
+
+// overtaken reports whether a write failed because the object has changed, or is gone. The event of that wakes the
+// controller, if it has not done so already.
+func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+
+func ignoreOvertaken(err error) error {
+	if overtaken(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,420 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/test/simulation"
+)
+
+var (
+	claimGK   = schema.GroupKind{Group: "metal3.io", Kind: "HostClaim"}
+	secretGK  = schema.GroupKind{Kind: "Secret"}
+	clusterGK = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}
+)
+
+// world are two simulated API servers, two controllers at once with their holders of Secrets, what works in the other
+// cluster, users of both, and all that can go wrong between them.
+type world struct {
+	t           *rapid.T
+	ctx         context.Context //nolint:containedctx // it is that of the test, as t is
+	here, there *simulation.Server
+	processes   []*instance
+	clock       *clocktesting.FakePassiveClock
+	// down is whether the other cluster is silent.
+	down bool
+	// faulty befalls the next write. before is what is being written.
+	faulty string
+	before client.Object
+	writes int
+	// left are origins of targets that nobody has to delete any more.
+	left map[string]bool
+}
+
+// instance is one life of the controllers.
+type instance struct {
+	w               *world
+	claims, secrets *simulation.Process
+	there           *simulation.Cache
+	used            map[types.NamespacedName]string
+}
+
+func simScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, metal3v1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}
+
+func newWorld(ctx context.Context, t *rapid.T) *world {
+	w := &world{
+		t: t, ctx: ctx, left: map[string]bool{}, here: simulation.NewServer(simScheme()), there: simulation.NewServer(simScheme()),
+		clock: clocktesting.NewFakePassiveClock(now),
+	}
+	w.kubeconfig("u1")
+	if rapid.Bool().Draw(t, "furnished") {
+		for _, name := range []string{"c1", "c2"} {
+			w.here.Put(simClaim(name))
+		}
+		w.here.Put(simSecret("s1", "one"))
+	}
+	w.processes = make([]*instance, 2)
+	for i := range w.processes {
+		w.start(i)
+	}
+	return w
+}
+
+func simClaim(name string) *metal3v1.HostClaim {
+	claim := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, Generation: 1}}
+	claim.Spec.Kind, claim.Spec.Credentials = "remote", "remote"
+	claim.Spec.Args = map[string]metal3v1.Argument{"real-kind": "baremetal"}
+	return claim
+}
+
+func simSecret(name, value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Data: map[string][]byte{"value": []byte(value)}}
+}
+
+// kubeconfig has the credentials lead to a namespace of the other cluster, or nowhere.
+func (w *world) kubeconfig(to string) {
+	secret := simSecret("remote", to)
+	if found := w.here.Get(w.here.KeyOf(secret)); found != nil {
+		secret.Finalizers, secret.DeletionTimestamp = found.GetFinalizers(), found.GetDeletionTimestamp()
+	}
+	w.here.Put(secret)
+}
+
+// start begins new processes: they know what is there now, and nothing of what their predecessors did.
+func (w *world) start(n int) {
+	i := &instance{w: w, there: w.there.NewCache(claimGK, secretGK), used: map[types.NamespacedName]string{}}
+	cache := func() *simulation.Cache {
+		c := w.here.NewCache(claimGK, secretGK, clusterGK)
+		for name, keys := range indexes() {
+			c.Index(&metal3v1.HostClaim{}, name, keys)
+		}
+		return c
+	}
+	live := w.here.Client(w.fault(w.here))
+	of := cache()
+	r := &Reconciler{
+		Client: live, Recorder: silent{}, Clock: w.clock, Remotes: i,
+		Read: Readers{Claims: of, Secrets: of, Clusters: of, Live: live},
+	}
+	if err := r.complete(); err != nil {
+		w.t.Fatal(err)
+	}
+	i.claims = &simulation.Process{Cache: of, Reconciler: r, Watches: watchesOf(r.watches())}
+	of = cache()
+	h := &Holder{Client: live, Read: Readers{Claims: of, Secrets: of}}
+	i.secrets = &simulation.Process{Cache: of, Reconciler: h, Watches: watchesOf(h.watches())}
+	w.processes[n] = i
+	i.claims.Start(w.ctx)
+	i.secrets.Start(w.ctx)
+}
+
+func watchesOf(all []watch) []simulation.Watch {
+	watches := make([]simulation.Watch, len(all))
+	for i, watch := range all {
+		gvk, err := apiutil.GVKForObject(watch.object, simScheme())
+		if err != nil {
+			panic(err)
+		}
+		_, metadata := watch.object.(*metav1.PartialObjectMetadata)
+		watches[i] = simulation.Watch{Kind: gvk.GroupKind(), Metadata: metadata, Requests: watch.requests, Admits: watch.admits}
+	}
+	return watches
+}
+
+// Use implements Remotes.
+func (i *instance) Use(_ context.Context, source types.NamespacedName, origin string, credentials Credentials) (*Remote, error) {
+	secret, ok := i.w.here.Get(simulation.Key{Kind: secretGK, NamespacedName: credentials.Secret}).(*corev1.Secret)
+	if !ok {
+		return nil, refuse(metal3v1.CredentialsMissingReason, "there is none")
+	}
+	i.used[source] = origin
+	to := string(secret.Data["value"])
+	switch {
+	case to == "bad":
+		return nil, refuse(metal3v1.CredentialsInvalidReason, "it is none")
+	case i.w.down:
+		return nil, refuse(metal3v1.RemoteUnreachableReason, "silence")
+	}
+	return &Remote{
+		Cluster: i.w.there.Client(i.w.fault(i.w.there)), Place: workload.Place{Server: "https://there", Namespace: to}, Release: func(error) {},
+	}, nil
+}
+
+// Leave implements Remotes.
+func (i *instance) Leave(source types.NamespacedName) { delete(i.used, source) }
+
+// hear delivers an event of the other cluster.
+func (i *instance) hear(kind schema.GroupKind) bool {
+	e, ok := i.there.Next(kind)
+	if !ok {
+		return false
+	}
+	for _, object := range []client.Object{e.Before, e.After} {
+		if object == nil {
+			continue
+		}
+		for source, origin := range i.used {
+			if object.GetLabels()[metal3v1.OriginLabel] == origin {
+				i.claims.Wake(reconcile.Request{NamespacedName: source})
+			}
+		}
+	}
+	return true
+}
+
+// wakeAll is what connections do when the other cluster begins to answer, or ceases to.
+func (w *world) wakeAll() {
+	for _, i := range w.processes {
+		for source := range i.used {
+			i.claims.Wake(reconcile.Request{NamespacedName: source})
+		}
+	}
+}
+
+// silent records no Events.
+type silent struct{}
+
+// Eventf implements events.EventRecorder.
+func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+var (
+	errSimulated = apierrors.NewServiceUnavailable("simulated outage")
+	errSilent    = &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.WorkloadUnreachableReason, Message: "silence"}
+)
+
+// fault disturbs requests to a server as the schedule has it, and looks at each write.
+func (w *world) fault(of *simulation.Server) simulation.Fault {
+	return func(verb string, key simulation.Key, answered bool) error {
+		if of == w.there && w.down && !answered {
+			return errSilent
+		}
+		if verb == "get" || verb == "list" {
+			return nil
+		}
+		when := "before"
+		if answered {
+			when = "after"
+			if of == w.there {
+				w.checkWrite(key, w.before, of.Get(key))
+			}
+		} else {
+			w.before = of.Get(key)
+			w.writes++
+		}
+		switch w.faulty {
+		case "crash " + when:
+			w.faulty = ""
+			panic(simulation.Crash{})
+		case "lost " + when:
+			w.faulty = ""
+			return errSimulated
+		}
+		return nil
+	}
+}
+
+func (w *world) pick(label string, from ...string) string {
+	return rapid.SampledFrom(from).Draw(w.t, label)
+}
+
+func (w *world) sources() []*metal3v1.HostClaim { return claimsOf(w.here) }
+func (w *world) targets() []*metal3v1.HostClaim { return claimsOf(w.there) }
+
+func claimsOf(s *simulation.Server) []*metal3v1.HostClaim {
+	var found []*metal3v1.HostClaim
+	for _, object := range s.Objects(claimGK) {
+		if claim, ok := object.(*metal3v1.HostClaim); ok {
+			found = append(found, claim)
+		}
+	}
+	return found
+}
+
+// act does one thing that can happen.
+func (w *world) act() {
+	n := rapid.IntRange(0, 1).Draw(w.t, "process")
+	switch w.pick("what",
+		"claim", "delete", "user", "user", "secret", "secret", "credentials", "silence", "operator", "operator", "operator", "stranger",
+		"deliver", "deliver", "deliver", "hear", "hear", "hear", "work", "work", "work", "work", "hold", "restart", "fault", "fault",
+	) {
+	case "claim":
+		if claim := simClaim(w.pick("name", "c1", "c2")); w.here.Get(w.here.KeyOf(claim)) == nil {
+			w.draw(claim)
+			w.here.Put(claim)
+		}
+	case "delete":
+		w.here.Remove(simulation.Key{Kind: claimGK, NamespacedName: types.NamespacedName{Namespace: "a", Name: w.pick("name", "c1", "c2")}})
+	case "user":
+		w.user()
+	case "secret":
+		secret := simSecret(w.pick("secret", "s1", "s2"), w.pick("value", "one", "two"))
+		if w.pick("does", "write", "write", "remove") == "remove" {
+			w.here.Remove(w.here.KeyOf(secret))
+		} else {
+			w.here.Put(secret)
+		}
+	case "credentials":
+		if to := w.pick("to", "u1", "u1", "u2", "bad", "none"); to == "none" {
+			w.here.Remove(w.here.KeyOf(simSecret("remote", "")))
+		} else {
+			w.kubeconfig(to)
+		}
+	case "silence":
+		w.down = !w.down
+		w.wakeAll()
+	case "operator":
+		if targets := w.targets(); len(targets) > 0 {
+			w.operate(targets[rapid.IntRange(0, len(targets)-1).Draw(w.t, "target")])
+		}
+	case "stranger":
+		w.stranger()
+	case "deliver":
+		process := []*simulation.Process{w.processes[n].claims, w.processes[n].secrets}[rapid.IntRange(0, 1).Draw(w.t, "controller")]
+		if behind := process.Cache.Behind(); len(behind) > 0 {
+			process.Deliver(w.ctx, behind[rapid.IntRange(0, len(behind)-1).Draw(w.t, "kind")])
+		}
+	case "hear":
+		w.processes[n].hear([]schema.GroupKind{claimGK, secretGK}[rapid.IntRange(0, 1).Draw(w.t, "kind")])
+	case "work":
+		w.work(n, w.processes[n].claims)
+	case "hold":
+		w.work(n, w.processes[n].secrets)
+	case "restart":
+		w.start(n)
+	case "fault":
+		w.faulty = w.pick("fault", "crash before", "crash after", "lost before", "lost after")
+	}
+}
+
+func (w *world) work(n int, process *simulation.Process) {
+	if process.Queued() == 0 {
+		return
+	}
+	lives, err := process.Work(w.ctx, rapid.IntRange(0, process.Queued()-1).Draw(w.t, "request"))
+	if !lives {
+		w.start(n)
+	} else if err != nil && !strings.Contains(err.Error(), "simulated outage") {
+		w.t.Fatalf("a run failed: %v", err)
+	}
+}
+
+// draw draws what a source asks for.
+func (w *world) draw(claim *metal3v1.HostClaim) {
+	claim.Generation++
+	claim.Spec.Online = new(w.pick("online", "yes", "no") == "yes")
+	claim.Spec.Image, claim.Spec.UserData = nil, nil
+	if name := w.pick("user data", "", "s1", "s2"); name != "" {
+		claim.Spec.UserData = &corev1.SecretReference{Name: name, Namespace: w.pick("of", "", "", "", "a", "infra")}
+	}
+	if url := w.pick("image", "", "http://one", "http://two"); url != "" {
+		claim.Spec.Image = &metal3v1.Image{URL: url}
+	}
+}
+
+// user changes a source.
+func (w *world) user() {
+	sources := w.sources()
+	if len(sources) == 0 {
+		return
+	}
+	claim := sources[rapid.IntRange(0, len(sources)-1).Draw(w.t, "source")]
+	switch w.pick("does", "spec", "spec", "reboot", "pause", "resume", "resume", "abandon", "force") {
+	case "spec":
+		w.draw(claim)
+	case "reboot":
+		claim.Annotations = hostclaim.Set(claim.Annotations, "reboot.metal3.io", `{"mode":"hard"}`)
+	case "pause":
+		claim.Annotations = hostclaim.Set(claim.Annotations, clusterv1.PausedAnnotation, "yes")
+	case "resume":
+		delete(claim.Annotations, clusterv1.PausedAnnotation)
+	case "abandon":
+		claim.Annotations = hostclaim.Set(claim.Annotations, metal3v1.AbandonAnnotation, "true")
+		w.left[originKept(claim)] = true
+	case "force":
+		if claim.DeletionTimestamp == nil {
+			return
+		}
+		w.left[originKept(claim)], claim.Finalizers = true, nil
+	}
+	w.here.Put(claim)
+}
+
+// operate does what the controllers of the other cluster do next with a target. It reports false if that is nothing.
+func (w *world) operate(target *metal3v1.HostClaim) bool {
+	bound := hostclaim.ConditionOf(target, "Associated").Status == "True"
+	_, reboots := target.Annotations["reboot.metal3.io"]
+	switch {
+	case target.DeletionTimestamp != nil:
+		target.Finalizers = nil
+	case len(target.Finalizers) == 0:
+		target.Finalizers = []string{"operator"}
+	case reboots:
+		delete(target.Annotations, "reboot.metal3.io")
+	case !bound:
+		meta.SetStatusCondition(&target.Status.Conditions, metav1.Condition{Type: "Associated", Status: "True", Reason: "BareMetalHostAssociated"})
+	case target.Status.Ready != (target.Spec.Image != nil):
+		w.checkProvisioned(target)
+		target.Status.Ready = target.Spec.Image != nil
+	default:
+		return false
+	}
+	w.there.Put(target)
+	return true
+}
+
+// stranger does what others may do in the other cluster.
+func (w *world) stranger() {
+	switch w.pick("does", "delete", "edit", "edit", "secret", "foreign") {
+	case "secret":
+		if secrets := w.there.Objects(secretGK); len(secrets) > 0 {
+			w.there.Remove(w.there.KeyOf(secrets[0]))
+		}
+		return
+	case "foreign":
+		w.there.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "u1", Name: "foreign"}})
+		return
+	case "delete":
+		if targets := w.targets(); len(targets) > 0 {
+			w.there.Remove(w.there.KeyOf(targets[rapid.IntRange(0, len(targets)-1).Draw(w.t, "target")]))
+		}
+		return
+	}
+	if targets := w.targets(); len(targets) > 0 {
+		target := targets[rapid.IntRange(0, len(targets)-1).Draw(w.t, "target")]
+		target.Spec.Online, target.Spec.FailureDomain = nil, "edited"
+		w.there.Put(target)
+	}
+}
+
+func describeClaim(claim *metal3v1.HostClaim) string {
+	synced := hostclaim.ConditionOf(claim, "RemoteSynced")
+	return fmt.Sprintf("%s/%s (%s %s, deleted %v)", claim.Namespace, claim.Name, synced.Status, synced.Reason, claim.DeletionTimestamp != nil)
+}
