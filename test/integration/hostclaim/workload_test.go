@@ -19,14 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
-	"github.com/archelon-io/archelon/test/standin/host"
+	standin "github.com/archelon-io/archelon/test/standin/host"
 )
 
 // image is a part of a spec as the proposal has it.
@@ -35,7 +32,7 @@ const image = "image: {url: 'https://url_image.qcow2', checksum: 'https://url_im
 var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure, func() {
 	var w *world
 	var stop func()
-	var metal3 *host.Standin
+	var metal3 *standin.Standin
 	pools := 0
 
 	// newHost returns the namespace of a new host h.
@@ -106,20 +103,7 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		w = newWorld(ctx, "hostclaim-workload")
 		w.namespace(ctx, "team-a")
 		w.namespace(ctx, "team-b")
-		mgr, err := ctrl.NewManager(w.plane.Config, ctrl.Options{
-			Scheme: w.scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-			Controller: config.Controller{SkipNameValidation: new(true)},
-		})
-		Expect(err).NotTo(HaveOccurred())
-		metal3 = host.New(mgr.GetClient())
-		Expect(metal3.SetupWithManager(mgr)).To(Succeed())
-		running, end := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- mgr.Start(running) }()
-		DeferCleanup(func() {
-			end()
-			Eventually(ended).Should(Receive(BeNil()))
-		})
+		metal3 = w.operate()
 		stop = w.start(ctx)
 		secret(ctx, "team-a", "my-user-data", "#cloud-config of a")
 		secret(ctx, "team-a", "my-network-data", "links of a")
@@ -139,7 +123,7 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 			c.Spec.NetworkData = &corev1.SecretReference{Name: "my-network-data"}
 		})
 		Eventually(ready(ctx, "team-a", "work")).Should(BeTrue())
-		Expect(metal3.Provisioned(infra, "h")).To(Equal([]host.Provisioned{{
+		Expect(metal3.Provisioned(infra, "h")).To(Equal([]standin.Provisioned{{
 			Image: "https://url_image.qcow2", UserData: []byte("#cloud-config of a"), NetworkData: []byte("links of a"),
 		}}))
 		Expect(condition(ctx, "team-a", "work", "Ready")()).To(Equal("True Ready"))
@@ -206,7 +190,7 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		remove(ctx, "team-a", "hostile")
 		Eventually(ready(ctx, "team-b", "next")).Should(BeTrue())
 		Expect(metal3.Provisioned(infra, "h")).To(HaveLen(2))
-		Expect(metal3.Provisioned(infra, "h")[1]).To(Equal(host.Provisioned{
+		Expect(metal3.Provisioned(infra, "h")[1]).To(Equal(standin.Provisioned{
 			Image: "https://url_image.qcow2", UserData: []byte("of b"),
 		}))
 		Expect(fmt.Sprint(w.getHost(ctx, infra, "h").Annotations)).NotTo(ContainSubstring("reboot"))
@@ -222,7 +206,7 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		Expect(metal3.Provisioned(infra, "h")).To(HaveLen(1), "a Secret alone provisions nothing")
 		change(ctx, "team-a", "follows", func(c *metal3v1.HostClaim) { c.Spec.Image.URL = "https://other" })
 		Eventually(func() int { return len(metal3.Provisioned(infra, "h")) }).Should(Equal(2))
-		Expect(metal3.Provisioned(infra, "h")[1]).To(Equal(host.Provisioned{Image: "https://other", UserData: []byte("second")}))
+		Expect(metal3.Provisioned(infra, "h")[1]).To(Equal(standin.Provisioned{Image: "https://other", UserData: []byte("second")}))
 		Eventually(ready(ctx, "team-a", "follows")).Should(BeTrue())
 		Expect(w.admin.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: "h-hc-userdata"}})).To(Succeed())
 		Eventually(copied(ctx, infra, "userdata")).Should(Equal("second"), "somebody has deleted the copy")
@@ -236,7 +220,7 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		infra := newHost(ctx, nil)
 		w.claim(ctx, "team-a", "custom", "online: true\ncustomDeploy: {method: install_coreos}\n"+only(infra))
 		Eventually(ready(ctx, "team-a", "custom")).Should(BeTrue())
-		Expect(metal3.Provisioned(infra, "h")).To(Equal([]host.Provisioned{{Image: "install_coreos"}}))
+		Expect(metal3.Provisioned(infra, "h")).To(Equal([]standin.Provisioned{{Image: "install_coreos"}}))
 		Expect(w.getHost(ctx, infra, "h").Spec.Image).To(BeNil())
 	})
 

@@ -32,11 +32,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/test/env"
+	standin "github.com/archelon-io/archelon/test/standin/host"
 )
 
 const (
@@ -111,6 +113,12 @@ func readCRD(path string) *apiextensionsv1.CustomResourceDefinition {
 
 func newWorld(ctx context.Context, name string) *world {
 	GinkgoHelper()
+	return newWorldOf(ctx, name, "hostclaim-baremetal")
+}
+
+// newWorldOf returns a cluster where the controller has some permissions of the chart.
+func newWorldOf(ctx context.Context, name, permissions string) *world {
+	GinkgoHelper()
 	crds := append(metal3CRDs(ctx, "baremetalhosts", "hardwaredata"), ourCRDs()...)
 	clusters, err := env.CAPICRDs()
 	Expect(err).NotTo(HaveOccurred())
@@ -124,7 +132,7 @@ func newWorld(ctx context.Context, name string) *world {
 	w.admin, err = client.New(plane.Config, client.Options{Scheme: w.scheme})
 	Expect(err).NotTo(HaveOccurred())
 	w.namespace(ctx, system)
-	w.grant(ctx)
+	w.grant(ctx, permissions)
 	return w
 }
 
@@ -141,9 +149,9 @@ func (w *world) namespace(ctx context.Context, name string) {
 }
 
 // grant gives the ServiceAccount of the controller what the chart does.
-func (w *world) grant(ctx context.Context) {
+func (w *world) grant(ctx context.Context, permissions string) {
 	GinkgoHelper()
-	raw, err := os.ReadFile(filepath.Join(root, "charts", "archelon", "files", "permissions", "hostclaim-baremetal.yaml"))
+	raw, err := os.ReadFile(filepath.Join(root, "charts", "archelon", "files", "permissions", permissions+".yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	var granted struct {
 		When               string
@@ -233,13 +241,26 @@ func (w *world) failure(write string) error {
 // start runs the controller until the returned function is called, as internal/setup wires it.
 func (w *world) start(ctx context.Context) func() {
 	GinkgoHelper()
+	return w.run(ctx, baremetal.Controller("host-claim", nil), func(running context.Context, who *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
+		w.startKinds(who, mgr)
+		r := &baremetal.Reconciler{
+			Client: faulty{mgr.GetClient(), w}, Recorder: mgr.GetEventRecorder(baremetal.ControllerName),
+		}
+		return r.SetupWithManager(running, mgr, baremetal.Options{Concurrency: 4, Own: own})
+	})
+}
+
+// run runs a controller with its caches until the returned function is called.
+func (w *world) run(
+	ctx context.Context, described controller.Controller, setup func(context.Context, *rest.Config, ctrl.Manager, cache.Cache) error,
+) func() {
+	GinkgoHelper()
 	who, err := w.plane.ServiceAccountConfig(ctx, system, account)
 	Expect(err).NotTo(HaveOccurred())
 	who.QPS, who.Burst = 500, 1000
 	shared, own := cache.Options{ByObject: map[client.Object]cache.ByObject{}}, cache.Options{
 		ByObject: map[client.Object]cache.ByObject{}, Scheme: w.scheme,
 	}
-	described := baremetal.Controller("host-claim", nil)
 	for _, watch := range described.Watches(shard.Scope{}) {
 		if watch.Own {
 			own.ByObject[watch.Object] = watch.By
@@ -257,12 +278,8 @@ func (w *world) start(ctx context.Context) func() {
 	ownCache, err := cache.New(who, own)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr.Add(ownCache)).To(Succeed())
-	r := &baremetal.Reconciler{
-		Client: faulty{mgr.GetClient(), w}, Recorder: mgr.GetEventRecorder(baremetal.ControllerName),
-	}
 	running, stop := context.WithCancel(context.Background())
-	w.startKinds(who, mgr)
-	Expect(r.SetupWithManager(running, mgr, baremetal.Options{Concurrency: 4, Own: ownCache})).To(Succeed())
+	Expect(setup(running, who, mgr, ownCache)).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
 	var once sync.Once
@@ -275,6 +292,26 @@ func (w *world) start(ctx context.Context) func() {
 	DeferCleanup(end)
 	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
 	return end
+}
+
+// operate runs the stand-in of Metal3's operator.
+func (w *world) operate() *standin.Standin {
+	GinkgoHelper()
+	mgr, err := ctrl.NewManager(w.plane.Config, ctrl.Options{
+		Scheme: w.scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	metal3 := standin.New(mgr.GetClient())
+	Expect(metal3.SetupWithManager(mgr)).To(Succeed())
+	running, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(running) }()
+	DeferCleanup(func() {
+		end()
+		Eventually(ended).Should(Receive(BeNil()))
+	})
+	return metal3
 }
 
 // startKinds runs the controller that names kinds which nobody handles.
