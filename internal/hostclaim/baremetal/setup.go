@@ -75,7 +75,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)
 	}
-	return nil
+	return policyReader{policies: shared, recorder: r.Recorder, scope: r.Scope}.add(mgr)
 }
 
 func addIndexes(ctx context.Context, to client.FieldIndexer, indexes []index) error {

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,6 +174,20 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Entry("an empty list of names", "", "", "{hostClaimNamespaces: {names: []}}", "team-a", "False NotAuthorized"),
 		Entry("all namespaces", "", "", "{hostClaimNamespaces: {}}", "team-a", bound),
 	)
+
+	It("are refused by a policy that cannot be read, which says so (attack I)", func(ctx SpecContext) {
+		infra := newPool(ctx)
+		policy(ctx, infra, "odd", "{hostClaimNamespaces: {nameMatches: '('}}")
+		Eventually(func() string {
+			events := &eventsv1.EventList{}
+			Expect(w.admin.List(ctx, events, client.InNamespace(infra))).To(Succeed())
+			var texts []string
+			for _, event := range events.Items {
+				texts = append(texts, event.Regarding.Kind+" "+event.Regarding.Name+" "+event.Reason)
+			}
+			return strings.Join(texts, ", ")
+		}).Should(Equal("HostDeployPolicy odd PolicyInvalid"))
+	})
 
 	It("bind when the Namespace gets the label that a policy wants (case 11), or a policy comes", func(ctx SpecContext) {
 		infra := newPool(ctx)
