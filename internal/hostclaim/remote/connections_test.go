@@ -1,0 +1,138 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// lineTo returns a connection with sources a, b and so on, that has been heard of.
+func lineTo(sources int) (*connection, *[]string) {
+	woken := &[]string{}
+	all := &Connections{wake: func(source types.NamespacedName, after time.Duration) {
+		*woken = append(*woken, fmt.Sprint(source.Name, " ", after))
+	}}
+	c := &connection{
+		all: all, users: map[string]user{}, waiting: map[types.NamespacedName]bool{}, restart: func() { *woken = append(*woken, "restart") },
+		heard: map[schema.GroupVersionResource]error{claims(): nil, secrets(): nil},
+	}
+	for i := range sources {
+		name := string(rune('a' + i))
+		c.users["origin-"+name] = user{
+			types.NamespacedName{Name: name}, flowcontrol.NewTokenBucketPassiveRateLimiter(wakesPerSecond, wakesAtOnce),
+		}
+	}
+	return c, woken
+}
+
+func named(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// A cluster that changes what it has without end wakes its source once in a while.
+func TestWakesAreBounded(t *testing.T) {
+	c, woken := lineTo(2)
+	for range 1000 {
+		c.changed("origin-a")
+	}
+	c.changed("origin-b")
+	c.changed("origin-of-somebody-else")
+	at, later := 0, 0
+	for _, text := range *woken {
+		switch text {
+		case "a 0s":
+			at++
+		case "a 1s":
+			later++
+		case "b 0s":
+		default:
+			t.Errorf("it woke %s", text)
+		}
+	}
+	if at > 30 || at+later != 1000 || (*woken)[len(*woken)-1] != "b 0s" {
+		t.Errorf("it was woken %d times at once, and %d times later", at, later)
+	}
+}
+
+// A cluster that is slow has few workers wait for it, and all of its sources have their turn.
+func TestFewAreWorkedOnAtOnce(t *testing.T) {
+	c, woken := lineTo(0)
+	for _, name := range []string{"a", "b"} {
+		if err := c.enter(named(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.enter(named("c")); !errors.Is(err, errBusy) {
+		t.Fatalf("got %v", err)
+	}
+	c.leave(nil)
+	if len(*woken) != 1 || (*woken)[0] != "c 0s" {
+		t.Errorf("it woke %v", *woken)
+	}
+	if err := c.enter(named("c")); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What one request finds out holds for all sources, until the cluster was followed anew.
+func TestWhatDoesNotAnswerIsNotAsked(t *testing.T) {
+	silence := &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.WorkloadTimeoutReason, Message: "silence"}
+	c, woken := lineTo(2)
+	if err := c.enter(named("a")); err != nil {
+		t.Fatal(err)
+	}
+	c.leave(fmt.Errorf("getting it: %w", silence))
+	if len(*woken) != 3 || (*woken)[0] != "restart" {
+		t.Errorf("it woke %v", *woken)
+	}
+	if err := c.enter(named("b")); !errors.Is(err, silence) {
+		t.Errorf("got %v", err)
+	}
+	before := c.pause()
+	c.failures = 30
+	if after := c.pause(); before != pauseBase || after != pauseMax {
+		t.Errorf("it pauses %s, and then %s", before, after)
+	}
+	// As run does when it follows the cluster again.
+	c.broken = nil
+	clear(c.heard)
+	*woken = nil
+	if problem := problemOf(c.enter(named("a"))); problem == nil || problem.Reason != "RemoteConnecting" {
+		t.Errorf("got %v", problem)
+	}
+	c.answered(claims(), nil)
+	c.answered(secrets(), silence)
+	if err := c.enter(named("a")); !errors.Is(err, silence) {
+		t.Errorf("got %v", err)
+	}
+	*woken = nil
+	c.answered(secrets(), nil)
+	c.answered(secrets(), nil)
+	if err := c.enter(named("a")); err != nil || len(*woken) != 2 {
+		t.Errorf("got %v, it woke %v", err, *woken)
+	}
+	c.leave(nil)
+	if c.failures != 0 {
+		t.Errorf("%d failures are left", c.failures)
+	}
+}
+
+// Other failures are those of one source.
+func TestOtherFailuresAreOfOneSource(t *testing.T) {
+	for _, reason := range []string{archelonv1.WorkloadForbiddenReason, archelonv1.WorkloadServerErrorReason} {
+		c, woken := lineTo(2)
+		if err := c.enter(named("a")); err != nil {
+			t.Fatal(err)
+		}
+		c.leave(&outcome.Problem{Reason: reason})
+		if err := c.enter(named("b")); err != nil || len(*woken) > 0 {
+			t.Errorf("%s: got %v, it woke %v", reason, err, *woken)
+		}
+	}
+}
