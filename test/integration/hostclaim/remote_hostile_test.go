@@ -2,11 +2,13 @@ package hostclaim_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -123,6 +125,52 @@ func hostileSpecs(worlds func() (here, there *world)) {
 		claims := &metal3v1.HostClaimList{}
 		Expect(t.here.admin.List(ctx, claims, client.InNamespace(t.namespace))).To(Succeed())
 		Expect(fmt.Sprint(claims.Items)).NotTo(ContainSubstring("t0ken"))
+	})
+
+	It("creates nothing of which the other cluster would drop a part", func(ctx SpecContext) {
+		t := newStranded(ctx)
+		var mu sync.Mutex
+		created := map[string]bool{}
+		s := newStranger(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodGet {
+				name := req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":%q,"kind":"hostclaims"}}`, name)
+				return
+			}
+			mu.Lock()
+			created[req.Method+" "+req.URL.Query().Get("dryRun")] = true
+			mu.Unlock()
+			sent := map[string]any{}
+			_ = json.NewDecoder(req.Body).Decode(&sent)
+			if spec, ok := sent["spec"].(map[string]any); ok {
+				delete(spec, "kind") // as the CRD of Metal3 does
+			}
+			raw, _ := json.Marshal(sent)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(raw)
+		})
+		t.credentials(ctx, "remote", s.kubeconfig("t0ken-of-the-tenant"))
+		t.claim(ctx, "c", "")
+		Eventually(t.synced(ctx, "c")).Should(And(HavePrefix("False RemoteDropsFields"), ContainSubstring("kind")))
+		mu.Lock()
+		defer mu.Unlock()
+		Expect(created).To(Equal(map[string]bool{"POST All": true}))
+	})
+
+	It("follows a cluster as long as a claim uses it", func(ctx SpecContext) {
+		t := newStranded(ctx)
+		s := newStranger(refusal(403, "Forbidden", "user cannot get resource"))
+		t.credentials(ctx, "remote", s.kubeconfig("t0ken-of-the-tenant"))
+		t.claim(ctx, "first", "")
+		t.claim(ctx, "second", "")
+		Eventually(s.watched).Should(Equal(2), "one of HostClaims and one of Secrets for both claims")
+		t.remove(ctx, "first")
+		Eventually(t.synced(ctx, "first")).Should(Equal("NotFound"))
+		Consistently(s.watched, "300ms").Should(Equal(2))
+		t.remove(ctx, "second")
+		Eventually(s.watched).Should(BeZero())
 	})
 
 	It("goes by the kind of a claim, not by its label (attack S)", func(ctx SpecContext) {

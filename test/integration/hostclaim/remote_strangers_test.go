@@ -25,8 +25,9 @@ type stranger struct {
 	server *httptest.Server
 	answer http.HandlerFunc
 
-	mu     sync.Mutex
-	tokens []string
+	mu      sync.Mutex
+	tokens  []string
+	watches int
 }
 
 func newStranger(answer http.HandlerFunc) *stranger {
@@ -55,11 +56,26 @@ func (s *stranger) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		if flusher, ok := w.(http.Flusher); ok {
 			flusher.Flush()
 		}
+		s.watching(1)
+		defer s.watching(-1)
 		<-req.Context().Done()
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`)
 	}
+}
+
+func (s *stranger) watching(more int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches += more
+}
+
+// watched returns how many watches are open.
+func (s *stranger) watched() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches
 }
 
 // heard returns the values of the header Authorization, each once.

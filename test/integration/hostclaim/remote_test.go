@@ -1,6 +1,11 @@
 package hostclaim_test
 
 import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,13 +20,14 @@ const inStep = "True RemoteSynced"
 var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 	var here, there *world
 	var metal3 *standin.Standin
+	var stop func()
 
 	BeforeAll(func(ctx SpecContext) {
 		here, there = newWorldOf(ctx, "hostclaim-here", "hostclaim-remote"), newWorld(ctx, "hostclaim-there")
 		there.namespace(ctx, "infra")
 		metal3 = there.operate()
 		there.start(ctx)
-		here.startRemote(ctx)
+		stop = here.startRemote(ctx)
 	})
 
 	It("has a host of another cluster run what it says, until it is deleted (cases 22, 23, 24)", func(ctx SpecContext) {
@@ -62,6 +68,10 @@ var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 		Expect(t.copies(ctx)()).To(Equal("userdata: #cloud-config"))
 		Expect(t.target(ctx, "work").UID).To(Equal(target.UID))
 
+		By("changing its data")
+		t.secret(ctx, "my-user-data", map[string][]byte{"value": []byte("#changed")})
+		Eventually(t.copies(ctx)).Should(Equal("userdata: #changed"))
+
 		By("switching it off, and another image")
 		t.change(ctx, "work", func(c *metal3v1.HostClaim) { c.Spec.Online = new(false) })
 		Eventually(func() bool { return *here.getClaim(ctx, t.namespace, "work").Status.PoweredOn }).Should(BeFalse())
@@ -85,4 +95,45 @@ var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 
 	faultSpecs(func() (*world, *world) { return here, there })
 	hostileSpecs(func() (*world, *world) { return here, there })
+
+	It("has asked for nothing but its own claims here, and claims and Secrets of one namespace there (case 21)", func() {
+		stop()
+		requests, err := here.plane.AuditEvents()
+		Expect(err).NotTo(HaveOccurred())
+		lists := 0
+		for _, request := range requests {
+			if request.User.Username != "system:serviceaccount:"+system+":"+account || request.ObjectRef == nil {
+				continue
+			}
+			Expect(request.ResponseStatus.Code).NotTo(BeEquivalentTo(http.StatusForbidden), "%s %s", request.Verb, request.RequestURI)
+			if request.ObjectRef.Resource == "hostclaims" && (request.Verb == "list" || request.Verb == "watch") {
+				lists++
+				Expect(request.RequestURI).To(ContainSubstring("spec.kind%3Dremote"))
+			}
+		}
+		Expect(lists).To(BeNumerically(">", 1))
+
+		requests, err = there.plane.AuditEvents()
+		Expect(err).NotTo(HaveOccurred())
+		seen := map[string]bool{}
+		for _, request := range requests {
+			user, ok := strings.CutPrefix(request.User.Username, "system:serviceaccount:user-")
+			if !ok {
+				continue
+			}
+			Expect(request.ObjectRef).NotTo(BeNil(), request.RequestURI)
+			Expect(request.ObjectRef.Namespace).To(Equal("user-"+strings.TrimSuffix(user, ":archelon")), request.RequestURI)
+			Expect(request.ObjectRef.Subresource).To(BeEmpty())
+			Expect(request.ObjectRef.Name).NotTo(Equal("foreign"))
+			if request.Verb == "list" || request.Verb == "watch" {
+				Expect(request.RequestURI).To(ContainSubstring("labelSelector=hostclaims.metal3.io%2Forigin"))
+			}
+			seen[request.Verb+" "+request.ObjectRef.Resource] = true
+		}
+		delete(seen, "list hostclaims") // Servers that stream what there is are not asked for lists.
+		Expect(slices.Sorted(maps.Keys(seen))).To(Equal([]string{
+			"create hostclaims", "create secrets", "delete hostclaims", "delete secrets", "get hostclaims", "get secrets",
+			"list secrets", "patch hostclaims", "patch secrets", "watch hostclaims", "watch secrets",
+		}), "all that the Role has is needed")
+	})
 })
