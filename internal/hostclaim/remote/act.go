@@ -53,12 +53,20 @@ func locked(before client.Object) client.Patch {
 
 // createTarget creates a target. It is tried first, so that none comes to be of which the other cluster drops a part: it
 // could be one of another kind.
-type createTarget struct{ target *metal3v1.HostClaim }
+type createTarget struct{ source, target *metal3v1.HostClaim }
 
 // String implements fmt.Stringer.
 func (c createTarget) String() string { return "creating the claim in the other cluster" }
 
-func (c createTarget) do(ctx context.Context, _ *Reconciler, there Cluster) error {
+func (c createTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
+	// A source that has gone meanwhile is not to get a target that nobody deletes.
+	source := &metal3v1.HostClaim{}
+	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(c.source), source); err != nil {
+		return err
+	}
+	if source.UID != c.source.UID || source.ResourceVersion != c.source.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "hostclaims"}, c.source.Name, errOld)
+	}
 	for _, opts := range [][]client.CreateOption{{client.DryRunAll}, nil} {
 		created := c.target.DeepCopy()
 		if err := there.Create(ctx, created, append(opts, client.FieldOwner(FieldOwner))...); err != nil {

@@ -120,7 +120,7 @@ func inStep(o Observation, now time.Time) Decision {
 	p := planSecrets(o)
 	d.Actions = append(d.Actions, p.copies...)
 	if target := o.Target; target == nil {
-		d.Actions = append(d.Actions, createTarget{wanted(o, p)})
+		d.Actions = append(d.Actions, createTarget{o.Claim, wanted(o, p)})
 	} else if after := wanted(o, p); after != nil {
 		d.Actions = append(d.Actions, changeTarget{o.Claim, target, after, edited(o, after)})
 	} else {
