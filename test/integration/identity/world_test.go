@@ -35,6 +35,7 @@ import (
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
+	"github.com/archelon-io/archelon/internal/identity/translation"
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/helm"
 	"github.com/archelon-io/archelon/test/stage"
@@ -75,6 +76,8 @@ type world struct {
 	resolver *identity.Resolver
 	notified sync.Map
 	key      *rsa.PrivateKey
+	// translate has cloud credentials translated as well.
+	translate *translation.Policy
 	// fault fails requests of the controller that are not from a cache.
 	fault func(verb string, object client.Object) error
 	mu    sync.Mutex
@@ -132,24 +135,28 @@ func (w *world) create(ctx context.Context, object client.Object) {
 // named namespaces alone.
 func (w *world) grant(ctx context.Context) {
 	GinkgoHelper()
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}}
 	w.create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})
-	role := func(file string) rbacv1.RoleRef {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", file+"_role.yaml"))
-		Expect(err).NotTo(HaveOccurred())
-		found := &rbacv1.ClusterRole{}
-		Expect(yaml.Unmarshal(raw, found)).To(Succeed())
-		w.create(ctx, found)
-		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: found.Name}
+	w.bind(ctx, "identity")
+	w.bind(ctx, "oci-secrets", vault, tenant)
+}
+
+// bind gives it one of these roles: in some namespaces, or without any in the whole cluster.
+func (w *world) bind(ctx context.Context, file string, namespaces ...string) {
+	GinkgoHelper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", file+"_role.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.Unmarshal(raw, role)).To(Succeed())
+	w.create(ctx, role)
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
+	meta := metav1.ObjectMeta{Name: account + "-" + file}
+	if len(namespaces) == 0 {
+		w.create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref})
 	}
-	w.create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: subjects, RoleRef: role("identity"),
-	})
-	secrets := role("oci-secrets")
-	for _, namespace := range []string{vault, tenant} {
-		w.create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}, Subjects: subjects, RoleRef: secrets,
-		})
+	for _, namespace := range namespaces {
+		meta.Namespace = namespace
+		w.create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref})
 	}
 }
 
@@ -250,6 +257,9 @@ func (w *world) start(ctx context.Context, scope identity.Scope, verifier *ident
 		Notify:   func(kind string, name types.NamespacedName) { w.notified.Store(kind+" "+name.String(), true) },
 	}
 	Expect(r.SetupWithManager(ctx, mgr, identity.Options{Concurrency: 2, Metadata: metadata})).To(Succeed())
+	if w.translate != nil {
+		w.addTranslation(mgr, account, live{direct, w})
+	}
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
