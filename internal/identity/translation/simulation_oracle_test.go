@@ -212,19 +212,24 @@ func (w *world) checkName(name string) {
 		w.checkTranslated(want, credential, secret, identity)
 	}
 	if credential != nil && credential.DeletionTimestamp == nil {
-		said, _, _ := strings.Cut(credential.Annotations[infrav1.TranslationAnnotation], ":")
-		if said != reason {
-			w.t.Fatalf("credential %s says %q, want %q", name, said, reason)
-		}
-		named := ""
-		if want.oci && ofIdentity == uid {
-			named = "oci/" + name
-		}
-		if got := credential.Annotations[infrav1.CredentialIdentityAnnotation]; got != named {
-			w.t.Fatalf("credential %s names identity %q, want %q", name, got, named)
-		}
+		w.checkSaid(credential, reason, want.oci && ofIdentity == uid)
 	}
 	w.checkCondition(identity, uid, reason)
+}
+
+// checkSaid looks at the two annotations of a credential.
+func (w *world) checkSaid(credential *corev1.Secret, reason string, owns bool) {
+	said, _, _ := strings.Cut(credential.Annotations[infrav1.TranslationAnnotation], ":")
+	if said != reason {
+		w.t.Fatalf("credential %s says %q, want %q", credential.Name, said, reason)
+	}
+	named := ""
+	if owns {
+		named = "oci/" + credential.Name
+	}
+	if got := credential.Annotations[infrav1.CredentialIdentityAnnotation]; got != named {
+		w.t.Fatalf("credential %s names identity %q, want %q", credential.Name, got, named)
+	}
 }
 
 func (w *world) checkTranslated(
