@@ -2,16 +2,20 @@ package e2e
 
 import (
 	"context"
+	"crypto/md5"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +36,8 @@ var _ = Describe("OCI identities", Ordered, func() {
 		f        *fixture
 		identity *infrav1.OCIClusterIdentity
 		key      []byte
+		// fingerprint is that of the key.
+		fingerprint string
 	)
 	// allow has the clusters of some namespaces use the identity.
 	allow := func(ctx context.Context, namespaces ...string) {
@@ -64,16 +70,20 @@ var _ = Describe("OCI identities", Ordered, func() {
 		for _, name := range []string{vault, infra} {
 			Expect(f.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
-		f.Values = map[string]any{
-			"identity":        map[string]any{"secretNamespaces": []any{vault}, "trustedNamespaces": []any{infra}},
-			"admissionPolicy": map[string]any{"enabled": true},
+		settings, on := map[string]any{"secretNamespaces": []any{vault}, "trustedNamespaces": []any{infra}}, "oci-cluster-identity=true"
+		if !*isolated { // It is for the instance that works in the namespace of these identities.
+			settings["credentials"], on = map[string]any{"namespace": vault, "allowedNamespaces": []any{infra}}, on+",oci-credential-translation=true"
 		}
+		f.Values = map[string]any{"identity": settings, "admissionPolicy": map[string]any{"enabled": true}}
 		// Resyncs are too far apart to bring anything on.
-		f.startManager(ctx, "--feature-gates=oci-cluster-identity=true", "--sync-period=1h")
+		f.startManager(ctx, "--feature-gates="+on, "--sync-period=1h")
 
 		pair, err := rsa.GenerateKey(rand.Reader, 2048)
 		Expect(err).NotTo(HaveOccurred())
 		key = pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(pair)})
+		der, err := x509.MarshalPKIXPublicKey(&pair.PublicKey)
+		Expect(err).NotTo(HaveOccurred())
+		fingerprint = strings.TrimSuffix(regexp.MustCompile("..").ReplaceAllString(fmt.Sprintf("%x", md5.Sum(der)), "$0:"), ":")
 		Expect(f.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: "key"}, Data: map[string][]byte{
 			"tenancy": []byte("ocid1.tenancy.oc1..aaaatenancy"), "user": []byte("ocid1.user.oc1..aaaauser"),
 			"fingerprint": []byte(strings.Repeat("ab:", 15) + "ab"), "key": key,
@@ -126,6 +136,39 @@ var _ = Describe("OCI identities", Ordered, func() {
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
 		f.expectNothingLeft(ctx, cluster)
+	})
+
+	It("creates identities for cloud credentials, and takes them away", func(ctx context.Context) {
+		if *isolated {
+			Skip("another instance works in the namespace of these identities")
+		}
+		credential := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "cattle-global-data", Name: "cc-e2e", Annotations: map[string]string{"provisioning.cattle.io/driver": "oracle"},
+			},
+			Data: map[string][]byte{
+				"ocicredentialConfig-tenancyId": []byte("ocid1.tenancy.oc1..aaaatenancy"), "ocicredentialConfig-userId": []byte("ocid1.user.oc1..aaaauser"),
+				"ocicredentialConfig-fingerprint": []byte(fingerprint), "ocicredentialConfig-privateKeyContents": key,
+			},
+		}
+		Expect(f.Client.Create(ctx, credential)).To(Succeed())
+		created := &infrav1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: credential.Name}}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: credential.Name}}
+		Eventually(func() string {
+			if f.Client.Get(ctx, client.ObjectKeyFromObject(created), created) != nil {
+				return ""
+			}
+			text := ""
+			for _, condition := range created.Status.Conditions {
+				text += condition.Type + "=" + condition.Reason + " "
+			}
+			return text
+		}).Should(And(ContainSubstring("Ready=Ready"), ContainSubstring("Translated=RegionMissing")))
+		Expect(created.Spec.AllowedNamespaces.NamespaceList).To(Equal([]string{infra}))
+		Expect(f.Client.Delete(ctx, credential)).To(Succeed())
+		for _, object := range []client.Object{created, secret} {
+			Eventually(func() error { return f.Client.Get(ctx, client.ObjectKeyFromObject(object), object) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		}
 	})
 
 	It("has shown whether the identity works, printed and stored nothing of the key, and asked for nothing that it may not", func(ctx context.Context) {
