@@ -186,7 +186,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 
 TIERS := lint verify test-unit test-chart test-image test-integration test-import test-e2e
 # Those of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long
+ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-state
 
 .PHONY: test
 test: ## Everything that has to pass before a commit. It ends with the time of each tier and the slowest tests.
@@ -211,6 +211,11 @@ test-unit: ## Tests beside the code: no network, no processes.
 .PHONY: test-image
 test-image: ## Build the image and look at what is in it.
 	go -C hack/image test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./... $(TIMED)
+
+# Not part of make test: its client-go is another one than that of everything else, and takes minutes to compile.
+.PHONY: test-state
+test-state: ## Have kube-state-metrics read examples/kube-state-metrics.yaml.
+	go -C hack/state test $(JSON) -count=1 $(TESTFLAGS) ./... $(TIMED)
 
 # Two packages at a time, which wait most of the time: each starts API servers of its own. The longest is the first, so that it is not alone at the end.
 .PHONY: test-integration
