@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +30,12 @@ const (
 	maxWatchBytes = 8 << 20
 	// maxWatch is how long a watch lasts at most. It asks the server for less.
 	maxWatch = 15 * time.Minute
+	// maxFollowed is how many objects of one resource are followed.
+	maxFollowed = 10_000
 )
+
+// ErrFollowsTooMuch is that a server has more objects than are followed of one.
+var ErrFollowsTooMuch = errors.New("the server has more objects than are followed")
 
 // Following says what to follow.
 type Following struct {
@@ -44,8 +50,9 @@ type Following struct {
 	Answered func(of schema.GroupVersionResource, err error)
 }
 
-// Follow watches objects until the context ends. Of the objects it keeps nothing but the label, whatever a server sends.
-// What fails is tried again, later each time: up to half a minute.
+// Follow watches objects until the context ends. Of the objects it keeps nothing but their names and the label, whatever a
+// server sends. What fails is tried again, later each time: up to half a minute. It ends with ErrFollowsTooMuch if there are
+// too many.
 func (c *Client) Follow(ctx context.Context, f Following) error {
 	config := rest.CopyConfig(c.config)
 	config.NextProtos = nil // With HTTP/2 a connection that went silent is noticed.
@@ -56,12 +63,14 @@ func (c *Client) Follow(ctx context.Context, f Following) error {
 	transport := newTransport(config, tlsConfig, c.dialTimeout)
 	transport.ResponseHeaderTimeout = c.timeout
 	defer transport.CloseIdleConnections()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	var running sync.WaitGroup
-	defer running.Wait()
+	var informers []toolscache.SharedIndexInformer
 	for _, resource := range f.Resources {
 		one := &follower{
 			client: c, what: "watching " + resource.Resource, base: transport,
-			answered: func(err error) { f.Answered(resource, err) },
+			answered: func(err error) { f.Answered(resource, err) }, end: end,
 		}
 		wrapped, err := rest.HTTPWrappersForConfig(config, one)
 		if err != nil {
@@ -73,8 +82,14 @@ func (c *Client) Follow(ctx context.Context, f Following) error {
 		if err != nil {
 			return errors.New("the client of the workload cluster cannot be made from its kubeconfig")
 		}
-		informer := one.informer(api.Resource(resource).Namespace(f.Namespace), f)
+		informers = append(informers, one.informer(api.Resource(resource).Namespace(f.Namespace), f))
+	}
+	for _, informer := range informers {
 		running.Go(func() { informer.RunWithContext(ctx) })
+	}
+	running.Wait()
+	if err := context.Cause(ctx); errors.Is(err, ErrFollowsTooMuch) {
+		return err
 	}
 	return nil
 }
@@ -85,13 +100,22 @@ type follower struct {
 	what     string
 	base     http.RoundTripper
 	answered func(error)
+	// followed is how many objects there are. With too many, it ends.
+	followed atomic.Int64
+	end      context.CancelCauseFunc
 }
 
 func (f *follower) informer(of metadata.ResourceInterface, all Following) toolscache.SharedIndexInformer {
 	informer := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = all.Label
-			return of.List(ctx, options)
+			// Its answer is bounded as one. A server that goes on with further pages would be bounded by nothing.
+			options.LabelSelector, options.Limit, options.Continue = all.Label, 0, ""
+			list, err := of.List(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			list.Continue = ""
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = all.Label
@@ -112,7 +136,19 @@ func (f *follower) informer(of metadata.ResourceInterface, all Following) toolsc
 		}
 	}
 	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: changed, UpdateFunc: func(_, after any) { changed(after) }, DeleteFunc: changed,
+		AddFunc: func(object any) {
+			if f.followed.Add(1) > maxFollowed {
+				f.answered(fail(archelonv1.WorkloadServerErrorReason,
+					"%s: there are more than %d in the namespace: use several namespaces", f.what, maxFollowed))
+				f.end(ErrFollowsTooMuch)
+			}
+			changed(object)
+		},
+		UpdateFunc: func(_, after any) { changed(after) },
+		DeleteFunc: func(object any) {
+			f.followed.Add(-1)
+			changed(object)
+		},
 	})
 	return informer
 }
@@ -126,8 +162,11 @@ func (f *follower) refused(err error) {
 	f.answered(f.client.problem(err, f.what))
 }
 
-// maxLabelValue is how long the value of a label may be.
-const maxLabelValue = 63
+// What an API server lets a label, and a name, be at most.
+const (
+	maxLabelValue = 63
+	maxName       = 253
+)
 
 // keepLabel leaves of metadata what tells one object, and one version of it, from another, and one label. It copies them:
 // a part of a string keeps all of it.
@@ -138,7 +177,7 @@ func keepLabel(label string) toolscache.TransformFunc {
 			return object, nil
 		}
 		kept := metav1.ObjectMeta{
-			Namespace: strings.Clone(found.Namespace), Name: strings.Clone(found.Name), ResourceVersion: strings.Clone(found.ResourceVersion),
+			Namespace: head(found.Namespace), Name: head(found.Name), ResourceVersion: head(found.ResourceVersion),
 		}
 		if value := found.Labels[label]; len(value) <= maxLabelValue {
 			kept.Labels = map[string]string{label: strings.Clone(value)}
@@ -146,6 +185,9 @@ func keepLabel(label string) toolscache.TransformFunc {
 		return &metav1.PartialObjectMetadata{ObjectMeta: kept}, nil
 	}
 }
+
+// head is a text, as long as a name can be.
+func head(text string) string { return strings.Clone(text[:min(len(text), maxName)]) }
 
 // RoundTrip implements http.RoundTripper.
 func (f *follower) RoundTrip(req *http.Request) (*http.Response, error) {

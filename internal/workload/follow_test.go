@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -51,7 +52,7 @@ func (f *following) has(t *testing.T, from *[]string, text string) {
 func follow(t *testing.T, s *apiServer) *following {
 	t.Helper()
 	f := &following{}
-	c := connect(t, Options{Timeout: time.Second}, kubeconfig(t, s.URL, s.certificate.certPEM))
+	c := connect(t, Options{Timeout: 10 * time.Second}, kubeconfig(t, s.URL, s.certificate.certPEM))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -132,6 +133,51 @@ func TestFollowGivesUpOnLists(t *testing.T) {
 	f.has(t, &f.said, "more than")
 }
 
+// A server that has one page after another, or too many objects, costs no more than its bound either.
+func TestFollowIsBounded(t *testing.T) {
+	var lists atomic.Int64
+	items := make([]string, maxFollowed+1)
+	for i := range items {
+		items[i] = fmt.Sprintf(metadataOf, fmt.Sprint("n", i), "l")
+	}
+	var many atomic.Bool
+	s := newAPIServer(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case req.URL.Query().Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusBadRequest)
+		case req.URL.Query().Get("watch") != "":
+			w.(http.Flusher).Flush() //nolint:forcetypeassert // net/http's is one
+			<-req.Context().Done()
+		case many.Load():
+			list(w, items...)
+		default:
+			if req.URL.Query().Get("limit") != "" || req.URL.Query().Get("continue") != "" {
+				t.Errorf("it asks for pages: %s", req.URL)
+			}
+			page := fmt.Sprintf(`"continue":"page-%d","resourceVersion":"1"`, lists.Add(1))
+			_, _ = fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{%s},"items":[%s]}`, page, items[0])
+		}
+	})
+	f := follow(t, s)
+	f.has(t, &f.changed, "l")
+	if lists.Load() != 1 {
+		t.Errorf("it was asked for %d pages", lists.Load())
+	}
+	many.Store(true)
+	c := connect(t, Options{Timeout: 10 * time.Second}, kubeconfig(t, s.URL, s.certificate.certPEM))
+	said := following{}
+	err := c.Follow(t.Context(), Following{
+		Resources: []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("secrets")}, Namespace: "n", Label: "l",
+		Changed:  func(string) {},
+		Answered: func(_ schema.GroupVersionResource, err error) { said.note(&said.said, fmt.Sprint(err)) },
+	})
+	if !errors.Is(err, ErrFollowsTooMuch) {
+		t.Errorf("it ended with %v", err)
+	}
+	said.has(t, &said.said, "there are more than 10000 in the namespace: use several namespaces")
+}
+
 func TestBodiesAreBounded(t *testing.T) {
 	_, cancel := context.WithCancel(t.Context())
 	b := &bounded{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", 100))), left: 64, done: cancel}
@@ -149,9 +195,9 @@ func TestKeepLabel(t *testing.T) {
 	if err != nil || !ok || len(metadata.Labels) != 1 || metadata.Labels["l"] != "v" || metadata.Annotations != nil {
 		t.Errorf("got %+v, %v", kept, err)
 	}
-	object.Labels["l"] = strings.Repeat("x", 64)
+	object.Labels["l"], object.Name = strings.Repeat("x", 64), strings.Repeat("x", 1<<20)
 	kept, _ = keepLabel("l")(object)
-	if metadata, ok = kept.(*metav1.PartialObjectMetadata); !ok || len(metadata.Labels) != 0 {
+	if metadata, ok = kept.(*metav1.PartialObjectMetadata); !ok || len(metadata.Labels) != 0 || len(metadata.Name) != 253 {
 		t.Errorf("got %+v", kept)
 	}
 }

@@ -80,7 +80,12 @@ func (c *connection) run(ctx context.Context) {
 			Changed: c.changed, Answered: c.answered,
 		})
 		restart()
-		if err != nil {
+		switch {
+		case errors.Is(err, workload.ErrFollowsTooMuch):
+			c.mu.Lock()
+			c.failures++
+			c.mu.Unlock()
+		case err != nil:
 			c.answered(claims(), err)
 			return // The kubeconfig cannot be used. Another one takes its place.
 		}
