@@ -43,7 +43,7 @@ func TestRelease(t *testing.T) {
 	command(t, clone, "make", append(variables, "release")...)
 	released := filepath.Join(clone, "bin", "release")
 	checkReleased(t, released)
-	pushed := assignments(t, command(t, clone, "make", append(variables, "release-push")...))
+	pushed := assignments(t, command(t, clone, "make", append([]string{"--no-print-directory", "release-push"}, variables...)...))
 	checkPushed(t, pushed, image, charts)
 	checkInstallable(t, clone, "oci://"+charts+"/archelon", pushed)
 
