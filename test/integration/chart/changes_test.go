@@ -83,22 +83,6 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 		Expect(apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(binding), binding))).To(BeTrue())
 	})
 
-	It("warns before an uninstallation that no Pod of it runs, unless it was stopped", func(ctx SpecContext) {
-		Expect(cli.Install(ctx, release(nil))).To(Succeed())
-		DeferCleanup(uninstall)
-		// Nobody runs the Pods here, and so not that of the Job either.
-		hasty := release(nil)
-		hasty.Timeout = time.Second
-		try := func() error { return cli.Uninstall(ctx, hasty) }
-		const warning = "No Pod of Deployment archelon-system/archelon is ready."
-		Eventually(try).WithTimeout(time.Minute).Should(MatchError(And(
-			ContainSubstring(warning), ContainSubstring("ends with DeadlineExceeded after 285 seconds"), ContainSubstring("run 'archelon uninstall'"),
-		)))
-		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "archelon"}}
-		Expect(admin.Patch(ctx, deployment, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`)))).To(Succeed())
-		Eventually(try).WithTimeout(time.Minute).Should(MatchError(And(Not(ContainSubstring(warning)), ContainSubstring("timed out"))))
-	})
-
 	It("is not rolled back when a namespace is gone, but goes back by an upgrade", func(ctx SpecContext) {
 		values := func(replicas int) map[string]any {
 			return map[string]any{"namespaces": []any{tenant, going}, "replicaCount": replicas}
