@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -76,7 +77,7 @@ func (p *process) join(ctx, asking context.Context, claim instance.Claim, waits 
 	}
 	m := &member{self: self, leave: func() {}}
 	if !p.opts.LeaderElect {
-		return m, p.alone(ctx, claim)
+		return m, p.alone(asking, claim, waits)
 	}
 	m.durations = instance.Durations{Lease: p.opts.LeaderElectLeaseDuration, Renew: p.opts.LeaderElectRenewDeadline, Retry: p.opts.LeaderElectRetryPeriod}
 	replica, err := instance.Identity()
@@ -214,7 +215,7 @@ func (m *member) watch(ctx context.Context, end *ending) {
 var errNotAlone = errors.New("without --leader-elect an instance has no Lease, so others do not see it; run it with --leader-elect, or delete the Leases of instances that are gone")
 
 // alone fails if other instances are registered for what an instance without a Lease claims.
-func (p *process) alone(ctx context.Context, claim instance.Claim) error {
+func (p *process) alone(ctx context.Context, claim instance.Claim, waits func()) error {
 	namespace, err := coordinationNamespace(p.opts)
 	if err != nil {
 		p.logger.Info("This instance cannot know of others, and others not of it: it runs without --leader-elect and without --leader-elect-namespace")
@@ -224,7 +225,16 @@ func (p *process) alone(ctx context.Context, claim instance.Claim) error {
 	if err != nil {
 		return fmt.Errorf("building a client for Leases: %w", err)
 	}
-	others, err := instance.Others(ctx, clients.CoordinationV1().Leases(namespace), claim)
+	var others []instance.ID
+	// A moment's failure costs no restart.
+	err = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if others, err = instance.Others(ctx, clients.CoordinationV1().Leases(namespace), claim); err != nil && ctx.Err() == nil {
+			p.logger.Error(err, "Looking for other instances failed; trying again")
+			waits()
+		}
+		return err == nil, nil
+	})
 	if err != nil {
 		return err
 	}
