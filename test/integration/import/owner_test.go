@@ -156,6 +156,10 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 		Eventually(f.reason(ctx, behind)).WithTimeout(2 * reaction).Should(Equal("True/Imported"))
 
 		By("changing the registry while the agent is away and has no Pods")
+		// Until Rancher has looked at the cluster by its agent, the agent counts as one that has yet to connect.
+		Eventually(func() any { return f.v3Records(ctx, behind)[0].Status.Conditions }).Should(ContainElement(And(
+			HaveField("Type", BeEquivalentTo("Waiting")), HaveField("Status", BeEquivalentTo("True")),
+		)))
 		f.Rancher.RemoveWorkload(l.name)
 		Eventually(f.reason(ctx, behind)).Should(Equal("False/AgentDisconnected"))
 		setting := &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: "system-default-registry"}}
