@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -51,8 +52,8 @@ type Following struct {
 }
 
 // Follow watches objects until the context ends. Of the objects it keeps nothing but their names and the label, whatever a
-// server sends. What fails is tried again, later each time: up to half a minute. It ends with ErrFollowsTooMuch if there are
-// too many.
+// server sends. What fails is tried again, later each time: up to half a minute. It ends with ErrFollowsTooMuch, and a
+// Problem that says so, if there are too many.
 func (c *Client) Follow(ctx context.Context, f Following) error {
 	config := rest.CopyConfig(c.config)
 	config.NextProtos = nil // With HTTP/2 a connection that went silent is noticed.
@@ -138,9 +139,8 @@ func (f *follower) informer(of metadata.ResourceInterface, all Following) toolsc
 	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if f.followed.Add(1) > maxFollowed {
-				f.answered(fail(archelonv1.WorkloadServerErrorReason,
-					"%s: there are more than %d in the namespace: use several namespaces", f.what, maxFollowed))
-				f.end(ErrFollowsTooMuch)
+				f.end(fmt.Errorf("%w: %w", ErrFollowsTooMuch, fail(archelonv1.WorkloadServerErrorReason,
+					"%s: there are more than %d in the namespace: use several namespaces", f.what, maxFollowed)))
 			}
 			changed(object)
 		},

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 const metadataOf = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"namespace":"n","resourceVersion":"7","labels":{"l":%q}}}`
@@ -166,16 +168,17 @@ func TestFollowIsBounded(t *testing.T) {
 	}
 	many.Store(true)
 	c := connect(t, Options{Timeout: 10 * time.Second}, kubeconfig(t, s.URL, s.certificate.certPEM))
-	said := following{}
 	err := c.Follow(t.Context(), Following{
 		Resources: []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("secrets")}, Namespace: "n", Label: "l",
-		Changed:  func(string) {},
-		Answered: func(_ schema.GroupVersionResource, err error) { said.note(&said.said, fmt.Sprint(err)) },
+		Changed: func(string) {}, Answered: func(schema.GroupVersionResource, error) {},
 	})
 	if !errors.Is(err, ErrFollowsTooMuch) {
 		t.Errorf("it ended with %v", err)
 	}
-	said.has(t, &said.said, "there are more than 10000 in the namespace: use several namespaces")
+	const want = "watching secrets: there are more than 10000 in the namespace: use several namespaces"
+	if problem, ok := errors.AsType[*outcome.Problem](err); !ok || problem.Message != want {
+		t.Errorf("it says %v", err)
+	}
 }
 
 func TestBodiesAreBounded(t *testing.T) {

@@ -80,19 +80,31 @@ func (c *connection) run(ctx context.Context) {
 			Changed: c.changed, Answered: c.answered,
 		})
 		restart()
-		switch {
-		case errors.Is(err, workload.ErrFollowsTooMuch):
-			c.mu.Lock()
-			c.failures++
-			c.mu.Unlock()
-		case err != nil:
-			c.answered(claims(), err)
-			return // The kubeconfig cannot be used. Another one takes its place.
+		pause, again := c.ended(err)
+		if !again {
+			return
 		}
 		select {
-		case <-time.After(c.pause()):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// ended says whether the cluster is followed again, and after which pause, when following it has ended. What was wrong
+// stands until then: a server with too many objects answers, and sources that began to work whenever it did would be
+// written to all the time. A kubeconfig that cannot be used waits for another one to take its place.
+func (c *connection) ended(err error) (pause time.Duration, again bool) {
+	if err != nil {
+		c.answered(claims(), err)
+	}
+	switch {
+	case err == nil:
+		return c.pause(), true
+	case errors.Is(err, workload.ErrFollowsTooMuch):
+		return pauseMax, true
+	default:
+		return 0, false
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // lineTo returns a connection with sources a, b and so on, that has been heard of.
@@ -34,6 +35,25 @@ func lineTo(sources int) (*connection, *[]string) {
 }
 
 func named(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// A cluster with too many objects answers each time that it is asked for them. Its sources are told once in a while.
+func TestTooManyObjectsStand(t *testing.T) {
+	problem := &outcome.Problem{Reason: archelonv1.WorkloadServerErrorReason, Message: "there are more than 10000"}
+	c, woken := lineTo(1)
+	pause, again := c.ended(fmt.Errorf("%w: %w", workload.ErrFollowsTooMuch, problem))
+	if pause != pauseMax || !again {
+		t.Errorf("it is followed again: %t, after %s", again, pause)
+	}
+	if is := problemOf(c.enter(named("a"))); is == nil || is.Message != problem.Message || len(*woken) != 1 {
+		t.Errorf("the source is told %+v, and was woken %v", is, *woken)
+	}
+	if _, again := c.ended(problem); again {
+		t.Error("a kubeconfig that cannot be used is used again")
+	}
+	if pause, again := c.ended(nil); pause != pauseBase || !again {
+		t.Errorf("it is followed again: %t, after %s", again, pause)
+	}
+}
 
 // A cluster that changes what it has without end wakes its source once in a while.
 func TestWakesAreBounded(t *testing.T) {
