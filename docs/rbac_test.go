@@ -23,8 +23,10 @@ func TestRBAC(t *testing.T) {
 	}
 	for role, rules := range roles(t) {
 		heading, ok := headings[role]
+		where := ""
 		if !ok { // It is for a gate.
 			_, name, _ := strings.Cut(role, "/")
+			name, where = ofFeature(name)
 			heading = "### " + name
 		}
 		delete(headings, role)
@@ -39,6 +41,9 @@ func TestRBAC(t *testing.T) {
 		}
 		documented := map[string]string{}
 		for _, row := range tables(t, page, heading) {
+			if where != "" && row[2] != where {
+				continue
+			}
 			for _, resource := range row.code(0) {
 				documented[resource] = verbs(row.code(1))
 			}
@@ -48,6 +53,18 @@ func TestRBAC(t *testing.T) {
 	for role := range headings {
 		t.Errorf("there is no config/%s", role)
 	}
+}
+
+// ofFeature returns the role of a feature whose table a role is in, and which of its rows the role has: an isolated instance has those of the central
+// one, some in each of its namespaces and some in the whole cluster.
+func ofFeature(role string) (table, where string) {
+	if feature, ok := strings.CutPrefix(role, "ClusterRole archelon-isolated-namespace-"); ok {
+		return "ClusterRole archelon-manager-" + feature, "namespace"
+	}
+	if feature, ok := strings.CutPrefix(role, "ClusterRole archelon-isolated-"); ok {
+		return "ClusterRole archelon-manager-" + feature, "cluster"
+	}
+	return role, ""
 }
 
 // roles returns the rules of all roles in config, by directory, kind and name.

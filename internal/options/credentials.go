@@ -26,19 +26,16 @@ type Credentials struct {
 
 func (c *Credentials) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Namespace, "oci-credential-namespace", c.Namespace,
-		"With gate oci-credential-translation: namespace where OCIClusterIdentities and their Secrets are created for "+
-			"Rancher's cloud credentials. It has to be one of --oci-principal-secret-namespace.")
+		"Namespace of what is created for Rancher's cloud credentials, one of --oci-principal-secret-namespace.")
 	fs.StringSliceVar(&c.AllowedNamespaces, "oci-credential-allowed-namespace", c.AllowedNamespaces,
-		"With gate oci-credential-translation: namespace whose clusters may use these identities; repeatable, or several "+
-			"separated by commas. This, a selector or all namespaces has to be named.")
+		"Namespace whose clusters may use these identities; repeatable, or separated by commas. "+
+			"This, a selector or all namespaces is required.")
 	fs.StringVar(&c.AllowedSelector, "oci-credential-allowed-selector", c.AllowedSelector,
-		"With gate oci-credential-translation: selector of namespaces whose clusters may use these identities, by labels "+
-			"of the Namespace, written as for kubectl, such as team=x.")
+		"The same by labels of the Namespace, such as team=x.")
 	fs.BoolVar(&c.AllowAll, "oci-credential-allow-all-namespaces", c.AllowAll,
-		"With gate oci-credential-translation: clusters of all namespaces may use these identities.")
+		"Clusters of all namespaces may use these identities.")
 	fs.StringVar(&c.Region, "oci-credential-region", c.Region,
-		"With gate oci-credential-translation: region of cloud credentials without annotation archelon.io/oci-region. "+
-			"Default: none, so that CAPOCI needs a region of its own.")
+		"Region of cloud credentials without annotation archelon.io/oci-region.")
 }
 
 // Policy is what the settings say of the identities.

@@ -31,26 +31,22 @@ type Identity struct {
 
 func (i *Identity) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&i.SecretNamespaces, "oci-principal-secret-namespace", i.SecretNamespaces,
-		"With gate oci-cluster-identity: namespace where principal Secrets of OCIClusterIdentities may live; repeatable, "+
-			"or several separated by commas. Secrets are read there and nowhere else. Default: none.")
+		"Namespace where principal Secrets may live, and are read; repeatable, or separated by commas. Default: none.")
 	fs.StringSliceVar(&i.TrustedNamespaces, "oci-trusted-identity-namespace", i.TrustedNamespaces,
-		"With gate oci-cluster-identity: namespace where administrators alone can write OCIClusterIdentities; repeatable, "+
-			"or several separated by commas. Identities there may name a Secret of another namespace, may be of type "+
-			"InstancePrincipal or Workload, and are read wherever this instance works. Default: none.")
+		"Namespace where administrators alone can write OCIClusterIdentities; repeatable, or separated by commas. "+
+			"Identities there may name Secrets elsewhere, and may be InstancePrincipal or Workload. Default: none.")
 	fs.BoolVar(&i.RefuseOpen, "oci-refuse-open-identities", i.RefuseOpen,
-		"With gate oci-cluster-identity: take an empty allowedNamespaces of an OCIClusterIdentity for no namespace, "+
-			"instead of all.")
+		"Take an empty allowedNamespaces of an OCIClusterIdentity for none, instead of all.")
 	fs.BoolVar(&i.Verify, "oci-verify", i.Verify,
-		"With gate oci-cluster-identity: ask OCI's Identity API whether it accepts an API key, when its Secret has changed "+
-			"and once an hour.")
+		"Ask OCI whether it accepts an API key, when its Secret has changed and once an hour.")
 	fs.StringVar(&i.VerifyEndpoint, "oci-verify-endpoint", i.VerifyEndpoint,
-		"With --oci-verify: URL of OCI's Identity API, over HTTPS. Default: that of the region in the Secret.")
+		"URL of OCI's Identity API, over HTTPS. Default: that of the region in the Secret.")
 	fs.StringVar(&i.VerifyCAFile, "oci-verify-ca-file", i.VerifyCAFile,
-		"With --oci-verify: file with the authorities to trust there, in PEM. Default: those of the system.")
+		"File with the authorities to trust there, in PEM. Default: those of the system.")
 	fs.DurationVar(&i.VerifyTimeout, "oci-verify-timeout", i.VerifyTimeout,
-		"With --oci-verify: time limit for one question.")
+		"Time limit for one question to OCI.")
 	fs.StringVar(&i.DefaultRegion, "oci-default-region", i.DefaultRegion,
-		"With --oci-verify: region to ask in if the Secret names none.")
+		"Region to ask in if the Secret names none.")
 }
 
 func (i *Identity) validate() error {

@@ -132,7 +132,7 @@ func New() (*Options, error) {
 // AddFlags binds the options to flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Version, "version", o.Version,
-		"Print the version, the commit, the version of Go and the platform, and exit.")
+		"Print version, commit, version of Go and platform, and exit.")
 	o.addProcessFlags(fs)
 	addRemovedFlags(fs)
 	o.addScopeFlags(fs)
@@ -140,7 +140,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Identity.addFlags(fs)
 	o.Credentials.addFlags(fs)
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
-		"Do not verify the certificate of Rancher when the import manifest is downloaded. For development only.")
+		"Do not verify Rancher's certificate at the download of the manifest. For development only.")
 	o.Gates.AddFlag(fs)
 	logsapi.AddFlags(o.Logs, fs)
 	// controller-runtime registers it and reads it.
@@ -153,65 +153,65 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // addProcessFlags binds what the process elects its leader by, and serves.
 func (o *Options) addProcessFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"Work only while holding the Lease of the instance, <instance>-leader-election, so that several replicas can run and other instances see this one. Without it an instance refuses to start beside others.")
+		"Work only while holding the Lease <instance>-leader-election. Replicas and other instances need it. Without it an instance starts only alone.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
-		"Namespace of the Leases of all instances in the management cluster. Instances in which it differs do not know of each other. Default: the namespace that the manager runs in; outside a cluster it must be set.")
+		"Coordination namespace, with the Leases of all instances. Default: the namespace that the manager runs in. Required outside of a cluster.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
-		"How long others wait before they take over a Lease that is not renewed, in whole seconds. It must be longer than --leader-elect-renew-deadline.")
+		"After how long others take over a Lease that is not renewed, in whole seconds. It must exceed --leader-elect-renew-deadline.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", o.LeaderElectRenewDeadline,
-		"How long the leader tries to renew its Lease before it gives up. It must be longer than 1.2 times --leader-elect-retry-period.")
+		"How long the leader tries to renew its Lease. It must exceed 1.2 times --leader-elect-retry-period.")
 	fs.DurationVar(&o.LeaderElectRetryPeriod, "leader-elect-retry-period", o.LeaderElectRetryPeriod,
-		"Pause between tries to get or renew the Lease.")
+		"Pause between tries for the Lease.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
-		"Address that serves metrics over HTTPS, to clients that may GET the non-resource URL /metrics. 0 switches it off.")
+		"Address of the metrics, over HTTPS, for clients that may GET /metrics. 0: off.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
-		"Address that serves /healthz and /readyz. Ready means that caches are synced and Rancher's settings are readable. An instance that waits for rights in the first of its namespaces has no caches and is ready without. 0 switches it off.")
+		"Address of /healthz and /readyz. 0: off.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
-		"Address that serves net/http/pprof, for example localhost:6060. Default: off.")
+		"Address of net/http/pprof, for example localhost:6060. Default: off.")
 }
 
 // addScopeFlags binds what the instance works on, and what it may do there.
 func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces,
-		"Namespace to work in; repeatable, or several separated by commas; at most 1,000. Nothing is received from others. Default: all.")
+		"Namespace to work in; repeatable, or separated by commas; at most 1,000. Default: all.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces,
-		"Namespace not to work in; repeatable, or several separated by commas; at most 1,000. It wins over --namespace.")
+		"Namespace not to work in; repeatable, or separated by commas; at most 1,000. It wins over --namespace.")
 	fs.StringVar(&o.Instance, "instance", o.Instance,
-		"Name of this instance, different for each instance in the management cluster that works in other namespaces; its replicas share it. The Lease is called <name>-leader-election, and the Role for it names it. Default: archelon, with a suffix that follows from --namespace and --excluded-namespace.")
+		"Name of this instance, shared by its replicas. Default: archelon, with a suffix that follows from --namespace and --excluded-namespace.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter,
-		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value. Default: all.")
+		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value.")
 	fs.BoolVar(&o.AdoptTurtles, "adopt-turtles", o.AdoptTurtles,
-		"Take over Rancher clusters that Rancher Turtles made, with their registration, unless archelon.io/managed-by says otherwise, the annotation of the CAPI Cluster or the label of its Namespace.")
+		"Take over Rancher clusters of Rancher Turtles, unless archelon.io/managed-by says otherwise.")
 	fs.BoolVar(&o.TurtlesParked, "turtles-parked", o.TurtlesParked,
-		"Rancher Turtles runs and its importer is parked, with a watch filter that no CAPI Cluster fits. Imports go on although the Lease of Turtles is held.")
+		"The importer of Rancher Turtles is parked. Import although Turtles runs.")
 	fs.StringSliceVar(&o.TurtlesNamespaces, "turtles-namespace", o.TurtlesNamespaces,
-		"Namespace that Rancher Turtles runs in, if it does; repeatable, or several separated by commas. While its Lease is held there, nothing new is imported, unless --turtles-parked.")
+		"Namespace of Rancher Turtles; repeatable, or separated by commas. While its Lease is held there, nothing new is imported, unless --turtles-parked.")
 	fs.StringSliceVar(&o.FleetWorkspaces, "fleet-workspace", o.FleetWorkspaces,
-		"Fleet workspace that annotation archelon.io/fleet-workspace of a CAPI Cluster may name; repeatable, or several separated by commas. Whoever may annotate a Cluster gets what Fleet deploys to the clusters of these workspaces.")
+		"Fleet workspace that annotation archelon.io/fleet-workspace may name; repeatable, or separated by commas. Tenants get what Fleet deploys there, Secrets included.")
 }
 
 // addLimitFlags binds how much is done at the same time, how often, and how long it may take.
 func (o *Options) addLimitFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod,
-		"How often every object is looked at without an event. It costs no request when nothing has changed.")
+		"How often every object is looked at without an event. That costs no request.")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
-		"How many clusters are reconciled at the same time.")
+		"Clusters that are reconciled at the same time.")
 	fs.IntVar(&o.WorkloadConcurrency, "workload-concurrency", o.WorkloadConcurrency,
-		"How many workload clusters are worked on at the same time. An unreachable one takes a place until its timeout.")
+		"Workload clusters that are worked on at the same time. An unreachable one takes a place until its timeout.")
 	fs.IntVar(&o.StrategySwitchConcurrency, "strategy-switch-concurrency", o.StrategySwitchConcurrency,
-		"How many Rancher clusters are replaced at the same time when gate managementv3-cluster was switched. The next follows when one is connected again, so at most as many are ever disconnected. 0 stops it: those under way come back, the others stay as they are.")
+		"Rancher clusters that are replaced at the same time when gate managementv3-cluster was switched. 0: only those under way.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
-		"Requests per second to the management cluster. A negative value lifts the limit; zero is refused.")
+		"Requests per second to the management cluster. Negative: no limit.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst,
-		"Requests to the management cluster that may exceed --kube-api-qps for a moment.")
+		"Requests that may exceed --kube-api-qps for a moment.")
 	fs.DurationVar(&o.ManifestTimeout, "manifest-timeout", o.ManifestTimeout,
-		"Time limit for the download of Rancher's import manifest.")
+		"Time limit for the download of the manifest.")
 	fs.Int64Var(&o.ManifestMaxBytes, "manifest-max-bytes", o.ManifestMaxBytes,
-		"Largest import manifest that is accepted, in bytes.")
+		"Largest manifest, in bytes.")
 	fs.DurationVar(&o.WorkloadTimeout, "workload-timeout", o.WorkloadTimeout,
 		"Time limit for each request to a workload cluster.")
 	fs.DurationVar(&o.AgentDisconnectGrace, "agent-disconnect-grace", o.AgentDisconnectGrace,
-		"How long an agent that was connected may be disconnected before a condition says so and the agent is looked at. Rancher checks every 15 seconds, and reports all agents as disconnected for a moment when it restarts. 0 waits for nothing.")
+		"How long a connected agent may be away before the condition says so and it is looked at. A restart of Rancher disconnects all for a moment.")
 }
 
 // leaderElectionFits reports whether client-go would elect a leader with these durations: a Lease has whole seconds, and tries jitter.

@@ -10,13 +10,12 @@ import (
 // is not one of ours.
 func (o *Options) describe(fs *pflag.FlagSet) {
 	for name, usage := range map[string]string{
-		"feature-gates": "Gates to switch, as GATE=true or GATE=false, separated by commas. They are: " + strings.Join(o.Gates.KnownFeatures(), ", ") + ".",
-		"v": "Level of the log. 0: changes; 1: decisions of each reconcile; 4: data. Higher values are limited to 4: high above it, client libraries log " +
-			"request bodies, which hold credentials.",
-		"vmodule":             "Ignored, with a note in the log: it could make client libraries log request bodies, which hold credentials.",
+		"feature-gates":       "Gates to switch, separated by commas: " + strings.Join(o.Gates.KnownFeatures(), ", ") + ".",
+		"v":                   "Level of the log. 0: changes; 1: decisions; 4: data. Not higher: client libraries would log credentials.",
+		"vmodule":             "Ignored: client libraries could log credentials.",
 		"logging-format":      "Format of the log: text or json.",
-		"log-flush-frequency": "Longest time between two flushes of the log.",
-		"kubeconfig":          "Path of a kubeconfig. Only needed outside the cluster.",
+		"log-flush-frequency": "Time between two flushes of the log.",
+		"kubeconfig":          "Path of a kubeconfig. Needed outside of the cluster.",
 	} {
 		if flag := fs.Lookup(name); flag != nil {
 			flag.Usage = usage
