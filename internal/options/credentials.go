@@ -28,8 +28,7 @@ func (c *Credentials) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Namespace, "oci-credential-namespace", c.Namespace,
 		"Namespace of what is created for Rancher's cloud credentials, one of --oci-principal-secret-namespace.")
 	fs.StringSliceVar(&c.AllowedNamespaces, "oci-credential-allowed-namespace", c.AllowedNamespaces,
-		"Namespace whose clusters may use these identities; repeatable, or separated by commas. "+
-			"This, a selector or all namespaces is required.")
+		"Namespace whose clusters may use these identities. This, a selector or all namespaces is required.")
 	fs.StringVar(&c.AllowedSelector, "oci-credential-allowed-selector", c.AllowedSelector,
 		"The same by labels of the Namespace, such as team=x.")
 	fs.BoolVar(&c.AllowAll, "oci-credential-allow-all-namespaces", c.AllowAll,

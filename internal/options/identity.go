@@ -31,10 +31,10 @@ type Identity struct {
 
 func (i *Identity) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&i.SecretNamespaces, "oci-principal-secret-namespace", i.SecretNamespaces,
-		"Namespace where principal Secrets may live, and are read; repeatable, or separated by commas. Default: none.")
+		"Namespace where principal Secrets may live, and are read.")
 	fs.StringSliceVar(&i.TrustedNamespaces, "oci-trusted-identity-namespace", i.TrustedNamespaces,
-		"Namespace where administrators alone can write OCIClusterIdentities; repeatable, or separated by commas. "+
-			"Identities there may name Secrets elsewhere, and may be InstancePrincipal or Workload. Default: none.")
+		"Namespace where administrators alone can write OCIClusterIdentities. "+
+			"These may name Secrets elsewhere, and may be InstancePrincipal or Workload.")
 	fs.BoolVar(&i.RefuseOpen, "oci-refuse-open-identities", i.RefuseOpen,
 		"Take an empty allowedNamespaces of an OCIClusterIdentity for none, instead of all.")
 	fs.BoolVar(&i.Verify, "oci-verify", i.Verify,

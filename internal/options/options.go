@@ -153,9 +153,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // addProcessFlags binds what the process elects its leader by, and serves.
 func (o *Options) addProcessFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"Work only while holding the Lease <instance>-leader-election. Replicas and other instances need it. Without it an instance starts only alone.")
+		"Work only while holding the Lease <instance>-leader-election. Without it an instance starts only alone.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
-		"Coordination namespace, with the Leases of all instances. Default: the namespace that the manager runs in. Required outside of a cluster.")
+		"Coordination namespace, with the Leases of all instances. Default: the manager's own.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
 		"After how long others take over a Lease that is not renewed, in whole seconds. It must exceed --leader-elect-renew-deadline.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", o.LeaderElectRenewDeadline,
@@ -167,17 +167,17 @@ func (o *Options) addProcessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		"Address of /healthz and /readyz. 0: off.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
-		"Address of net/http/pprof, for example localhost:6060. Default: off.")
+		"Address of net/http/pprof, for example localhost:6060.")
 }
 
 // addScopeFlags binds what the instance works on, and what it may do there.
 func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces,
-		"Namespace to work in; repeatable, or separated by commas; at most 1,000. Default: all.")
+		"Namespace to work in; at most 1,000. Default: all.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces,
-		"Namespace not to work in; repeatable, or separated by commas; at most 1,000. It wins over --namespace.")
+		"Namespace not to work in; at most 1,000. It wins over --namespace.")
 	fs.StringVar(&o.Instance, "instance", o.Instance,
-		"Name of this instance, shared by its replicas. Default: archelon, with a suffix that follows from --namespace and --excluded-namespace.")
+		"Name of this instance. Default: archelon, with a suffix that follows from --namespace and --excluded-namespace.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter,
 		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value.")
 	fs.BoolVar(&o.AdoptTurtles, "adopt-turtles", o.AdoptTurtles,
@@ -185,19 +185,19 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.TurtlesParked, "turtles-parked", o.TurtlesParked,
 		"The importer of Rancher Turtles is parked. Import although Turtles runs.")
 	fs.StringSliceVar(&o.TurtlesNamespaces, "turtles-namespace", o.TurtlesNamespaces,
-		"Namespace of Rancher Turtles; repeatable, or separated by commas. While its Lease is held there, nothing new is imported, unless --turtles-parked.")
+		"Namespace of Rancher Turtles. While its Lease is held there, nothing new is imported, unless --turtles-parked.")
 	fs.StringSliceVar(&o.FleetWorkspaces, "fleet-workspace", o.FleetWorkspaces,
-		"Fleet workspace that annotation archelon.io/fleet-workspace may name; repeatable, or separated by commas. Tenants get what Fleet deploys there, Secrets included.")
+		"Fleet workspace that annotation archelon.io/fleet-workspace may name. Tenants get what Fleet deploys there, Secrets included.")
 }
 
 // addLimitFlags binds how much is done at the same time, how often, and how long it may take.
 func (o *Options) addLimitFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod,
-		"How often every object is looked at without an event. That costs no request.")
+		"How often every object is looked at without an event.")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
 		"Clusters that are reconciled at the same time.")
 	fs.IntVar(&o.WorkloadConcurrency, "workload-concurrency", o.WorkloadConcurrency,
-		"Workload clusters that are worked on at the same time. An unreachable one takes a place until its timeout.")
+		"Workload clusters that are worked on at the same time.")
 	fs.IntVar(&o.StrategySwitchConcurrency, "strategy-switch-concurrency", o.StrategySwitchConcurrency,
 		"Rancher clusters that are replaced at the same time when gate managementv3-cluster was switched. 0: only those under way.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
@@ -211,7 +211,7 @@ func (o *Options) addLimitFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.WorkloadTimeout, "workload-timeout", o.WorkloadTimeout,
 		"Time limit for each request to a workload cluster.")
 	fs.DurationVar(&o.AgentDisconnectGrace, "agent-disconnect-grace", o.AgentDisconnectGrace,
-		"How long a connected agent may be away before the condition says so and it is looked at. A restart of Rancher disconnects all for a moment.")
+		"How long a connected agent may be away before the condition says so. A restart of Rancher disconnects all for a moment.")
 }
 
 // leaderElectionFits reports whether client-go would elect a leader with these durations: a Lease has whole seconds, and tries jitter.
