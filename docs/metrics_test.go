@@ -11,7 +11,7 @@ func TestMetrics(t *testing.T) {
 	page := filepath.Join("operations", "metrics.md")
 	documented := map[string]string{}
 	for _, row := range tables(t, page, "## Metrics") {
-		documented[row.code(0)[0]] = strings.Join(row.code(2), ",")
+		documented[row.code(0)[0]] = strings.Join(row.code(1), ",")
 	}
 	code := map[string]string{}
 	for _, file := range append(parse(t, "internal"), parse(t, "providers")...) {
