@@ -22,27 +22,15 @@ func TestRBAC(t *testing.T) {
 		"isolated/Role archelon1-leader-election":          "### In the coordination namespace: Role archelon1-leader-election",
 	}
 	for role, rules := range roles(t) {
-		gate := false
 		heading, ok := headings[role]
 		where := ""
 		if !ok { // It is for a gate.
 			_, name, _ := strings.Cut(role, "/")
 			name, where = ofFeature(name)
-			heading, gate = "### "+name, true
+			heading = "### " + name
 		}
 		delete(headings, role)
-		code := map[string]string{}
-		for _, rule := range rules {
-			rejectWildcards(t, role, rule)
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					if key := ruleKey(group, resource, rule.ResourceNames); !gate || !ofEveryFeature(key, verbs(rule.Verbs)) {
-						code[key] = verbs(rule.Verbs)
-					}
-				}
-			}
-		}
-		documented := map[string]string{}
+		code, documented := permissions(t, role, rules, !ok), map[string]string{}
 		for _, row := range tables(t, page, heading) {
 			for _, resource := range row.code(0) {
 				if where == "" || (where == "cluster") == (resource == "namespaces") {
@@ -57,8 +45,26 @@ func TestRBAC(t *testing.T) {
 	}
 }
 
-// ofFeature returns the role of a feature whose table a role is in, and which part of it the role has: an isolated instance has the same as a central
-// one, Namespaces and CRDs in the whole cluster and all else in each of its namespaces.
+// permissions returns what a role allows, by resource; for a feature without what the page names once for all of them.
+func permissions(t *testing.T, role string, rules []rbacv1.PolicyRule, gated bool) map[string]string {
+	t.Helper()
+	allowed := map[string]string{}
+	for _, rule := range rules {
+		rejectWildcards(t, role, rule)
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				key := ruleKey(group, resource, rule.ResourceNames)
+				if !gated || !ofEveryFeature(key, verbs(rule.Verbs)) {
+					allowed[key] = verbs(rule.Verbs)
+				}
+			}
+		}
+	}
+	return allowed
+}
+
+// ofFeature returns the role of a feature whose table a role is in, and which part of it the role has. An isolated
+// instance has the same as a central one: Namespaces and CRDs in the whole cluster, all else in each of its namespaces.
 func ofFeature(role string) (table, where string) {
 	if feature, ok := strings.CutPrefix(role, "ClusterRole archelon-isolated-namespace-"); ok {
 		return "ClusterRole archelon-manager-" + feature, "namespace"
@@ -69,7 +75,7 @@ func ofFeature(role string) (table, where string) {
 	return role, ""
 }
 
-// ofEveryFeature reports whether a permission is one that the page names once for all features: Events, and CRDs by name.
+// ofEveryFeature reports whether the page names a permission once for all features: Events, and CRDs by name.
 func ofEveryFeature(resource, verbs string) bool {
 	return resource == "events.events.k8s.io" && verbs == "create patch" ||
 		strings.HasPrefix(resource, "customresourcedefinitions.apiextensions.k8s.io[") && verbs == "list watch"

@@ -10,7 +10,7 @@ import (
 // is not one of ours.
 func (o *Options) describe(fs *pflag.FlagSet) {
 	for name, usage := range map[string]string{
-		"feature-gates":       "Gates to switch, such as fleet=true, separated by commas: " + strings.Join(o.gates(), ", ") + ".",
+		"feature-gates":       "Gates to switch, such as fleet=true, separated by commas: " + o.gates() + ".",
 		"v":                   "Level of the log. 0: changes; 1: decisions; 4: data. Not higher: client libraries would log credentials.",
 		"vmodule":             "Ignored: client libraries could log credentials.",
 		"logging-format":      "Format of the log: text or json.",
@@ -28,12 +28,12 @@ func (o *Options) describe(fs *pflag.FlagSet) {
 	}
 }
 
-// gates returns the names of all gates.
-func (o *Options) gates() []string {
+// gates returns the names of all gates, separated by commas.
+func (o *Options) gates() string {
 	var names []string
 	for _, known := range o.Gates.KnownFeatures() {
 		name, _, _ := strings.Cut(known, "=")
 		names = append(names, name)
 	}
-	return names
+	return strings.Join(names, ", ")
 }
