@@ -54,6 +54,18 @@ demo: controlplane ## Show imports against real API servers and a stand-in of Ra
 	@echo "Compiling the demo; the first time this takes some minutes."
 	@go run ./hack/demo $(ARGS)
 
+# docs/development/site.md has more.
+.PHONY: docs
+docs: ## Build the site of the documentation from the Markdown in bin/site.
+	@rm -rf bin/site
+	@go -C hack/site run . build --root='$(CURDIR)' --out='$(CURDIR)/bin/site'
+	@echo "The site is bin/site/index.html."
+
+.PHONY: docs-recording
+docs-recording: controlplane ## Run the demo and draw what it prints, for the documentation.
+	@go build -o bin/demo ./hack/demo
+	@go -C hack/site run . record --out='$(CURDIR)/docs/demo.svg' --title='make demo ARGS=--once' -- '$(CURDIR)/bin/demo' --once
+
 # scratch, or an image in a registry with all the platforms, for example gcr.io/distroless/static:nonroot.
 IMAGE_BASE      ?= scratch
 IMAGE_PLATFORMS ?= linux/amd64,linux/arm64
@@ -167,6 +179,7 @@ verify-modules:
 lint: ## Lint, the layers included.
 	$(GOLANGCI_LINT) run ./...
 	cd hack/image && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	cd hack/site && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	go tool -modfile=hack/actions/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yaml
 	@hack/lint/layers.sh $$($(TOOL) -n golangci-lint)
 
@@ -184,9 +197,9 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-TIERS := lint verify test-unit test-chart test-image test-integration test-import test-e2e
+TIERS := lint verify test-unit test-docs test-chart test-image test-integration test-import test-e2e
 # Those of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-state
+ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-state test-docs-browser
 
 .PHONY: test
 test: ## Everything that has to pass before a commit. It ends with the time of each tier and the slowest tests.
@@ -211,6 +224,15 @@ test-unit: ## Tests beside the code: no network, no processes.
 .PHONY: test-image
 test-image: ## Build the image and look at what is in it.
 	go -C hack/image test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./... $(TIMED)
+
+.PHONY: test-docs
+test-docs: ## Build the site of the documentation and follow every link in it.
+	go -C hack/site test $(JSON) -count=1 $(TESTFLAGS) . ./diagram ./recording $(TIMED)
+
+# Not part of make test: it needs a Chromium, which is no Go module.
+.PHONY: test-docs-browser
+test-docs-browser: docs ## Look at the site in a real browser: search, dark and light, phones. Its pictures are in bin/screenshots.
+	go -C hack/site test $(JSON) -count=1 $(TESTFLAGS) ./browser $(TIMED)
 
 # Not part of make test: its client-go is another one than that of everything else, and takes minutes to compile.
 .PHONY: test-state
