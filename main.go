@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/archelon-io/archelon/feature"
+	"github.com/archelon-io/archelon/internal/check"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/status"
@@ -33,8 +36,16 @@ func main() {
 	limitMemory(os.Getenv, debug.SetMemoryLimit)
 	if err := command(filepath.Base(os.Args[0])).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "archelon:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// exitCode tells what a command has found from what it could not do.
+func exitCode(err error) int {
+	if errors.Is(err, check.ErrMissing) {
+		return 2
+	}
+	return 1
 }
 
 // plugin is what the program is called for kubectl to find it: "kubectl archelon" runs it.
@@ -49,18 +60,29 @@ func command(name string) *cobra.Command {
 	}
 	if name == plugin {
 		root.Use, root.Annotations = plugin, map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl archelon"}
-		root.Long = "Look at the CAPI clusters that Archelon imports into Rancher."
+		root.Long = "Look at Archelon, and at the CAPI clusters that it imports into Rancher."
 	} else {
 		root.RunE = manager(root.Flags())
 	}
 	root.AddGroup(
 		&cobra.Group{ID: "clusters", Title: "Clusters:"}, &cobra.Group{ID: "installation", Title: "Installation:"},
 	)
-	for id, cmd := range map[string]*cobra.Command{"clusters": status.Command(), "installation": uninstall.Command()} {
+	for cmd, id := range map[*cobra.Command]string{
+		status.Command(): "clusters", checks(): "installation", uninstall.Command(): "installation",
+	} {
 		cmd.GroupID = id
 		root.AddCommand(cmd)
 	}
 	return root
+}
+
+// checks returns the command that looks for what the controllers need.
+func checks() *cobra.Command {
+	gates, err := feature.NewGates()
+	if err != nil {
+		return &cobra.Command{Use: "check", RunE: func(*cobra.Command, []string) error { return err }}
+	}
+	return check.Command(setup.Controllers(), gates)
 }
 
 // manager binds its options to flags and returns what runs it.

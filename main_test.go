@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
 	"os"
 	"os/exec"
@@ -13,6 +15,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/archelon-io/archelon/internal/check"
 )
 
 // As a plugin of kubectl the program must not begin to work as a manager.
@@ -29,6 +33,18 @@ func TestPluginIsNoManager(t *testing.T) {
 	root.SetArgs(nil)
 	if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "kubectl archelon [command]") {
 		t.Errorf("got %v, %s", err, out)
+	}
+}
+
+// Scripts tell what a check has found from a check that could not look.
+func TestExitCodes(t *testing.T) {
+	for err, want := range map[error]int{
+		fmt.Errorf("looking: %w", check.ErrMissing): 2,
+		errors.New("no connection"):                 1,
+	} {
+		if got := exitCode(err); got != want {
+			t.Errorf("%v ends with %d, want %d", err, got, want)
+		}
 	}
 }
 

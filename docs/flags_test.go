@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/featuregate"
 
+	"github.com/archelon-io/archelon/internal/check"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/status"
 	"github.com/archelon-io/archelon/internal/uninstall"
@@ -44,6 +46,25 @@ func TestStatusFlags(t *testing.T) {
 	clientcmd.BindOverrideFlags(&clientcmd.ConfigOverrides{}, kubectl, clientcmd.RecommendedConfigOverrideFlags(""))
 	code := map[string]string{}
 	status.Command().Flags().VisitAll(func(flag *pflag.Flag) {
+		if kubectl.Lookup(flag.Name) == nil && flag.Name != "kubeconfig" {
+			code["--"+flag.Name] = flag.DefValue
+		}
+	})
+	documented := map[string]string{}
+	for _, row := range tables(t, page, "## Flags") {
+		documented[row.code(0)[0]] = strings.Join(row.code(1), "")
+	}
+	compare(t, page, code, documented)
+}
+
+func TestCheckFlags(t *testing.T) {
+	page := filepath.Join("operations", "check.md")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ContextOverrideFlags.Namespace = clientcmd.FlagInfo{} // it is the manager's there
+	kubectl := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+	clientcmd.BindOverrideFlags(&clientcmd.ConfigOverrides{}, kubectl, names)
+	code := map[string]string{}
+	check.Command(nil, featuregate.NewFeatureGate()).Flags().VisitAll(func(flag *pflag.Flag) {
 		if kubectl.Lookup(flag.Name) == nil && flag.Name != "kubeconfig" {
 			code["--"+flag.Name] = flag.DefValue
 		}

@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,6 +98,15 @@ func Read(lease *coordinationv1.Lease) (Registered, error) {
 		r.Leaving = strings.Split(names, ",")
 	}
 	return r, nil
+}
+
+// Held reports whether somebody holds a Lease, by clocks: of one who looks once there is nothing else to tell by.
+func Held(lease *coordinationv1.Lease, now time.Time) bool {
+	spec := lease.Spec
+	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
+		return false
+	}
+	return now.Before(spec.RenewTime.Add(time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second))
 }
 
 // Others returns the instances that are registered on the Leases of the coordination namespace for some of what a claim

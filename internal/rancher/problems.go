@@ -136,10 +136,7 @@ func isTrustError(err error) bool {
 
 // tlsProblem says which part of the trust in Rancher fails.
 func tlsProblem(err error, trust Trust) *outcome.Problem {
-	cas := "the CAs of the system (agent-tls-mode is system-store, or the setting cacerts is empty)"
-	if trust.private() {
-		cas = "the CAs in Rancher's setting cacerts (agent-tls-mode is strict)"
-	}
+	cas := trust.String()
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var authority x509.UnknownAuthorityError

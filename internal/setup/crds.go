@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,13 +103,13 @@ func (w *crdWait) wait(ctx context.Context, crd controller.CRD) error {
 		for _, object := range store.List() {
 			found, _ = object.(*apiextensionsv1.CustomResourceDefinition)
 		}
-		return w.note(ctx, crd.Name, lack(crd, found), true), nil
+		return w.note(ctx, crd.Name, crd.Lack(found), true), nil
 	}, func(event watch.Event) (bool, error) {
 		found, _ := event.Object.(*apiextensionsv1.CustomResourceDefinition)
 		if event.Type == watch.Deleted {
 			found = nil
 		}
-		return w.note(ctx, crd.Name, lack(crd, found), false), nil
+		return w.note(ctx, crd.Name, crd.Lack(found), false), nil
 	})
 	return err
 }
@@ -132,47 +131,4 @@ func (w *crdWait) note(ctx context.Context, name, cause string, first bool) bool
 		ctrl.LoggerFrom(ctx).WithName("setup").Info("Waiting for CRDs", "controller", w.whose, "missing", strings.Join(names, ", "), "cause", causes)
 	}
 	return cause == ""
-}
-
-// lack says what is wrong with a CRD, nil if there is none; empty if the API server serves the version.
-func lack(needed controller.CRD, crd *apiextensionsv1.CustomResourceDefinition) string {
-	if crd == nil {
-		return fmt.Sprintf("CRD %s does not exist; Archelon needs %s", needed.Name, needed.Of.Needed)
-	}
-	var served []string
-	there := false
-	for _, v := range crd.Spec.Versions {
-		there = there || v.Name == needed.Version
-		if v.Served {
-			served = append(served, v.Name)
-		}
-	}
-	switch {
-	case slices.Contains(served, needed.Version):
-	case there:
-		return fmt.Sprintf("CRD %s has %s and does not serve it; Archelon needs it served", needed.Name, needed.Version)
-	default:
-		only := "no version"
-		if len(served) > 0 {
-			only = strings.Join(served, ", ") + " only"
-		}
-		return fmt.Sprintf("%s serves %s (CRD %s); Archelon needs %s (%s)", needed.Of.Name, only, needed.Name, needed.Version, needed.Of.Needed)
-	}
-	if needed.Selectable != "" && !selectable(crd, needed) {
-		return fmt.Sprintf("CRD %s is another one than that of %s: field %s is not selectable. What it does not know would be dropped; Archelon needs %s",
-			needed.Name, needed.Of.Name, needed.Selectable, needed.Of.Needed)
-	}
-	if !apiextensionshelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
-		return fmt.Sprintf("CRD %s is not established; its conditions say why", needed.Name)
-	}
-	return ""
-}
-
-// selectable reports whether a field that is needed can be selected by.
-func selectable(crd *apiextensionsv1.CustomResourceDefinition, needed controller.CRD) bool {
-	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == needed.Version && slices.ContainsFunc(v.SelectableFields, func(f apiextensionsv1.SelectableField) bool {
-			return f.JSONPath == needed.Selectable
-		})
-	})
 }

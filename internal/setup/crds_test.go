@@ -63,7 +63,7 @@ func TestLack(t *testing.T) {
 		"Unestablished": {capi, "v1beta2", unestablished, "CRD clusters.cluster.x-k8s.io is not established; its conditions say why"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := lack(crdOf(t, tc.name, tc.version), tc.crd); got != tc.want {
+			if got := crdOf(t, tc.name, tc.version).Lack(tc.crd); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -77,11 +77,11 @@ func TestAnotherCRDOfTheName(t *testing.T) {
 	}
 	found := crd("hostclaims.metal3.io", "v1alpha1", "v1beta1")
 	found.Spec.Versions[1].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.kind"}}
-	if got := lack(needed, found); !strings.Contains(got, "is another one than that of Archelon: field .spec.kind is not selectable") {
+	if got := needed.Lack(found); !strings.Contains(got, "is another one than that of Archelon: field .spec.kind is not selectable") {
 		t.Errorf("got %q", got)
 	}
 	found.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.kind"}}
-	if got := lack(needed, found); got != "" {
+	if got := needed.Lack(found); got != "" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestReadinessNamesTheCRDThatIsTooOld(t *testing.T) {
 	const capi = "clusters.cluster.x-k8s.io"
 	w := waitOn(nil, imports(t))
 	note := func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool {
-		return w.note(t.Context(), found.Name, lack(crdOf(t, found.Name, ""), found), first)
+		return w.note(t.Context(), found.Name, crdOf(t, found.Name, "").Lack(found), first)
 	}
 	expect := func(reason, want string) {
 		t.Helper()

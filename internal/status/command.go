@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/terminal"
 )
 
 // Options say which clusters are shown, and how.
@@ -99,7 +100,7 @@ func Command() *cobra.Command {
 // Run prints clusters to out, and what is no cluster to notes.
 func Run(ctx context.Context, c client.WithWatch, opts Options, out, notes io.Writer) error {
 	switch opts.Output {
-	case formTable, formWide, formJSON, formYAML:
+	case terminal.Table, formWide, terminal.JSON, terminal.YAML:
 	default:
 		return fmt.Errorf("--output is %q; it can be wide, json or yaml", opts.Output)
 	}
@@ -123,7 +124,7 @@ func Run(ctx context.Context, c client.WithWatch, opts Options, out, notes io.Wr
 	}
 	slices.SortFunc(clusters, compare)
 	p := &printer{form: opts.Output, headers: !opts.NoHeaders, out: out, now: time.Now}
-	if len(clusters) == 0 && (opts.Output == formTable || opts.Output == formWide) {
+	if len(clusters) == 0 && (opts.Output == terminal.Table || opts.Output == formWide) {
 		if _, err := fmt.Fprintln(notes, opts.nothing()); err != nil {
 			return err
 		}

@@ -2,26 +2,20 @@ package status
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
+
+	"github.com/archelon-io/archelon/internal/terminal"
 )
 
-// Forms of the output, beside the table.
-const (
-	formTable = ""
-	formWide  = "wide"
-	formJSON  = "json"
-	formYAML  = "yaml"
-)
+// formWide is a table with all columns, beside the forms that all commands have.
+const formWide = "wide"
 
 // printer prints clusters.
 type printer struct {
@@ -41,7 +35,7 @@ type list struct {
 // all prints clusters.
 func (p *printer) all(clusters []Cluster) error {
 	switch p.form {
-	case formJSON, formYAML:
+	case terminal.JSON, terminal.YAML:
 		return p.document(list{
 			TypeMeta: metav1.TypeMeta{APIVersion: "archelon.io/v1alpha1", Kind: "ClusterStatusList"},
 			Items:    append([]Cluster{}, clusters...),
@@ -54,26 +48,14 @@ func (p *printer) all(clusters []Cluster) error {
 // one prints a cluster that has changed.
 func (p *printer) one(cluster Cluster) error {
 	switch p.form {
-	case formJSON, formYAML:
+	case terminal.JSON, terminal.YAML:
 		return p.document(cluster)
 	default:
 		return p.table([]Cluster{cluster})
 	}
 }
 
-func (p *printer) document(value any) error {
-	if p.form == formYAML {
-		raw, err := yaml.Marshal(value)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(p.out, "---\n%s", raw)
-		return err
-	}
-	encoder := json.NewEncoder(p.out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
-}
+func (p *printer) document(value any) error { return terminal.Document(p.out, p.form, value) }
 
 // The gap between columns, and how wide one is at least: rows that follow later are to stay below the others.
 const (
@@ -89,7 +71,7 @@ func (p *printer) table(clusters []Cluster) error {
 			cells = cells[:narrow]
 		}
 		for i := range cells {
-			cells[i] = cmp.Or(printable(cells[i]), "-")
+			cells[i] = cmp.Or(terminal.Printable(cells[i]), "-")
 		}
 		_, err := fmt.Fprintln(lines, strings.Join(cells, "\t"))
 		return err
@@ -127,19 +109,4 @@ func (p *printer) cells(c Cluster) []string {
 		reason = "(deleted)"
 	}
 	return []string{c.Namespace, c.Name, c.Imported, reason, since, c.RancherCluster, c.Agent, c.Instance, c.Fleet, c.Message}
-}
-
-// printable has a text in one cell of one line. Tenants can have written it, and what a terminal takes for a command
-// must not reach one.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return unicode.ReplacementChar
-		default:
-			return r
-		}
-	}, text)
 }

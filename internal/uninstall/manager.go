@@ -10,8 +10,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/instance"
 )
 
 // stopManager scales the Deployment of the manager to zero: as long as it runs, it takes clusters again that are let go.
@@ -49,20 +50,11 @@ func (u *uninstaller) awaitStop(ctx context.Context) error {
 		if err := u.client.Get(ctx, client.ObjectKey{Namespace: u.self.Namespace, Name: u.self.LeaseName()}, lease); err != nil {
 			return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
 		}
-		if alive(lease, time.Now()) {
+		if instance.Held(lease, time.Now()) {
 			return false, fmt.Errorf("lease %s is held by %s", lease.Name, *lease.Spec.HolderIdentity)
 		}
 		return true, nil
 	})
-}
-
-// alive reports whether somebody holds the Lease.
-func alive(lease *coordinationv1.Lease, now time.Time) bool {
-	spec := lease.Spec
-	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
-		return false
-	}
-	return now.Before(spec.RenewTime.Add(time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second))
 }
 
 func (u *uninstaller) deployment() *appsv1.Deployment {

@@ -34,7 +34,7 @@ func (u *uninstaller) lookForOthers(ctx context.Context) error {
 	u.others = registered{}
 	for i := range leases.Items {
 		if other, err := instance.Read(&leases.Items[i]); err == nil && other.ID != u.self {
-			other.Alive = alive(&leases.Items[i], time.Now())
+			other.Alive = instance.Held(&leases.Items[i], time.Now())
 			u.others[other.String()] = other
 		}
 	}

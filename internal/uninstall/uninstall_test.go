@@ -36,7 +36,7 @@ func TestAlive(t *testing.T) {
 		"NeverRenews": {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("pod-a")}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := alive(tc.lease, now); got != tc.want {
+			if got := instance.Held(tc.lease, now); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
