@@ -9,16 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
-	watchtools "k8s.io/client-go/tools/watch"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,37 +108,27 @@ func Run(ctx context.Context, c client.WithWatch, opts Options, out, notes io.Wr
 		return explain(err)
 	}
 	var clusters []Cluster
-	shown := map[string]Cluster{}
+	t := &teller{opts: opts, shown: map[string]Cluster{}}
 	for i := range found.Items {
 		cluster := Of(&found.Items[i])
-		shown[key(cluster)] = cluster
+		t.shown[key(cluster)] = cluster
 		if opts.shows(cluster) {
 			clusters = append(clusters, cluster)
 		}
 	}
 	slices.SortFunc(clusters, compare)
-	p := &printer{form: opts.Output, headers: !opts.NoHeaders, out: out, now: time.Now}
+	t.printer = &printer{form: opts.Output, headers: !opts.NoHeaders, out: out, now: time.Now}
 	if len(clusters) == 0 && (opts.Output == terminal.Table || opts.Output == formWide) {
 		if _, err := fmt.Fprintln(notes, opts.nothing()); err != nil {
 			return err
 		}
-	} else if err := p.all(clusters); err != nil {
+	} else if err := t.printer.all(clusters); err != nil {
 		return err
 	}
 	if !opts.Watch {
 		return nil
 	}
-	return follow(ctx, c, which, func(cluster Cluster) error {
-		was, known := shown[key(cluster)]
-		if equality.Semantic.DeepEqual(cluster, was) {
-			return nil
-		}
-		shown[key(cluster)] = cluster
-		if opts.shows(cluster) || known && opts.shows(was) {
-			return p.one(cluster)
-		}
-		return nil
-	})
+	return t.follow(ctx, c, which, found.ResourceVersion)
 }
 
 func key(c Cluster) string { return c.Namespace + "/" + c.Name }
@@ -165,37 +149,6 @@ func (o Options) nothing() string {
 		return what + " in namespace " + o.Namespace + ". All namespaces: --all-namespaces"
 	}
 	return what
-}
-
-// follow calls a function for each event of clusters, until the context ends or the function fails.
-func follow(ctx context.Context, c client.WithWatch, which *client.ListOptions, tell func(Cluster) error) error {
-	with := func(options metav1.ListOptions) *client.ListOptions {
-		which := *which
-		which.Raw = &options
-		return &which
-	}
-	from := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list := &clusterv1.ClusterList{}
-			return list, c.List(ctx, list, with(options))
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return c.Watch(ctx, &clusterv1.ClusterList{}, with(options))
-		},
-	}
-	_, err := watchtools.UntilWithSync(ctx, from, &clusterv1.Cluster{}, nil, func(event watch.Event) (bool, error) {
-		object, ok := event.Object.(*clusterv1.Cluster)
-		if !ok {
-			return false, nil
-		}
-		cluster := Of(object)
-		cluster.Deleted = event.Type == watch.Deleted
-		return false, tell(cluster)
-	})
-	if wait.Interrupted(err) {
-		return nil // Somebody has ended it.
-	}
-	return err
 }
 
 // explain says what to do about a list that failed.
