@@ -39,7 +39,7 @@ func fleetSubjects() (healthy []subject, silent subject) {
 // runFleet tells how a controller works across workload clusters.
 func runFleet(ctx context.Context, p *printer, _ bool) error {
 	p.heading("Archelon demo: one controller across a fleet of workload clusters")
-	err := tell(ctx, p, func(w *world) (told bool, err error) {
+	err := tell(ctx, p, importIntro, func(w *world) (told bool, err error) {
 		healthy, silent := fleetSubjects()
 		w.clusters = healthy
 		if err := w.start(ctx, p); err != nil {
@@ -219,15 +219,24 @@ func (w *world) showFleet(ctx context.Context, p *printer) error {
 	p.command("FLEET='%s'", condition)
 	p.command(`kubectl get clusters.cluster.x-k8s.io -A -o \`)
 	p.lines(strings.Replace(columns, "=", `="`, 1) + `"`)
-	command := exec.CommandContext(ctx, filepath.Join(w.programs, "kubectl"), "get", "clusters.cluster.x-k8s.io", "-A", "-o",
-		strings.ReplaceAll(columns, "$FLEET", condition))
-	command.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig("management"))
+	out, err := w.kubectl(ctx, "management", "", "get", "clusters.cluster.x-k8s.io", "-A", "-o", strings.ReplaceAll(columns, "$FLEET", condition))
+	if err != nil {
+		return err
+	}
+	p.lines(out...)
+	return nil
+}
+
+// kubectl runs kubectl as whom a kubeconfig is of, and returns the lines that it prints.
+func (w *world) kubectl(ctx context.Context, as, input string, args ...string) ([]string, error) {
+	command := exec.CommandContext(ctx, filepath.Join(w.programs, "kubectl"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig(as), "KUBECACHEDIR="+w.path("kubectl"))
+	command.Stdin = strings.NewReader(input)
 	out, err := command.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("kubectl: %w: %s", err, out)
+		err = fmt.Errorf("kubectl: %w: %s", err, out)
 	}
-	p.lines(strings.Split(strings.TrimRight(string(out), "\n"), "\n")...)
-	return nil
+	return strings.Split(strings.TrimRight(string(out), "\n"), "\n"), err
 }
 
 func fleetName(s subject) multicluster.ClusterName {

@@ -31,7 +31,7 @@ const (
 // runIdentity tells how one of two tenants may use an OCI identity, and the other one may not.
 func runIdentity(ctx context.Context, p *printer, _ bool) error {
 	p.heading("Archelon demo: two tenants on OCI, and an identity that is for one of them")
-	return tell(ctx, p, func(w *world) (told bool, err error) {
+	return tell(ctx, p, importIntro, func(w *world) (told bool, err error) {
 		if w.crds, err = env.CAPOCICRDs(); err != nil { //nolint:contextcheck // it reads files of a module
 			return false, err
 		}

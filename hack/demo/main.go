@@ -50,8 +50,10 @@ func command(args []string) int {
 		tell = runIdentity
 	case len(rest) == 1 && rest[0] == "fleet":
 		tell = runFleet
+	case len(rest) == 1 && rest[0] == "hostclaim":
+		tell = runHostClaim
 	case len(rest) > 0:
-		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; there are two stories besides: identity and fleet\n", rest[0])
+		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; there are three stories besides: identity, fleet and hostclaim\n", rest[0])
 		return exitUsage
 	}
 	// What client libraries have to say, of connections that end with their server for example, is no part of the story.

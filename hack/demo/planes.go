@@ -30,9 +30,14 @@ func (w *world) startControlPlanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	planes := []env.Options{{Name: "management", CRDs: slices.Concat(crds, ranchers, w.crds), ControllerManager: true}}
+	all := slices.Concat(crds, ranchers, w.crds)
+	planes := []env.Options{{Name: "management", CRDs: all, ControllerManager: true}}
 	for _, s := range w.clusters {
-		planes = append(planes, env.Options{Name: s.name})
+		opts := env.Options{Name: s.name}
+		if w.everywhere {
+			opts.CRDs, opts.ControllerManager = all, true
+		}
+		planes = append(planes, opts)
 	}
 	started := make([]*env.ControlPlane, len(planes))
 	errs := make([]error, len(planes))
@@ -56,16 +61,26 @@ func (w *world) startControlPlanes(ctx context.Context) error {
 	return w.connect()
 }
 
-// connect makes the demo's own client and writes kubeconfigs for those who look around, and for Rancher.
-func (w *world) connect() error {
+// administratorOf returns a client for a cluster.
+func administratorOf(plane *env.ControlPlane) (client.Client, error) {
 	known, err := scheme.New()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	config := rest.CopyConfig(w.stage.Management.Config)
+	config := rest.CopyConfig(plane.Config)
 	config.QPS = -1
-	if w.stage.Client, err = client.New(config, client.Options{Scheme: known}); err != nil {
-		return fmt.Errorf("creating a client for the management cluster: %w", err)
+	c, err := client.New(config, client.Options{Scheme: known})
+	if err != nil {
+		return nil, fmt.Errorf("creating the client of an administrator: %w", err)
+	}
+	return c, nil
+}
+
+// connect makes the demo's own client and writes kubeconfigs for those who look around, and for Rancher.
+func (w *world) connect() error {
+	var err error
+	if w.stage.Client, err = administratorOf(w.stage.Management); err != nil {
+		return err
 	}
 	planes := map[string]*env.ControlPlane{"management": w.stage.Management}
 	maps.Copy(planes, w.workloads)

@@ -49,7 +49,7 @@ func acts() []act {
 // run tells how clusters are imported.
 func run(ctx context.Context, p *printer, once bool) error {
 	p.heading("Archelon demo: label a CAPI cluster, and it appears in Rancher, connected")
-	return tell(ctx, p, func(w *world) (told bool, err error) {
+	return tell(ctx, p, importIntro, func(w *world) (told bool, err error) {
 		if err := w.start(ctx, p); err != nil {
 			return false, err
 		}
@@ -67,10 +67,13 @@ func run(ctx context.Context, p *printer, once bool) error {
 	})
 }
 
+// importIntro says what is real in stories of imports.
+const importIntro = "Everything below is real except Rancher and CAPI: API servers, RBAC, admission, the manager. A stand-in plays " +
+	"Rancher and its agents. The demo itself plays CAPI, with the objects in examples/."
+
 // tell tells a story from the beginning to the end, whatever that is, and leaves nothing behind.
-func tell(ctx context.Context, p *printer, story func(*world) (told bool, err error)) (err error) {
-	p.say("Everything below is real except Rancher and CAPI: API servers, RBAC, admission, the manager. A stand-in plays " +
-		"Rancher and its agents. The demo itself plays CAPI, with the objects in examples/.")
+func tell(ctx context.Context, p *printer, intro string, story func(*world) (told bool, err error)) (err error) {
+	p.say("%s", intro)
 	w, err := newWorld() //nolint:contextcheck // asking go where the programs are takes a moment
 	if err != nil {
 		return err

@@ -41,10 +41,12 @@ type world struct {
 	clusters    []subject                                   // that have a workload cluster
 	kubeconfigs map[string][]byte                           // of CAPI clusters, by name
 	crds        []*apiextensionsv1.CustomResourceDefinition // besides those of CAPI and Rancher
+	everywhere  bool                                        // workload clusters have all CRDs, too
 	provider    string                                      // kind of the infrastructure of CAPI clusters, instead of that of the examples
 	rancher     *program
 	observer    *observer
-	manager     *stage.Manager // nil between two acts
+	manager     *stage.Manager   // nil between two acts
+	beside      []*stage.Manager // those of other clusters
 	managerLog  *os.File
 }
 
@@ -78,17 +80,26 @@ func inWords(number int) string { return []string{"no", "one", "two", "three", "
 
 // start brings up everything but the manager.
 func (w *world) start(ctx context.Context, p *printer) error {
-	tasks := []struct {
-		text string
-		do   func(context.Context) error
-	}{
-		{"Building the manager (the first time this takes some minutes)", w.buildManager},
+	return w.carryOut(ctx, p, []task{
+		{buildingManager, w.buildManager},
 		{"Building the Rancher stand-in", w.buildStandin},
 		{fmt.Sprintf("Starting a management cluster and %s workload clusters", inWords(len(w.clusters))), w.startControlPlanes},
 		{"Starting Rancher", w.startRancher},
 		{"Creating the ServiceAccount and the roles of config/rbac", w.applyRBAC},
 		{"Watching everybody", w.watch},
-	}
+	})
+}
+
+const buildingManager = "Building the manager (the first time this takes some minutes)"
+
+// task is a part of the preparations.
+type task struct {
+	text string
+	do   func(context.Context) error
+}
+
+// carryOut does one task after the other.
+func (w *world) carryOut(ctx context.Context, p *printer, tasks []task) error {
 	for _, task := range tasks {
 		if err := p.task(task.text, func() error { return task.do(ctx) }); err != nil {
 			return err
@@ -137,24 +148,48 @@ func (w *world) watch(ctx context.Context) (err error) {
 }
 
 // startManager runs the manager as the ServiceAccount of config/rbac and waits until it is ready.
-func (w *world) startManager(ctx context.Context, args ...string) error {
-	var err error
+func (w *world) startManager(ctx context.Context, args ...string) (err error) {
+	w.manager, err = w.launch(ctx, w.stage, args...)
+	if err != nil {
+		return err
+	}
+	return w.becomesReady(ctx, w.manager)
+}
+
+// startBeside runs a manager in another cluster.
+func (w *world) startBeside(ctx context.Context, in *stage.Stage, args ...string) error {
+	manager, err := w.launch(ctx, in, args...)
+	if err != nil {
+		return err
+	}
+	w.beside = append(w.beside, manager)
+	return w.becomesReady(ctx, manager)
+}
+
+func (w *world) launch(ctx context.Context, in *stage.Stage, args ...string) (manager *stage.Manager, err error) {
 	if w.managerLog == nil {
 		w.managerLog, err = os.OpenFile(w.path("manager.log"), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 		if err != nil {
-			return fmt.Errorf("creating the log of the manager: %w", err)
+			return nil, fmt.Errorf("creating the log of the manager: %w", err)
 		}
 	}
-	if w.manager, err = w.stage.StartManager(ctx, w.path(managerProgram), w.managerLog, args...); err != nil {
-		return fmt.Errorf("starting the manager: %w", err)
+	if manager, err = in.StartManager(ctx, w.path(managerProgram), w.managerLog, args...); err != nil {
+		return nil, fmt.Errorf("starting the manager: %w", err)
 	}
+	return manager, nil
+}
+
+func (w *world) becomesReady(ctx context.Context, manager *stage.Manager) error {
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, readyCheck, startTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, readyCheck, startTimeout, true, func(ctx context.Context) (bool, error) {
 		if err := w.alive(); err != nil {
 			return false, err
 		}
-		last = w.manager.Ready(ctx)
-		return last == nil, nil
+		err := manager.Ready(ctx)
+		if ctx.Err() == nil { // Else it says no more than that there is no time left.
+			last = err
+		}
+		return err == nil, nil
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -185,8 +220,15 @@ func (w *world) alive() error {
 	case <-w.rancherDone():
 		return errors.New("the Rancher stand-in has ended by itself")
 	default:
-		return nil
 	}
+	for _, manager := range w.beside {
+		select {
+		case <-manager.Done():
+			return errors.New("the manager of the other cluster has ended by itself")
+		default:
+		}
+	}
+	return nil
 }
 
 // managerDone is closed when the manager has ended; nil, so never, if none was started.
@@ -211,6 +253,9 @@ func (w *world) stop() error {
 		w.observer.stop()
 	}
 	errs = append(errs, w.stopManager())
+	for _, manager := range w.beside {
+		errs = append(errs, manager.Stop())
+	}
 	if w.managerLog != nil {
 		errs = append(errs, w.managerLog.Close())
 	}

@@ -53,6 +53,36 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		d.expectNothingLeft(ctx)
 	})
 
+	It("tells of servers for tenants, checks itself and leaves nothing", func(ctx context.Context) {
+		d := startDemo(program, "hostclaim")
+		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gexec.Exit(0))
+		out := string(d.session.Out.Contents())
+		expectInOrder(out,
+			`db +Associated=False \(NotAuthorized\)`, `Forbidden`,
+			`server-1 +it belongs to the claim of team-green`, `server-1 +it boots with the user data of team-green`, `db +Ready=True`,
+			`web +Associated=False \(NoBareMetalHost\)`,
+			`kubectl delete hostclaim -n team-green db`, `db +the claim is gone`,
+			`server-1 +it belongs to the claim of team-blue`, `server-1 +it boots with the user data of team-blue`, `web +Ready=True`,
+			`far +RemoteSynced=True`, `server-9 +it boots with the user data of team-green`, `far +Ready=True`,
+			`far +the claim is gone`, `nothing of the claims is left in either cluster .* \d+\.\d s`,
+			`neither saw more than its\s+own claims\.\n$`,
+		)
+		expectReadable(out)
+		d.expectNothingLeft(ctx)
+	})
+
+	DescribeTable("leaves no server when it is interrupted", func(ctx context.Context, end syscall.Signal) {
+		d := startDemo(program, "hostclaim")
+		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`kubectl delete hostclaim`))
+		d.session.Signal(end)
+		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gexec.Exit(130))
+		Expect(string(d.session.Out.Contents())).NotTo(ContainSubstring("neither saw"))
+		d.expectNothingLeft(ctx)
+	},
+		Entry("by Ctrl-C", syscall.SIGINT),
+		Entry("by SIGTERM", syscall.SIGTERM),
+	)
+
 	It("fails and cleans up when the manager dies", func(ctx context.Context) {
 		d := startDemo(program, "--once")
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`kubectl apply`))

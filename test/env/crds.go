@@ -2,9 +2,12 @@ package env
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 
 	// Its CRDs are in its module. Nothing else of it compiles with this controller-runtime.
 	_ "github.com/oracle/cluster-api-provider-oci/version"
@@ -32,15 +35,49 @@ func CAPOCICRDs(names ...string) ([]*apiextensionsv1.CustomResourceDefinition, e
 	return readCRDs("github.com/oracle/cluster-api-provider-oci", filepath.Join("config", "crd", "bases", "infrastructure.cluster.x-k8s.io_"), names)
 }
 
+// HostClaimCRDs returns all that controllers of HostClaims need: CRDs of Metal3 from the baremetal-operator module that hack/metal3/go.mod pins, that
+// of CAPI Clusters, and our own, as the chart has them.
+func HostClaimCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	root, err := goList(ctx, "", "{{.Dir}}", "github.com/archelon-io/archelon")
+	if err != nil {
+		return nil, fmt.Errorf("finding the root of the module: %w", err)
+	}
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
+	command.Dir = filepath.Join(root, "hack", "metal3")
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("downloading the CRDs of Metal3: %w: %s", err, out)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return nil, fmt.Errorf("finding the CRDs of Metal3: %w", err)
+	}
+	metal3 := filepath.Join(module.Dir, "config", "base", "crds", "bases", "metal3.io_")
+	crds, err := readFiles(metal3, []string{"baremetalhosts", "hardwaredata"})
+	if err != nil {
+		return nil, err
+	}
+	ours, err := readFiles(filepath.Join(root, "charts", "archelon", "files", "crds", "metal3.io_"), []string{"hostclaims", "hostdeploypolicies"})
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := CAPICRDs()
+	return slices.Concat(crds, ours, clusters), err
+}
+
 // readCRDs reads CRDs from files of a module, whose paths have a prefix in common.
 func readCRDs(from, prefix string, names []string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	module, err := goList(context.Background(), "", "{{.Dir}}", from)
 	if err != nil {
 		return nil, fmt.Errorf("finding the module %s: %w", from, err)
 	}
+	return readFiles(filepath.Join(module, prefix), names)
+}
+
+func readFiles(prefix string, names []string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	crds := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(names))
 	for _, name := range names {
-		raw, err := os.ReadFile(filepath.Join(module, prefix+name+".yaml"))
+		raw, err := os.ReadFile(prefix + name + ".yaml")
 		if err != nil {
 			return nil, fmt.Errorf("reading the CRD of %s: %w", name, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -76,41 +74,6 @@ type world struct {
 	fault   func(write string) error
 }
 
-// metal3CRDs returns CRDs of Metal3 from the module that hack/metal3 pins.
-func metal3CRDs(ctx context.Context, names ...string) []*apiextensionsv1.CustomResourceDefinition {
-	GinkgoHelper()
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
-	command.Dir = filepath.Join(root, "hack", "metal3")
-	out, err := command.Output()
-	Expect(err).NotTo(HaveOccurred())
-	var module struct{ Dir string }
-	Expect(yaml.Unmarshal(out, &module)).To(Succeed())
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, name := range names {
-		crds = append(crds, readCRD(filepath.Join(module.Dir, "config", "base", "crds", "bases", "metal3.io_"+name+".yaml")))
-	}
-	return crds
-}
-
-// ourCRDs returns those of the chart.
-func ourCRDs() []*apiextensionsv1.CustomResourceDefinition {
-	GinkgoHelper()
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, name := range []string{"hostclaims", "hostdeploypolicies"} {
-		crds = append(crds, readCRD(filepath.Join(root, "charts", "archelon", "files", "crds", "metal3.io_"+name+".yaml")))
-	}
-	return crds
-}
-
-func readCRD(path string) *apiextensionsv1.CustomResourceDefinition {
-	GinkgoHelper()
-	raw, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	Expect(yaml.UnmarshalStrict(raw, crd)).To(Succeed())
-	return crd
-}
-
 func newWorld(ctx context.Context, name string) *world {
 	GinkgoHelper()
 	return newWorldOf(ctx, name, "hostclaim-baremetal")
@@ -119,10 +82,8 @@ func newWorld(ctx context.Context, name string) *world {
 // newWorldOf returns a cluster where the controller has some permissions of the chart.
 func newWorldOf(ctx context.Context, name, permissions string) *world {
 	GinkgoHelper()
-	crds := append(metal3CRDs(ctx, "baremetalhosts", "hardwaredata"), ourCRDs()...)
-	clusters, err := env.CAPICRDs()
+	crds, err := env.HostClaimCRDs(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	crds = append(crds, clusters...)
 	plane, err := env.Start(ctx, env.Options{Name: name, CRDs: crds, Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
