@@ -10,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -23,7 +21,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
@@ -77,45 +74,17 @@ func identities(ctx context.Context, out, progress io.Writer) (err error) {
 
 // oci is a management cluster with clusters on OCI, and how much is asked of it.
 type oci struct {
-	config           *rest.Config
-	admin            client.Client
-	get, list, patch atomic.Int64
-}
+	counter
 
-// asked are requests.
-type asked struct{ get, list, patch int64 }
+	config *rest.Config
+	admin  client.Client
+}
 
 type measured struct {
 	what      string
 	took      time.Duration
 	evaluated int64
 	requests  asked
-}
-
-// count counts. Watches are not counted: they last. Neither are Events, of which there is one for each identity, nor the questions which kinds there are.
-func (o *oci) count(request *http.Request) {
-	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
-	kinds := parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
-	switch {
-	case kinds, request.URL.Query().Has("watch"), strings.Contains(request.URL.Path, "/events"):
-	case request.Method == http.MethodPatch:
-		o.patch.Add(1)
-	case request.Method == http.MethodGet && request.URL.Query().Has("resourceVersion"):
-		o.list.Add(1)
-	case request.Method == http.MethodGet:
-		o.get.Add(1)
-	}
-}
-
-type counting struct {
-	next http.RoundTripper
-	oci  *oci
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
-	c.oci.count(request)
-	return c.next.RoundTrip(request)
 }
 
 func newOCI(config *rest.Config) (*oci, error) {
@@ -129,7 +98,7 @@ func newOCI(config *rest.Config) (*oci, error) {
 		return nil, err
 	}
 	o.config = rest.CopyConfig(o.config)
-	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, o} })
+	o.config.Wrap(o.counting)
 	return o, nil
 }
 
@@ -265,50 +234,6 @@ func (o *oci) stages(ctx context.Context, resolver *identity.Resolver, start fun
 		rows = append(rows, measured{stage.what, took, reconciles() - evaluated, asked{now.get - before.get, now.list - before.list, now.patch - before.patch}})
 	}
 	return rows, nil
-}
-
-func (o *oci) so() asked { return asked{o.get.Load(), o.list.Load(), o.patch.Load()} }
-
-// settle waits until nothing has been asked or evaluated for two seconds, and returns when something was last.
-func (o *oci) settle(ctx context.Context) (time.Time, error) {
-	const quiet, look = 2 * time.Second, 20 * time.Millisecond
-	before, evaluated, since := o.so(), reconciles(), time.Time{}
-	began := time.Now()
-	for time.Since(began) < quiet {
-		if err := pause(ctx, look); err != nil {
-			return since, err
-		}
-		if now, ran := o.so(), reconciles(); now != before || ran != evaluated {
-			before, evaluated, since, began = now, ran, time.Now(), time.Now()
-		}
-	}
-	return since, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}
-
-// reconciles counts the runs of the controller in this process.
-func reconciles() int64 {
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		return -1
-	}
-	total := 0.0
-	for _, family := range families {
-		if family.GetName() == "controller_runtime_reconcile_total" {
-			for _, metric := range family.GetMetric() {
-				total += metric.GetCounter().GetValue()
-			}
-		}
-	}
-	return int64(total)
 }
 
 // check holds what docs/development/performance.md promises.

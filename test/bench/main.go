@@ -81,6 +81,12 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return codeOf(ctx, identities(ctx, stdout, stderr), stderr)
 	case opts.Fleet:
 		return codeOf(ctx, fleet(ctx, stdout, stderr), stderr)
+	case opts.HostClaim:
+		runs, err := hostClaims(ctx, defaultClaimSizes(), stdout, stderr)
+		if err == nil {
+			err = checkClaims(runs, stdout)
+		}
+		return codeOf(ctx, err, stderr)
 	}
 	report, err := bench(ctx, opts, stderr)
 	if report != nil {

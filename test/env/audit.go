@@ -18,7 +18,8 @@ import (
 
 // auditPolicy records who asked for what and how it was answered, without bodies:
 // a test's audit log must not become a second home of Secrets. A review of somebody's
-// rights holds none, and says nothing without its body.
+// rights holds none, and says nothing without its body; nor does a host hold any, and
+// whose it was is only in what was written to it.
 func auditPolicy(users []string) auditv1.Policy {
 	return auditv1.Policy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
@@ -27,6 +28,10 @@ func auditPolicy(users []string) auditv1.Policy {
 			{
 				Level: auditv1.LevelRequestResponse, Users: users,
 				Resources: []auditv1.GroupResources{{Group: authorizationv1.GroupName, Resources: []string{"subjectaccessreviews"}}},
+			},
+			{
+				Level: auditv1.LevelRequest, Users: users, Verbs: []string{"patch", "update"},
+				Resources: []auditv1.GroupResources{{Group: "metal3.io", Resources: []string{"baremetalhosts"}}},
 			},
 			{Level: auditv1.LevelMetadata, Users: users},
 		},
