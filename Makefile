@@ -49,6 +49,10 @@ controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl
 capi: controlplane ## Build the controllers of Cluster API that test-e2e-capi runs, unless they are there.
 	@hack/capi/build.sh
 
+.PHONY: metal3
+metal3: ## Build the baremetal-operator that test-hostclaim runs, and clusterctl, unless they are there.
+	@hack/metal3/build.sh
+
 .PHONY: demo
 demo: controlplane ## Show imports against real API servers and a stand-in of Rancher (ARGS=...).
 	@echo "Compiling the demo; the first time this takes some minutes."
@@ -199,7 +203,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 
 TIERS := lint verify test-unit test-docs test-chart test-image test-integration test-import test-e2e
 # Those of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-state test-docs-browser
+ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
 test: ## Everything that has to pass before a commit. It ends with the time of each tier and the slowest tests.
@@ -285,6 +289,11 @@ test-e2e-capi: capi ## End-to-end specs with the real controllers of Cluster API
 .PHONY: test-e2e-capi-long
 test-e2e-capi-long: capi ## All end-to-end specs with the real controllers of Cluster API.
 	$(GINKGO) --procs=1 --label-filter='capi' $(TESTFLAGS) ./test/e2e
+
+# Not part of make test: the operator has to be built once, which takes minutes.
+.PHONY: test-hostclaim
+test-hostclaim: controlplane metal3 ## The stories of HostClaims with Metal3's operator.
+	$(GINKGO) --procs=1 --race $(TESTFLAGS) ./test/e2e/metal3
 
 # Needs a Docker engine, and nothing else that is not built from modules: images are built without it and loaded into the nodes. KIND_NODE_IMAGE
 # names another node image than kind's default, KIND_KEEP=NAME keeps the clusters and uses them again. One scenario at a time: they share the clusters.
