@@ -12,6 +12,7 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
@@ -35,6 +37,12 @@ const (
 	Import Finalizer = archelonv1.ImportFinalizer
 	// Role holds the RoleBindings that give namespaces to an isolated instance.
 	Role Finalizer = archelonv1.RoleFinalizer
+	// BareMetal holds HostClaims that may have a host.
+	BareMetal Finalizer = metal3v1.BareMetalFinalizer
+	// Remote holds HostClaims that may have a claim in another cluster stand for them.
+	Remote Finalizer = metal3v1.RemoteFinalizer
+	// Credentials holds Secrets with the kubeconfigs of these.
+	Credentials Finalizer = metal3v1.CredentialsFinalizer
 )
 
 // On reports whether the finalizer is on an object.
@@ -55,6 +63,8 @@ type Holding struct {
 	// are annotations that name what was created for it.
 	Kind  schema.GroupVersionKind
 	Marks []string
+	// Unmarked objects name no instance: they are held by the one that works in their namespace.
+	Unmarked bool
 	// Beside are the kinds of what was created in the namespaces of these objects, Apart those without a namespace.
 	Beside, Apart []schema.GroupVersionKind
 	// UIDLabel on what was created has the UID of the object that it was created for, NamespaceLabel its namespace.
@@ -67,7 +77,17 @@ func (h Holding) Kinds() []schema.GroupVersionKind {
 }
 
 // All returns what the controllers hold.
-func All() []Holding { return []Holding{Imports()} }
+func All() []Holding { return append([]Holding{Imports()}, Claims()...) }
+
+// Claims returns what the controllers of HostClaims hold. A host is not held: it stays as it is when its claim is
+// released. Claims come first: a Secret is held as long as one uses it.
+func Claims() []Holding {
+	claim := metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind)
+	return []Holding{
+		{Finalizer: BareMetal, Kind: claim, Unmarked: true}, {Finalizer: Remote, Kind: claim, Unmarked: true},
+		{Finalizer: Credentials, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Unmarked: true},
+	}
+}
 
 // Imports returns what the import holds.
 func Imports() Holding {
@@ -131,6 +151,8 @@ type Object = metav1.PartialObjectMetadata
 type Lister struct {
 	// Reader reads from the API server: caches do not have what has left the scope.
 	Reader client.Reader
+	// Holdings are what it looks for.
+	Holdings []Holding
 	// Namespaces are where it looks, everywhere if there are none.
 	Namespaces []string
 	// CreatedFor is the namespace that the label of something without a namespace has to name; any if empty.
@@ -140,13 +162,17 @@ type Lister struct {
 	Forbidden func(ctx context.Context, namespace string, err error) error
 }
 
-// Objects returns the objects of others, held or not.
+// Objects returns the objects of others that are held.
 func (l Lister) Objects(ctx context.Context) ([]Object, error) {
-	var kinds []schema.GroupVersionKind
-	for _, h := range All() {
-		kinds = append(kinds, h.Kind)
+	var found []Object
+	for _, h := range l.Holdings {
+		objects, err := l.list(ctx, []schema.GroupVersionKind{h.Kind}, l.Namespaces, h.Finalizer.On)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, objects...)
 	}
-	return l.list(ctx, kinds, l.Namespaces)
+	return found, nil
 }
 
 // Visitor is told of what is held.
@@ -161,7 +187,7 @@ type Visitor struct {
 // and what was created for it must not be held then. So objects are left out if something failed before.
 func (l Lister) Visit(ctx context.Context, v Visitor) []error {
 	var errs []error
-	for _, h := range All() {
+	for _, h := range l.Holdings {
 		errs = append(errs, l.visit(ctx, h, v)...)
 	}
 	return errs
@@ -172,9 +198,14 @@ func (l Lister) visit(ctx context.Context, h Holding, v Visitor) (errs []error) 
 	if l.CreatedFor != "" {
 		apart[h.NamespaceLabel] = l.CreatedFor
 	}
-	objects, err := l.list(ctx, []schema.GroupVersionKind{h.Kind}, l.Namespaces)
-	inside, err2 := l.list(ctx, h.Beside, l.Namespaces, labelled)
-	outside, err3 := l.list(ctx, h.Apart, nil, labelled, apart)
+	every := func(client.Object) bool { return true }
+	wanted := every
+	if len(h.Beside)+len(h.Apart) == 0 {
+		wanted = h.Finalizer.On // Nothing asks for the others.
+	}
+	objects, err := l.list(ctx, []schema.GroupVersionKind{h.Kind}, l.Namespaces, wanted)
+	inside, err2 := l.list(ctx, h.Beside, l.Namespaces, every, labelled)
+	outside, err3 := l.list(ctx, h.Apart, nil, every, labelled, apart)
 	if err := errors.Join(err, err2, err3); err != nil {
 		return []error{err}
 	}
@@ -197,9 +228,13 @@ func (l Lister) visit(ctx context.Context, h Holding, v Visitor) (errs []error) 
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// list returns the objects of some kinds. A kind that does not exist has none.
+// page is how many objects are read at once. A cluster can have many Secrets.
+const page = 500
+
+// list returns the wanted objects of some kinds. A kind that does not exist has none.
 func (l Lister) list(
-	ctx context.Context, kinds []schema.GroupVersionKind, namespaces []string, options ...client.ListOption,
+	ctx context.Context, kinds []schema.GroupVersionKind, namespaces []string, wanted func(client.Object) bool,
+	options ...client.ListOption,
 ) ([]Object, error) {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -207,17 +242,40 @@ func (l Lister) list(
 	var found []Object
 	for _, kind := range kinds {
 		for _, namespace := range namespaces {
-			list := &metav1.PartialObjectMetadataList{}
-			list.SetGroupVersionKind(kind)
-			err := l.Reader.List(ctx, list, append(slices.Clone(options), client.InNamespace(namespace))...)
-			if apierrors.IsForbidden(err) {
-				err = l.Forbidden(ctx, namespace, err)
-			}
-			if client.IgnoreNotFound(err) != nil {
+			objects, err := l.within(ctx, kind, namespace, wanted, options)
+			if err != nil {
 				return nil, fmt.Errorf("listing %s.%s: %w", kind.Kind, kind.Group, err)
 			}
-			found = append(found, list.Items...)
+			found = append(found, objects...)
 		}
 	}
 	return found, nil
+}
+
+func (l Lister) within(
+	ctx context.Context, kind schema.GroupVersionKind, namespace string, wanted func(client.Object) bool,
+	options []client.ListOption,
+) ([]Object, error) {
+	var found []Object
+	for next := ""; ; {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		err := l.Reader.List(ctx, list, append(
+			slices.Clone(options), client.InNamespace(namespace), client.Limit(page), client.Continue(next),
+		)...)
+		if apierrors.IsForbidden(err) {
+			err = l.Forbidden(ctx, namespace, err)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if wanted(&list.Items[i]) {
+				found = append(found, list.Items[i])
+			}
+		}
+		if next = list.Continue; next == "" {
+			return found, nil
+		}
+	}
 }

@@ -106,7 +106,7 @@ func TestVisit(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lister := Lister{Reader: closed(world(t, objects...), tc.forbidden), Namespaces: tc.namespaces, CreatedFor: tc.createdFor, Forbidden: func(_ context.Context, namespace string, err error) error {
+			lister := Lister{Holdings: All(), Reader: closed(world(t, objects...), tc.forbidden), Namespaces: tc.namespaces, CreatedFor: tc.createdFor, Forbidden: func(_ context.Context, namespace string, err error) error {
 				if namespace != tc.forbidden {
 					return err
 				}

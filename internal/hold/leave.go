@@ -14,9 +14,14 @@ import (
 // Leave releases what names an instance in a namespace that the instance gives up, and what was created for it. Both
 // stay as they are otherwise: whoever is given the namespace goes on with them. It returns how much it found. Where
 // permissions are missing nothing is found.
-func Leave(ctx context.Context, reader client.Reader, c client.Client, namespace, instance string) (int, error) {
+func Leave(
+	ctx context.Context, reader client.Reader, c client.Client, holdings []Holding, namespace, instance string,
+) (int, error) {
 	nothing := func(context.Context, string, error) error { return nil }
-	within := Lister{Reader: reader, Namespaces: []string{namespace}, CreatedFor: namespace, Forbidden: nothing}
+	// Without feature host-claim there are no permissions for claims, and none are held.
+	within := Lister{
+		Reader: reader, Holdings: holdings, Namespaces: []string{namespace}, CreatedFor: namespace, Forbidden: nothing,
+	}
 	found := 0
 	release := func(holding Holding, object *Object) error {
 		found++
@@ -32,11 +37,16 @@ func Leave(ctx context.Context, reader client.Reader, c client.Client, namespace
 			return release(holding, created)
 		},
 		Held: func(holding Holding, held *Object) error {
-			if held.Annotations[archelonv1.InstanceAnnotation] != instance {
+			if !holding.Unmarked && held.Annotations[archelonv1.InstanceAnnotation] != instance {
 				return nil
 			}
 			if err := release(holding, held); err != nil {
 				return err
+			}
+			if holding.Unmarked {
+				ctrl.LoggerFrom(ctx).Info("Released an object in a namespace that is not this instance's any more",
+					"kind", holding.Kind.Kind, "object", client.ObjectKeyFromObject(held).String())
+				return nil
 			}
 			log := ctrl.LoggerFrom(ctx).WithValues("cluster", client.ObjectKeyFromObject(held).String(),
 				"rancherCluster", held.Annotations[archelonv1.RecordAnnotation])

@@ -171,6 +171,14 @@ func (p *Peers) Runs(name string) bool {
 	return slices.ContainsFunc(instances, func(r Registered) bool { return r.Alive && r.String() == name })
 }
 
+// WorkIn reports whether another instance works in a namespace.
+func (p *Peers) WorkIn(namespace string) bool {
+	instances, _ := p.registered()
+	return slices.ContainsFunc(instances, func(r Registered) bool {
+		return r.Alive && r.ID != p.Self && r.Works.Owns(namespace)
+	})
+}
+
 // look is share, and says what has changed.
 func (p *Peers) look() (Share, time.Time) {
 	share, unowned, until := p.share()

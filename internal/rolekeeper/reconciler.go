@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -30,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/instance"
@@ -126,7 +128,7 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 		return nil, fmt.Errorf("getting namespace %s: %w", name, err)
 	}
 	if !ending {
-		found, err := hold.Leave(ctx, r.APIReader, r.Client, name, r.Self.String())
+		found, err := hold.Leave(ctx, r.APIReader, r.Client, hold.All(), name, r.Self.String())
 		if err != nil {
 			return nil, err
 		}
@@ -139,11 +141,36 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 	if !r.Scope.Owns(name) {
 		return nil, nil //nolint:nilnil // there is nothing to wait for
 	}
-	needed, err := r.needed(ctx, name)
-	if err != nil || !needed {
-		return nil, err
+	if needed, err := r.needed(ctx, name); err != nil || needed {
+		return &ctrl.Result{}, err
 	}
-	return &ctrl.Result{}, nil
+	if claims, err := r.claims(ctx, name); err != nil || claims {
+		return &ctrl.Result{RequeueAfter: claimsPause}, err
+	}
+	return nil, nil //nolint:nilnil // there is nothing to wait for
+}
+
+// claimsPause is the pause between two looks for HostClaims in a namespace that is being deleted. A host takes minutes to
+// be cleaned, and to watch claims needs a CRD that not every cluster has.
+const claimsPause = 5 * time.Second
+
+// claims reports whether the namespace has HostClaims left, or something else that their controllers hold. Without
+// feature host-claim there are no permissions for that, and nothing is held.
+func (r *Reconciler) claims(ctx context.Context, namespace string) (bool, error) {
+	left := &metav1.PartialObjectMetadataList{}
+	left.SetGroupVersionKind(metal3v1.GroupVersion.WithKind("HostClaimList"))
+	err := r.APIReader.List(ctx, left, client.InNamespace(namespace), client.Limit(1))
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil || len(left.Items) > 0 {
+		return true, err
+	}
+	held, err := hold.Lister{
+		Reader: r.APIReader, Holdings: hold.Claims(), Namespaces: []string{namespace},
+		Forbidden: func(context.Context, string, error) error { return nil },
+	}.Objects(ctx)
+	return len(held) > 0, err
 }
 
 // needed reports whether there is a CAPI cluster left, or a record of one: the namespace cannot go before them, and the instance may have to do

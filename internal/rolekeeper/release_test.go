@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -270,4 +272,78 @@ func TestUnbound(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("there is another one", false)
+}
+
+// claimsOf is a namespace whose RoleBinding is withdrawn, with a HostClaim and the Secret that it uses.
+func claimsOf(t *testing.T, ending bool) client.Client {
+	t.Helper()
+	c := world(t, true, ending)
+	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &provisioningv1.ClusterList{}, &managementv3.ClusterList{}} {
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			object, _ := item.(client.Object)
+			object.SetFinalizers(nil)
+			if err := c.Update(t.Context(), object); err != nil {
+				return err
+			}
+			return c.Delete(t.Context(), object)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, object := range []client.Object{
+		&metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "c", Finalizers: []string{"hostclaims.metal3.io/remote"}}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "s", Finalizers: []string{"hostclaims.metal3.io/credentials"}}},
+	} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// Where permissions are withdrawn, HostClaims and their Secrets are released before these go, so that nothing there has
+// to be left for ever.
+func TestClaimsWherePermissionsAreWithdrawn(t *testing.T) {
+	c := claimsOf(t, false)
+	if !run(t, keeper(t, c, true, tenant)) {
+		t.Error("it released nothing")
+	}
+	for name, object := range map[string]client.Object{"c": &metal3v1.HostClaim{}, "s": &corev1.Secret{}} {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: name}, object); err != nil || len(object.GetFinalizers()) > 0 {
+			t.Errorf("%T: %v, %v, want no finalizer", object, object.GetFinalizers(), err)
+		}
+	}
+	if bound(t, c) {
+		t.Error("the permissions stay")
+	}
+}
+
+// In a namespace that is being deleted the permissions stay until the last claim is gone, and the last Secret of one:
+// nobody else could release them.
+func TestPermissionsOutlastClaims(t *testing.T) {
+	c := claimsOf(t, true)
+	r := keeper(t, c, true, tenant)
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: tenant}}
+	end := func(object client.Object) {
+		t.Helper()
+		result, err := r.Reconcile(t.Context(), request)
+		if err != nil || result.RequeueAfter == 0 || !bound(t, c) {
+			t.Fatalf("got %v, %v, bound %t, want it to wait for %T", result, err, bound(t, c), object)
+		}
+		if err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(&metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "c"}})
+	end(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "s"}})
+	if _, err := r.Reconcile(t.Context(), request); err != nil || bound(t, c) {
+		t.Errorf("got %v, bound %t, want the permissions to go with the last of them", err, bound(t, c))
+	}
 }

@@ -129,19 +129,36 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	if p.opts.Gates.Enabled(feature.OCIClusterIdentity) {
 		reconciler.Principals = &p.principals
 	}
-	if p.place.isolated {
-		select {
-		case <-p.keeping:
-		case <-ctx.Done():
-			return nil
-		}
-		reconciler.Withdrawn = p.keeper.Withdrawn
+	if !p.kept(ctx) {
+		return nil
 	}
+	reconciler.Withdrawn = p.withdrawn()
 	needs := importer.Options{Concurrency: p.opts.Concurrency, TokenSecrets: env.Own, Assigned: env.Own, DisplayNames: env.Own}
 	if p.opts.Gates.Enabled(feature.Fleet) {
 		reconciler.AgentGone, needs.AgentChanges = p.agents.Gone, p.agents.Tell
 	}
 	return reconciler.SetupWithManager(ctx, mgr, needs)
+}
+
+// kept waits for the role keeper, if there is to be one. It reports whether there is no more to wait for.
+func (p *parts) kept(ctx context.Context) bool {
+	if !p.place.isolated {
+		return true
+	}
+	select {
+	case <-p.keeping:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// withdrawn returns what tells which namespaces were taken from this instance, nil if none can be.
+func (p *parts) withdrawn() func(context.Context, string) (bool, error) {
+	if p.keeper == nil {
+		return nil
+	}
+	return p.keeper.Withdrawn
 }
 
 // setupFleet adds the connections to workload clusters.
@@ -173,9 +190,12 @@ func (p *parts) setupRoleKeeper(ctx context.Context, env controller.Env) error {
 
 // setupBareMetalClaims adds the controller of HostClaims of kind baremetal.
 func (p *parts) setupBareMetalClaims(ctx context.Context, env controller.Env) error {
+	if !p.kept(ctx) {
+		return nil
+	}
 	reconciler := &baremetal.Reconciler{
 		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(baremetal.ControllerName),
-		Scope: p.place.claim.Scope, Metrics: p.claims,
+		Scope: p.place.claim.Scope, Withdrawn: p.withdrawn(), Metrics: p.claims,
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, baremetal.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }
@@ -185,9 +205,12 @@ func handledKinds() []string { return append(baremetal.Kinds(), remote.Kinds()..
 
 // setupRemoteClaims adds the controller of HostClaims of kind remote.
 func (p *parts) setupRemoteClaims(ctx context.Context, env controller.Env) error {
+	if !p.kept(ctx) {
+		return nil
+	}
 	reconciler := &remote.Reconciler{
 		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(remote.ControllerName),
-		Scope: p.place.claim.Scope, Metrics: p.claims,
+		Scope: p.place.claim.Scope, Withdrawn: p.withdrawn(), Metrics: p.claims,
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, remote.Options{
 		Concurrency: p.opts.Concurrency, Own: env.Own,

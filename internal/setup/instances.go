@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -192,6 +193,14 @@ func (m *member) left() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.leaving)
+}
+
+// holdings returns what this instance may still hold in a namespace that it has given up. What names no instance is that
+// of the one which works there now.
+func (m *member) holdings(namespace string) []hold.Holding {
+	return slices.DeleteFunc(hold.All(), func(h hold.Holding) bool {
+		return h.Unmarked && m.peers != nil && m.peers.WorkIn(namespace)
+	})
 }
 
 // hasLeft says that nothing is held in a namespace any more.

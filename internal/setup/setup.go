@@ -183,7 +183,9 @@ func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manage
 			if place.rights.ask(ctx, namespace) != "" {
 				return true, nil
 			}
-			found, err := hold.Leave(ctx, mgr.GetAPIReader(), mgr.GetClient(), namespace, place.member.self.String())
+			found, err := hold.Leave(
+				ctx, mgr.GetAPIReader(), mgr.GetClient(), place.member.holdings(namespace), namespace, place.member.self.String(),
+			)
 			if err != nil && ctx.Err() == nil {
 				p.logger.Error(err, "Letting go of what is held in a namespace that is not this instance's any more failed; trying again", "namespace", namespace)
 			}

@@ -16,7 +16,7 @@ import (
 // nobody would let clusters go after that.
 func (u *uninstaller) reach(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
-		_, err := u.clusters(ctx)
+		_, err := u.held(ctx)
 		return err == nil, err
 	})
 }

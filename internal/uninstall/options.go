@@ -6,6 +6,7 @@
 //
 //	list, patch of clusters.cluster.x-k8s.io, clusters.provisioning.cattle.io and clusters.management.cattle.io
 //	get of them, and delete of the latter two, with --delete-records
+//	list, patch of hostclaims.metal3.io and secrets, with --host-claims
 //
 // if it works in named namespaces,
 //
@@ -21,6 +22,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -37,6 +39,10 @@ type Options struct {
 	LeaderElectNamespace string
 	// Deployment is that of the manager. It is scaled to zero; empty means that the manager does not run.
 	Deployment string
+	// HostClaims is whether the manager has feature host-claim.
+	HostClaims bool
+	// OnlyHostClaims releases HostClaims and nothing else, of a manager that goes on without the feature.
+	OnlyHostClaims bool
 	// DeleteRecords deletes the Rancher clusters that the instance made.
 	DeleteRecords bool
 	// Timeout bounds all of it.
@@ -58,6 +64,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
 		"As the manager has it: namespace of the Leases of all instances. Default: that of the instance.")
 	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, which is scaled to zero first. Default: none, the manager does not run any more.")
+	fs.BoolVar(&o.HostClaims, "host-claims", o.HostClaims, "Release HostClaims as well: the manager has feature host-claim. Their hosts stay as they are.")
+	fs.BoolVar(&o.OnlyHostClaims, "only-host-claims", o.OnlyHostClaims, "Release HostClaims and nothing else, of a manager that goes on without feature host-claim.")
 	fs.BoolVar(&o.DeleteRecords, "delete-records", o.DeleteRecords, "Delete the Rancher clusters that this instance made. Their agents are removed by Rancher.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it. When it is over, what is left is printed; run it again.")
 }
@@ -74,10 +82,25 @@ func (o *Options) Validate() error {
 	if o.Timeout <= 0 {
 		problems = append(problems, errors.New("--timeout must be greater than zero"))
 	}
+	if o.OnlyHostClaims && (o.DeleteRecords || o.Deployment != "") {
+		problems = append(problems, errors.New("--only-host-claims deletes nothing and stops nothing: take out --delete-records and --deployment"))
+	}
 	if _, err := o.scope(); err != nil {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// holdings are what is released.
+func (o *Options) holdings() []hold.Holding {
+	switch {
+	case o.OnlyHostClaims:
+		return hold.Claims()
+	case o.HostClaims:
+		return hold.All()
+	default:
+		return []hold.Holding{hold.Imports()}
+	}
 }
 
 func (o *Options) scope() (shard.Scope, error) {

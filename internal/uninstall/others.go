@@ -25,6 +25,16 @@ func (r registered) has(cluster *object) bool {
 	return ok && other.Covers(cluster) && (other.Alive || len(other.Scope.Included()) > 0)
 }
 
+// workIn reports whether another instance works in a namespace, or names it and so comes back to it.
+func (r registered) workIn(namespace string) bool {
+	for _, other := range r {
+		if other.Alive && other.Works.Owns(namespace) || slices.Contains(other.Scope.Included(), namespace) {
+			return true
+		}
+	}
+	return false
+}
+
 // lookForOthers reads who else is registered. Only Leases in the coordination namespace are believed.
 func (u *uninstaller) lookForOthers(ctx context.Context) error {
 	leases := &coordinationv1.LeaseList{}

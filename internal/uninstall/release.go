@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +34,13 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 			return u.releaseCreated(ctx, holding, created, u.opts.DeleteRecords && (owner == nil || u.covers(owner) && !u.ofAnother(owner)))
 		},
 		Held: func(holding hold.Holding, held *object) error {
+			if holding.Unmarked {
+				if !u.inMine(held) {
+					return nil
+				}
+				found++
+				return u.releaseClaim(ctx, holding, held)
+			}
 			if !u.mine(held) {
 				left = append(left, *held)
 				return nil
@@ -46,6 +52,9 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 	if len(errs) > 0 {
 		return found, few(errs)
 	}
+	if u.opts.OnlyHostClaims {
+		return found, nil
+	}
 	bindings, err := u.releaseBindings(ctx)
 	if found += bindings; found == 0 && err == nil {
 		u.sayLeft(left)
@@ -56,11 +65,13 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 // lister lists wherever the uninstaller has permissions, which is more than the scope of the instance: that may have
 // been narrowed, and what was taken before is still held.
 func (u *uninstaller) lister() hold.Lister {
-	return hold.Lister{Reader: u.client, Namespaces: u.scope.Included(), Forbidden: u.whyForbidden}
+	return hold.Lister{
+		Reader: u.client, Holdings: u.opts.holdings(), Namespaces: u.scope.Included(), Forbidden: u.whyForbidden,
+	}
 }
 
-// clusters returns the objects of others that controllers may hold, so far CAPI clusters.
-func (u *uninstaller) clusters(ctx context.Context) ([]object, error) { return u.lister().Objects(ctx) }
+// held returns the objects of others that controllers hold.
+func (u *uninstaller) held(ctx context.Context) ([]object, error) { return u.lister().Objects(ctx) }
 
 // mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that nobody has taken over, or it is in
 // the scope and names nobody, or an instance that is not there any more, or the name alone. That is how a manager names itself that runs without leader election, from outside the
@@ -203,9 +214,7 @@ func describe(o *object) string {
 	return fmt.Sprintf("%s.%s %s", kind.Kind, kind.Group, client.ObjectKeyFromObject(o))
 }
 
-// held reports whether a controller holds the object.
-func held(o *object) bool {
-	return slices.ContainsFunc(hold.All(), func(holding hold.Holding) bool { return holding.Finalizer.On(o) })
-}
+// held reports whether the import holds a CAPI cluster.
+func held(o *object) bool { return hold.Import.On(o) }
 
 func deleting(o *object) bool { return !o.DeletionTimestamp.IsZero() }

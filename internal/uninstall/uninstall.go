@@ -37,17 +37,18 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 	}
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
-	for _, phase := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
+	phases := []phase{
 		{"letting the manager finish deletions that have begun", u.finishDeletions},
 		{"looking into every namespace", u.reach},
 		{"stopping the manager", u.stopManager},
 		{"waiting for the manager to stop", u.awaitStop},
-		{"letting go of clusters", u.release},
+		{"letting go of what is held", u.release},
 		{"deleting the Lease", u.deleteLease},
-	} {
+	}
+	if opts.OnlyHostClaims {
+		phases = []phase{{"looking into every namespace", u.reach}, {"releasing HostClaims", u.release}}
+	}
+	for _, phase := range phases {
 		if err := phase.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", phase.name, err)
 		}
@@ -56,12 +57,21 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 	if u.count.outside > 0 {
 		note = fmt.Sprintf("; %d of the CAPI clusters were not in the scope any more, and their Rancher clusters stay", u.count.outside)
 	}
+	if u.count.claims > 0 {
+		note = fmt.Sprintf("; %d HostClaims and Secrets of theirs released, and their hosts left as they are", u.count.claims) + note
+	}
 	if len(u.skipped) > 0 {
 		note += "; not looked into: namespaces " + strings.Join(sets.List(u.skipped), ", ")
 	}
 	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings let go, %d Rancher clusters deleted%s",
 		u.count.clusters, u.count.records, u.count.bindings, u.count.deleted, note)
 	return nil
+}
+
+// phase is a step of the uninstallation.
+type phase struct {
+	name string
+	run  func(context.Context) error
 }
 
 // deleteLease ends the registration of the instance: what it names is not its own any more.
@@ -76,7 +86,7 @@ type uninstaller struct {
 	scope  shard.Scope
 	self   instance.ID
 	out    io.Writer
-	count  struct{ clusters, outside, records, bindings, deleted int }
+	count  struct{ clusters, outside, records, bindings, deleted, claims int }
 	others registered
 	// skipped are namespaces that were not looked into.
 	skipped sets.Set[string]
@@ -115,13 +125,13 @@ func (u *uninstaller) finishDeletions(ctx context.Context) error {
 	defer cancel()
 	// Time is up, at worst.
 	_ = u.until(ctx, func(ctx context.Context) (bool, error) {
-		clusters, err := u.clusters(ctx)
+		objects, err := u.held(ctx)
 		if err != nil {
 			return false, err
 		}
-		for i := range clusters {
+		for i := range objects {
 			// The manager sees to deletions in its namespaces, whatever its watch filter says.
-			if cluster := &clusters[i]; deleting(cluster) && held(cluster) && u.scope.Owns(cluster.Namespace) && u.mine(cluster) {
+			if one := &objects[i]; deleting(one) && u.scope.Owns(one.Namespace) && (!held(one) || u.mine(one)) {
 				return false, nil
 			}
 		}

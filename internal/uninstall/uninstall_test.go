@@ -59,6 +59,8 @@ func TestValidate(t *testing.T) {
 		"NoTime":          {func(o *Options) { o.Timeout = 0 }, "--timeout must be greater than zero"},
 		"BadScope":        {func(o *Options) { o.Namespaces = []string{"No_Name"} }, "No_Name"},
 		"NothingInScope":  {func(o *Options) { o.Namespaces, o.ExcludedNamespaces = []string{"a"}, []string{"a"} }, "--namespace"},
+		"OnlyClaims":      {func(o *Options) { o.OnlyHostClaims = true }, ""},
+		"OnlyAndStops":    {func(o *Options) { o.OnlyHostClaims, o.Deployment = true, "archelon" }, "--only-host-claims"},
 		"SeveralProblems": {func(o *Options) { o.Instance, o.Timeout = "", -1 }, "--timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {

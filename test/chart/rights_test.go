@@ -328,6 +328,8 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 		"CentralDeletes":  {"uninstall": values{"deleteRecords": true}},
 		"IsolatedDeletes": {"namespaces": []string{"watch1", "watch2"}, "uninstall": values{"deleteRecords": true}},
 		"LeaseElsewhere":  {"leaderElection": values{"namespace": "coordination"}},
+		"Claims":          {"features": values{"host-claim": values{"enabled": true}}},
+		"IsolatedClaims":  {"features": values{"host-claim": values{"enabled": true}}, "namespaces": []string{"watch1", "watch2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered := objects(t, release{"archelon", "archelon-system"}, set)
@@ -342,6 +344,10 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 			deletes := checkUninstaller(t, uninstaller, manager)
 			if want := strings.HasSuffix(name, "Deletes"); deletes != want {
 				t.Errorf("it may delete: %t, want %t", deletes, want)
+			}
+			where := slices.Concat(uninstaller[""], uninstaller["watch1"])
+			if got, want := slices.Contains(where, "patch secrets."), strings.HasSuffix(name, "Claims"); got != want {
+				t.Errorf("it may release Secrets: %t, want %t", got, want)
 			}
 		})
 	}
@@ -369,7 +375,10 @@ func checkUninstaller(t *testing.T, uninstaller, manager map[string][]string) bo
 
 // Whatever a controller puts a finalizer on, the uninstaller may find and release.
 func TestTheUninstallerMayReleaseWhatControllersHold(t *testing.T) {
-	for name, set := range map[string]values{"Central": {}, "Isolated": {"namespaces": []string{"watch1", "watch2"}}} {
+	features := values{"host-claim": values{"enabled": true}}
+	for name, set := range map[string]values{
+		"Central": {"features": features}, "Isolated": {"namespaces": []string{"watch1", "watch2"}, "features": features},
+	} {
 		uninstaller := granted(t, objects(t, release{"archelon", "archelon-system"}, set), "archelon.uninstall")
 		may := slices.Concat(uninstaller[""], uninstaller["watch1"])
 		for _, c := range setup.Controllers() {

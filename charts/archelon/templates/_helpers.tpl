@@ -272,6 +272,18 @@ the registration. */}}
   verbs: [list]
 {{- end }}
 
+{{/* What the uninstaller needs to release HostClaims, and Secrets with the kubeconfigs of some. */}}
+{{- define "archelon.uninstallClaimRules" -}}
+{{- if (index .Values.features "host-claim").enabled }}
+- apiGroups: [metal3.io]
+  resources: [hostclaims]
+  verbs: [list, patch]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [list, patch]
+{{- end }}
+{{- end }}
+
 {{- define "archelon.securityContext" -}}
 allowPrivilegeEscalation: false
 capabilities:

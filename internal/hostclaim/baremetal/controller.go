@@ -6,6 +6,7 @@ import (
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/featuregate"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -41,8 +42,8 @@ func CRD() controller.CRD {
 // Kinds are the names of the kind that this controller handles.
 func Kinds() []string { return []string{metal3v1.KindBareMetal, metal3v1.KindBareMetalHost} }
 
-// Controller describes the controller of claims of kind baremetal. What carries its finalizer is not released when
-// Archelon is uninstalled: a claim that is not held loses its host to nobody, and nobody cleans it.
+// Controller describes the controller of claims of kind baremetal. A claim that is released when Archelon is uninstalled
+// keeps its host: its consumerRef stays, and the host is cleaned by an installation to come if the claim is gone then.
 func Controller(gate featuregate.Feature, setup func(context.Context, controller.Env) error) controller.Controller {
 	metal3 := controller.Product{Name: "Metal3", Needed: "baremetal-operator 0.13 or newer"}
 	return controller.Controller{
@@ -55,6 +56,7 @@ func Controller(gate featuregate.Feature, setup func(context.Context, controller
 			{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
 		},
 		Watches: watched,
+		Holds:   []schema.GroupVersionKind{metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind)},
 		Setup:   setup,
 	}
 }

@@ -28,6 +28,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Scope is where it works.
 	Scope shard.Scope
+	// Withdrawn is optional.
+	Withdrawn hostclaim.Withdrawn
 	// Metrics are optional.
 	Metrics *hostclaim.Metrics
 	// Clock is optional.
@@ -38,6 +40,11 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if !r.Scope.Owns(request.Namespace) {
 		return ctrl.Result{}, nil
+	}
+	if gone, err := r.Withdrawn.In(ctx, request.Namespace); err != nil {
+		return ctrl.Result{}, err
+	} else if gone {
+		return ctrl.Result{RequeueAfter: hostclaim.WithdrawnPause}, nil
 	}
 	o, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {

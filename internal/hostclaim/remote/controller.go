@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/featuregate"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,8 +34,8 @@ const (
 // Kinds are the names of the kind that this controller handles.
 func Kinds() []string { return []string{metal3v1.KindRemote} }
 
-// Controller describes the controller of claims of kind remote. What carries its finalizers is not released when Archelon
-// is uninstalled: nobody would delete the claims in other clusters.
+// Controller describes the controller of claims of kind remote. A claim that is released when Archelon is uninstalled
+// keeps the one in the other cluster, and an installation to come goes on with it.
 func Controller(
 	gate featuregate.Feature, crd controller.CRD, setup func(context.Context, controller.Env) error,
 ) controller.Controller {
@@ -44,7 +45,10 @@ func Controller(
 			crd, {Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
 		},
 		Watches: watched,
-		Setup:   setup,
+		Holds: []schema.GroupVersionKind{
+			metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind), corev1.SchemeGroupVersion.WithKind("Secret"),
+		},
+		Setup: setup,
 	}
 }
 
