@@ -26,7 +26,7 @@ type shelf struct {
 // shelves are the groups with the pages that each begins with. A page that is on none is put on the shelf of its folder, so that a new page needs nothing here.
 func shelves() []shelf {
 	return []shelf{
-		{"Start", "docs", []string{"docs/README.md", "docs/pictures.md", "docs/quickstart.md"}},
+		{"Start", "docs", []string{"docs/README.md", "docs/pictures.md"}},
 		{"Use", "", []string{"docs/operations/import.md", "docs/operations/conditions.md", "docs/operations/status.md"}},
 		{"Install and run", "docs/operations", []string{
 			"docs/operations/install.md", "docs/operations/turtles.md", "docs/operations/sharding.md", "docs/operations/sizing.md", "docs/operations/upgrade.md",
@@ -35,7 +35,7 @@ func shelves() []shelf {
 		{"At night", "", []string{"docs/operations/troubleshooting.md", "docs/operations/alerts.md", "docs/operations/metrics.md"}},
 		{"Features", "", []string{"docs/operations/identity.md", "docs/operations/hostclaim.md", "docs/operations/fleet.md"}},
 		{"Look up", "charts/archelon", []string{
-			"charts/archelon/README.md", "docs/operations/flags.md", "docs/operations/rbac.md", "docs/operations/admission.md",
+			"charts/archelon/README.md", "docs/operations/flags.md", "docs/operations/rbac.md", "docs/operations/admission.md", "docs/operations/glossary.md",
 		}},
 		{"Contribute", "docs/development", []string{"CONTRIBUTING.md"}},
 		{"Project", "", []string{"README.md", "CHANGELOG.md", "SECURITY.md"}},
