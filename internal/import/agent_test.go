@@ -78,6 +78,13 @@ func TestUntilRequestEnds(t *testing.T) {
 }
 
 // withConditions returns a v3 Cluster with conditions as Rancher sets them.
+func conditionStatus(value bool) corev1.ConditionStatus {
+	if value {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
 func withConditions(status map[string]corev1.ConditionStatus) *managementv3.Cluster {
 	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde"}}
 	for kind, value := range status {

@@ -2,8 +2,6 @@ package importer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -151,9 +149,6 @@ type installation struct {
 	server, checksum string
 }
 
-// served reports whether the Rancher cluster has had an agent that it reached, so that what Rancher applied itself is there to be taken over.
-func (m managementCluster) served() bool { return m.known || m.deployed }
-
 // permit decides whether the agent may be installed into a workload cluster.
 func (r *Reconciler) permit(ctx context.Context, i *installation) (permission, error) {
 	r.contests.forget(i.key)
@@ -214,23 +209,28 @@ func (r *Reconciler) lookup(ctx context.Context) func(string) (*managementv3.Clu
 	}
 }
 
-// wishFor reads from the CAPI cluster and its v3 Cluster what the import wants of the agent.
-func (r *Reconciler) wishFor(ctx context.Context, s *scope) (wish, error) {
-	settings, err := r.agentSettings(ctx, s.management.object)
+// wish returns what the CAPI cluster and its v3 Cluster want of the agent.
+func (d *deciding) wish() (wish, error) {
+	if err := d.terms.valuesErr; err != nil {
+		return wish{}, fmt.Errorf("reading Rancher's settings: %w", err)
+	}
+	settings, err := settingsOf(d.management.object, d.terms.values)
 	if err != nil {
 		return wish{}, err
 	}
-	own, err := importManagementCluster(s.cluster.Annotations)
+	own, err := importManagementCluster(d.cluster.Annotations)
 	if err != nil {
 		return wish{}, invalidSetting(archelonv1.ImportManagementClusterAnnotation, err)
 	}
-	return wish{cluster: s.cluster.UID, takeOver: approvedTakeOver(s), managementCluster: own, settings: settings}, nil
+	return wish{
+		cluster: d.cluster.UID, takeOver: approvedTakeOver(d.cluster, d.management.object), managementCluster: own, settings: settings,
+	}, nil
 }
 
 // approvedTakeOver returns whose agent may be taken over by annotation, unless that is used up.
-func approvedTakeOver(s *scope) string {
-	value := s.cluster.Annotations[archelonv1.TakeOverAgentAnnotation]
-	if s.management.object.Annotations[archelonv1.TakenOverAnnotation] == digestOf(value) {
+func approvedTakeOver(cluster, management client.Object) string {
+	value := cluster.GetAnnotations()[archelonv1.TakeOverAgentAnnotation]
+	if management.GetAnnotations()[archelonv1.TakenOverAnnotation] == digestOf(value) {
 		return ""
 	}
 	return value
@@ -243,25 +243,41 @@ func (w wish) input() string {
 
 // noteTakeOver has the annotation for a take-over be used up once the agent has connected, and count again after it was removed. Without it two
 // owners that ask for the same agent would take it from each other for ever.
-func (r *Reconciler) noteTakeOver(ctx context.Context, s *scope) outcome.Outcome {
-	object := s.management.object
-	value, noted := s.cluster.Annotations[archelonv1.TakeOverAgentAnnotation], object.Annotations[archelonv1.TakenOverAnnotation]
+func (d *deciding) noteTakeOver() Decision {
+	object, behind := d.management.object, d.managements[d.management.name]
+	value := d.cluster.Annotations[archelonv1.TakeOverAgentAnnotation]
+	noted := object.Annotations[archelonv1.TakenOverAnnotation]
 	note := "null"
 	switch {
-	case value == "" && noted == "", value != "" && (!s.management.connected || noted == digestOf(value)), r.writes.ahead(object):
-		return outcome.Done()
+	case value == "" && noted == "", behind.ahead, behind.noted,
+		value != "" && (!d.management.connected || noted == digestOf(value)):
+		return pass()
 	case value != "":
 		note = fmt.Sprintf("%q", digestOf(value))
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%s}}}`, object.UID, archelonv1.TakenOverAnnotation, note)
-	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("noting that the agent was taken over: %w", err))
-	}
-	r.writes.note(object)
-	return outcome.Done()
+	return act(noteTakenOver{
+		name:  object.Name,
+		patch: fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%s}}}`, object.UID, archelonv1.TakenOverAnnotation, note),
+	})
 }
 
-func digestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:8])
+// noteTakenOver notes on a v3 Cluster whether the annotation for a take-over is used up.
+type noteTakenOver struct {
+	name  string
+	patch []byte
+}
+
+func (a noteTakenOver) String() string {
+	return fmt.Sprintf("v3 Rancher cluster %s: note whether its agent was taken over", a.name)
+}
+
+func (a noteTakenOver) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
+	after := *o.managements[a.name]
+	after.object = after.object.DeepCopy()
+	if err := r.patchUID(ctx, after.object, a.patch); err != nil {
+		return failure("noting that the agent was taken over", err)
+	}
+	after.noted = true
+	o.managements[a.name] = &after
+	return outcome.Done()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -142,11 +143,12 @@ func TestTakeOverIsUsedUp(t *testing.T) {
 		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(management), live); err != nil {
 			t.Fatal(err)
 		}
-		s := &scope{cluster: cluster, management: &managementCluster{name: "c-mine", object: live, connected: connected}}
-		if out := b.noteTakeOver(t.Context(), s); !out.IsDone() {
+		live.Status = withConditions(map[string]corev1.ConditionStatus{"Connected": conditionStatus(connected)}).Status
+		o := seen(cluster).withManagement(live)
+		if out := b.obey(t.Context(), o, (*deciding).noteTakeOver).Outcome; !out.IsDone() {
 			t.Fatal(out)
 		}
-		return approvedTakeOver(s)
+		return approvedTakeOver(cluster, o.managements["c-mine"].object)
 	}
 	for i, step := range []struct {
 		reason    string
@@ -220,7 +222,7 @@ func TestContests(t *testing.T) {
 // An import that waits for another Rancher cluster is looked at again when that goes, whatever its pause.
 func TestClustersWaitingFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &Reconciler{jobs: startJobs(t, 1), contests: newContests()}
+		r := &Reconciler{jobs: startJobs(t, 1), memory: newMemory(0)}
 		looks := 0
 		look := func() bool {
 			_, ended := r.jobs.Do(jobKey, "input", func(context.Context) outcome.Outcome {

@@ -1,7 +1,8 @@
 package importer
 
 import (
-	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,16 +14,8 @@ import (
 	"github.com/archelon-io/archelon/internal/rancher"
 )
 
-// agentSettings reads the settings that Rancher gives the agent of a v3 Cluster in the manifest that is downloaded.
-func (r *Reconciler) agentSettings(ctx context.Context, cluster *managementv3.Cluster) (agent.Settings, error) {
-	values, err := r.Settings.AgentSettings(ctx)
-	if err != nil {
-		return agent.Settings{}, fmt.Errorf("reading Rancher's settings: %w", err)
-	}
-	return settingsOf(cluster, values)
-}
-
-// settingsOf digests them. The digest goes into the workload cluster, where the environment stands in clear anyway.
+// settingsOf digests the settings that Rancher gives the agent of a v3 Cluster in the manifest that is downloaded. The
+// digest goes into the workload cluster, where the environment stands in clear anyway.
 func settingsOf(cluster *managementv3.Cluster, values map[string]string) (agent.Settings, error) {
 	spec := &cluster.Spec
 	part := struct {
@@ -52,4 +45,9 @@ func settingsOf(cluster *managementv3.Cluster, values map[string]string) (agent.
 		}
 	}
 	return settings, nil
+}
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
 }

@@ -3,6 +3,7 @@ package importer
 import (
 	"context"
 	"maps"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -18,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/instance"
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // fullCluster is a CAPI cluster with what users, CAPI and Rancher Turtles write into one.
@@ -115,58 +115,7 @@ func reduce(t *testing.T, object client.Object) {
 // What comes from the cache is the base of every patch. This runs all that is written on the base of whole objects, and on that of reduced ones: the API
 // server has to hold the same afterwards.
 func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
-	held := func(object client.Object, strategy Strategy) *record {
-		return &record{Object: object, strategy: strategy}
-	}
-	v3 := func(s *scope) *record { return held(s.management.object, v3Strategy{}) }
-	failed := func(out outcome.Outcome) error { return out.Err }
-	writes := map[string]func(context.Context, *bench, *scope) error{
-		"WriteAhead": func(ctx context.Context, b *bench, s *scope) error { return failed(b.writeAhead(ctx, s, "c-other")) },
-		"TakeOver": func(ctx context.Context, b *bench, s *scope) error {
-			return b.patchCluster(ctx, s.cluster, func(c *clusterv1.Cluster) {
-				metav1.SetMetaDataAnnotation(&c.ObjectMeta, "archelon.io/instance", "other")
-			})
-		},
-		"NoteRemoval":    func(ctx context.Context, b *bench, s *scope) error { return b.noteRemoval(ctx, s) },
-		"ReleaseCluster": func(ctx context.Context, b *bench, s *scope) error { return failed(b.releaseCluster(ctx, s)) },
-		"ForgetAll": func(ctx context.Context, b *bench, s *scope) error {
-			// Nothing is left of what is read.
-			return b.patchCluster(ctx, s.cluster, func(c *clusterv1.Cluster) {
-				delete(c.Annotations, "imported")
-				delete(c.Annotations, "archelon.io/rancher-cluster")
-				delete(c.Annotations, "archelon.io/instance")
-			})
-		},
-		"PermitSuccessor": func(ctx context.Context, b *bench, s *scope) error { return b.permitSuccessor(ctx, s, v3(s)) },
-		"TakeBack": func(ctx context.Context, b *bench, s *scope) error {
-			s.records = []record{*v3(s)}
-			return failed(b.takeBack(ctx, s, turtlesHold{}))
-		},
-		"ReleaseRecord": func(ctx context.Context, b *bench, s *scope) error { return b.releaseRecord(ctx, v3(s)) },
-		"HandOver": func(ctx context.Context, b *bench, s *scope) error {
-			s.records = []record{*v3(s)}
-			return failed(b.handOver(ctx, s))
-		},
-		"Abandon": func(ctx context.Context, b *bench, s *scope) error { return b.abandonRecord(ctx, s, s.record) },
-		"Adopt": func(ctx context.Context, b *bench, s *scope) error {
-			s.assigned = assignment{to: "archelon"}
-			foreign := *v3(s)
-			delete(foreign.GetLabels(), "archelon.io/capi-cluster-uid")
-			foreign.SetFinalizers(append(foreign.GetFinalizers(), "capicluster.turtles.cattle.io"))
-			s.records = []record{foreign}
-			return failed(b.adopt(ctx, s))
-		},
-		"RequestRegistration": func(ctx context.Context, b *bench, s *scope) error {
-			out := b.requestRegistration(ctx, s, "https://rancher.example.com", false)
-			return out.Err
-		},
-		"SyncV3": func(ctx context.Context, b *bench, s *scope) error {
-			s.record = v3(s)
-			return syncAll(ctx, b, s, fullV3Strategy{})
-		},
-		"SyncManagement": func(ctx context.Context, b *bench, s *scope) error { return failed(b.syncManagement(ctx, s)) },
-	}
-	for name, write := range writes {
+	for name, write := range writesOnCopies() {
 		t.Run(name, func(t *testing.T) {
 			whole, before, wholeErr := written(t, false, write)
 			reduced, _, reducedErr := written(t, true, write)
@@ -183,15 +132,94 @@ func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
 	}
 }
 
-// syncAll carries a change of the CAPI cluster over to its record.
-func syncAll(ctx context.Context, b *bench, s *scope, strategy Strategy) error {
-	s.record.strategy = strategy
-	s.cluster.Labels["team"] = "red"
-	return b.syncRecord(ctx, s).Err
+// writesOnCopies are all that is written on the base of copies from the cache.
+func writesOnCopies() map[string]func(context.Context, *bench, *Observation) error {
+	named := func(part func(*deciding) Decision) func(context.Context, *bench, *Observation) error {
+		return func(ctx context.Context, b *bench, o *Observation) error { return b.obey(ctx, o, part).Outcome.Err }
+	}
+	v3 := func(o *Observation) {
+		for _, behind := range o.managements {
+			o.records = []record{{Object: behind.object, strategy: fullV3Strategy{}}}
+		}
+	}
+	change := func(change func(c *clusterv1.Cluster)) func(context.Context, *bench, *Observation) error {
+		return named(func(d *deciding) Decision { return d.change("change it", "changing it", change) })
+	}
+	return map[string]func(context.Context, *bench, *Observation) error{
+		"WriteAhead": named(func(d *deciding) Decision { return d.writeAhead("c-other") }),
+		"TakeOver": change(func(c *clusterv1.Cluster) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "archelon.io/instance", "other")
+		}),
+		"NoteRemoval": func(ctx context.Context, b *bench, o *Observation) error {
+			o.records = nil
+			return named(func(d *deciding) Decision {
+				gone := &record{Object: v3Record(), strategy: v3Strategy{}}
+				gone.SetName("c-gone")
+				d.cluster.Annotations[recordKey] = gone.id()
+				if d.removed {
+					return pass()
+				}
+				return d.removalOf(gone)
+			})(ctx, b, o)
+		},
+		"ReleaseCluster": named((*deciding).releaseCluster),
+		"ForgetAll": change(func(c *clusterv1.Cluster) {
+			// Nothing is left of what is read.
+			delete(c.Annotations, "imported")
+			delete(c.Annotations, "archelon.io/rancher-cluster")
+			delete(c.Annotations, "archelon.io/instance")
+		}),
+		"PermitSuccessor": func(ctx context.Context, b *bench, o *Observation) error {
+			v3(o)
+			return named(func(d *deciding) Decision { return d.permitSuccessor(&d.records[0]) })(ctx, b, o)
+		},
+		"TakeBack": func(ctx context.Context, b *bench, o *Observation) error {
+			v3(o)
+			return named((*deciding).takeBack)(ctx, b, o)
+		},
+		"ReleaseRecord": func(ctx context.Context, b *bench, o *Observation) error {
+			v3(o)
+			return named(func(d *deciding) Decision {
+				if d.released {
+					return pass()
+				}
+				return release(&d.records[0])
+			})(ctx, b, o)
+		},
+		"HandOver": func(ctx context.Context, b *bench, o *Observation) error {
+			v3(o)
+			return named((*deciding).handOver)(ctx, b, o)
+		},
+		"Abandon": named(func(d *deciding) Decision {
+			if d.abandoned != nil {
+				return pass()
+			}
+			return d.abandon(d.record)
+		}),
+		"Adopt": func(ctx context.Context, b *bench, o *Observation) error {
+			v3(o)
+			o.assigning = map[string]string{"archelon.io/managed-by": "archelon"}
+			foreign := o.records[0]
+			delete(foreign.GetLabels(), "archelon.io/capi-cluster-uid")
+			foreign.SetFinalizers(append(foreign.GetFinalizers(), "capicluster.turtles.cattle.io"))
+			b.Active = foreign.strategy
+			return named((*deciding).adopt)(ctx, b, o)
+		},
+		"RequestRegistration": func(ctx context.Context, b *bench, o *Observation) error {
+			o.terms.server = &url.URL{Scheme: "https", Host: "rancher.example.com"}
+			return named(func(d *deciding) Decision { return d.requestRegistration(false) })(ctx, b, o)
+		},
+		"SyncV3": func(ctx context.Context, b *bench, o *Observation) error {
+			v3(o)
+			o.cluster.Labels["team"] = "red"
+			return named((*deciding).syncRecord)(ctx, b, o)
+		},
+		"SyncManagement": named((*deciding).syncManagement),
+	}
 }
 
 // written returns what the API server holds after the write, and before it.
-func written(t *testing.T, reduced bool, write func(context.Context, *bench, *scope) error) (after, before []client.Object, err error) {
+func written(t *testing.T, reduced bool, write func(context.Context, *bench, *Observation) error) (after, before []client.Object, err error) {
 	t.Helper()
 	there := []client.Object{fullCluster(), fullManagement(), fullProvisioning()}
 	for _, object := range there {
@@ -219,8 +247,8 @@ func written(t *testing.T, reduced bool, write func(context.Context, *bench, *sc
 	if !isCluster || !isManagement {
 		t.Fatalf("got a %T and a %T", copies[0], copies[1])
 	}
-	s := &scope{cluster: cluster, management: viewOf(management), record: &record{Object: copies[2], strategy: v1Strategy{}}}
-	err = write(t.Context(), b, s)
+	o := seen(cluster, record{Object: copies[2], strategy: v1Strategy{}}).withManagement(management)
+	err = write(t.Context(), b, o)
 	after = read()
 	for _, object := range append(before, after...) {
 		object.SetResourceVersion("")

@@ -16,7 +16,7 @@ const defaultDescription = "CAPI cluster imported to Rancher"
 
 // desired computes the record of a CAPI cluster as far as this installation allows it. The error is an *outcome.Problem that names what
 // the user has to change.
-func (r *Reconciler) desired(cluster *clusterv1.Cluster, name string) (Desired, error) {
+func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error) {
 	desired, err := desiredRecord(cluster, name)
 	if err == nil && desired.FleetWorkspace != "" && !slices.Contains(r.FleetWorkspaces, desired.FleetWorkspace) {
 		return Desired{}, invalidSetting(archelonv1.FleetWorkspaceAnnotation,

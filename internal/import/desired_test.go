@@ -170,7 +170,7 @@ func TestDesiredFleetWorkspace(t *testing.T) {
 			if tc.workspace != "" {
 				cluster = testCluster(annotated("archelon.io/fleet-workspace", tc.workspace))
 			}
-			got, err := (&Reconciler{FleetWorkspaces: tc.allowed}).desired(cluster, "c-abcde")
+			got, err := Rules{FleetWorkspaces: tc.allowed}.desired(cluster, "c-abcde")
 			if tc.refused {
 				expectStall(t, err, "InvalidSetting", tc.workspace)
 				return

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -29,16 +30,28 @@ func graceLeft(seen, reported, now time.Time, grace time.Duration) time.Duration
 
 // disconnectionGrace returns for how much longer an imported cluster counts as connected although Rancher has just reported its agent as
 // disconnected. Nothing is read and nothing is written meanwhile.
-func (r *Reconciler) disconnectionGrace(s *scope) time.Duration {
-	if r.DisconnectGrace <= 0 || !s.management.known || !conditions.IsTrue(s.cluster, archelonv1.RancherImportedCondition) {
-		return 0
+func (d *deciding) disconnectionGrace() (time.Duration, question) {
+	if d.DisconnectGrace <= 0 || !d.management.known || !conditions.IsTrue(d.cluster, archelonv1.RancherImportedCondition) {
+		return 0, nil
 	}
-	reported, err := time.Parse(time.RFC3339, s.management.since)
+	if look := (askDisconnection{d.management.object.UID}); d.lacks(look) {
+		return 0, look
+	}
+	reported, err := time.Parse(time.RFC3339, d.management.since)
 	if err != nil {
 		reported = time.Time{}
 	}
-	now := r.Clock.Now()
-	return graceLeft(r.disconnections.first(s.key(), s.management.object.UID, now), reported, now, r.DisconnectGrace)
+	return graceLeft(d.disconnected, reported, d.now, d.DisconnectGrace), nil
+}
+
+// askDisconnection asks since when this process knows that the agent of a v3 Cluster is disconnected.
+type askDisconnection struct{ management types.UID }
+
+func (askDisconnection) String() string { return "since when the agent is disconnected" }
+
+func (q askDisconnection) read(_ context.Context, r *Reconciler, o *Observation) error {
+	o.disconnected = r.disconnections.first(o.key, q.management, r.Clock.Now())
+	return nil
 }
 
 // disconnections remembers since when this process knows that the agent of a CAPI cluster is disconnected. The zero value is ready for use.

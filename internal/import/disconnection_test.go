@@ -263,9 +263,9 @@ func TestNoGraceBeforeTheFirstConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStorm(t, 1, time.Minute)
 			prepare(s)
-			scope := &scope{cluster: s.clusters[0], management: viewOf(s.records[0])}
-			if left := s.disconnectionGrace(scope); left != 0 {
-				t.Errorf("a grace of %s, want none", left)
+			d := &deciding{Rules: s.Rules, Observation: seen(s.clusters[0]), findings: findings{management: viewOf(s.records[0])}}
+			if left, look := d.disconnectionGrace(); left != 0 || look != nil {
+				t.Errorf("a grace of %s, or it asks for %v; want none", left, look)
 			}
 		})
 	}

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -80,23 +79,22 @@ func nameChanged() predicate.TypedPredicate[*rancher.NamedCluster] {
 
 // claimDisplayName stops where another Rancher cluster has the display name that a new record is to have, or is about
 // to get it.
-func (r *Reconciler) claimDisplayName(ctx context.Context, s *scope, desired Desired) outcome.Outcome {
-	name, unique := r.Active.DisplayName(desired)
-	if !unique || slices.ContainsFunc(s.records, func(d record) bool { return d.strategy == r.Active && d.madeFor(s.cluster) && !d.deleting() }) {
-		return outcome.Done()
+func (d *deciding) claimDisplayName(desired Desired) Decision {
+	name, unique := d.Active.DisplayName(desired)
+	if !unique || d.ownName() != "" {
+		return pass()
 	}
 	self := ""
-	if key := r.Active.Key(s.cluster, desired.Name); key.Namespace == "" {
-		self = key.Name // The record may be there already, and have lost its labels.
+	if d.Active.Nature().Itself {
+		self = desired.Name // The record may be there already, and have lost its labels.
 	}
-	holders, err := r.DisplayNames.Holders(ctx, name)
-	if err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	if d.lacks(askHolders{name}) {
+		return ask(askHolders{name})
 	}
-	if holder := otherHolder(holders, s.cluster.UID, self); holder != nil {
-		return r.displayNameTaken(s, r.Active, name, holder)
+	if holder := otherHolder(d.holders[name], d.cluster.UID, self); holder != nil {
+		return d.displayNameTaken(d.Active, name, holder)
 	}
-	return r.reserveDisplayName(s, name)
+	return d.reserveDisplayName(name)
 }
 
 // otherHolder returns the oldest of the v3 Clusters that was not created for the CAPI cluster and is not called self,
@@ -110,91 +108,90 @@ func otherHolder(holders []rancher.NamedCluster, cluster types.UID, self string)
 	return nil
 }
 
-func (r *Reconciler) reserveDisplayName(s *scope, name string) outcome.Outcome {
-	if left := r.reserved.take(rancher.FoldDisplayName(name), s.cluster.UID, r.Clock.Now()); left > 0 {
-		return outcome.Poll(archelonv1.DisplayNameTakenReason, fmt.Sprintf(
-			"Another import is about to get the display name %q; if it does, set annotation %s to another name", name, archelonv1.DisplayNameAnnotation), left)
+func (d *deciding) reserveDisplayName(name string) Decision {
+	if d.lacks(reserveName{name}) {
+		return act(reserveName{name})
 	}
-	return outcome.Done()
+	if left := d.reserved[name]; left > 0 {
+		return stop(outcome.Poll(archelonv1.DisplayNameTakenReason, fmt.Sprintf(
+			"Another import is about to get the display name %q; if it does, set annotation %s to another name", name, archelonv1.DisplayNameAnnotation), left))
+	}
+	return pass()
 }
 
-func (r *Reconciler) displayNameTaken(s *scope, strategy Strategy, name string, holder *rancher.NamedCluster) outcome.Outcome {
+func (d *deciding) displayNameTaken(strategy Strategy, name string, holder *rancher.NamedCluster) Decision {
 	remedy := fmt.Sprintf("set annotation %s to another name", archelonv1.DisplayNameAnnotation)
-	if strategy.Key(s.cluster, "").Namespace != "" {
+	if !strategy.Nature().Itself {
 		remedy = fmt.Sprintf("remove annotation %s, or create this cluster under another name", archelonv1.FleetWorkspaceAnnotation)
 	}
 	message := fmt.Sprintf("v3 Rancher cluster %s has the display name %q, and Rancher would bring to this cluster what is meant for that one: %s, or have the other one renamed or deleted",
 		holder.Name, name, remedy)
-	if s.hasRecord() {
+	if d.hasRecord() {
 		message += "; until then, this cluster's own Rancher cluster stays as it is"
 	}
-	return outcome.Stall(archelonv1.DisplayNameTakenReason, message)
+	return stall(archelonv1.DisplayNameTakenReason, message)
 }
 
 // checkDisplayName follows a changed display name, and lets the younger of two Rancher clusters of one name have no
 // agent. One that was connected is left alone: whoever gave the name to a second one has done so in Rancher.
-func (r *Reconciler) checkDisplayName(ctx context.Context, s *scope) outcome.Outcome {
-	object := s.management.object
-	itself := object.UID == s.record.GetUID()
-	if itself && !r.writes.ahead(object) {
-		if out := r.changeDisplayName(ctx, s); !out.IsDone() {
-			return out
+func (d *deciding) checkDisplayName() Decision {
+	object := d.management.object
+	itself := object.UID == d.record.GetUID()
+	if behind := d.managements[object.Name]; itself && !behind.ahead && !behind.renamed {
+		if changed := d.changeDisplayName(); !changed.passes() {
+			return changed
 		}
 	}
 	// Rancher decides on the workspace of the v3 Cluster behind a v1 record.
-	apart := !itself && (object.Spec.FleetWorkspaceName == "" || object.Spec.FleetWorkspaceName == s.cluster.Namespace)
-	if apart || s.management.known || s.management.connected {
-		return outcome.Done()
+	apart := !itself && (object.Spec.FleetWorkspaceName == "" || object.Spec.FleetWorkspaceName == d.cluster.Namespace)
+	if apart || d.management.known || d.management.connected {
+		return pass()
 	}
-	holders, err := r.DisplayNames.Holders(ctx, object.Spec.DisplayName)
-	if err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	name := object.Spec.DisplayName
+	if d.lacks(askHolders{name}) {
+		return ask(askHolders{name})
 	}
+	holders := d.holders[name]
 	self := slices.IndexFunc(holders, func(c rancher.NamedCluster) bool { return c.UID == object.UID })
 	if self < 0 {
 		// What was created before it comes by the same watch before it, so whoever sees it sees all that are older.
-		return waitingForRancher()
+		return stop(waitingForRancher())
 	}
-	if holder := otherHolder(holders[:self], s.cluster.UID, object.Name); holder != nil {
-		return r.displayNameTaken(s, s.record.strategy, object.Spec.DisplayName, holder)
+	if holder := otherHolder(holders[:self], d.cluster.UID, object.Name); holder != nil {
+		return d.displayNameTaken(d.record.strategy, name, holder)
 	}
-	r.reserved.drop(rancher.FoldDisplayName(object.Spec.DisplayName), s.cluster.UID)
-	return outcome.Done()
+	return pass()
 }
 
 // changeDisplayName renames a v3 record. A name that is taken is refused where the owner of the CAPI cluster asked for
 // it. Otherwise the record was renamed in Rancher and its old name is another's now, so it keeps the one that it has.
-func (r *Reconciler) changeDisplayName(ctx context.Context, s *scope) outcome.Outcome {
-	object := s.management.object
-	desired, err := naming(s.cluster, object.Name)
+func (d *deciding) changeDisplayName() Decision {
+	object := d.management.object
+	desired, err := naming(d.cluster, object.Name)
 	if err != nil {
-		return outcome.FromError(err, archelonv1.InternalErrorReason)
+		return fail(err)
 	}
-	name, _ := s.record.strategy.DisplayName(desired)
+	name, _ := d.record.strategy.DisplayName(desired)
 	if name == object.Spec.DisplayName {
-		return outcome.Done()
+		return pass()
 	}
-	holders, err := r.DisplayNames.Holders(ctx, name)
-	if err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	if d.lacks(askHolders{name}) {
+		return ask(askHolders{name})
 	}
-	switch holder := otherHolder(holders, s.cluster.UID, object.Name); {
+	switch holder := otherHolder(d.holders[name], d.cluster.UID, object.Name); {
 	case holder == nil:
 	case desired.DisplayName != "":
-		return r.displayNameTaken(s, s.record.strategy, name, holder)
+		return d.displayNameTaken(d.record.strategy, name, holder)
 	default:
-		return outcome.Done()
+		return pass()
 	}
-	if out := r.reserveDisplayName(s, name); !out.IsDone() {
-		return out
+	if reserved := d.reserveDisplayName(name); !reserved.passes() {
+		return reserved
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"displayName":%q}}`, object.UID, name)
-	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
-		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("renaming the v3 Rancher cluster: %w", err))
-	}
-	r.writes.note(object)
-	ctrl.LoggerFrom(ctx).Info("Renamed Rancher cluster", "rancherCluster", s.record.id(), "displayName", name)
-	return outcome.Done()
+	return act(updateManagement{
+		name: object.Name, displayName: name,
+		patch: fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"displayName":%q}}`, object.UID, name),
+	})
 }
 
 // reservations remember for a moment which CAPI cluster is about to get a display name, until the watch shows the v3
@@ -226,13 +223,4 @@ func (r *reservations) take(name string, cluster types.UID, now time.Time) time.
 	}
 	r.names[name] = reservation{cluster: cluster, until: now.Add(madeTrust)}
 	return 0
-}
-
-// drop ends a reservation of the CAPI cluster.
-func (r *reservations) drop(name string, cluster types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.names[name].cluster == cluster {
-		delete(r.names, name)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -129,7 +130,7 @@ func (tc newNameCase) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := b.claimDisplayName(t.Context(), &scope{cluster: cluster, records: tc.own}, desired)
+	out := b.obey(t.Context(), seen(cluster, tc.own...), func(d *deciding) Decision { return d.claimDisplayName(desired) }).Outcome
 	if out.Kind != tc.kind || !strings.Contains(out.Message, tc.says) {
 		t.Errorf("%s: got %s %q", tc.reason, out.Kind, out.Message)
 	}
@@ -201,14 +202,16 @@ func TestOneOfTwoRecordsOfANameGetsAnAgent(t *testing.T) {
 			b.named(t, tc.names...)
 			object := v3Record()
 			object.Spec.DisplayName = "prod"
-			s := &scope{cluster: testCluster(held), record: &record{Object: object, strategy: namingV3{}}}
+			o := seen(testCluster(held), record{Object: object, strategy: namingV3{}})
 			if tc.v1 != "" {
-				s.record = &record{Object: v1Of(), strategy: namingV1{}}
+				o.records[0] = record{Object: v1Of(), strategy: namingV1{}}
 				object = &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: behind.Name, UID: behind.UID}}
 				object.Spec.DisplayName, object.Spec.FleetWorkspaceName = "prod-capi", tc.v1
 			}
-			s.management = &managementCluster{name: object.Name, object: object, known: tc.known, connected: tc.connected}
-			if out := b.checkDisplayName(t.Context(), s); out.Reason != tc.want {
+			object.Status = withConditions(map[string]corev1.ConditionStatus{
+				"Waiting": conditionStatus(tc.known), "Connected": conditionStatus(tc.connected),
+			}).Status
+			if out := b.obey(t.Context(), o.withManagement(object), (*deciding).checkDisplayName).Outcome; out.Reason != tc.want {
 				t.Errorf("%s: got %s %q, want %s", tc.reason, out.Reason, out.Message, tc.want)
 			}
 		})
@@ -225,11 +228,8 @@ func TestTwoProcessesAgreeOnADisplayName(t *testing.T) {
 		b.named(t, records...)
 		object := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: mine.Name, UID: mine.UID}}
 		object.Spec.DisplayName = "prod"
-		s := &scope{
-			cluster: testCluster(func(c *clusterv1.Cluster) { c.UID = "of-" + mine.UID }), record: &record{Object: object, strategy: namingV3{}},
-			management: &managementCluster{name: mine.Name, object: object},
-		}
-		if b.checkDisplayName(t.Context(), s).IsDone() {
+		o := seen(testCluster(func(c *clusterv1.Cluster) { c.UID = "of-" + mine.UID }), record{Object: object, strategy: namingV3{}})
+		if b.obey(t.Context(), o.withManagement(object), (*deciding).checkDisplayName).Outcome.IsDone() {
 			installed = append(installed, mine.Name)
 		}
 	}
@@ -256,6 +256,7 @@ func TestADisplayNameIsChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			object := v3Record()
 			object.Spec.DisplayName = tc.has
+			object.Status = withConditions(map[string]corev1.ConditionStatus{"Waiting": corev1.ConditionTrue, "Connected": corev1.ConditionTrue}).Status
 			b := newBench(t, instance.Claim{}, object)
 			b.Active = namingV3{}
 			b.named(t, append(tc.others, v3Named("c-abcde", tc.has, time.Hour))...)
@@ -265,11 +266,8 @@ func TestADisplayNameIsChanged(t *testing.T) {
 			}
 			live := v3Record()
 			b.there(t, live)
-			s := &scope{
-				cluster: cluster, record: &record{Object: v3Record(), strategy: namingV3{}},
-				management: &managementCluster{name: "c-abcde", object: live, known: true, connected: true},
-			}
-			if out := b.checkDisplayName(t.Context(), s); out.Reason != tc.want {
+			o := seen(cluster, record{Object: v3Record(), strategy: namingV3{}}).withManagement(live)
+			if out := b.obey(t.Context(), o, (*deciding).checkDisplayName).Outcome; out.Reason != tc.want {
 				t.Errorf("%s: got %s %q, want %s", tc.reason, out.Reason, out.Message, tc.want)
 			}
 			found := v3Record()
@@ -284,24 +282,18 @@ func TestReservations(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	r := newReservations()
 	for _, step := range []struct {
-		reason     string
-		name, who  string
-		after      time.Duration
-		dropBefore string
-		want       time.Duration
+		reason    string
+		name, who string
+		after     time.Duration
+		want      time.Duration
 	}{
 		{reason: "it is free", name: "prod", who: "a"},
 		{reason: "another one is about to get it", name: "prod", who: "b", after: time.Second, want: madeTrust - time.Second},
 		{reason: "it is the same import", name: "prod", who: "a", after: 2 * time.Second},
 		{reason: "the time was extended by that", name: "prod", who: "b", after: 3 * time.Second, want: madeTrust - time.Second},
 		{reason: "another name", name: "blue", who: "b", after: 3 * time.Second},
-		{reason: "only who has it can drop it", name: "prod", who: "b", after: 3 * time.Second, dropBefore: "b", want: madeTrust - time.Second},
-		{reason: "it is dropped when the watch shows the record", name: "prod", who: "b", after: 3 * time.Second, dropBefore: "a"},
 		{reason: "whoever did not get it in time starts over", name: "prod", who: "a", after: time.Minute},
 	} {
-		if step.dropBefore != "" {
-			r.drop("prod", types.UID(step.dropBefore))
-		}
 		if got := r.take(step.name, types.UID(step.who), now.Add(step.after)); got != step.want {
 			t.Errorf("%s: %s left, want %s", step.reason, got, step.want)
 		}

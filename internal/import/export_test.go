@@ -54,11 +54,10 @@ func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches 
 	displayNames, err := rancher.NewDisplayNames(t.Context(), nobody, nobody)
 	must(err)
 	return &Reconciler{
-		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(10_000), Active: active, Others: []Strategy{other}, Settings: settings, Tokens: tokens,
-		Workloads: workloads, Metrics: metrics, Self: instance.ID{Name: "archelon"}, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
-		jobs: newJobs(1, clock.RealClock{}), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
-		told: newTold(), conflicts: newConflicts(), turns: newTurns(switches), registrations: newPatience(registrationPatience),
-		reserved: newReservations(), looks: newLooks(), contests: newContests(), replacements: newReplacements(),
+		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(10_000), Settings: settings, Tokens: tokens,
+		Rules:     Rules{Active: active, Others: []Strategy{other}, Self: instance.ID{Name: "archelon"}},
+		Workloads: workloads, Metrics: metrics, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
+		memory: newMemory(switches), jobs: newJobs(1, clock.RealClock{}),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -82,17 +83,27 @@ func TestNamedRecord(t *testing.T) {
 		"None":      {reason: "there is no name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{cluster: namedCluster(test.id)}
+			o := seen(namedCluster(test.id))
 			for _, cached := range test.cached {
-				s.records = append(s.records, record{Object: cached.Object, strategy: v3})
+				o.records = append(o.records, record{Object: cached.Object, strategy: v3})
 			}
 			var objects []client.Object
 			for _, live := range test.live {
 				objects = append(objects, live.Object)
 			}
-			r := &Reconciler{Active: v3, Others: []Strategy{testStrategy{kind: "v1"}}, APIReader: clientWith(t, objects...)}
-			if _, got, err := r.namedRecord(t.Context(), s); got != test.want || err != nil {
-				t.Errorf("namedRecord() = %t, %v, want %t: %s", got, err, test.want, test.reason)
+			r := &Reconciler{
+				Rules: Rules{Active: v3, Others: []Strategy{testStrategy{kind: "v1"}}}, APIReader: clientWith(t, objects...), Clock: clock.RealClock{},
+			}
+			var got bool
+			out := r.obey(t.Context(), o, func(d *deciding) Decision {
+				_, stays, look := d.namedRecord()
+				if got = stays; look != nil {
+					return ask(look)
+				}
+				return pass()
+			}).Outcome
+			if got != test.want || !out.IsDone() {
+				t.Errorf("namedRecord() = %t, %v, want %t: %s", got, out, test.want, test.reason)
 			}
 		})
 	}
@@ -104,15 +115,16 @@ func TestRenameStops(t *testing.T) {
 	foreign := func(name string) *provisioningv1.Cluster {
 		return &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: name}}
 	}
-	r := &Reconciler{Active: v1, Client: clientWith(t), APIReader: clientWith(t, foreign("prod-capi"), foreign("prod-1-capi"))}
+	r := &Reconciler{
+		Rules: Rules{Active: v1}, Client: clientWith(t), APIReader: clientWith(t, foreign("prod-capi"), foreign("prod-1-capi")), Clock: clock.RealClock{},
+	}
 	for _, name := range []string{"prod-capi", "prod-1-capi"} {
-		s := &scope{cluster: namedCluster("v1/" + name)}
-		s.cluster.Namespace = "tenant"
-		out := r.rename(t.Context(), s, &record{Object: foreign(name), strategy: v1})
+		o := seen(namedCluster("v1/" + name))
+		out := r.obey(t.Context(), o, func(d *deciding) Decision { return d.rename(&record{Object: foreign(name), strategy: v1}) }).Outcome
 		if out.Reason != "ForeignRecord" || out.After != unseenRecheck || !strings.Contains(out.Message, "tenant/prod-capi") || !strings.Contains(out.Message, "tenant/prod-1-capi") {
 			t.Errorf("%s: got %+v, want ForeignRecord that names both, and a look after %s", name, out, unseenRecheck)
 		}
-		if got := s.cluster.Annotations["archelon.io/rancher-cluster"]; got != "v1/"+name {
+		if got := o.cluster.Annotations["archelon.io/rancher-cluster"]; got != "v1/"+name {
 			t.Errorf("%s: %s was written", name, got)
 		}
 	}
@@ -122,10 +134,10 @@ func TestRenameStops(t *testing.T) {
 func TestCheckPermissionLooksForTheRecord(t *testing.T) {
 	v3 := &fixedNames{testStrategy: testStrategy{kind: "v3"}, object: func() client.Object { return &managementv3.Cluster{} }, first: "c-bcdfg", second: "c-hjklm"}
 	hidden := testRecord("v3", "c-bcdfg", unlabelled("cluster-api.cattle.io/owned"))
-	s := &scope{cluster: namedCluster("v3/c-bcdfg")}
-	s.cluster.Annotations["imported"] = "true"
-	r := &Reconciler{Active: v3, APIReader: clientWith(t, hidden.Object)}
-	if out := r.checkPermission(t.Context(), s); !out.IsDone() || !s.hasRecord() {
+	o := seen(namedCluster("v3/c-bcdfg"))
+	o.cluster.Annotations["imported"] = "true"
+	r := &Reconciler{Rules: Rules{Active: v3}, APIReader: clientWith(t, hidden.Object), Clock: clock.RealClock{}}
+	if out := r.obey(t.Context(), o, (*deciding).checkPermission).Outcome; !out.IsDone() || !o.hasRecord() {
 		t.Errorf("got %+v, want the import to go on with its record", out)
 	}
 }

@@ -17,30 +17,71 @@ import (
 // checkNamesake refuses a new import under the name of a v1 Rancher cluster that is not this cluster's. Rancher writes
 // Secret <name>-kubeconfig for that, which leads to the other's workload cluster, and deletes the CAPI cluster of that
 // name together with it.
-func (r *Reconciler) checkNamesake(ctx context.Context, s *scope) outcome.Outcome {
-	if s.cluster.Annotations[archelonv1.RecordAnnotation] != "" {
-		return outcome.Done()
+func (d *deciding) checkNamesake() Decision {
+	if d.cluster.Annotations[archelonv1.RecordAnnotation] != "" {
+		return pass()
 	}
+	if d.lacks(askNamesakes{}) {
+		return ask(askNamesakes{})
+	}
+	if len(d.namesakes) == 0 {
+		return pass()
+	}
+	found := d.namesakes[0]
+	if found.cached {
+		return stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
+			"The %s stands for another CAPI cluster, and its kubeconfig Secret has the name of this cluster's; "+
+				"create this cluster under another name", found.record))
+	}
+	return stop(outcome.Poll(archelonv1.RecordNameTakenReason, fmt.Sprintf(
+		"The %s was created by somebody else, and its kubeconfig Secret has the name of this cluster's; "+
+			"create this cluster under another name. "+
+			"Do not delete that Rancher cluster while this one exists: Rancher would delete this CAPI cluster together with it",
+		found.record), found.left))
+}
+
+// namesake is a v1 Rancher cluster that has the name of the CAPI cluster.
+type namesake struct {
+	record record
+	// cached: it names a CAPI cluster as its owner, so the cache shows it.
+	cached bool
+	// left is when it is looked for again.
+	left time.Duration
+}
+
+// askNamesakes asks for v1 Rancher clusters of the cluster's name. The cache shows only those with owner labels, not
+// one that was created in Rancher. Nothing tells that it goes, so the API server is asked, less and less often.
+type askNamesakes struct{}
+
+func (askNamesakes) String() string { return "Rancher clusters of the cluster's name" }
+
+func (askNamesakes) read(ctx context.Context, r *Reconciler, o *Observation) error {
 	for _, strategy := range r.strategies() {
-		key := strategy.Key(s.cluster, s.cluster.Name)
-		if key.Namespace == "" {
+		if !strategy.Nature().TakesCluster {
 			continue
 		}
-		namesake := record{Object: strategy.NewObject(), strategy: strategy}
-		namesake.SetNamespace(key.Namespace)
-		namesake.SetName(key.Name)
-		if slices.ContainsFunc(s.records, func(r record) bool { return r.id() == namesake.id() }) {
+		key := strategy.Key(o.cluster, o.cluster.Name)
+		found := namesake{record: record{Object: strategy.NewObject(), strategy: strategy}}
+		found.record.SetNamespace(key.Namespace)
+		found.record.SetName(key.Name)
+		if slices.ContainsFunc(o.records, func(r record) bool { return r.id() == found.record.id() }) {
 			continue // It names this cluster as its owner.
 		}
-		if err := r.Client.Get(ctx, key, namesake.Object); err == nil {
-			return outcome.Stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
-				"The %s stands for another CAPI cluster, and its kubeconfig Secret has the name of this cluster's; create this cluster under another name", namesake))
+		if found.cached = r.Client.Get(ctx, key, strategy.NewObject()) == nil; !found.cached {
+			if found.left = r.looks.left(o.key, r.Clock.Now()); found.left == 0 {
+				switch err := r.APIReader.Get(ctx, key, strategy.NewObject()); {
+				case apierrors.IsNotFound(err):
+					r.looks.forget(o.key)
+					continue
+				case err != nil:
+					return fmt.Errorf("looking for a %s Rancher cluster of this cluster's name: %w", strategy.Kind(), err)
+				}
+				found.left = r.looks.note(o.key, r.Clock.Now())
+			}
 		}
-		if out := r.lookForNamesake(ctx, s, namesake); !out.IsDone() {
-			return out
-		}
+		o.namesakes = append(o.namesakes, found)
 	}
-	return outcome.Done()
+	return nil
 }
 
 // Pauses between two looks for a v1 Rancher cluster that the cache does not show. They double.
@@ -48,27 +89,6 @@ const (
 	namesakeRecheck    = unseenRecheck
 	namesakeRecheckMax = 5 * time.Minute
 )
-
-// lookForNamesake asks the API server for a v1 Rancher cluster of the cluster's name. The cache shows only those with
-// owner labels, not one that was created in Rancher. Nothing tells that it goes, so it is looked for again, less and
-// less often.
-func (r *Reconciler) lookForNamesake(ctx context.Context, s *scope, namesake record) outcome.Outcome {
-	left := r.looks.left(s.key(), r.Clock.Now())
-	if left == 0 {
-		err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: namesake.GetNamespace(), Name: namesake.GetName()}, namesake.strategy.NewObject())
-		switch {
-		case apierrors.IsNotFound(err):
-			r.looks.forget(s.key())
-			return outcome.Done()
-		case err != nil:
-			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("looking for a %s Rancher cluster of this cluster's name: %w", namesake.strategy.Kind(), err))
-		}
-		left = r.looks.note(s.key(), r.Clock.Now())
-	}
-	return outcome.Poll(archelonv1.RecordNameTakenReason, fmt.Sprintf(
-		"The %s was created by somebody else, and its kubeconfig Secret has the name of this cluster's; create this cluster under another name. "+
-			"Do not delete that Rancher cluster while this one exists: Rancher would delete this CAPI cluster together with it", namesake), left)
-}
 
 // looks remembers when something that no watch shows is looked for again, so that events about the cluster cost no
 // request meanwhile.

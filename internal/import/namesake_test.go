@@ -69,7 +69,7 @@ func TestNamesake(t *testing.T) {
 			b.Others = []Strategy{v1Strategy{}}
 			live := &counted{Reader: b.Client}
 			b.Client, b.APIReader = ownedOnly{b.Client}, live
-			out := b.checkNamesake(t.Context(), &scope{cluster: cluster})
+			out := b.obey(t.Context(), seen(cluster), (*deciding).checkNamesake).Outcome
 			if out.Kind != tc.kind || live.reads != tc.reads || !strings.Contains(out.Message, tc.mentions) {
 				t.Errorf("%s: got %s %q after %d requests", tc.reason, out.Kind, out.Message, live.reads)
 			}
@@ -87,14 +87,16 @@ func TestANamesakeIsLookedForLessAndLessOften(t *testing.T) {
 	b.Others = []Strategy{v1Strategy{}}
 	live := &counted{Reader: b.Client}
 	b.Client, b.APIReader = ownedOnly{b.Client}, live
-	s := &scope{cluster: testCluster()}
+	look := func() outcome.Outcome {
+		return b.obey(t.Context(), seen(testCluster()), (*deciding).checkNamesake).Outcome
+	}
 	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
-		out := b.checkNamesake(t.Context(), s)
+		out := look()
 		if out.After != want || live.reads != i+1 {
 			t.Fatalf("look %d: again after %s with %d requests, want %s", i+1, out.After, live.reads, want)
 		}
 		b.clock.Step(want / 2)
-		if again := b.checkNamesake(t.Context(), s); again.After != want/2 || live.reads != i+1 || again.Message != out.Message {
+		if again := look(); again.After != want/2 || live.reads != i+1 || again.Message != out.Message {
 			t.Fatalf("an event in between: again after %s with %d requests", again.After, live.reads)
 		}
 		b.clock.Step(want / 2)
@@ -102,10 +104,10 @@ func TestANamesakeIsLookedForLessAndLessOften(t *testing.T) {
 	if err := b.Client.Delete(t.Context(), namesake); err != nil {
 		t.Fatal(err)
 	}
-	if out := b.checkNamesake(t.Context(), s); !out.IsDone() {
+	if out := look(); !out.IsDone() {
 		t.Errorf("it is gone, and the import stops with %s", out.Message)
 	}
-	if left := b.looks.left(s.key(), b.clock.Now()); left != 0 {
+	if left := b.looks.left(client.ObjectKeyFromObject(testCluster()), b.clock.Now()); left != 0 {
 		t.Errorf("a pause of %s is left", left)
 	}
 }

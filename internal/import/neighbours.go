@@ -1,63 +1,61 @@
 package importer
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // checkNeighbours refuses to import beside a record that somebody else made for the same CAPI cluster, or
 // that can no longer be told apart. Nothing is adopted blindly and nothing is fought over.
-func (r *Reconciler) checkNeighbours(_ context.Context, s *scope) outcome.Outcome {
-	if provisionedByRancher(s.cluster) {
-		return outcome.Stall(archelonv1.ProvisionedByRancherReason,
+func (d *deciding) checkNeighbours() Decision {
+	if provisionedByRancher(d.cluster) {
+		return stall(archelonv1.ProvisionedByRancherReason,
 			"Rancher provisioned this cluster and knows it already; remove the import label")
 	}
-	if ofTurtles(s.cluster) {
-		return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
+	if ofTurtles(d.cluster) {
+		return stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
 			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, or park its importer (docs/operations/turtles.md) and set annotation %s to %q, "+
 				"then this import goes on", archelonv1.TurtlesFinalizer, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 	}
 	var own []string
-	for _, record := range s.records {
-		ours := record.madeFor(s.cluster)
+	for _, record := range d.records {
+		ours := record.madeFor(d.cluster)
 		switch {
-		case record.deleting():
+		case record.deleting(), record.unseen:
+			// It goes, or the next phases put its labels on again.
 		case ours && record.halfLabelled():
-			return outcome.Stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
+			return stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
 				"The %s lacks one of the labels %s and %s; restore it", record, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel))
-		case ours && record.strategy == r.Active:
+		case ours && record.strategy == d.Active:
 			own = append(own, record.String())
 		case ours:
 			// A record of the other kind is replaced by the migrate phase.
 		case record.ofTurtles():
-			return outcome.Stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
+			return stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
 				"The %s belongs to Rancher Turtles; delete it there first, or park its importer (docs/operations/turtles.md) and set annotation %s to %q, then this import goes on",
 				record, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 		case record.halfLabelled():
 			// Without a namespace it may mean another cluster of the same name, so it only stops a new import.
-			if s.cluster.Annotations[archelonv1.RecordAnnotation] == "" {
-				return outcome.Stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
+			if d.cluster.Annotations[archelonv1.RecordAnnotation] == "" {
+				return stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
 					"The %s has only one of the labels %s and %s and may stand for this cluster; complete its labels or delete it",
 					record, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel))
 			}
 		default:
-			return outcome.Stall(archelonv1.ForeignRecordReason, fmt.Sprintf(
+			return stall(archelonv1.ForeignRecordReason, fmt.Sprintf(
 				"The %s names this cluster as its owner and was not made for it (label %s); delete it or its owner labels", record, archelonv1.OwnerUIDLabel))
 		}
 	}
 	if len(own) > 1 {
-		return outcome.Stall(archelonv1.DuplicateRecordsReason, "There are several records of this cluster: "+strings.Join(own, ", ")+"; delete all but one in Rancher")
+		return stall(archelonv1.DuplicateRecordsReason, "There are several records of this cluster: "+strings.Join(own, ", ")+"; delete all but one in Rancher")
 	}
-	return outcome.Done()
+	return pass()
 }
 
 // provisionedByRancher reports whether the CAPI cluster is the inside of a cluster that Rancher provisions itself. Importing it
@@ -66,8 +64,4 @@ func provisionedByRancher(cluster *clusterv1.Cluster) bool {
 	return slices.ContainsFunc(cluster.OwnerReferences, func(owner metav1.OwnerReference) bool {
 		return owner.Kind == "Cluster" && strings.HasPrefix(owner.APIVersion, "provisioning.cattle.io/")
 	})
-}
-
-func ofTurtles(object client.Object) bool {
-	return turtlesFinalizer.On(object)
 }

@@ -2,7 +2,6 @@ package importer
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -10,9 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // Principals knows whether the infrastructure of CAPI clusters may work with the principal that it names. It knows
@@ -26,28 +22,12 @@ type Principals interface {
 	Subscribe(changed func(kind string, infrastructure types.NamespacedName))
 }
 
-// checkPrincipal keeps a cluster from being imported while its infrastructure may not work with its principal. What is
-// imported stays imported, and it is told: what is taken away in another system is no reason to disconnect a cluster.
-func (r *Reconciler) checkPrincipal(ctx context.Context, s *scope) outcome.Outcome {
-	if r.Principals == nil {
-		return outcome.Done()
-	}
-	out := outcome.FromError(r.Principals.Permits(ctx, s.cluster), archelonv1.InternalErrorReason)
-	if imported := s.hasRecord() || s.cluster.Annotations[archelonv1.RecordAnnotation] != ""; out.IsDone() || !imported {
-		return out
-	}
-	if out.Kind == outcome.KindStall {
-		s.refused = fmt.Sprintf("imported before, and its identity is refused now (%s): %s", out.Reason, out.Message)
-	}
-	return outcome.Done()
-}
-
 // withRefusal puts what is to be said about a principal before the other things that a condition says.
-func withRefusal(s *scope, message string) string {
-	if s.refused == "" || message == "" {
-		return s.refused + message
+func withRefusal(refused, message string) string {
+	if refused == "" || message == "" {
+		return refused + message
 	}
-	return s.refused + "; " + message
+	return refused + "; " + message
 }
 
 // principalChanged wakes the clusters whose infrastructure may work with another principal now.

@@ -49,12 +49,15 @@ func TestPrincipal(t *testing.T) {
 			}
 			b := newBench(t, instance.Claim{}, cluster)
 			b.Principals = tc.principals
-			s := &scope{cluster: cluster, intent: intentImport}
-			got := b.checkPrincipal(t.Context(), s)
+			o := seen(cluster)
+			got := b.obey(t.Context(), o, (*deciding).checkPrincipal).Outcome
 			if got.Kind != tc.want || got.Reason != tc.says {
 				t.Errorf("%s: got %s %s", tc.reason, got.Kind, got.Reason)
 			}
-			condition := conditionFor(s, outcome.Done(), nil)
+			if !got.IsDone() {
+				return
+			}
+			condition := conditionFor(o, Decision{Intent: intentImport}, nil)
 			if condition.Status != metav1.ConditionTrue || condition.Message == "" != (tc.shows == "") || !strings.Contains(condition.Message, tc.shows) {
 				t.Errorf("%s: the condition is %s %q", tc.reason, condition.Status, condition.Message)
 			}
@@ -64,12 +67,11 @@ func TestPrincipal(t *testing.T) {
 
 // Deletion, un-import and the rest do not ask, so nobody is held by what is refused.
 func TestOnlyAnImportAsksForAPrincipal(t *testing.T) {
-	b := newBench(t, instance.Claim{})
 	for i, want := range map[intent]bool{
 		intentImport: true, intentDelete: false, intentUnimport: false, intentHandOver: false, intentIdle: false, intentPause: false,
 	} {
 		asks := false
-		for at, phase := range b.plan(i) {
+		for at, phase := range rulesOf(i) {
 			asks = asks || phase.name == "principal"
 			if i == intentImport && !asks && (phase.name == "adopt" || phase.name == "claim" || phase.name == "record") {
 				t.Errorf("phase %d, %s, comes before", at, phase.name)

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/scheme"
@@ -32,6 +35,7 @@ const (
 type v3Strategy struct{ Strategy }
 
 func (v3Strategy) Kind() string                               { return "v3" }
+func (v3Strategy) Nature() Nature                             { return Nature{Itself: true, TakesNamespace: true} }
 func (v3Strategy) NewObject() client.Object                   { return &managementv3.Cluster{} }
 func (v3Strategy) NewList() client.ObjectList                 { return &managementv3.ClusterList{} }
 func (v3Strategy) ManagementName(record client.Object) string { return record.GetName() }
@@ -44,6 +48,7 @@ func (v3Strategy) Key(_ *clusterv1.Cluster, name string) client.ObjectKey {
 type v1Strategy struct{ Strategy }
 
 func (v1Strategy) Kind() string               { return "v1" }
+func (v1Strategy) Nature() Nature             { return Nature{TakesCluster: true} }
 func (v1Strategy) NewObject() client.Object   { return &provisioningv1.Cluster{} }
 func (v1Strategy) NewList() client.ObjectList { return &provisioningv1.ClusterList{} }
 func (v1Strategy) Derived(client.Object) bool { return false }
@@ -78,12 +83,39 @@ func newBench(t *testing.T, claim instance.Claim, objects ...client.Object) *ben
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	must(err)
 	b.Reconciler = &Reconciler{
-		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Active: v3Strategy{}, Workloads: workloads, Metrics: metrics,
-		Self: instance.ID{Name: "archelon"}, Claim: claim, Clock: b.clock,
-		jobs: newJobs(1, b.clock), writes: newOwnWrites(), creations: newCreations(), holdings: newHoldings(),
-		told: newTold(), conflicts: newConflicts(), reserved: newReservations(), looks: newLooks(), contests: newContests(), replacements: newReplacements(), turns: newTurns(10), registrations: newPatience(registrationPatience), assigned: c,
+		Rules:  Rules{Active: v3Strategy{}, Self: instance.ID{Name: "archelon"}, Claim: claim},
+		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Workloads: workloads, Metrics: metrics, Clock: b.clock,
+		memory: newMemory(10), jobs: newJobs(1, b.clock), assigned: c, tokenSecrets: c,
 	}
 	return b
+}
+
+// seen is an observation of a cluster and of records.
+func seen(cluster *clusterv1.Cluster, records ...record) *Observation {
+	o := newObservation(client.ObjectKeyFromObject(cluster))
+	o.cluster, o.records, o.intent = cluster, records, intentImport
+	return o
+}
+
+// withManagement adds the v3 Cluster behind the record to what is seen.
+func (o *Observation) withManagement(cluster *managementv3.Cluster) *Observation {
+	o.managements[cluster.Name] = &managed{object: cluster}
+	return o
+}
+
+// obey asks and acts as a part of the rules says, and returns how that ends. The cluster is followed under the last
+// record, and the v3 Cluster that is behind it.
+func (r *Reconciler) obey(ctx context.Context, o *Observation, part func(*deciding) Decision) Decision {
+	return r.run(ctx, o, func(o Observation, now time.Time) Decision {
+		d := &deciding{Rules: r.Rules, Observation: &o, now: now}
+		if len(o.records) > 0 {
+			d.record = &o.records[len(o.records)-1]
+		}
+		for _, behind := range o.managements {
+			d.management = viewOf(behind.object)
+		}
+		return d.by([]rule{{"part", part}})
+	})
 }
 
 // reconcile reconciles the cluster of the tests.
@@ -211,5 +243,47 @@ func TestARecordIsReleasedAlthoughNobodyClaimsItsCluster(t *testing.T) {
 				t.Errorf("%s: got %+v, want %+v", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// A record that was deleted in Rancher and has lost all its labels is known by what is written on its cluster alone.
+// That goes when the deletion is noted, so the record is released in the same run.
+func TestARecordWithoutLabelsIsReleased(t *testing.T) {
+	record := v3Record()
+	record.Labels, record.DeletionTimestamp = nil, new(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)))
+	cluster := testCluster(held, func(c *clusterv1.Cluster) {
+		c.Labels = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "true"}
+		c.Status.Initialization.ControlPlaneInitialized = new(true)
+		c.Annotations[recordKey] = "v3/c-abcde"
+	})
+	b := newBench(t, instance.Claim{}, cluster, record)
+	b.Active = decideV3{}
+	b.named(t)
+	live := b.Client
+	b.Client = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // of newBench
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, ok := object.(*managementv3.Cluster); ok {
+				key.Name = "not-in-the-cache"
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+			return nil
+		},
+	})
+	b.APIReader = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // of newBench
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			// The namespace that Rancher has created for the record.
+			found := list.(*metav1.PartialObjectMetadataList)
+			found.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde"}}}
+			return nil
+		},
+	})
+	b.reconcile(t)
+	if b.Client = live; b.there(t, v3Record()) {
+		t.Error("the record is held although its cluster was told of the deletion")
+	}
+	if b.there(t, cluster); cluster.Annotations["imported"] != "true" || len(cluster.Finalizers) > 0 {
+		t.Errorf("the cluster was not told: %v %v", cluster.Annotations, cluster.Finalizers)
 	}
 }

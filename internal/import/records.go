@@ -23,6 +23,10 @@ const ownerIndex = "archelon.io/owner"
 type record struct {
 	client.Object
 	strategy Strategy
+	// ahead: this process wrote it after the copy was made; unseen: the cache does not show it.
+	ahead, unseen bool
+	// settled: this run has created or updated it; going: this run has deleted it; left: without releasing it.
+	settled, going, left bool
 }
 
 // id is how the record annotation names the record.
@@ -32,14 +36,11 @@ func recordID(strategy Strategy, name string) string { return strategy.Kind() + 
 
 // String names the record for people.
 func (r record) String() string {
-	name := r.GetName()
-	if r.GetNamespace() != "" {
-		name = r.GetNamespace() + "/" + name
-	}
+	name := strings.TrimPrefix(client.ObjectKeyFromObject(r.Object).String(), "/")
 	return fmt.Sprintf("%s Rancher cluster %s", r.strategy.Kind(), name)
 }
 
-func (r record) deleting() bool { return !r.GetDeletionTimestamp().IsZero() }
+func (r record) deleting() bool { return r.going || !r.GetDeletionTimestamp().IsZero() }
 
 // madeFor reports whether the record carries the UID of the cluster. One that somebody took that label off is known by the name that was
 // written ahead and by our finalizer, which nobody else puts on a record, so that it can be labelled again or let go.
@@ -62,7 +63,7 @@ const (
 // stands reports whether the v3 Cluster is the record itself, or was made by Rancher from it. The status of a v1 record alone does not tell:
 // Rancher fills it in by the name of the record, which may be that of any v3 Cluster.
 func (r record) stands(cluster client.Object) bool {
-	if r.GetNamespace() == "" {
+	if r.strategy.Nature().Itself {
 		return cluster.GetName() == r.GetName()
 	}
 	annotations := cluster.GetAnnotations()
@@ -166,12 +167,12 @@ func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) 
 func splitDerived(records []record) (own, derived []record) {
 	behind := map[string]bool{}
 	for _, record := range records {
-		if record.GetNamespace() != "" {
+		if !record.strategy.Nature().Itself {
 			behind[record.strategy.ManagementName(record.Object)] = true
 		}
 	}
 	for _, record := range records {
-		if record.GetNamespace() == "" && behind[record.GetName()] {
+		if record.strategy.Nature().Itself && behind[record.GetName()] {
 			derived = append(derived, record)
 		} else {
 			own = append(own, record)
@@ -180,14 +181,9 @@ func splitDerived(records []record) (own, derived []record) {
 	return own, derived
 }
 
-// strategies returns every strategy, the active one first. Records of the others are cleaned up.
-func (r *Reconciler) strategies() []Strategy {
-	return append([]Strategy{r.Active}, r.Others...)
-}
-
 // splitID takes the value of the record annotation apart. Others can write it. What cannot be the name of any object names no record: a client
 // refuses even to ask for it, and that would be a failure without end.
-func (r *Reconciler) splitID(id string) (Strategy, string, bool) {
+func (r Rules) splitID(id string) (Strategy, string, bool) {
 	kind, name, ok := strings.Cut(id, "/")
 	if !ok || name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, "", false
@@ -199,3 +195,10 @@ func (r *Reconciler) splitID(id string) (Strategy, string, bool) {
 	}
 	return nil, "", false
 }
+
+func ofTurtles(object client.Object) bool {
+	return turtlesFinalizer.On(object)
+}
+
+// turtlesFinalizer is on what Turtles holds.
+const turtlesFinalizer hold.Finalizer = archelonv1.TurtlesFinalizer

@@ -10,7 +10,7 @@ import (
 )
 
 func TestSplitID(t *testing.T) {
-	r := &Reconciler{Active: testStrategy{kind: "v3"}, Others: []Strategy{testStrategy{kind: "v1"}}}
+	r := Rules{Active: testStrategy{kind: "v3"}, Others: []Strategy{testStrategy{kind: "v1"}}}
 	for name, test := range map[string]struct {
 		reason, id string
 		kind, want string

@@ -25,50 +25,98 @@ const registrationPatience = 30 * time.Second
 // in the management cluster changes any more.
 const registrationRepeat = 5 * time.Minute
 
-// requestRegistration has Rancher look at the registration token again when it was deleted, or after its server-url could not be used: neither the
-// deletion nor a change of that setting makes it do so, a change of the v3 Cluster does. The condition may tell that server-url could not be used;
-// else the token has had its time, unless the request is due whatever the time.
-func (r *Reconciler) requestRegistration(ctx context.Context, s *scope, server string, due bool) outcome.Outcome {
-	sum := sha256.Sum256([]byte(server))
-	digest, now := hex.EncodeToString(sum[:8]), r.Clock.Now()
-	reason := conditions.GetReason(s.cluster, archelonv1.RancherImportedCondition)
+// awaitRegistration stops as long as Rancher has not made the registration, or has made it with another server-url than
+// it has now: Rancher does not follow that setting by itself, and nothing must be downloaded from an address of before.
+// It makes no request while the two agree.
+func (d *deciding) awaitRegistration() Decision {
+	if err := d.terms.registrationErr; err != nil {
+		problem := fail(fmt.Errorf("reading the registration: %w", err))
+		switch {
+		case problem.Outcome.Kind != outcome.KindWait:
+			return problem
+		case d.terms.serverErr != nil:
+			// No token, and a token without a URL, are passing states, unless Rancher does not know its own address.
+			return fail(d.terms.serverErr)
+		}
+		return d.requestRegistration(false)
+	}
+	switch {
+	case d.terms.serverErr != nil, d.terms.current:
+		return pass() // The installation tells what is wrong with the server-url.
+	case d.terms.currentErr != nil:
+		return fail(fmt.Errorf("reading the registration: %w", d.terms.currentErr))
+	}
+	requested := d.requestRegistration(true)
+	if requested.Outcome.Kind == outcome.KindPoll {
+		requested.Outcome.Message = earlierServerURL
+	}
+	return requested
+}
+
+// requestRegistration has Rancher look at the registration token again when it was deleted, or after its server-url
+// could not be used: neither the deletion nor a change of that setting makes it do so, a change of the v3 Cluster does.
+// The condition may tell that server-url could not be used; else the token has had its time, unless the request is due
+// whatever the time. Where many wait for Rancher, that time follows from what registrations take at present, unless
+// Rancher will not come to this one by itself.
+func (d *deciding) requestRegistration(due bool) Decision {
+	sum := sha256.Sum256([]byte(d.terms.server.String()))
+	digest := hex.EncodeToString(sum[:8])
+	reason := conditions.GetReason(d.cluster, archelonv1.RancherImportedCondition)
 	unusable := due || reason == archelonv1.ServerURLMissingReason || reason == archelonv1.ServerURLInvalidReason
 	out := waitingForRancher()
 	out.Kind = outcome.KindPoll
-	if out.After = r.untilAsked(s, digest, unusable, now); out.After > 0 {
-		return out
+	out.After = untilRequest(d.management.object, digest, unusable, d.now)
+	if !unusable {
+		look := askRegistrations{since: d.management.object.CreationTimestamp.Time, left: out.After}
+		if d.lacks(look) {
+			return ask(look)
+		}
+		out.After = d.delay
 	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
-	object.SetName(s.management.name)
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, archelonv1.RegistrationRequestedAnnotation, requestOf(digest, now))
-	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("requesting the registration: %w", err))
+	if out.After > 0 {
+		return stop(out)
 	}
 	out.After = registrationRepeat
-	return out
+	return actAndStop(requestRegistration{name: d.management.name, value: requestOf(digest, d.now)}, out)
 }
 
-// renewRegistration has Rancher fill in the registration anew when it did so with another server-url than it has now:
-// Rancher does not do that by itself, and nothing must be downloaded from an address of before. It makes no request
-// while the two agree.
-func (r *Reconciler) renewRegistration(ctx context.Context, s *scope) outcome.Outcome {
-	server, err := r.Settings.ServerURL(ctx)
-	if err != nil {
-		return outcome.Done() // The installation tells what is wrong with it.
+// requestRegistration asks Rancher for a registration by a change of the v3 Cluster.
+type requestRegistration struct{ name, value string }
+
+func (a requestRegistration) String() string {
+	return fmt.Sprintf("v3 Rancher cluster %s: ask Rancher for its registration", a.name)
+}
+
+func (a requestRegistration) do(ctx context.Context, r *Reconciler, _ *Observation) outcome.Outcome {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
+	object.SetName(a.name)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, archelonv1.RegistrationRequestedAnnotation, a.value)
+	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return failure("requesting the registration", err)
 	}
-	current, err := r.Tokens.FilledInFor(ctx, s.management.name, server)
-	if err != nil {
-		return outcome.FromError(fmt.Errorf("reading the registration: %w", err), archelonv1.InternalErrorReason)
+	return outcome.Done()
+}
+
+// askRegistrations asks for how much longer Rancher is left alone, by what registrations take at present.
+type askRegistrations struct {
+	since time.Time
+	left  time.Duration
+}
+
+func (askRegistrations) String() string { return "what registrations take at present" }
+
+func (q askRegistrations) read(_ context.Context, r *Reconciler, o *Observation) error {
+	now := r.Clock.Now()
+	since := q.since
+	if since.After(now) {
+		since = now
 	}
-	if current {
-		return outcome.Done()
+	r.registrations.begin(o.key, since)
+	if o.delay = q.left; o.delay <= 0 {
+		o.delay = r.registrations.postpone(o.key, now)
 	}
-	out := r.requestRegistration(ctx, s, server.String(), true)
-	if out.Kind == outcome.KindPoll {
-		out.Message = earlierServerURL
-	}
-	return out
+	return nil
 }
 
 // earlierServerURL is what users read while Rancher has yet to follow its own setting.
@@ -79,24 +127,6 @@ const earlierServerURL = "The registration token still names an earlier server-u
 // one.
 func fromEarlierServer() error {
 	return &outcome.Problem{Kind: outcome.KindWait, Reason: archelonv1.WaitingForRancherReason, Message: earlierServerURL}
-}
-
-// untilAsked returns for how much longer Rancher is left alone. Where many wait for it, that follows from what registrations take at present, unless
-// Rancher will not come to this one by itself.
-func (r *Reconciler) untilAsked(s *scope, digest string, unusable bool, now time.Time) time.Duration {
-	left := untilRequest(s.management.object, digest, unusable, now)
-	if unusable {
-		return left
-	}
-	since := s.management.object.CreationTimestamp.Time
-	if since.After(now) {
-		since = now
-	}
-	r.registrations.begin(s.key(), since)
-	if left > 0 {
-		return left
-	}
-	return r.registrations.postpone(s.key(), now)
 }
 
 // requestOf is the value of RegistrationRequestedAnnotation.

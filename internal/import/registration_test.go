@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -51,7 +52,12 @@ func (b *registrationBench) renewFor(t *testing.T, server string) (out outcome.O
 		t.Fatal("the v3 Cluster is gone")
 	}
 	version := b.cluster.ResourceVersion
-	out = b.renewRegistration(t.Context(), &scope{cluster: &clusterv1.Cluster{}, management: viewOf(b.cluster.DeepCopy())})
+	out = b.obey(t.Context(), seen(testCluster()).withManagement(b.cluster.DeepCopy()), func(d *deciding) Decision {
+		if look := (askTerms{d.management.name}); d.lacks(look) {
+			return ask(look)
+		}
+		return d.awaitRegistration()
+	}).Outcome
 	if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.cluster), b.cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +108,29 @@ func TestRegistrationsOfASlowRancherAreNotAskedFor(t *testing.T) {
 	b := newRegistrationBench(t, "https://rancher.test")
 	clock := b.clock
 	born := metav1.NewTime(clock.Now())
-	waiting := func(i int) *scope {
-		return &scope{
-			cluster:    &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint("c", i)}},
-			management: viewOf(&managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c-", i), CreationTimestamp: born}}),
-		}
-	}
+	key := func(i int) client.ObjectKey { return client.ObjectKey{Namespace: "n", Name: fmt.Sprint("c", i)} }
 	const clusters = 4 * patienceFew
-	left := func(i int, unusable bool) time.Duration { return b.untilAsked(waiting(i), "d", unusable, clock.Now()) }
+	left := func(i int, unusable bool) time.Duration {
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: key(i).Name}}
+		o := seen(cluster).withManagement(&managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c-", i), CreationTimestamp: born}})
+		o.terms.server = &url.URL{Scheme: "https", Host: "rancher.test"}
+		var left time.Duration
+		b.run(t.Context(), o, func(o Observation, now time.Time) Decision {
+			d := &deciding{Rules: b.Rules, Observation: &o, now: now}
+			for _, behind := range o.managements {
+				d.management = viewOf(behind.object)
+			}
+			decision := d.requestRegistration(unusable)
+			if left = decision.Outcome.After; decision.Look != nil {
+				return decision
+			}
+			if len(decision.Actions) > 0 {
+				left = 0 // Rancher is asked.
+			}
+			return pass()
+		})
+		return left
+	}
 	for i := range clusters {
 		if got := left(i, false); got != registrationPatience {
 			t.Fatalf("just created: Rancher has %v left, want %v", got, registrationPatience)
@@ -117,7 +138,7 @@ func TestRegistrationsOfASlowRancherAreNotAskedFor(t *testing.T) {
 	}
 	clock.Step(registrationPatience)
 	for i := range patienceFew {
-		b.registrations.arrive(waiting(i).key(), clock.Now())
+		b.registrations.arrive(key(i), clock.Now())
 	}
 	for i := patienceFew; i < clusters; i++ {
 		if got := left(i, false); got <= 0 {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -116,7 +115,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		}))
 	}
 	for _, strategy := range r.strategies() {
-		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord), builder.WithPredicates(recordChanged(r.writes)))
+		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord(strategy)), builder.WithPredicates(recordChanged(r.writes)))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)
@@ -166,26 +165,6 @@ func (r *Reconciler) complete(options Options) error {
 	}
 	r.tokenSecrets, r.assigned = options.TokenSecrets, options.Assigned
 	r.jobs = newJobs(r.Jobs, r.Clock)
-	r.writes = newOwnWrites()
-	r.told = newTold()
-	r.turns = newTurns(r.Switches)
-	r.registrations = newPatience(registrationPatience)
-	r.conflicts = newConflicts()
-	r.creations = newCreations()
-	r.reserved = newReservations()
-	r.looks = newLooks()
-	r.holdings = newHoldings()
-	r.contests = newContests()
-	r.replacements = newReplacements()
+	r.memory = newMemory(r.Switches)
 	return nil
-}
-
-func namespaceMetadata() client.Object { return metadataOf("Namespace") }
-
-func secretMetadata() *metav1.PartialObjectMetadata { return metadataOf("Secret") }
-
-func metadataOf(kind string) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-	return object
 }

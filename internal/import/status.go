@@ -27,11 +27,26 @@ const (
 	adoptedEvent    = "Adopted"
 )
 
-// finish publishes how a reconcile ended and tells the queue what comes next.
-func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) (ctrl.Result, error) {
-	r.publishDeeds(s)
+// finish publishes how a run ended and tells the queue what comes next.
+func (r *Reconciler) finish(ctx context.Context, o *Observation, d Decision) (ctrl.Result, error) {
+	out := d.Outcome
+	if o.cluster == nil || d.Intent == intentNothing || d.Intent == intentLeave && out.IsDone() {
+		return out.Result()
+	}
+	if !out.IsDone() {
+		r.Metrics.stopped(d.Phase, out)
+		ctrl.LoggerFrom(ctx).V(1).Info("Stopped", "phase", d.Phase, "outcome", out.Kind.String(), "reason", out.Reason)
+	}
+	if d.Intent != intentLeave {
+		r.noteTurn(ctx, o, d)
+	}
+	if d.connected {
+		r.jobs.Connected(o.key)
+		r.forget(o.key)
+	}
+	r.publishDeeds(o)
 	if out.Kind == outcome.KindFail && apierrors.IsConflict(out.Err) {
-		row, lasted := r.conflicts.note(s.key(), r.Clock.Now())
+		row, lasted := r.conflicts.note(o.key, r.Clock.Now())
 		switch {
 		case row <= conflictsAtOnce:
 			// Somebody else was faster. That is no news for users.
@@ -39,48 +54,57 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, out outcome.Outcome) 
 		case lasted < conflictPatience:
 			return out.Result()
 		}
-		out.Message += conflictRemedy
+		d.Outcome.Message += conflictRemedy
 	} else {
-		r.conflicts.forget(s.key())
+		r.conflicts.forget(o.key)
 	}
-	before := conditions.Get(s.cluster, archelonv1.RancherImportedCondition)
-	after := conditionFor(s, out, before)
+	if err := r.publish(ctx, o, d); err != nil {
+		return ctrl.Result{}, errors.Join(out.Err, err)
+	}
+	return out.Result()
+}
+
+// publish writes the condition that a run calls for, if it is another one, and tells what has changed.
+func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) error {
+	before := conditions.Get(o.cluster, archelonv1.RancherImportedCondition)
+	after := conditionFor(o, d, before)
 	if after != nil && !sameState(before, after) {
 		r.stampTransition(before, after)
-		r.told.note(s.cluster, after)
-		if err := r.applyConditions(ctx, s.cluster, fieldOwner, *after); err != nil {
-			return ctrl.Result{}, errors.Join(out.Err, fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err))
+		r.told.note(o.cluster, after)
+		if err := r.applyConditions(ctx, o.cluster, fieldOwner, *after); err != nil {
+			return fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err)
 		}
-		r.observeImport(s, before, after)
+		r.observeImport(d.record, before, after)
 	}
-	r.publishChange(s, out, before, after)
-	return out.Result()
+	r.publishChange(o, d, before, after)
+	return nil
 }
 
 const conflictRemedy = "; writes have met nothing but conflicts for seconds: look whether an admission webhook refuses with code 409, whether somebody else writes the object all the time, and at the health of each API server"
 
 // conditionFor returns the condition that the run calls for, or nil to leave it as it is.
-func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *metav1.Condition {
+func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.Condition {
+	out := d.Outcome
 	condition := &metav1.Condition{
 		Type:               archelonv1.RancherImportedCondition,
 		Status:             metav1.ConditionFalse,
 		Reason:             out.Reason,
 		Message:            out.Message,
-		ObservedGeneration: s.cluster.Generation,
+		ObservedGeneration: o.cluster.Generation,
 	}
 	switch {
-	case s.intent == intentDelete && out.IsDone():
+	case d.Intent == intentDelete && out.IsDone():
 		return nil // The cluster may be gone.
-	case s.intent == intentDelete && out.Kind == outcome.KindFail:
+	case d.Intent == intentDelete && out.Kind == outcome.KindFail:
 		condition.Reason = archelonv1.DeletingReason
-	case out.IsDone() && s.intent == intentImport:
+	case out.IsDone() && d.Intent == intentImport:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = archelonv1.ImportedReason
-		condition.Message = withoutEffect(s)
-		if s.waits != "" {
-			condition.Reason, condition.Message = archelonv1.WaitingForTurnReason, s.waits
+		condition.Message = withoutEffect(o.cluster, d.findings)
+		if d.waits != "" {
+			condition.Reason, condition.Message = archelonv1.WaitingForTurnReason, d.waits
 		}
-		condition.Message = withRefusal(s, condition.Message)
+		condition.Message = withRefusal(o.refused(), condition.Message)
 	case out.IsDone():
 		if before == nil {
 			return nil // A cluster that has nothing to do with Rancher gets no condition.
@@ -98,10 +122,6 @@ func conditionFor(s *scope, out outcome.Outcome, before *metav1.Condition) *meta
 // lookingAtAgent reports whether a job in the workload cluster has only just begun.
 func lookingAtAgent(out outcome.Outcome) bool {
 	return out.Kind == outcome.KindWait && (out.Reason == archelonv1.ConnectingAgentReason || out.Reason == archelonv1.AgentDisconnectedReason)
-}
-
-func sameState(before, after *metav1.Condition) bool {
-	return before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message
 }
 
 // applyConditions writes conditions and nothing else, by server-side apply: the list belongs to CAPI. Conditions that the owner applied earlier
@@ -142,21 +162,25 @@ func (r *Reconciler) stampTransition(before, after *metav1.Condition) {
 }
 
 // publishDeeds says what this run did, however it ended: the next run does not know of it.
-func (r *Reconciler) publishDeeds(s *scope) {
-	if s.created {
-		r.event(s, corev1.EventTypeNormal, createdEvent, "Created the %s", s.record)
+func (r *Reconciler) publishDeeds(o *Observation) {
+	if o.created != nil {
+		r.event(o, corev1.EventTypeNormal, createdEvent, "Created the %s", o.created)
 	}
-	if s.adopted {
-		r.event(s, corev1.EventTypeNormal, adoptedEvent, "Took the record of Rancher Turtles over, with its registration")
+	if o.adopted {
+		r.event(o, corev1.EventTypeNormal, adoptedEvent, "Took the record of Rancher Turtles over, with its registration")
 	}
-	if s.removed {
-		r.event(s, corev1.EventTypeNormal, archelonv1.RemovedInRancherReason,
+	if o.abandoned != nil {
+		r.event(o, corev1.EventTypeWarning, archelonv1.RecordNameTakenReason,
+			"Left the %s alone: Rancher would delete the CAPI cluster of the same name together with it", o.abandoned)
+	}
+	if o.removed {
+		r.event(o, corev1.EventTypeNormal, archelonv1.RemovedInRancherReason,
 			`The Rancher cluster was deleted in Rancher; set annotation "imported" so that it is not imported again`)
 	}
 }
 
 // publishChange says what changed in the condition, once.
-func (r *Reconciler) publishChange(s *scope, out outcome.Outcome, before, after *metav1.Condition) {
+func (r *Reconciler) publishChange(o *Observation, d Decision, before, after *metav1.Condition) {
 	if after == nil || sameReason(before, after) {
 		return
 	}
@@ -164,11 +188,11 @@ func (r *Reconciler) publishChange(s *scope, out outcome.Outcome, before, after 
 	case after.Status == metav1.ConditionTrue && before != nil && before.Status == metav1.ConditionTrue:
 		// It was connected all the time, and waits for its turn to change over, or does no more.
 	case after.Status == metav1.ConditionTrue:
-		r.event(s, corev1.EventTypeNormal, archelonv1.ImportedReason, "Rancher reports the cluster as connected")
-	case s.intent == intentUnimport && out.IsDone():
-		r.event(s, corev1.EventTypeNormal, unimportedEvent, "Deleted the Rancher cluster because the import label is false")
-	case troubled(out):
-		r.event(s, corev1.EventTypeWarning, after.Reason, "%s", after.Message)
+		r.event(o, corev1.EventTypeNormal, archelonv1.ImportedReason, "Rancher reports the cluster as connected")
+	case d.Intent == intentUnimport && d.Outcome.IsDone():
+		r.event(o, corev1.EventTypeNormal, unimportedEvent, "Deleted the Rancher cluster because the import label is false")
+	case troubled(d.Outcome):
+		r.event(o, corev1.EventTypeWarning, after.Reason, "%s", after.Message)
 	}
 }
 
@@ -191,12 +215,12 @@ func sameReason(before, after *metav1.Condition) bool {
 // maxNote is what the API server accepts as the note of an Event, in bytes. A longer one would be lost.
 const maxNote = 1024
 
-func (r *Reconciler) event(s *scope, kind, reason, format string, args ...any) {
+func (r *Reconciler) event(o *Observation, kind, reason, format string, args ...any) {
 	note := fmt.Sprintf(format, args...)
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-len("...")], "") + "..."
 	}
-	r.Recorder.Eventf(s.cluster, nil, kind, reason, "Import", "%s", note)
+	r.Recorder.Eventf(o.cluster, nil, kind, reason, "Import", "%s", note)
 }
 
 // importBegins is how long after its record was made a cluster can get its first condition, in doubt by clocks that differ.
@@ -204,16 +228,16 @@ const importBegins = time.Minute
 
 // observeImport measures how long an import took, from the making of the record to its first connection. A condition that became False
 // later than the record was made tells of a connection that was lost, or of a record that was taken over: their age says nothing.
-func (r *Reconciler) observeImport(s *scope, before, after *metav1.Condition) {
-	if after.Status != metav1.ConditionTrue || before == nil || s.record == nil {
+func (r *Reconciler) observeImport(made *record, before, after *metav1.Condition) {
+	if after.Status != metav1.ConditionTrue || before == nil || made == nil {
 		return
 	}
-	made := s.record.GetCreationTimestamp().Time
-	if before.LastTransitionTime.Sub(made) > importBegins {
+	created := made.GetCreationTimestamp().Time
+	if before.LastTransitionTime.Sub(created) > importBegins {
 		return
 	}
 	switch before.Reason {
 	case archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason:
-		r.Metrics.imported(s.record.strategy.Kind(), r.Clock.Now().Sub(made))
+		r.Metrics.imported(made.strategy.Kind(), r.Clock.Now().Sub(created))
 	}
 }

@@ -51,7 +51,7 @@ func TestConditionFor(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := conditionFor(&scope{cluster: testCluster(), intent: tc.intent}, tc.out, tc.before)
+			got := conditionFor(seen(testCluster()), Decision{Intent: tc.intent, Outcome: tc.out}, tc.before)
 			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
@@ -62,7 +62,7 @@ func TestConditionFor(t *testing.T) {
 func TestLongEvent(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)
 	r := &Reconciler{Recorder: recorder}
-	r.event(&scope{cluster: testCluster()}, "Warning", "RecordRejected", "%s", strings.Repeat("é", 1000))
+	r.event(seen(testCluster()), "Warning", "RecordRejected", "%s", strings.Repeat("é", 1000))
 	_, note, _ := strings.Cut(<-recorder.Events, "RecordRejected ")
 	if len(note) > 1024 || !utf8.ValidString(note) || !strings.HasSuffix(note, "...") {
 		t.Errorf("got a note of %d bytes, %q; the API server takes 1024 and refuses more", len(note), note)
@@ -72,21 +72,22 @@ func TestLongEvent(t *testing.T) {
 func TestLostAgentMakesAnEvent(t *testing.T) {
 	recorder := events.NewFakeRecorder(2)
 	r := &Reconciler{Recorder: recorder}
-	s := &scope{cluster: testCluster(), intent: intentImport}
+	o := seen(testCluster())
 	before := &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Imported"}
 	for _, out := range []outcome.Outcome{outcome.Wait("AgentDisconnected", "d"), outcome.Poll("AgentDisconnected", "d", time.Second)} {
-		after := conditionFor(s, out, before)
-		r.publishChange(s, out, before, after)
+		d := Decision{Intent: intentImport, Outcome: out}
+		after := conditionFor(o, d, before)
+		r.publishChange(o, d, before, after)
 		before = after
 	}
 	// Nor is it news that a cluster which is connected waits for its turn to change over, or does no more.
 	imported := &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Imported"}
-	waiting := conditionFor(&scope{cluster: testCluster(), intent: intentImport, waits: "w"}, outcome.Done(), imported)
+	waiting := conditionFor(o, Decision{Intent: intentImport, findings: findings{waits: "w"}}, imported)
 	if waiting.Status != metav1.ConditionTrue || waiting.Reason != "WaitingForTurn" || waiting.Message != "w" {
 		t.Errorf("got %+v of a cluster that waits for its turn", waiting)
 	}
-	r.publishChange(s, outcome.Done(), imported, waiting)
-	r.publishChange(s, outcome.Done(), waiting, imported)
+	r.publishChange(o, Decision{Intent: intentImport}, imported, waiting)
+	r.publishChange(o, Decision{Intent: intentImport}, waiting, imported)
 	if len(recorder.Events) != 1 {
 		t.Fatalf("got %d events, want one for one loss", len(recorder.Events))
 	}
@@ -117,9 +118,8 @@ func TestObserveImport(t *testing.T) {
 			}
 			r := &Reconciler{Metrics: metrics, Clock: clocktesting.NewFakePassiveClock(made.Add(15 * 24 * time.Hour))}
 			object := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", CreationTimestamp: metav1.NewTime(made)}}
-			s := &scope{cluster: testCluster(), record: &record{Object: object, strategy: testStrategy{kind: "v3"}}}
 			before := &metav1.Condition{Status: metav1.ConditionFalse, Reason: tc.before, LastTransitionTime: metav1.NewTime(made.Add(tc.lost))}
-			r.observeImport(s, before, &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Imported"})
+			r.observeImport(&record{Object: object, strategy: testStrategy{kind: "v3"}}, before, &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Imported"})
 			families, err := registry.Gather()
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 type Strategy interface { //nolint:interfacebloat // the one seam between the kinds; in parts it would be harder to see
 	// Kind is the short name of the strategy, "v1" or "v3". It prefixes names in the record annotation.
 	Kind() string
+	// Nature says what Rancher does with records of the kind.
+	Nature() Nature
 	// NewObject returns an empty object of the kind of the record.
 	NewObject() client.Object
 	// NewList returns an empty list of the kind of the record.
@@ -33,6 +35,16 @@ type Strategy interface { //nolint:interfacebloat // the one seam between the ki
 	ManagementName(record client.Object) string
 	// Derived reports whether Rancher made the object from a record of another kind. It is not a record then.
 	Derived(object client.Object) bool
+}
+
+// Nature is what Rancher does with records of a kind.
+type Nature struct {
+	// Itself: the record is the v3 Cluster that Rancher works with. Rancher makes one from any other.
+	Itself bool
+	// TakesCluster: Rancher deletes the CAPI cluster of the record's namespace and name together with the record.
+	TakesCluster bool
+	// TakesNamespace: Rancher takes over the namespace of the record's name, and deletes it together with the record.
+	TakesNamespace bool
 }
 
 // Desired is what a record is rendered from.

@@ -5,13 +5,11 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // A change of the strategy replaces the record of every imported cluster. Each waits for its turn and is followed under
@@ -21,15 +19,10 @@ import (
 // switchListPage is how many CAPI clusters are read at once to find those that are marked.
 const switchListPage = 500
 
-// switching reports whether the cluster has begun to change over to another kind of record and has not come back yet.
-func switching(cluster *clusterv1.Cluster) bool {
-	return cluster.Annotations[archelonv1.StrategySwitchAnnotation] != ""
-}
-
 // outdated returns the record that the active strategy would replace, nil if there is none.
-func (s *scope) outdated(active Strategy) *record {
-	for i := range s.records {
-		if record := &s.records[i]; record.strategy != active && record.madeFor(s.cluster) && !record.deleting() {
+func (d *deciding) outdated() *record {
+	for i := range d.records {
+		if record := &d.records[i]; record.strategy != d.Active && record.madeFor(d.cluster) && !record.deleting() {
 			return record
 		}
 	}
@@ -37,87 +30,66 @@ func (s *scope) outdated(active Strategy) *record {
 }
 
 // awaitTurn lets a cluster with a record of another kind change over when it has a slot. Only one that is connected and
-// has a control plane gets any: another one would not come back either, and keep its slot. Until then the phases that
+// has a control plane gets any: another one would not come back either, and keep its slot. Until then the rules that
 // follow work on the record that there is.
-func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) outcome.Outcome {
-	old := s.outdated(r.Active)
-	if old == nil || switching(s.cluster) {
-		return outcome.Done()
+func (d *deciding) awaitTurn() Decision {
+	old := d.outdated()
+	if old == nil || switching(d.cluster) {
+		return pass()
 	}
-	s.record, s.waits = old, turnMessage(old, r.Active)
-	if out := r.findManagement(ctx, s); !out.IsDone() || !s.management.connected || !controlPlaneUp(s.cluster) {
-		return r.followOld(ctx, s) // What is wrong a later phase says.
+	d.record, d.waits = old, turnMessage(old, d.Active)
+	found := d.findManagement()
+	switch {
+	case found.Look != nil:
+		return found
+	case !found.passes() || !d.management.connected || !controlPlaneUp(d.cluster):
+		return d.followOld() // What is wrong a later rule says.
+	case d.lacks(takeTurn{}):
+		d.queued = true
+		return act(takeTurn{})
 	}
-	if err := r.turns.rebuild(ctx, func() ([]types.NamespacedName, error) { return r.listSwitching(ctx) }); err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	if d.queued = true; !d.turn {
+		return d.followOld()
 	}
-	if s.queued = true; !r.turns.take(ctx, s.key()) {
-		return r.followOld(ctx, s)
+	if old.strategy.Nature().TakesCluster {
+		twin := askTwin{client.ObjectKeyFromObject(old.Object)}
+		switch {
+		case d.lacks(twin):
+			return ask(twin)
+		case d.twins[twin.key]:
+			d.queued = false
+			return heldByTwin(old)
+		}
 	}
-	switch twin, err := r.twinOf(ctx, old); {
-	case err != nil:
-		return outcome.Fail(archelonv1.InternalErrorReason, err)
-	case twin:
-		s.queued = false
-		return heldByTwin(old)
-	}
-	s.record, s.management, s.waits, s.replaces = nil, nil, "", old
-	return outcome.Done()
+	d.record, d.management, d.waits, d.replaces = nil, nil, "", old
+	return pass()
 }
 
 // followOld has the cluster name the record that it has. It may name one of the new kind, of a change over that was
 // called off.
-func (r *Reconciler) followOld(ctx context.Context, s *scope) outcome.Outcome {
-	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
-		r.hold(cluster, s.record.id())
+func (d *deciding) followOld() Decision {
+	return d.change("follow "+d.record.id(), "naming the record", func(cluster *clusterv1.Cluster) {
+		d.hold(cluster, d.record.id())
 	})
-	if err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("naming the record: %w", err))
-	}
-	return outcome.Done()
-}
-
-// unlessWaiting skips a phase that makes or replaces records while the cluster waits for its turn.
-func unlessWaiting(run func(context.Context, *scope) outcome.Outcome) func(context.Context, *scope) outcome.Outcome {
-	return func(ctx context.Context, s *scope) outcome.Outcome {
-		if s.waits != "" {
-			return outcome.Done()
-		}
-		return run(ctx, s)
-	}
 }
 
 // endSwitch takes the mark off a cluster that has come back.
-func (r *Reconciler) endSwitch(ctx context.Context, s *scope) outcome.Outcome {
-	err := r.patchCluster(ctx, s.cluster, func(cluster *clusterv1.Cluster) {
+func (d *deciding) endSwitch() Decision {
+	const doing = "noting the end of the change of strategy"
+	return d.change("note the end of its change of strategy", doing, func(cluster *clusterv1.Cluster) {
 		delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
 	})
-	if err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("noting the end of the change of strategy: %w", err))
-	}
-	return outcome.Done()
-}
-
-// markSwitch writes down that the cluster changes over, together with what begins that. A mark on a cluster that was
-// not imported is somebody else's.
-func (s *scope) markSwitch(cluster *clusterv1.Cluster) {
-	switch {
-	case s.replaces != nil:
-		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.StrategySwitchAnnotation, s.replaces.id())
-	case !holds(cluster):
-		delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
-	}
 }
 
 // noteTurn keeps the slot of a cluster that changes over, and the place of one that waits. Any other gives up what it
 // has: it has come back, is paused, deleted or un-imported, or something else has to end first.
-func (r *Reconciler) noteTurn(ctx context.Context, s *scope, out outcome.Outcome) {
+func (r *Reconciler) noteTurn(ctx context.Context, o *Observation, d Decision) {
 	switch {
-	case s.intent == intentImport && switching(s.cluster) && out.Reason != archelonv1.RemovedInRancherReason:
-		r.turns.keep(s.key())
-	case s.queued, r.writes.ahead(s.cluster):
+	case d.Intent == intentImport && switching(o.cluster) && d.Outcome.Reason != archelonv1.RemovedInRancherReason:
+		r.turns.keep(o.key)
+	case d.queued, r.writes.ahead(o.cluster):
 	default:
-		r.turns.leave(ctx, s.key())
+		r.turns.leave(ctx, o.key)
 	}
 }
 
@@ -152,7 +124,7 @@ func (r *Reconciler) listSwitching(ctx context.Context) ([]types.NamespacedName,
 }
 
 // holdsTurn reports whether a cluster takes one of this instance's slots, as far as it can be told without its records.
-func (r *Reconciler) holdsTurn(cluster *clusterv1.Cluster) bool {
+func (r Rules) holdsTurn(cluster *clusterv1.Cluster) bool {
 	by := cluster.Annotations[archelonv1.InstanceAnnotation]
 	return switching(cluster) && holds(cluster) && cluster.DeletionTimestamp.IsZero() && !paused(cluster) &&
 		r.Claim.Covers(cluster) && emptyOr(by, r.Self.String())

@@ -62,15 +62,15 @@ func TestADeletionInRancherCountsDuringASwitch(t *testing.T) {
 			}
 			b := newBench(t, instance.Claim{}, append(tc.objects, cluster, going.DeepCopy())...)
 			b.Active, b.Others = v1Strategy{}, []Strategy{v3Strategy{}}
-			s, err := b.newScope(t.Context(), cluster)
+			o, err := b.observe(t.Context(), client.ObjectKeyFromObject(cluster))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if name == "SuccessorUnseen" {
-				s.records = slices.DeleteFunc(s.records, func(r record) bool { return r.strategy.Kind() == "v1" })
+				o.records = slices.DeleteFunc(o.records, func(r record) bool { return r.strategy.Kind() == "v1" })
 			}
-			if out := b.observeRemoval(t.Context(), s); !out.IsDone() || s.removed != tc.removed {
-				t.Errorf("%s: stopped with %+v, removed: %t", tc.reason, out, s.removed)
+			if out := b.obey(t.Context(), o, (*deciding).observeRemoval).Outcome; !out.IsDone() || o.removed != tc.removed {
+				t.Errorf("%s: stopped with %+v, removed: %t", tc.reason, out, o.removed)
 			}
 			found := testCluster()
 			b.there(t, found)
@@ -109,8 +109,7 @@ func TestASwitchTakesOnlyAnAnnotationWithoutEffectOff(t *testing.T) {
 			b := newBench(t, instance.Claim{}, objects...)
 			b.Active, b.Others = v1Strategy{}, []Strategy{v3Strategy{}}
 			b.there(t, cluster)
-			s := &scope{cluster: cluster, intent: intentImport, records: []record{{Object: v3Record(), strategy: v3Strategy{}}}}
-			_ = b.deleteOtherKinds(t.Context(), s)
+			_ = b.obey(t.Context(), seen(cluster, record{Object: v3Record(), strategy: v3Strategy{}}), (*deciding).deleteOtherKinds)
 			found := testCluster()
 			if b.there(t, found); found.Annotations["imported"] != tc.want {
 				t.Errorf("%s: the annotation is %q, want %q", tc.reason, found.Annotations["imported"], tc.want)

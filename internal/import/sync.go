@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,74 +10,57 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
-	"github.com/archelon-io/archelon/internal/outcome"
 )
-
-// fieldOwner names this project in managed fields.
-const fieldOwner = hold.FieldOwner
 
 // syncRecord carries later changes of the CAPI cluster over to the record: labels, description and
 // agent settings. Only fields that this project sets are compared, so a settled record costs no write.
-func (r *Reconciler) syncRecord(ctx context.Context, s *scope) outcome.Outcome {
-	if s.created || r.writes.ahead(s.record.Object) {
-		return outcome.Done()
+func (d *deciding) syncRecord() Decision {
+	found := d.record
+	if found.settled || found.ahead {
+		return pass()
 	}
-	desired, err := r.desired(s.cluster, s.record.GetName())
+	desired, err := d.desired(d.cluster, found.GetName())
 	if err != nil {
-		return outcome.FromError(err, archelonv1.InternalErrorReason)
+		return fail(err)
 	}
-	if !s.record.held() && !s.record.deleting() {
-		if err := r.patchRecord(ctx, s.record, hold.Import.Add); err != nil {
-			return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("holding the record: %w", err))
-		}
+	if !found.held() && !found.deleting() {
+		held, _ := recordChange(found, "hold it", "holding the record", hold.Import.Add)
+		return act(held)
 	}
-	if desired.Description == "" && wasGiven(s.record.Object, archelonv1.DescriptionAnnotation) {
+	if desired.Description == "" && wasGiven(found.Object, archelonv1.DescriptionAnnotation) {
 		desired.Description = defaultDescription
 	}
-	rendered := s.record.strategy.Render(desired)
+	rendered := found.strategy.Render(desired)
 	unstructured.RemoveNestedField(rendered.Object, "spec", "displayName") // It may be another's; checkDisplayName follows it.
-	patch, err := syncPatch(s.record.Object, rendered)
+	patch, err := syncPatch(found.Object, rendered)
 	if err != nil || patch == nil {
-		return outcome.FromError(err, archelonv1.InternalErrorReason)
+		return fail(err)
 	}
-	if err := r.Client.Patch(ctx, s.record.Object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
-		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("updating the Rancher cluster: %w", err))
-	}
-	r.writes.note(s.record.Object)
-	ctrl.LoggerFrom(ctx).Info("Updated Rancher cluster", "rancherCluster", s.record.id())
-	return outcome.Done()
+	return act(updateRecord{record: *found, patch: patch})
 }
 
 // syncManagement carries the same over to the v3 Cluster that Rancher made from a v1 record: Rancher copies a v1 record once.
-func (r *Reconciler) syncManagement(ctx context.Context, s *scope) outcome.Outcome {
-	object := s.management.object
-	if object.UID == s.record.GetUID() || r.writes.ahead(object) {
-		return outcome.Done()
+func (d *deciding) syncManagement() Decision {
+	object := d.management.object
+	if behind := d.managements[object.Name]; object.UID == d.record.GetUID() || behind.ahead || behind.synced {
+		return pass()
 	}
-	desired, err := r.desired(s.cluster, object.Name)
+	desired, err := d.desired(d.cluster, object.Name)
 	if err != nil {
-		return outcome.FromError(err, archelonv1.InternalErrorReason)
+		return fail(err)
 	}
 	if desired.Description == "" && wasGiven(object, archelonv1.DescriptionAnnotation) {
 		desired.Description = defaultDescription
 	}
 	patch, err := syncPatch(object, renderManagement(desired))
 	if err != nil || patch == nil {
-		return outcome.FromError(err, archelonv1.InternalErrorReason)
+		return fail(err)
 	}
-	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
-		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("updating the v3 Rancher cluster: %w", err))
-	}
-	r.writes.note(object)
-	ctrl.LoggerFrom(ctx).Info("Updated v3 Rancher cluster", "rancherCluster", object.Name)
-	return outcome.Done()
+	return act(updateManagement{name: object.Name, patch: patch})
 }
 
 // renderManagement returns what a v3 Cluster behind a v1 record has from the CAPI cluster.
@@ -177,23 +159,4 @@ func EnvVars(env []corev1.EnvVar) []any {
 		list = append(list, entry)
 	}
 	return list
-}
-
-// patchCluster changes metadata of the CAPI cluster if the cached copy is current.
-func (r *Reconciler) patchCluster(ctx context.Context, cluster *clusterv1.Cluster, mutate func(*clusterv1.Cluster)) error {
-	if err := hold.Change(ctx, r.Client, cluster, func() { mutate(cluster) }); err != nil {
-		return err
-	}
-	r.holdings.note(cluster)
-	if cluster.DeletionTimestamp.IsZero() || len(cluster.Finalizers) > 0 {
-		r.writes.note(cluster)
-	} else {
-		r.writes.forget(cluster.UID)
-	}
-	return nil
-}
-
-// patchRecord changes metadata of a record if the copy is current.
-func (r *Reconciler) patchRecord(ctx context.Context, record *record, mutate func(client.Object)) error {
-	return hold.Change(ctx, r.Client, record.Object, func() { mutate(record.Object) })
 }

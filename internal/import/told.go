@@ -89,3 +89,7 @@ func (c *conflicts) forget(key types.NamespacedName) {
 	defer c.mu.Unlock()
 	delete(c.row, key)
 }
+
+func sameState(before, after *metav1.Condition) bool {
+	return before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message
+}

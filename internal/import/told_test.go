@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -63,11 +63,12 @@ func TestOwnConditionDoesNotWake(t *testing.T) {
 
 func TestConflictsInARow(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
-	r := &Reconciler{Clock: now, conflicts: newConflicts(), Recorder: events.NewFakeRecorder(1)}
+	r := newBench(t, instance.Claim{})
+	r.Clock = now
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "clusters"}, "prod", errors.New("changed"))
 	out := outcome.Fail("InternalError", fmt.Errorf("writing: %w", conflict))
 	for i := range 10 {
-		result, err := r.finish(t.Context(), &scope{cluster: testCluster(), intent: intentImport}, out)
+		result, err := r.finish(t.Context(), seen(testCluster()), Decision{Intent: intentImport, Outcome: out})
 		if first := i < 3; first != (result.RequeueAfter > 0) || first != (err == nil) {
 			t.Errorf("conflict %d: got %+v, %v, want a short pause for the first three and then the backoff of the queue", i+1, result, err)
 		}

@@ -29,23 +29,20 @@ type taking struct {
 }
 
 // note remembers that the cluster was taken. A Turtles that does not hold its Lease cannot take the cluster back.
-func (t *takings) note(s *scope, hold turtlesHold) {
-	if hold.left == 0 {
-		return
-	}
+func (t *takings) note(key types.NamespacedName, uid types.UID, hold turtlesHold) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.from == nil {
 		t.from = map[types.NamespacedName]taking{}
 	}
-	t.from[s.key()] = taking{uid: s.cluster.UID, by: hold.by}
+	t.from[key] = taking{uid: uid, by: hold.by}
 }
 
-// has reports whether the cluster was taken from the process that holds the Lease.
-func (t *takings) has(s *scope, hold turtlesHold) bool {
+// of returns from which process the cluster was taken.
+func (t *takings) of(key types.NamespacedName) taking {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.from[s.key()] == taking{uid: s.cluster.UID, by: hold.by}
+	return t.from[key]
 }
 
 func (t *takings) forget(key types.NamespacedName) {
@@ -55,12 +52,12 @@ func (t *takings) forget(key types.NamespacedName) {
 }
 
 // mayTake reports whether what Turtles holds may be taken from it without a fight.
-func (r *Reconciler) mayTake(s *scope, hold turtlesHold) bool {
-	return hold.left == 0 || r.TurtlesParked && !r.takings.has(s, hold)
+func (d *deciding) mayTake() bool {
+	return d.lease.left == 0 || d.TurtlesParked && d.taken != taking{uid: d.cluster.UID, by: d.lease.by}
 }
 
 // whyNotTaken says why a cluster stays with Turtles although it is to be taken from it.
-func (r *Reconciler) whyNotTaken() string {
+func (r Rules) whyNotTaken() string {
 	if r.TurtlesParked {
 		return fmt.Sprintf("Rancher Turtles has put its finalizer %s back, so it is not parked although --turtles-parked says so; "+
 			"park its importer (docs/operations/turtles.md), then this import goes on", archelonv1.TurtlesFinalizer)

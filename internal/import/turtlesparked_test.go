@@ -31,33 +31,26 @@ func touched(object client.Object) {
 	object.SetFinalizers(append(object.GetFinalizers(), turtlesHolds))
 }
 
-// now returns a scope of what the cluster and its namespace are at this moment.
-func (b *bench) now(t *testing.T) *scope {
+// now returns what the cluster and its namespace are at this moment.
+func (b *bench) now(t *testing.T) *Observation {
 	t.Helper()
-	cluster := testCluster()
-	if !b.there(t, cluster) {
-		t.Fatal("there is no cluster")
+	o, err := b.observe(t.Context(), client.ObjectKeyFromObject(testCluster()))
+	if err != nil || o.cluster == nil {
+		t.Fatalf("there is no cluster, or %v", err)
 	}
-	s, err := b.newScope(t.Context(), cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	o.intent = b.Decide(*o, b.clock.Now()).Intent
+	return o
 }
 
 // turtlesPhases runs the phases of an import that are about Turtles.
 func (b *bench) turtlesPhases(t *testing.T) outcome.Outcome {
 	t.Helper()
-	s := b.now(t)
-	for _, p := range b.plan(s.intent) {
-		if !slices.Contains([]string{"turtles", "adopt", "neighbours"}, p.name) {
-			continue
-		}
-		if out := p.run(t.Context(), s); !out.IsDone() {
-			return out
-		}
-	}
-	return outcome.Done()
+	o := b.now(t)
+	rules := slices.DeleteFunc(rulesOf(o.intent), func(r rule) bool { return !slices.Contains([]string{"turtles", "adopt", "neighbours"}, r.name) })
+	return b.run(t.Context(), o, func(o Observation, now time.Time) Decision {
+		d := &deciding{Rules: b.Rules, Observation: &o, now: now}
+		return d.by(rules)
+	}).Outcome
 }
 
 // While Turtles holds its Lease, imports and adoption go on only where an administrator says that it is parked. Without
@@ -191,12 +184,11 @@ func TestAnAdoptionThatWasInterruptedGoesOn(t *testing.T) {
 	delete(record.Labels, "archelon.io/capi-cluster-uid")
 	b := newBench(t, instance.Claim{}, turtlesRuns(), testCluster(held, annotated("archelon.io/managed-by", "archelon")), record)
 	b.TurtlesParked = true
-	s := b.now(t)
-	hold, err := b.turtlesHold(t.Context())
-	if err != nil {
+	o := b.now(t)
+	if err := (askTurtles{}).read(t.Context(), b.Reconciler, o); err != nil {
 		t.Fatal(err)
 	}
-	b.takings.note(s, hold)
+	b.takings.note(o.key, o.cluster.UID, o.lease)
 	if out := b.turtlesPhases(t); !out.IsDone() || b.turtlesHoldsAnything(t) {
 		t.Errorf("got %q %q, and Turtles holds something: %t", out.Reason, out.Message, b.turtlesHoldsAnything(t))
 	}
@@ -249,7 +241,7 @@ func TestTheNamespaceAssignsItsClusters(t *testing.T) {
 			b := newBench(t, instance.Claim{}, tc.cluster, namespace, turtlesRuns())
 			s := b.now(t)
 			if s.intent != tc.want {
-				t.Fatalf("%s: got intent %d, want %d", tc.reason, s.intent, tc.want)
+				t.Fatalf("%s: got intent %s, want %s", tc.reason, s.intent, tc.want)
 			}
 			if tc.want != intentImport {
 				return

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -117,13 +118,16 @@ func (r *Reconciler) clusterOfRecord(ctx context.Context, object client.Object) 
 	return requests // One that is among them twice is enqueued once.
 }
 
-// clustersOfRecord returns the CAPI cluster of a record, and that which has the name of a v1 record: it waits for the record to go.
-func (r *Reconciler) clustersOfRecord(ctx context.Context, object client.Object) []reconcile.Request {
-	requests := r.clusterOfRecord(ctx, object)
-	if key := client.ObjectKeyFromObject(object); key.Namespace != "" && r.Client.Get(ctx, key, &clusterv1.Cluster{}) == nil {
-		requests = append(requests, reconcile.Request{NamespacedName: key})
+// clustersOfRecord returns the CAPI cluster of a record, and the one that Rancher would take along with the record:
+// that one waits for the record to go.
+func (r *Reconciler) clustersOfRecord(strategy Strategy) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		requests, key := r.clusterOfRecord(ctx, object), client.ObjectKeyFromObject(object)
+		if strategy.Nature().TakesCluster && r.Client.Get(ctx, key, &clusterv1.Cluster{}) == nil {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
+		return requests
 	}
-	return requests
 }
 
 // clusterOfNamesake returns the CAPI cluster whose v1 record has the name of a CAPI cluster that has gone: it waits for that to be able to go itself.
@@ -134,8 +138,8 @@ func (r *Reconciler) clusterOfNamesake(ctx context.Context, object client.Object
 	}
 	var requests []reconcile.Request
 	for _, strategy := range r.strategies() {
-		key, record := strategy.Key(cluster, cluster.Name), strategy.NewObject()
-		if key.Namespace != "" && r.Client.Get(ctx, key, record) == nil {
+		record := strategy.NewObject()
+		if strategy.Nature().TakesCluster && r.Client.Get(ctx, strategy.Key(cluster, cluster.Name), record) == nil {
 			requests = append(requests, r.clusterOfRecord(ctx, record)...)
 		}
 	}

@@ -80,12 +80,12 @@ func eventHandlers(r *Reconciler) map[string]func(context.Context) []reconcile.R
 	add := func(name string, handler func(context.Context, client.Object) []reconcile.Request, object client.Object) {
 		handlers[name], objects[name] = handler, object
 	}
-	add("Record", r.clustersOfRecord, v3(labelled(map[string]string{
+	add("Record", r.clustersOfRecord(v3Strategy{}), v3(labelled(map[string]string{
 		"cluster-api.cattle.io/capi-cluster-owner": "cluster-0", "cluster-api.cattle.io/capi-cluster-owner-ns": "tenant-0",
 	})))
-	add("RecordWithUID", r.clustersOfRecord, v3(labelled(map[string]string{"archelon.io/capi-cluster-uid": "uid-0"})))
-	add("RecordWithName", r.clustersOfRecord, v3(labelled(map[string]string{"cluster-api.cattle.io/capi-cluster-owner": "cluster-0"})))
-	add("RecordWithOwner", r.clustersOfRecord, v1)
+	add("RecordWithUID", r.clustersOfRecord(v3Strategy{}), v3(labelled(map[string]string{"archelon.io/capi-cluster-uid": "uid-0"})))
+	add("RecordWithName", r.clustersOfRecord(v3Strategy{}), v3(labelled(map[string]string{"cluster-api.cattle.io/capi-cluster-owner": "cluster-0"})))
+	add("RecordWithOwner", r.clustersOfRecord(v1Strategy{}), v1)
 	add("Token", r.clusterOfBackingNamespace, token)
 	add("Setting", r.clustersNotImported, &managementv3.Setting{})
 	add("Namespace", r.clustersIn, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "tenant-0"}})
@@ -102,7 +102,7 @@ func eventHandlers(r *Reconciler) map[string]func(context.Context) []reconcile.R
 func TestEventsCostTheSameWithAnyNumberOfClusters(t *testing.T) {
 	costs := map[string][]cost{}
 	for _, n := range []int{100, 10_000} {
-		r := &Reconciler{Client: cached(t, newTestCache(t, crowd(n)...), interceptor.Funcs{}), Active: v3Strategy{}, Others: []Strategy{v1Strategy{}}}
+		r := &Reconciler{Client: cached(t, newTestCache(t, crowd(n)...), interceptor.Funcs{}), Rules: Rules{Active: v3Strategy{}, Others: []Strategy{v1Strategy{}}}}
 		for name, handle := range eventHandlers(r) {
 			got := handle(t.Context())
 			if len(got) != 1 || got[0].Name != "cluster-0" {

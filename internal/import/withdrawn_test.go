@@ -30,7 +30,7 @@ func TestWithdrawnNamespace(t *testing.T) {
 			// Without a client: whatever else it did would fail.
 			r := &Reconciler{
 				Withdrawn: func(context.Context, string) (bool, error) { return true, tc.err },
-				Workloads: &workload.Clients{}, jobs: newJobs(1, clock.RealClock{}), holdings: newHoldings(), told: newTold(), conflicts: newConflicts(), looks: newLooks(), contests: newContests(), replacements: newReplacements(), turns: newTurns(1), registrations: newPatience(registrationPatience),
+				Workloads: &workload.Clients{}, Clock: clock.RealClock{}, jobs: newJobs(1, clock.RealClock{}), memory: newMemory(1),
 			}
 			cluster := testCluster()
 			cluster.Finalizers = []string{archelonv1.ImportFinalizer}

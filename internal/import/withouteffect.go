@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // withoutEffect says which annotations of an imported cluster have no effect, and why, "" if there are none. Rancher
 // reads some only when it registers a v3 Cluster, and Kubernetes accepts them at any time: nothing else would tell the
 // user.
-func withoutEffect(s *scope) string {
-	if s.record == nil || s.management == nil || s.management.object == nil {
+func withoutEffect(cluster *clusterv1.Cluster, v findings) string {
+	if v.record == nil || v.management == nil || v.management.object == nil {
 		return ""
 	}
 	var notes []string
-	behind := s.record.GetNamespace() != ""
-	if external, err := externalFleet(s.cluster.Annotations); err == nil && external {
-		workspace := s.management.object.Spec.FleetWorkspaceName
+	behind := !v.record.strategy.Nature().Itself
+	if external, err := externalFleet(cluster.Annotations); err == nil && external {
+		workspace := v.management.object.Spec.FleetWorkspaceName
 		switch {
 		case workspace == "":
 		case behind:
@@ -29,7 +31,7 @@ func withoutEffect(s *scope) string {
 				archelonv1.ExternalFleetAnnotation, workspace, archelonv1.FleetWorkspaceAnnotation))
 		}
 	}
-	if behind && s.cluster.Annotations[archelonv1.DisplayNameAnnotation] != "" {
+	if behind && cluster.Annotations[archelonv1.DisplayNameAnnotation] != "" {
 		notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher shows a v1 Rancher cluster by its own name", archelonv1.DisplayNameAnnotation))
 	}
 	return strings.Join(notes, "; ")

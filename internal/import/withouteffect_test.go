@@ -7,8 +7,6 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 func TestAnnotationsWithoutEffectAreNamed(t *testing.T) {
@@ -36,8 +34,9 @@ func TestAnnotationsWithoutEffectAreNamed(t *testing.T) {
 			cluster := testCluster()
 			cluster.Annotations = tc.annotations
 			object := &managementv3.Cluster{Spec: managementv3.ClusterSpec{FleetWorkspaceName: tc.workspace}}
-			s := &scope{cluster: cluster, intent: intentImport, record: tc.record, management: &managementCluster{object: object, connected: true}}
-			got := conditionFor(s, outcome.Done(), nil)
+			got := conditionFor(seen(cluster), Decision{
+				Intent: intentImport, findings: findings{record: tc.record, management: &managementCluster{object: object, connected: true}},
+			}, nil)
 			if got.Status != metav1.ConditionTrue || got.Reason != "Imported" || got.Message == "" != (len(tc.want) == 0) {
 				t.Fatalf("%s: got %s %s %q", tc.reason, got.Status, got.Reason, got.Message)
 			}

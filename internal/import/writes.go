@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // ownWrites remembers what this process wrote until the cache has seen it. A copy from the cache that is older than our
@@ -85,15 +83,19 @@ func (c *creations) note(cluster types.UID, id string, now time.Time) {
 	c.last[cluster] = creation{id: id, at: now}
 }
 
-// awaited returns for how much longer the cache is expected to bring the record, zero if it was not made just now.
-func (c *creations) awaited(cluster types.UID, id string, now time.Time) time.Duration {
+// of returns what was created for the CAPI cluster a moment ago.
+func (c *creations) of(cluster types.UID) creation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	made, ok := c.last[cluster]
-	if !ok || made.id != id {
+	return c.last[cluster]
+}
+
+// awaited returns for how much longer the cache is expected to bring the record, zero if it was not created just now.
+func (c creation) awaited(id string, now time.Time) time.Duration {
+	if c.id != id {
 		return 0
 	}
-	return max(0, madeTrust-now.Sub(made.at))
+	return max(0, madeTrust-now.Sub(c.at))
 }
 
 // forget is called when the cache has the record of the CAPI cluster.
@@ -158,11 +160,9 @@ func (h *holdings) expire(key types.NamespacedName, now time.Time) time.Duration
 	return max(0, left)
 }
 
-// lost reports whether the record was made for a cluster that carried our finalizer when it was seen last. It is
-// asked when the cluster is gone.
-func (h *holdings) lost(key types.NamespacedName, record client.Object) bool {
+// uid returns which incarnation of the cluster carried our finalizer when it was seen last.
+func (h *holdings) uid(key types.NamespacedName) types.UID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	uid := h.last[key].uid
-	return uid != "" && record.GetLabels()[archelonv1.OwnerUIDLabel] == string(uid)
+	return h.last[key].uid
 }

@@ -22,7 +22,7 @@ func TestCreationsAreAwaitedForAMoment(t *testing.T) {
 		{"another record", "v3/c-bbbbb", "uid-1", 0, 0},
 		{"another cluster", "v3/c-aaaaa", "uid-2", 0, 0},
 	} {
-		if got := c.awaited(tc.cluster, tc.id, now.Add(tc.after)); got != tc.want {
+		if got := c.of(tc.cluster).awaited(tc.id, now.Add(tc.after)); got != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
 		}
 	}

@@ -103,25 +103,26 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		return err
 	}
 	reconciler := &importer.Reconciler{
+		Rules: importer.Rules{
+			Active:          active,
+			Others:          []importer.Strategy{other},
+			Self:            p.place.member.self,
+			Claim:           p.place.claim,
+			AdoptTurtles:    p.opts.AdoptTurtles,
+			TurtlesParked:   p.opts.TurtlesParked,
+			DisconnectGrace: p.opts.AgentDisconnectGrace,
+			FleetWorkspaces: p.opts.FleetWorkspaces,
+		},
 		Client:     mgr.GetClient(),
 		APIReader:  mgr.GetAPIReader(),
 		Recorder:   mgr.GetEventRecorder(importer.ControllerName),
-		Active:     active,
-		Others:     []importer.Strategy{other},
 		Settings:   p.settings,
 		Tokens:     tokens,
 		Downloader: p.downloader,
 		Workloads:  workloads,
 		Metrics:    p.metrics,
-		Self:       p.place.member.self,
-		Claim:      p.place.claim,
 		Jobs:       p.opts.WorkloadConcurrency,
 		Switches:   p.opts.StrategySwitchConcurrency,
-
-		AdoptTurtles:    p.opts.AdoptTurtles,
-		TurtlesParked:   p.opts.TurtlesParked,
-		DisconnectGrace: p.opts.AgentDisconnectGrace,
-		FleetWorkspaces: p.opts.FleetWorkspaces,
 	}
 	if peers := p.place.member.peers; peers != nil {
 		reconciler.Runs = peers.Runs

@@ -36,6 +36,9 @@ var _ importer.Strategy = Strategy{}
 // Kind implements importer.Strategy.
 func (Strategy) Kind() string { return "v1" }
 
+// Nature implements importer.Strategy.
+func (Strategy) Nature() importer.Nature { return importer.Nature{TakesCluster: true} }
+
 // NewObject implements importer.Strategy.
 func (Strategy) NewObject() client.Object { return &provisioningv1.Cluster{} }
 

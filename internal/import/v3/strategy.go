@@ -37,6 +37,9 @@ var _ importer.Strategy = Strategy{}
 // Kind implements importer.Strategy.
 func (Strategy) Kind() string { return "v3" }
 
+// Nature implements importer.Strategy.
+func (Strategy) Nature() importer.Nature { return importer.Nature{Itself: true, TakesNamespace: true} }
+
 // NewObject implements importer.Strategy.
 func (Strategy) NewObject() client.Object { return &managementv3.Cluster{} }
 

@@ -20,6 +20,13 @@ type testStrategy struct {
 
 func (s testStrategy) Kind() string { return s.kind }
 
+func (s testStrategy) Nature() Nature {
+	if s.kind == "v1" {
+		return v1Strategy{}.Nature()
+	}
+	return v3Strategy{}.Nature()
+}
+
 func testRecord(kind, name string, change ...func(client.Object)) record {
 	object := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		"cluster-api.cattle.io/owned":                 "",
@@ -49,27 +56,32 @@ func TestIntend(t *testing.T) {
 		reason  string
 		cluster *clusterv1.Cluster
 		records []record
-		want    choice
+		want    string
 		intent  intent
 	}{
-		"Stranger":          {reason: "no label, no record", cluster: testCluster(), want: leave, intent: intentIdle},
-		"Refused":           {reason: "false on a cluster that is not imported", cluster: testCluster(), want: exclude, intent: intentIdle},
-		"Selected":          {reason: "true imports", cluster: testCluster(), want: include, intent: intentImport},
-		"LabelRemoved":      {reason: "no label leaves an import as it is", cluster: testCluster(finalizer), want: leave, intent: intentImport},
-		"LabelRemovedToo":   {reason: "a record counts even if annotation and finalizer were lost", cluster: testCluster(), records: []record{testRecord("v3", "c-1")}, want: leave, intent: intentImport},
-		"RecordGoing":       {reason: "a record that is going does not", cluster: testCluster(), records: []record{testRecord("v3", "c-1", terminating)}, want: leave, intent: intentIdle},
-		"ForeignRecord":     {reason: "nor does one of another cluster", cluster: testCluster(func(c *clusterv1.Cluster) { c.UID = "uid-2" }), records: []record{testRecord("v3", "c-1")}, want: leave, intent: intentIdle},
-		"Unimport":          {reason: "false un-imports", cluster: testCluster(finalizer), want: exclude, intent: intentUnimport},
-		"UnimportClaimed":   {reason: "also what was only claimed", cluster: testCluster(annotated("archelon.io/rancher-cluster", "v3/c-1")), want: exclude, intent: intentUnimport},
-		"Deleting":          {reason: "deletion comes before the label", cluster: testCluster(finalizer, deleting), want: include, intent: intentDelete},
-		"DeletingUnlabeled": {reason: "and needs none", cluster: testCluster(finalizer, deleting), want: leave, intent: intentDelete},
-		"Paused":            {reason: "a pause comes first, as in CAPI", cluster: testCluster(finalizer, deleting, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), want: include, intent: intentPause},
-		"PausedAnnotation":  {reason: "also by annotation", cluster: testCluster(annotated("cluster.x-k8s.io/paused", "")), want: include, intent: intentPause},
+		"Stranger":          {reason: "no label, no record", cluster: testCluster(), want: "", intent: intentIdle},
+		"Refused":           {reason: "false on a cluster that is not imported", cluster: testCluster(), want: "false", intent: intentIdle},
+		"Selected":          {reason: "true imports", cluster: testCluster(), want: "true", intent: intentImport},
+		"LabelRemoved":      {reason: "no label leaves an import as it is", cluster: testCluster(finalizer), want: "", intent: intentImport},
+		"LabelRemovedToo":   {reason: "a record counts even if annotation and finalizer were lost", cluster: testCluster(), records: []record{testRecord("v3", "c-1")}, want: "", intent: intentImport},
+		"RecordGoing":       {reason: "a record that is going does not", cluster: testCluster(), records: []record{testRecord("v3", "c-1", terminating)}, want: "", intent: intentIdle},
+		"ForeignRecord":     {reason: "nor does one of another cluster", cluster: testCluster(func(c *clusterv1.Cluster) { c.UID = "uid-2" }), records: []record{testRecord("v3", "c-1")}, want: "", intent: intentIdle},
+		"Unimport":          {reason: "false un-imports", cluster: testCluster(finalizer), want: "false", intent: intentUnimport},
+		"UnimportClaimed":   {reason: "also what was only claimed", cluster: testCluster(annotated("archelon.io/rancher-cluster", "v3/c-1")), want: "false", intent: intentUnimport},
+		"Deleting":          {reason: "deletion comes before the label", cluster: testCluster(finalizer, deleting), want: "true", intent: intentDelete},
+		"DeletingUnlabeled": {reason: "and needs none", cluster: testCluster(finalizer, deleting), want: "", intent: intentDelete},
+		"Paused":            {reason: "a pause comes first, as in CAPI", cluster: testCluster(finalizer, deleting, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), want: "true", intent: intentPause},
+		"PausedAnnotation":  {reason: "also by annotation", cluster: testCluster(annotated("cluster.x-k8s.io/paused", "")), want: "true", intent: intentPause},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := intend(&scope{cluster: tc.cluster, records: tc.records}, tc.want); got != tc.intent {
-				t.Errorf("%s: got intent %d, want %d", tc.reason, got, tc.intent)
+			if tc.want != "" {
+				tc.cluster.Labels = map[string]string{"cluster-api.cattle.io/rancher-auto-import": tc.want}
+			}
+			o := seen(tc.cluster, tc.records...)
+			o.intent = intentUnknown
+			if got := (Rules{}).Decide(*o, time.Unix(1, 0)).Intent; got != tc.intent {
+				t.Errorf("%s: got intent %s, want %s", tc.reason, got, tc.intent)
 			}
 		})
 	}
@@ -160,8 +172,8 @@ func TestCheckNeighbours(t *testing.T) {
 	}
 	for label, tc := range tests {
 		t.Run(label, func(t *testing.T) {
-			r := &Reconciler{Active: testStrategy{kind: "v3"}, Others: []Strategy{testStrategy{kind: "v1"}}}
-			got := r.checkNeighbours(t.Context(), &scope{cluster: tc.cluster, records: tc.records})
+			d := &deciding{Rules: Rules{Active: testStrategy{kind: "v3"}, Others: []Strategy{testStrategy{kind: "v1"}}}, Observation: seen(tc.cluster, tc.records...)}
+			got := d.checkNeighbours().Outcome
 			if got.Reason != tc.wantReason || (tc.wantReason != "") != (got.Kind == outcome.KindStall) {
 				t.Errorf("%s: got %s %q (%s), want %q", tc.reason, got.Kind, got.Reason, got.Message, tc.wantReason)
 			}

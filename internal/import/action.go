@@ -1,0 +1,58 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// Action is one thing to do. It prints as what it does, and decides nothing: what matters of how it went is part of the
+// observation then. An outcome that is not Done ends the run.
+type Action interface {
+	fmt.Stringer
+	do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome
+}
+
+// failure is the end of an action that failed.
+func failure(doing string, err error) outcome.Outcome {
+	return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("%s: %w", doing, err))
+}
+
+// patchLocked writes what differs between two versions of an object, if the API server has the first one.
+func (r *Reconciler) patchLocked(ctx context.Context, before, after client.Object) error {
+	locked := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return r.Client.Patch(ctx, after, locked, client.FieldOwner(fieldOwner))
+}
+
+// patchUID applies a merge patch that carries the UID of the object.
+func (r *Reconciler) patchUID(ctx context.Context, object client.Object, patch []byte) error {
+	err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
+	if err != nil {
+		return err
+	}
+	r.writes.note(object)
+	return nil
+}
+
+// fieldOwner names this project in managed fields.
+const fieldOwner = hold.FieldOwner
+
+// conflictRetry is the pause after an optimistic lock failed: time enough for the watch to bring
+// the newer object, whose event alone may be filtered out as irrelevant.
+const conflictRetry = 50 * time.Millisecond
+
+// forget drops what is kept for the work on a workload cluster: the last result, the connection, and since when its agent is disconnected.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.jobs.Forget(key)
+	r.registrations.forget(key)
+	r.Workloads.Forget(kubeconfigOf(key))
+	r.disconnections.forget(key)
+	r.contests.forget(key)
+}

@@ -1,0 +1,103 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
+)
+
+// agentTerms are what an agent is installed with, as far as the caches of the management cluster tell.
+type agentTerms struct {
+	// registration, settings and server are what Rancher says, and the errors why it cannot be told.
+	registration, settings                  string
+	registrationErr, settingsErr, serverErr error
+	server                                  *url.URL
+	// current: the registration is filled in for the server.
+	current    bool
+	currentErr error
+	// values are the settings of the agent.
+	values    map[string]string
+	valuesErr error
+	// kubeconfig and token change with every write to these Secrets, and are empty without.
+	kubeconfig, token string
+}
+
+// askTerms asks for what an agent is installed with. Each part of it is watched, so a change of any starts a new try at
+// once. All of it is in caches.
+type askTerms struct{ management string }
+
+func (q askTerms) String() string { return "the registration of v3 Rancher cluster " + q.management }
+
+func (q askTerms) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	var t agentTerms
+	t.registration, t.registrationErr = r.Tokens.Fingerprint(ctx, q.management)
+	if t.server, t.serverErr = r.Settings.ServerURL(ctx); t.serverErr == nil && t.registrationErr == nil {
+		t.current, t.currentErr = r.Tokens.FilledInFor(ctx, q.management, t.server)
+	}
+	t.settings, t.settingsErr = r.Settings.Fingerprint(ctx)
+	t.values, t.valuesErr = r.Settings.AgentSettings(ctx)
+	for _, secret := range []struct {
+		reader  client.Reader
+		key     client.ObjectKey
+		version *string
+	}{
+		{r.Client, kubeconfigOf(o.key).Secret, &t.kubeconfig},
+		{r.tokenSecrets, client.ObjectKey{Namespace: q.management, Name: rancher.DefaultTokenSecretName}, &t.token},
+	} {
+		var err error
+		if *secret.version, err = versionOf(ctx, secret.reader, secret.key); err != nil {
+			return fmt.Errorf("looking for Secret %s: %w", secret.key, err)
+		}
+	}
+	o.terms = t
+	return nil
+}
+
+// input digests what the installation of the agent depends on.
+func (d *deciding) input(want wish) string {
+	parts := []string{d.management.name, d.terms.registration, d.terms.settings}
+	if d.management.known {
+		// Each loss of the connection is looked into once. Before the first there is none to lose.
+		parts = append(parts, d.management.since)
+	}
+	parts = append(parts, d.terms.kubeconfig, d.terms.token, want.input(), fmt.Sprintf("gone %t", d.agentGone))
+	return strings.Join(parts, "\n")
+}
+
+// work has the agent looked at in the workload cluster, and installed where it is missing. It takes place in the
+// background: the run does not wait for it.
+type work struct {
+	input      string
+	management managementCluster
+	want       wish
+	// watched: a watch tells of the kubeconfig.
+	watched bool
+}
+
+func (a work) String() string {
+	return fmt.Sprintf("look at the agent of v3 Rancher cluster %s in the workload cluster, and install it if it cannot connect",
+		a.management.name)
+}
+
+func (a work) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
+	r.registrations.arrive(o.key, r.Clock.Now())
+	logger, key, management := ctrl.LoggerFrom(ctx), o.key, a.management
+	management.object = nil // A job outlives this copy.
+	//nolint:contextcheck // a job outlives the reconcile
+	o.result, o.ended = r.jobs.Do(key, a.input, func(ctx context.Context) outcome.Outcome {
+		out := r.installAgent(ctrl.LoggerInto(ctx, logger), key, management, a.want)
+		if out.Kind == outcome.KindWait && !a.watched {
+			out.Kind, out.After = outcome.KindPoll, kubeconfigRecheck
+		}
+		return out
+	})
+	o.worked = true
+	return outcome.Done()
+}

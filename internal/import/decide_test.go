@@ -1,0 +1,502 @@
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
+)
+
+// decideV3 and decideV1 are strategies of which the rules can ask everything.
+type decideV3 struct{ fullV3Strategy }
+
+func (decideV3) Names(_ *clusterv1.Cluster, name string) bool { return strings.HasPrefix(name, "c-") }
+
+func (s decideV3) Render(d Desired) *unstructured.Unstructured {
+	object := s.fullV3Strategy.Render(d)
+	object.SetName(d.Name)
+	return object
+}
+
+type decideV1 struct{ namingV1 }
+
+func (decideV1) Names(_ *clusterv1.Cluster, name string) bool { return name == "prod-capi" }
+func (decideV1) Render(d Desired) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	object.SetNamespace(d.Cluster.Namespace)
+	object.SetName(d.Name)
+	return object
+}
+
+var decideNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// inOneLine returns a decision in one line: its phase, and what it asks for, does, or how it ends.
+func inOneLine(d Decision) string {
+	var parts []string
+	if d.Look != nil {
+		parts = append(parts, "ask for "+d.Look.String())
+	}
+	for _, action := range d.Actions {
+		parts = append(parts, action.String())
+	}
+	switch {
+	case !d.Outcome.IsDone():
+		parts = append(parts, d.Outcome.Kind.String()+" "+d.Outcome.Reason)
+	case d.ends() && d.Outcome.After > 0:
+		parts = append(parts, "done for "+d.Outcome.After.String())
+	case d.ends():
+		parts = append(parts, "done")
+	}
+	text := strings.Join(parts, "; ")
+	if d.Phase != "" {
+		text = d.Phase + ": " + text
+	}
+	return d.Intent.String() + " | " + text
+}
+
+// state builds what is known of the cluster of the tests.
+type state func(*Observation, *Rules)
+
+func labelledTrue(o *Observation, _ *Rules) {
+	o.cluster.Labels = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "true"}
+}
+
+func labelledFalse(o *Observation, _ *Rules) {
+	o.cluster.Labels = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "false"}
+}
+func up(o *Observation, _ *Rules) {
+	o.cluster.Status.Initialization.ControlPlaneInitialized = new(true)
+}
+func claimedV3(o *Observation, _ *Rules) {
+	held(o.cluster)
+	annotated("archelon.io/instance", instance.ID{Name: "archelon"}.String())(o.cluster)
+}
+func note(key, value string) state {
+	return func(o *Observation, _ *Rules) { annotated(key, value)(o.cluster) }
+}
+
+func asked(questions ...fmt.Stringer) state {
+	return func(o *Observation, _ *Rules) {
+		for _, q := range questions {
+			o.answered[q.String()] = true
+		}
+	}
+}
+
+// v3 adds the v3 record of the cluster, changed.
+func v3(change ...func(*managementv3.Cluster)) state {
+	return func(o *Observation, _ *Rules) {
+		object := v3Record()
+		object.Spec.DisplayName = o.cluster.Name
+		for _, c := range change {
+			c(object)
+		}
+		o.records = append(o.records, record{Object: object, strategy: decideV3{}, settled: true})
+	}
+}
+
+func v1(change ...func(*provisioningv1.Cluster)) state {
+	return func(o *Observation, _ *Rules) {
+		object := v1Of()
+		object.Finalizers = []string{finalizer}
+		object.Status.ClusterName = "c-m-1"
+		for _, c := range change {
+			c(object)
+		}
+		o.records = append(o.records, record{Object: object, strategy: decideV1{}, settled: true})
+	}
+}
+func goingV3(c *managementv3.Cluster) { c.DeletionTimestamp = new(metav1.NewTime(decideNow)) }
+func of2(c *managementv3.Cluster)     { c.Labels["archelon.io/capi-cluster-uid"] = "uid-2" }
+func unheld(c *managementv3.Cluster)  { c.Finalizers = nil }
+
+// management adds the v3 Cluster of a name, with conditions that are True.
+func management(name string, uid types.UID, trueConditions ...string) state {
+	return func(o *Observation, _ *Rules) {
+		cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: uid, CreationTimestamp: metav1.NewTime(decideNow),
+			Annotations: map[string]string{"provisioning.cattle.io/administrated": "true"}, Labels: map[string]string{"archelon.io/capi-cluster-uid": "uid-1"},
+		}}
+		cluster.Spec.DisplayName = o.cluster.Name
+		for _, kind := range trueConditions {
+			condition := managementv3.ClusterCondition{Status: "True", LastUpdateTime: "2026-01-02T03:04:00Z"}
+			condition.Type = managementv3.ClusterConditionType(kind)
+			cluster.Status.Conditions = append(cluster.Status.Conditions, condition)
+		}
+		o.managements[name] = &managed{object: cluster, synced: true}
+		o.answered[askManagement{name: name}.String()] = true
+	}
+}
+
+// imported is a settled import, connected is one whose agent is.
+func importedV3(trueConditions ...string) []state {
+	return []state{labelledTrue, claimedV3, up, v3(), management("c-abcde", "record-1", trueConditions...)}
+}
+
+func holder(name, of string, cluster types.UID) state {
+	return func(o *Observation, _ *Rules) {
+		o.answered[askHolders{name}.String()] = true
+		if of != "" {
+			o.holders[name] = append(o.holders[name], rancher.NamedCluster{ObjectMeta: metav1.ObjectMeta{Name: of, UID: types.UID("uid-of-" + of)}, Owner: cluster})
+		}
+	}
+}
+
+func selfHolds(o *Observation, r *Rules) {
+	holder("prod", "c-abcde", "uid-1")(o, r)
+	o.holders["prod"][0].UID = "record-1"
+}
+
+func knownTerms(change ...func(*agentTerms)) state {
+	return func(o *Observation, _ *Rules) {
+		o.answered[askTerms{"c-abcde"}.String()] = true
+		o.terms = agentTerms{registration: "r", settings: "s", current: true}
+		for _, c := range change {
+			c(&o.terms)
+		}
+	}
+}
+
+func turtlesHolding(o *Observation, _ *Rules) {
+	o.answered[askTurtles{}.String()] = true
+	o.lease = turtlesHold{left: 10 * time.Second, by: "turtles-0"}
+}
+func switchToV1(_ *Observation, r *Rules) { r.Active, r.Others = decideV1{}, []Strategy{decideV3{}} }
+
+func condition(status metav1.ConditionStatus, reason string) state {
+	return func(o *Observation, _ *Rules) {
+		conditions.Set(o.cluster, metav1.Condition{Type: "RancherImported", Status: status, Reason: reason})
+	}
+}
+
+// Each row is a branch of the rules: what is known, and what follows.
+func TestDecide(t *testing.T) {
+	quiet := asked(askTurtles{}, askNamesakes{})
+	newcomer := []state{labelledTrue, up, quiet}
+	ahead := append(slices.Clone(newcomer), claimedV3)
+	confirm := askCluster{"before its record is created"}
+	confirmed := func(change ...func(*clusterv1.Cluster)) state {
+		return func(o *Observation, _ *Rules) {
+			o.answered[confirm.String()] = true
+			current := o.cluster.DeepCopy()
+			for _, c := range change {
+				c(current)
+			}
+			o.current[confirm.why] = current
+		}
+	}
+	noNamespace := asked(askNamespace{"c-abcde"})
+	with := func(states []state, more ...state) []state { return append(slices.Clone(states), more...) }
+	occupant := askRecord{strategy: decideV3{}, name: "c-abcde", why: ", which has the name of the record"}
+	second := askRecord{strategy: decideV3{}, name: "c-other", why: ", whose name may be free"}
+	occupied := func(found *record) state {
+		return func(o *Observation, _ *Rules) {
+			o.answered[occupant.String()], o.occupied = true, true
+			if found != nil {
+				o.live[found.id()] = found
+			}
+		}
+	}
+	foreign := &record{Object: &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde"}}, strategy: decideV3{}, unseen: true}
+	foreignGoing := &record{Object: &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", DeletionTimestamp: new(metav1.NewTime(decideNow))}}, strategy: decideV3{}, unseen: true}
+	free := func(besides, name string) state {
+		return func(o *Observation, _ *Rules) {
+			o.answered[askFreeName{besides}.String()], o.free[besides] = true, name
+		}
+	}
+	named := askRecord{strategy: decideV3{}, name: "c-abcde"}
+	ending := func(o *Observation, _ *Rules) {
+		o.cluster.DeletionTimestamp = new(metav1.NewTime(decideNow))
+	}
+	stopped := func(o *Observation, _ *Rules) { o.stopped = true }
+	refused := func(id string) state {
+		return func(o *Observation, _ *Rules) { o.refusals[id] = apierrors.NewInternalError(errors.New("webhook")) }
+	}
+	later := func(o *Observation, _ *Rules) {
+		o.cluster.DeletionTimestamp = new(metav1.NewTime(decideNow.Add(-time.Minute)))
+	}
+	gone := func(o *Observation, _ *Rules) { o.cluster = nil }
+	theirs := func(_ *Observation, r *Rules) {
+		r.Claim = instance.Claim{WatchFilter: "mine"}
+	}
+	forgotten := func(o *Observation, _ *Rules) { o.forgotten = true }
+	twin := askTwin{client.ObjectKey{Namespace: "tenant", Name: "prod-capi"}}
+	twinThere := func(o *Observation, _ *Rules) {
+		o.answered[twin.String()], o.twins[twin.key] = true, true
+	}
+	turn := func(given bool) state {
+		return func(o *Observation, _ *Rules) { o.answered[takeTurn{}.String()], o.turn = true, given }
+	}
+	turtlesFinalizer := func(o client.Object) { touched(o) }
+	adopts := func(_ *Observation, r *Rules) { r.AdoptTurtles = true }
+	turtlesV3 := v3(unheld, func(c *managementv3.Cluster) {
+		turtlesFinalizer(c)
+		delete(c.Labels, "archelon.io/capi-cluster-uid")
+	})
+	waitingAgent := importedV3()
+	lost := with(importedV3("Waiting"), knownTerms())
+	worked := func(ended bool, out outcome.Outcome) state {
+		return func(o *Observation, _ *Rules) { o.worked, o.ended, o.result = true, ended, out }
+	}
+	rows := map[string]struct {
+		known []state
+		want  string
+	}{
+		// What is not this instance's to look at.
+		"Outside":        {[]state{func(o *Observation, _ *Rules) { o.outside = true }}, "nothing | done"},
+		"Withdrawn":      {[]state{func(o *Observation, _ *Rules) { o.withdrawn = true }}, "nothing | nothing: forget the cluster"},
+		"WithdrawnLater": {[]state{forgotten, func(o *Observation, _ *Rules) { o.withdrawn = true }}, "nothing | nothing: done for 10s"},
+		"Behind":         {[]state{func(o *Observation, _ *Rules) { o.behind = true }}, "nothing | nothing: done for 50ms"},
+		"Paused":         {[]state{note("cluster.x-k8s.io/paused", "")}, "pause | pause: Wait Paused"},
+		"Stranger":       {nil, "idle | done"},
+		"StrangerInvalid": {[]state{func(o *Observation, _ *Rules) {
+			o.namespace = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "maybe"}
+		}}, "idle | selection: Stall InvalidImportLabel"},
+
+		// What a cluster has left behind.
+		"Gone":            {[]state{gone}, "release orphans | orphans: forget the cluster"},
+		"GoneRecordStays": {[]state{gone, forgotten, func(o *Observation, r *Rules) { o.cluster = testCluster(); v3()(o, r); o.cluster = nil }}, "release orphans | orphans: ask for what is remembered of the cluster"},
+		"GoneLost": {[]state{forgotten, v3(), gone, func(o *Observation, _ *Rules) { o.holding = "uid-1" }},
+			"release orphans | orphans: ask for the CAPI cluster, for what it has left behind"},
+		"GoneLostConfirmed": {[]state{forgotten, v3(), gone, asked(askCluster{"for what it has left behind"}), func(o *Observation, _ *Rules) { o.holding = "uid-1" }},
+			"release orphans | orphans: v3 Rancher cluster c-abcde: release and delete it"},
+		"GoneDeleted": {[]state{forgotten, v3(goingV3), gone, asked(askCluster{"for what it has left behind"})}, "release orphans | orphans: v3 Rancher cluster c-abcde: release it"},
+		"GoneBack": {[]state{forgotten, v3(goingV3), gone, asked(askCluster{"for what it has left behind"}), func(o *Observation, _ *Rules) {
+			o.current["for what it has left behind"] = testCluster()
+		}}, "release orphans | done"},
+		"GoneForgotten": {[]state{forgotten, gone, asked(askHolding{}), func(o *Observation, _ *Rules) { o.left = 2 * time.Second }}, "release orphans | orphans: done for 2s"},
+
+		// The cluster of others.
+		"Theirs":         {[]state{theirs}, "leave to others | leave: forget the cluster"},
+		"TheirsSettled":  {[]state{theirs, forgotten, claimedV3, v3()}, "leave to others | leave: done"},
+		"TheirsRemoved":  {[]state{theirs, forgotten, claimedV3, v3(goingV3)}, "leave to others | leave: ask for other instances"},
+		"TheirsRuns":     {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{}), func(o *Observation, _ *Rules) { o.elsewhere = true }}, "leave to others | leave: done for 15s"},
+		"TheirsNobody":   {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{})}, "leave to others | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
+		"TheirsNoted":    {[]state{theirs, forgotten, stopped, note("imported", "true"), condition("True", "Imported"), asked(askOthers{})}, "leave to others | permission: Stall RemovedInRancher"},
+		"TheirsDeleting": {[]state{theirs, claimedV3, ending}, `delete | delete-records: end the work in the workload cluster`},
+
+		// Deletion and un-import.
+		"Delete":            {[]state{claimedV3, ending, stopped}, "delete | delete-records: ask for Rancher cluster v3/c-abcde"},
+		"DeleteTakesOver":   {[]state{claimedV3, ending, note("archelon.io/instance", "/old")}, `delete | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
+		"DeleteRecord":      {[]state{claimedV3, ending, stopped, v3()}, "delete | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"DeleteForeign":     {[]state{claimedV3, ending, stopped, v3(of2)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
+		"DeleteGoing":       {[]state{claimedV3, ending, stopped, v3(goingV3, unheld)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
+		"DeleteReleased":    {[]state{ending, stopped}, "delete | done"},
+		"DeleteWebhook":     {[]state{claimedV3, ending, stopped, v3(), refused("v3/c-abcde")}, "delete | delete-records: Poll Deleting"},
+		"DeleteNoWebhook":   {[]state{claimedV3, later, stopped, v3(), refused("v3/c-abcde")}, "delete | delete-records: v3 Rancher cluster c-abcde: delete it, and release it when that is possible"},
+		"DeleteHalfLabel":   {[]state{claimedV3, later, stopped, v3(func(c *managementv3.Cluster) { delete(c.Labels, "cluster-api.cattle.io/capi-cluster-owner") }), refused("v3/c-abcde")}, "delete | delete-records: Fail InternalError"},
+		"DeleteV1":          {[]state{claimedV3, ending, stopped, asked(named), v1()}, "delete | delete-records: ask for CAPI cluster tenant/prod-capi"},
+		"DeleteV1Twin":      {[]state{claimedV3, ending, stopped, asked(named), v1(), twinThere}, "delete | delete-records: v1 Rancher cluster tenant/prod-capi: leave it to the administrator"},
+		"Unimport":          {[]state{labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"UnimportV1Twin":    {[]state{labelledFalse, claimedV3, stopped, asked(named), v1(), twinThere}, "un-import | delete-records: Stall RecordNameTaken"},
+		"FormerCondition":   {[]state{claimedV3, ending, func(o *Observation, _ *Rules) { conditions.Set(o.cluster, metav1.Condition{Type: formerOverlap}) }}, "delete | take-over: CAPI cluster tenant/prod: remove condition RancherImportScopeOverlap"},
+		"UnimportedAlready": {[]state{labelledFalse}, "idle | done"},
+
+		// Rancher Turtles.
+		"HandOver":          {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, v3()}, "hand over | hand-over: v3 Rancher cluster c-abcde: hand it to Rancher Turtles"},
+		"HandOverStops":     {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles")}, "hand over | hand-over: end the work in the workload cluster"},
+		"HandOverStranger":  {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, v3(of2, goingV3)}, "hand over | hand-over: ask for the CAPI cluster, for records of another one"},
+		"HandedOver":        {[]state{labelledTrue, note("archelon.io/managed-by", "rancher-turtles"), stopped}, "hand over | handed-over: Stall HandedToTurtles"},
+		"Turtles":           {[]state{labelledTrue, up}, "import | turtles: ask for the Lease of Rancher Turtles"},
+		"TurtlesRuns":       {[]state{labelledTrue, up, turtlesHolding}, "import | turtles: Poll TurtlesActive"},
+		"TurtlesMistake":    {[]state{labelledTrue, note("archelon.io/managed-by", "me")}, "import | turtles: Stall InvalidSetting"},
+		"TurtlesAdopt":      {[]state{labelledTrue, up, adopts, quiet, turtlesV3}, "import | adopt: CAPI cluster tenant/prod: claim v3/c-abcde of Rancher Turtles; v3 Rancher cluster c-abcde: adopt it"},
+		"TurtlesAdoptTwice": {[]state{labelledTrue, up, adopts, quiet, turtlesV3, turtlesV3}, "import | adopt: Stall DuplicateRecords"},
+		"TurtlesAdoptKind":  {[]state{labelledTrue, up, adopts, quiet, turtlesV3, switchToV1}, "import | adopt: Stall ManagedByTurtles"},
+		"TurtlesTakeBack": {append(importedV3("Connected"), adopts, quiet, func(o *Observation, _ *Rules) { turtlesFinalizer(o.records[0].Object) }),
+			"import | adopt: v3 Rancher cluster c-abcde: take the finalizer of Rancher Turtles off"},
+		"TurtlesBack":    {append(importedV3("Connected"), adopts, turtlesHolding, func(o *Observation, _ *Rules) { turtlesFinalizer(o.cluster) }), "import | adopt: Poll ManagedByTurtles"},
+		"TurtlesTouched": {append(importedV3("Connected"), func(o *Observation, _ *Rules) { turtlesFinalizer(o.cluster) }), "import | neighbours: Stall ManagedByTurtles"},
+
+		// Before an import.
+		"Blocked":       {[]state{labelledTrue, note("imported", "true")}, "import | permission: end the work in the workload cluster"},
+		"BlockedStops":  {[]state{labelledTrue, stopped, note("imported", "true")}, "import | permission: Stall RemovedInRancher"},
+		"BlockedHidden": {[]state{labelledTrue, claimedV3, note("imported", "true")}, "import | permission: ask for Rancher cluster v3/c-abcde"},
+		"Removed":       {[]state{labelledTrue, claimedV3, v3(goingV3)}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
+		"RemovedNoted":  {[]state{labelledTrue, note("imported", "true"), v3(goingV3)}, "import | removal: v3 Rancher cluster c-abcde: release it"},
+		"RemovedOne":    {[]state{labelledTrue, claimedV3, v3(goingV3), v3(func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: follow its other record; v3 Rancher cluster c-abcde: release it"},
+		"RemovedOther":  {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: v3 Rancher cluster c-other: release it"},
+		"RemovedAhead":  {[]state{labelledTrue, claimedV3, v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: ask for Rancher cluster v3/c-abcde"},
+		"Principal":     {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) { delete(o.answered, askPrincipal{}.String()) }}, "import | principal: ask for the principal of the infrastructure"},
+		"PrincipalNo": {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) {
+			o.unpermitted = &outcome.Problem{Kind: outcome.KindStall, Reason: "NotAllowed"}
+		}}, "import | principal: Stall NotAllowed"},
+		"NoControlPlane": {[]state{labelledTrue, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
+		"Namesake":       {[]state{labelledTrue, up, asked(askTurtles{})}, "import | namesake: ask for Rancher clusters of the cluster's name"},
+		"NamesakeOther":  {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, cached: true}} }), "import | namesake: Stall RecordNameTaken"},
+		"NamesakeHidden": {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, left: time.Minute}} }), "import | namesake: Poll RecordNameTaken"},
+
+		// The name of the record.
+		"Name":           {newcomer, `import | claim: ask for a free name besides ""`},
+		"NameHolders":    {with(newcomer, free("", "c-new22")), "import | claim: ask for the display name prod"},
+		"NameHeld":       {with(newcomer, free("", "c-new22"), holder("prod", "c-x", "")), "import | claim: Stall DisplayNameTaken"},
+		"NameReserve":    {with(newcomer, free("", "c-new22"), holder("prod", "", "")), `import | claim: reserve the display name "prod"`},
+		"NameReserved":   {with(newcomer, free("", "c-new22"), holder("prod", "", ""), asked(reserveName{"prod"}), func(o *Observation, _ *Rules) { o.reserved["prod"] = time.Second }), "import | claim: Poll DisplayNameTaken"},
+		"NameAhead":      {with(newcomer, free("", "c-new22"), holder("prod", "", ""), asked(reserveName{"prod"})), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-new22"},
+		"NameInvalid":    {with(newcomer, free("", "c-new22"), note("archelon.io/display-name", "Not A Name")), "import | claim: Stall InvalidSetting"},
+		"NameOfOwn":      {with(newcomer, v3()), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-abcde"},
+		"NameWaits":      {with(newcomer, v3(goingV3, unheld)), "import | claim: Wait RecordTerminating"},
+		"NameWaitsBlind": {with(newcomer, v3(goingV3, unheld), func(o *Observation, _ *Rules) { o.records[0].unseen = true }), "import | claim: Poll RecordTerminating"},
+		"NameForged":     {with(ahead, note(recordKey, "v3/victim")), "import | claim: ask for Rancher cluster v3/victim"},
+		"NameForgedTwo":  {with(ahead, note(recordKey, "v3/victim"), asked(askRecord{strategy: decideV3{}, name: "victim"})), `import | claim: ask for a free name besides ""`},
+		"NameEdited":     {with(ahead, note(recordKey, "v3/c-other"), v3()), "import | claim: ask for Rancher cluster v3/c-abcde, which the cluster does not name"},
+
+		// The record.
+		"Record":           {ahead, "import | record: ask for the CAPI cluster, before its record is created"},
+		"RecordGone":       {with(ahead, asked(confirm)), "import | record: Fail InternalError"},
+		"RecordChanged":    {with(ahead, confirmed(annotated("imported", "true"))), "import | record: Poll InternalError"},
+		"RecordNamespace":  {with(ahead, confirmed()), "import | record: ask for namespace c-abcde"},
+		"RecordName":       {with(ahead, confirmed(), noNamespace), "import | record: ask for the display name prod"},
+		"RecordCreate":     {with(ahead, confirmed(), noNamespace, holder("prod", "", ""), asked(reserveName{"prod"})), "import | record: v3 Rancher cluster c-abcde: create it"},
+		"RecordClaimed":    {with(ahead, func(o *Observation, _ *Rules) { o.claimed, o.free[""] = true, "c-abcde" }), "import | record: v3 Rancher cluster c-abcde: create it"},
+		"RecordAwaited":    {with(ahead, func(o *Observation, _ *Rules) { o.creation = creation{"v3/c-abcde", decideNow} }), "import | record: Poll WaitingForRancher"},
+		"RecordOccupied":   {with(ahead, func(o *Observation, _ *Rules) { o.occupied = true }), "import | record: ask for " + occupant.String()},
+		"RecordVanished":   {with(ahead, occupied(nil)), "import | record: Fail InternalError"},
+		"RecordOfOthers":   {with(ahead, occupied(foreign)), `import | record: ask for a free name besides "c-abcde"`},
+		"RecordOthersGo":   {with(ahead, occupied(foreignGoing)), "import | record: Poll RecordTerminating"},
+		"RecordNoName":     {with(ahead, occupied(foreign), free("c-abcde", "c-abcde")), "import | record: Poll ForeignRecord"},
+		"RecordSecond":     {with(ahead, occupied(foreign), free("c-abcde", "c-other")), "import | record: ask for " + second.String()},
+		"RecordRename":     {with(ahead, occupied(foreign), free("c-abcde", "c-other"), asked(second)), "import | record: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-other; Poll WaitingForRancher"},
+		"RecordTakesSpace": {with(ahead, confirmed(), noNamespace, func(o *Observation, _ *Rules) { o.namespaces["c-abcde"] = true }), "import | record: ask for Rancher cluster v3/c-abcde, which may have the namespace"},
+
+		// Another kind.
+		"Turn":         {append(importedV3("Connected"), switchToV1, quiet), "import | turn: take a turn to change over to another kind"},
+		"TurnLost":     {append(importedV3("Waiting"), switchToV1, quiet), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"TurnWaits":    {append(importedV3("Connected"), switchToV1, quiet, turn(false)), "import | done"},
+		"TurnNames":    {append(importedV3("Connected"), switchToV1, quiet, turn(false), note(recordKey, "v1/prod-capi")), "import | turn: CAPI cluster tenant/prod: follow v3/c-abcde"},
+		"TurnClaims":   {append(importedV3("Connected"), switchToV1, quiet, turn(true), free("", "prod-capi")), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v1/prod-capi"},
+		"TurnMarks":    {append(importedV3("Connected"), switchToV1, quiet, turn(true), note(recordKey, "v1/prod-capi")), "import | migrate: CAPI cluster tenant/prod: permit the record that comes next"},
+		"TurnEnds":     {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde")), "import | migrate: v3 Rancher cluster c-abcde: release and delete it"},
+		"TurnConfirms": {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde"), note("imported", "true")), "import | migrate: ask for Rancher cluster v3/c-abcde, before it is replaced"},
+		"TurnOldGoes": {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), func(o *Observation, _ *Rules) {
+			o.records[0].SetDeletionTimestamp(new(metav1.NewTime(decideNow)))
+			o.records[0].SetFinalizers(nil)
+		}), "import | migrate: Wait RecordTerminating"},
+		"TurnCompanion": {[]state{labelledTrue, claimedV3, up, quiet, func(o *Observation, r *Rules) { v3(goingV3, unheld)(o, r); o.derived, o.records = o.records, nil }}, "import | removal: ask for Rancher cluster v3/c-abcde"},
+		"TurnTwin":      {[]state{labelledTrue, up, quiet, claimedV3, note(recordKey, "v1/prod-capi"), v1(), management("c-m-1", "m", "Connected"), turn(true)}, "import | turn: ask for CAPI cluster tenant/prod-capi"},
+		"TurnTwinThere": {[]state{labelledTrue, up, quiet, claimedV3, note(recordKey, "v1/prod-capi"), v1(), management("c-m-1", "m", "Connected"), turn(true), twinThere}, "import | turn: Stall RecordNameTaken"},
+		"SwitchBack":    {append(importedV3("Connected"), note("archelon.io/strategy-switch", "v1/prod-capi")), "import | switched: CAPI cluster tenant/prod: note the end of its change of strategy"},
+
+		// What is imported.
+		"Settled":        {importedV3("Connected"), "import | done"},
+		"Sync":           {append(importedV3("Connected"), func(o *Observation, _ *Rules) { o.records[0].settled = false }), "import | sync: v3 Rancher cluster c-abcde: update it"},
+		"SyncHolds":      {append(importedV3("Connected"), func(o *Observation, _ *Rules) { o.records[0].settled = false; o.records[0].SetFinalizers(nil) }), "import | sync: v3 Rancher cluster c-abcde: hold it"},
+		"SyncLater":      {append(importedV3("Connected"), func(o *Observation, _ *Rules) { o.records[0].settled, o.records[0].ahead = false, true }), "import | done"},
+		"NoManagement":   {[]state{labelledTrue, claimedV3, up, v3()}, "import | management: ask for v3 Rancher cluster c-abcde"},
+		"NotYet":         {[]state{labelledTrue, claimedV3, up, v3(), asked(askManagement{name: "c-abcde"})}, "import | management: Wait WaitingForRancher"},
+		"ManagementGoes": {append(importedV3("Connected"), func(o *Observation, _ *Rules) { goingV3(o.managements["c-abcde"].object) }), "import | management: Wait RecordTerminating"},
+		"V1NoManagement": {[]state{labelledTrue, up, claimedV3, note(recordKey, "v1/prod-capi"), switchToV1, v1(func(c *provisioningv1.Cluster) { c.Status.ClusterName = "" })}, "import | management: Wait WaitingForRancher"},
+		"V1Foreign":      {[]state{labelledTrue, up, claimedV3, note(recordKey, "v1/prod-capi"), switchToV1, v1(func(c *provisioningv1.Cluster) { c.Status.ClusterName = "prod-capi" }), management("prod-capi", "m")}, "import | management: Poll ForeignRecord"},
+		"V1Behind":       {[]state{labelledTrue, up, claimedV3, note(recordKey, "v1/prod-capi"), switchToV1, v1(), management("c-m-1", "m", "Connected"), func(o *Observation, _ *Rules) { o.managements["c-m-1"].synced = false }}, "import | sync-management: v3 Rancher cluster c-m-1: update it"},
+		"Rename":         {append(importedV3("Connected"), note("archelon.io/display-name", "blue"), func(o *Observation, r *Rules) { r.Active = renaming{}; o.records[0].strategy = renaming{} }), "import | display-name: ask for the display name blue"},
+		"RenameFree":     {append(importedV3("Connected"), note("archelon.io/display-name", "blue"), holder("blue", "", ""), asked(reserveName{"blue"}), func(o *Observation, r *Rules) { r.Active = renaming{}; o.records[0].strategy = renaming{} }), `import | display-name: v3 Rancher cluster c-abcde: give it the display name "blue"`},
+		"RenameTaken":    {append(importedV3("Connected"), note("archelon.io/display-name", "blue"), holder("blue", "c-x", ""), func(o *Observation, r *Rules) { r.Active = renaming{}; o.records[0].strategy = renaming{} }), "import | display-name: Stall DisplayNameTaken"},
+		"NameNotSeen":    {append(waitingAgent, asked(askHolders{"prod"})), "import | display-name: Wait WaitingForRancher"},
+		"NameOlder": {append(waitingAgent, holder("prod", "c-older", ""), func(o *Observation, r *Rules) {
+			selfHolds(o, r)
+			o.holders["prod"] = append(o.holders["prod"], rancher.NamedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", UID: "record-1"}, Owner: "uid-1"})
+			o.holders["prod"][0].UID = "older"
+		}), "import | display-name: Stall DisplayNameTaken"},
+		"AgentTerms":     {append(waitingAgent, selfHolds), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"AgentWork":      {append(waitingAgent, selfHolds, knownTerms()), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentRuns":      {append(waitingAgent, selfHolds, knownTerms(), worked(false, outcome.Done())), "import | agent: Wait ConnectingAgent"},
+		"AgentInstalled": {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll WaitingForAgent"},
+		"AgentFailed":    {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Fail("WorkloadClusterUnreachable", errors.New("no")))), "import | agent: Poll WorkloadClusterUnreachable"},
+		"AgentStalled":   {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Stall("ManagementCluster", "m"))), "import | agent: Stall ManagementCluster"},
+		"AgentLost":      {lost, "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentLostRuns":  {with(lost, worked(false, outcome.Done())), "import | agent: Wait AgentDisconnected"},
+		"AgentLostDone":  {with(lost, worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll AgentDisconnected"},
+		"AgentGone":      {append(importedV3("Connected"), func(o *Observation, _ *Rules) { o.agentGone = true }), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"AgentGrace":     {append(importedV3("Waiting"), condition("True", "Imported"), func(_ *Observation, r *Rules) { r.DisconnectGrace = time.Minute }), "import | agent: ask for since when the agent is disconnected"},
+		"AgentInGrace": {append(importedV3("Waiting"), condition("True", "Imported"), asked(askDisconnection{}), func(o *Observation, r *Rules) {
+			r.DisconnectGrace, o.disconnected = time.Minute, decideNow.Add(-20*time.Second)
+		}), "import | done for 40s"},
+		"AgentTaken": {append(importedV3("Connected"), note("archelon.io/take-over-agent", "c-x")), "import | agent: v3 Rancher cluster c-abcde: note whether its agent was taken over"},
+		"NoRegistration": {append(waitingAgent, selfHolds, knownTerms(func(a *agentTerms) {
+			a.registrationErr, a.serverErr = &outcome.Problem{Kind: outcome.KindWait, Reason: "WaitingForRancher"}, &outcome.Problem{Kind: outcome.KindWait, Reason: "ServerURLMissing"}
+		})), "import | agent: Wait ServerURLMissing"},
+		"RegistrationBad": {append(waitingAgent, selfHolds, knownTerms(func(a *agentTerms) { a.registrationErr = errors.New("broken") })), "import | agent: Fail InternalError"},
+	}
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		t.Run(name, func(t *testing.T) {
+			o := seen(testCluster())
+			o.intent = intentUnknown
+			o.answered[askPrincipal{}.String()] = true
+			rules := Rules{Active: decideV3{}, Others: []Strategy{decideV1{}}, Self: instance.ID{Name: "archelon"}}
+			o.cluster.Annotations = map[string]string{}
+			for _, known := range rows[name].known {
+				known(o, &rules)
+			}
+			before := copies(o)
+			if got := inOneLine(rules.Decide(*o, decideNow)); got != rows[name].want {
+				t.Errorf("got  %s\nwant %s", got, rows[name].want)
+			}
+			if diff := cmp.Diff(before, copies(o)); diff != "" {
+				t.Errorf("the decision has changed what is known (-before +after)\n%s", diff)
+			}
+		})
+	}
+}
+
+// copies are those of all objects that are known.
+func copies(o *Observation) []any {
+	var all []any
+	if o.cluster != nil {
+		all = append(all, o.cluster.DeepCopy())
+	}
+	for _, known := range slices.Concat(o.records, o.derived) {
+		all = append(all, known.DeepCopyObject())
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.managements)) {
+		all = append(all, o.managements[name].object.DeepCopy())
+	}
+	return append(all, maps.Clone(o.answered), o.intent)
+}
+
+// renaming shows the name that the annotation asks for.
+type renaming struct{ decideV3 }
+
+func (renaming) DisplayName(d Desired) (string, bool) { return namingV3{}.DisplayName(d) }
+
+// Whoever reads the page about the architecture finds the rules as they are.
+func TestThePageListsTheRules(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "development", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := intentNothing; i <= intentIdle; i++ {
+		var phases []string
+		for _, rule := range rulesOf(i) {
+			phases = append(phases, "`"+rule.name+"`")
+		}
+		listed := false
+		for line := range strings.Lines(string(page)) {
+			cells := strings.Split(line, " | ")
+			listed = listed || len(cells) == 2 && slices.Contains(strings.Split(strings.TrimPrefix(cells[0], "| "), ", "), i.String()) &&
+				strings.TrimSuffix(strings.TrimSpace(cells[1]), " |") == strings.Join(phases, ", ")
+		}
+		if !listed {
+			t.Errorf("the page does not have the phases of the intent %q: %s", i, strings.Join(phases, ", "))
+		}
+	}
+}

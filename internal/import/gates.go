@@ -1,0 +1,111 @@
+package importer
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// The rules that come before an import, and end it for reasons that are in the management cluster itself.
+
+// formerOverlap is a condition that earlier versions set, with a field manager of its own.
+const (
+	formerOverlap      = "RancherImportScopeOverlap"
+	formerOverlapOwner = fieldOwner + "-overlap"
+)
+
+// nothing is done to a cluster that is not this instance's, or whose latest state has yet to come.
+func (d *deciding) nothing() Decision {
+	switch {
+	case d.withdrawn && !d.forgotten:
+		return act(forgetCluster{withdrawn: true})
+	case d.withdrawn:
+		return endAfter(withdrawnRetry)
+	case d.behind:
+		// The watch is about to bring what we wrote ourselves. Its event wakes us, unless it is filtered out.
+		return endAfter(conflictRetry)
+	default:
+		return pass()
+	}
+}
+
+// takeOver puts this instance on a cluster that another one worked on, before anything else is done to it: a write that
+// the other one has sent before it was frozen fails then, because the cluster has changed. A new import is marked when
+// its record's name is written ahead.
+func (d *deciding) takeOver() Decision {
+	if conditions.Has(d.cluster, formerOverlap) && !d.overlapRemoved {
+		return act(removeOverlap{d.cluster})
+	}
+	previous := d.cluster.Annotations[archelonv1.InstanceAnnotation]
+	begun := d.cluster.Annotations[archelonv1.RecordAnnotation] != "" || holds(d.cluster)
+	if !begun || previous == d.Self.String() {
+		return pass()
+	}
+	what := fmt.Sprintf("take it over from instance %q", previous)
+	return d.change(what, "taking over the CAPI cluster", func(cluster *clusterv1.Cluster) {
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.InstanceAnnotation, d.Self.String())
+	})
+}
+
+func (*deciding) pause() Decision {
+	return wait(archelonv1.PausedReason, "The CAPI cluster is paused; the import goes on when it is resumed")
+}
+
+// checkSelection stops where the import label cannot be read.
+func (d *deciding) checkSelection() Decision {
+	if _, err := chosen(d.cluster.Labels, d.namespace); err != nil {
+		return stall(archelonv1.InvalidImportLabelReason, err.Error())
+	}
+	return pass()
+}
+
+// checkPermission stops where the "imported" annotation forbids a new import.
+func (d *deciding) checkPermission() Decision {
+	if _, blocked := d.cluster.Annotations[archelonv1.ImportedAnnotation]; !blocked || d.hasRecord() {
+		return pass()
+	}
+	if named, look := d.named(); look && holds(d.cluster) {
+		// The annotation may have been there all the time, and the record only have lost the label by which the cache knows it.
+		return ask(named)
+	}
+	if !d.stopped {
+		return act(stopWork{})
+	}
+	return stall(archelonv1.RemovedInRancherReason,
+		`The annotation "imported" keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted in Rancher. Remove the annotation to import again`)
+}
+
+// checkPrincipal keeps a cluster from being imported while its infrastructure may not work with its principal. What is
+// imported stays imported, and it is told: what is taken away in another system is no reason to disconnect a cluster.
+func (d *deciding) checkPrincipal() Decision {
+	if d.lacks(askPrincipal{}) {
+		return ask(askPrincipal{})
+	}
+	if d.hasRecord() || d.cluster.Annotations[archelonv1.RecordAnnotation] != "" {
+		return pass()
+	}
+	return fail(d.unpermitted)
+}
+
+// refused is what to say about a cluster that was imported before its principal was refused.
+func (o *Observation) refused() string {
+	out := outcome.FromError(o.unpermitted, archelonv1.InternalErrorReason)
+	if out.Kind != outcome.KindStall {
+		return ""
+	}
+	return fmt.Sprintf("imported before, and its identity is refused now (%s): %s", out.Reason, out.Message)
+}
+
+// waitForControlPlane waits until the workload cluster can be expected to answer. A record that exists is followed
+// whatever the control plane does; only creating one needs it.
+func (d *deciding) waitForControlPlane() Decision {
+	if d.hasRecord() || controlPlaneUp(d.cluster) {
+		return pass()
+	}
+	return wait(archelonv1.WaitingForControlPlaneReason, "The control plane is not available yet")
+}

@@ -1,0 +1,107 @@
+package importer
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
+)
+
+// intent is what a run sets out to do.
+type intent int
+
+const (
+	// intentUnknown is that of a run that has decided nothing yet.
+	intentUnknown intent = iota
+	// intentNothing is for a cluster that is not this instance's to look at, or not now.
+	intentNothing
+	// intentOrphans releases what a cluster has left behind that is gone.
+	intentOrphans
+	// intentLeave leaves a cluster to others, and sees to it that its record can go.
+	intentLeave
+	// intentPause does nothing: the cluster is paused.
+	intentPause
+	// intentDelete removes the record because the CAPI cluster goes.
+	intentDelete
+	// intentUnimport removes the record because the import label says so.
+	intentUnimport
+	// intentHandOver leaves the record to Rancher Turtles.
+	intentHandOver
+	// intentImport creates the record, or keeps it.
+	intentImport
+	// intentIdle leaves a cluster alone that is neither selected nor imported.
+	intentIdle
+)
+
+// String returns the name of the intent as people read it.
+func (i intent) String() string {
+	return [...]string{
+		"unknown", "nothing", "release orphans", "leave to others", "pause", "delete", "un-import", "hand over", "import", "idle",
+	}[i]
+}
+
+// intend decides what to do. Deletion and the user's "false" come before everything; a missing
+// label leaves things as they are, so what is imported stays imported.
+func (d *deciding) intend() intent {
+	switch {
+	case d.outside, d.withdrawn, d.behind:
+		return intentNothing
+	case d.cluster == nil:
+		return intentOrphans
+	case !d.responsible(d.cluster):
+		return intentLeave
+	}
+	want, _ := chosen(d.cluster.Labels, d.namespace)
+	imported := d.cluster.Annotations[archelonv1.RecordAnnotation] != "" || holds(d.cluster) || d.hasRecord()
+	switch {
+	case paused(d.cluster):
+		return intentPause
+	case !d.cluster.DeletionTimestamp.IsZero():
+		return intentDelete
+	case d.assigned().to == archelonv1.ManagedByTurtles && (imported || want == include):
+		return intentHandOver
+	case want == exclude && imported:
+		return intentUnimport
+	case want == include || imported:
+		return intentImport
+	default:
+		return intentIdle
+	}
+}
+
+// responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:
+// every step of it is idempotent, and a label that was taken away must not leave a finalizer behind. leaveBehind is
+// about the deletion of a record of such a cluster.
+func (r Rules) responsible(cluster *clusterv1.Cluster) bool {
+	return r.Claim.Covers(cluster) || !cluster.DeletionTimestamp.IsZero() && holds(cluster)
+}
+
+func paused(cluster *clusterv1.Cluster) bool {
+	return ptr.Deref(cluster.Spec.Paused, false) || annotations.HasPaused(cluster)
+}
+
+// holds reports whether the cluster carries the finalizer of the import.
+func holds(cluster *clusterv1.Cluster) bool { return hold.Import.On(cluster) }
+
+// controlPlaneUp prefers the ControlPlaneAvailable condition; control planes that report none, or
+// Unknown, count as up once they were initialized.
+func controlPlaneUp(cluster *clusterv1.Cluster) bool {
+	if available := conditions.Get(cluster, clusterv1.ClusterControlPlaneAvailableCondition); available != nil {
+		switch available.Status {
+		case metav1.ConditionTrue:
+			return true
+		case metav1.ConditionFalse:
+			return false
+		}
+	}
+	return ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
+}
+
+// switching reports whether the cluster has begun to change over to another kind of record and has not come back yet.
+func switching(cluster *clusterv1.Cluster) bool {
+	return cluster.Annotations[archelonv1.StrategySwitchAnnotation] != ""
+}

@@ -1,0 +1,82 @@
+package importer
+
+import (
+	"fmt"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// Conditions of a v3 Cluster.
+const (
+	// connectedCondition is True while Rancher reaches the workload cluster through its agent.
+	connectedCondition = "Connected"
+	// waitingCondition is True from the first time on that Rancher found the workload cluster healthy through its
+	// agent. Ready is no such mark: it is False with reason Disconnected before the first connection, too.
+	waitingCondition = "Waiting"
+	// deployedCondition is True from the time on that Rancher has applied its agent itself.
+	deployedCondition = "AgentDeployed"
+)
+
+// managementCluster is what matters of the management.cattle.io/v3 Cluster behind a record.
+type managementCluster struct {
+	name string
+	// object is a copy of the v3 Cluster from the cache.
+	object *managementv3.Cluster
+	// connected: Rancher reaches the workload cluster through its agent.
+	connected bool
+	// known: the agent has connected at least once.
+	known bool
+	// deployed: Rancher has applied its agent itself, and does not look whether it is still there.
+	deployed bool
+	// since changes whenever the connection does.
+	since string
+}
+
+func viewOf(cluster *managementv3.Cluster) *managementCluster {
+	view := &managementCluster{name: cluster.Name, object: cluster}
+	for i := range cluster.Status.Conditions {
+		condition := &cluster.Status.Conditions[i]
+		switch condition.Type {
+		case connectedCondition:
+			view.connected = condition.Status == corev1.ConditionTrue
+			view.since = condition.LastUpdateTime
+		case waitingCondition:
+			view.known = condition.Status == corev1.ConditionTrue
+		case deployedCondition:
+			view.deployed = condition.Status == corev1.ConditionTrue
+		}
+	}
+	return view
+}
+
+// findManagement finds the v3 Cluster that Rancher works with: the record itself, or the one made from a v1 record.
+func (d *deciding) findManagement() Decision {
+	name := d.record.strategy.ManagementName(d.record.Object)
+	if name == "" {
+		return stop(waitingForRancher())
+	}
+	if look := (askManagement{name: name, live: !d.record.strategy.Nature().Itself}); d.lacks(look) {
+		return ask(look)
+	}
+	found := d.managements[name]
+	switch {
+	case found == nil:
+		return stop(waitingForRancher())
+	case !d.record.stands(found.object):
+		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make, becomes the companion of that.
+		return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s and import the cluster again",
+			d.record, name, d.record), unseenRecheck))
+	case !found.object.DeletionTimestamp.IsZero():
+		return wait(archelonv1.RecordTerminatingReason, "The Rancher cluster is being deleted in Rancher")
+	}
+	d.management = viewOf(found.object)
+	return pass()
+}
+
+// served reports whether the Rancher cluster has had an agent that it reached, so that what Rancher applied itself is there to be taken over.
+func (m managementCluster) served() bool { return m.known || m.deployed }

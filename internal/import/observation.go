@@ -1,0 +1,171 @@
+package importer
+
+import (
+	"fmt"
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
+)
+
+// Observation is all that a run knows: what it has read, what is remembered, and what it has done itself. What costs a
+// request, or is needed seldom, is read when the rules ask for it.
+type Observation struct {
+	key types.NamespacedName
+	// outside: the namespace is none of this instance's; withdrawn: it was taken from the instance while that runs.
+	outside, withdrawn bool
+	// cluster is a copy of the cached CAPI cluster, renewed by each write. It is nil if there is none.
+	cluster *clusterv1.Cluster
+	// behind: the cache has yet to show what this process wrote to the cluster.
+	behind bool
+	// namespace are the labels of the Namespace if it has the import label, assigning those if it says who is to import.
+	namespace, assigning map[string]string
+	// records name the cluster as their owner; derived are Rancher's own companions of such records.
+	records, derived []record
+
+	// agentGone: the agent was seen to have gone from the workload cluster.
+	agentGone bool
+	// creation is the record that this process created for the cluster a moment ago.
+	creation creation
+	// holding is the incarnation of the cluster that carried our finalizer when it was seen last.
+	holding types.UID
+	// taken is from which process of Turtles the cluster was taken.
+	taken taking
+
+	answers
+	deeds
+}
+
+// answers are what the rules have asked for.
+type answers struct {
+	// answered are the questions that were asked.
+	answered map[string]bool
+	// current are copies of the CAPI cluster from the API server, by why it was asked for; nil if there is none.
+	current map[string]*clusterv1.Cluster
+	// live are records from the API server by their identity, nil if there is none of that name.
+	live map[string]*record
+	// twins are the CAPI clusters of the name of a v1 record, and namespaces those of the name of a v3 record.
+	twins      map[types.NamespacedName]bool
+	namespaces map[string]bool
+	// free are names for a record under which the cache has none, by the one that they are besides.
+	free map[string]string
+	// namesakes are v1 Rancher clusters of the name of the CAPI cluster.
+	namesakes []namesake
+	// holders are the v3 Clusters that have a display name, reserved for how much longer another import has it.
+	holders  map[string][]rancher.NamedCluster
+	reserved map[string]time.Duration
+	// managements are v3 Clusters by their names, nil if there is none.
+	managements map[string]*managed
+	// lease is what the Leases of Turtles say.
+	lease turtlesHold
+	// unpermitted is why the infrastructure may not work with its principal.
+	unpermitted error
+	// elsewhere: another instance, which runs, works on the cluster.
+	elsewhere bool
+	// left is for how much longer a cluster that is gone is remembered.
+	left time.Duration
+	// turn: the cluster has a slot to change over.
+	turn bool
+	// disconnected is since when the agent is known to be disconnected.
+	disconnected time.Time
+	// terms are what an agent is installed with, and delay is for how much longer Rancher is left alone that has yet to
+	// provide them.
+	terms agentTerms
+	delay time.Duration
+}
+
+// deeds are what this run has done.
+type deeds struct {
+	// intent is set by the first decision.
+	intent intent
+	// forgotten: what was remembered is dropped; stopped: no work in the workload cluster is under way.
+	forgotten, stopped bool
+	// claimed: the record's name was written ahead, which proves that the cached cluster was current.
+	claimed bool
+	// occupied: somebody else has the name under which the record was to be created.
+	occupied bool
+	// worked: it was seen to the work on the agent, which has ended, or not, with the result.
+	worked, ended bool
+	result        outcome.Outcome
+	// overlapRemoved: a condition of earlier versions was taken away.
+	overlapRemoved bool
+	// refusals are the errors of a webhook that does not answer, by the identity of the record.
+	refusals map[string]error
+	// created and abandoned are records; adopted: one of Turtles was taken over; removed: the deletion of one in Rancher
+	// was noted; released: one that somebody else deletes was released.
+	created, abandoned         *record
+	adopted, removed, released bool
+}
+
+// managed is a v3 Cluster behind a record.
+type managed struct {
+	object *managementv3.Cluster
+	// ahead: this process wrote it after the copy was made; renamed, synced, noted: this run did.
+	ahead, renamed, synced, noted bool
+}
+
+func newObservation(key types.NamespacedName) *Observation {
+	return &Observation{key: key, answers: newAnswers(), deeds: deeds{refusals: map[string]error{}}}
+}
+
+func newAnswers() answers {
+	return answers{
+		answered: map[string]bool{}, current: map[string]*clusterv1.Cluster{}, live: map[string]*record{},
+		twins: map[types.NamespacedName]bool{}, namespaces: map[string]bool{}, free: map[string]string{},
+		holders: map[string][]rancher.NamedCluster{}, reserved: map[string]time.Duration{},
+		managements: map[string]*managed{},
+	}
+}
+
+// assigned says who is to import the cluster.
+func (o *Observation) assigned() assignment { return assignedTo(o.cluster.Annotations, o.assigning) }
+
+// hasRecord reports whether a record was created for this very cluster and is not going.
+func (o *Observation) hasRecord() bool { return o.standing() != nil }
+
+// standing returns a record that was created for this very cluster and is not going.
+func (o *Observation) standing() *record {
+	for i := range o.records {
+		if found := &o.records[i]; found.madeFor(o.cluster) && !found.deleting() {
+			return found
+		}
+	}
+	return nil
+}
+
+// find returns the record with the given identity.
+func (o *Observation) find(id string) *record {
+	for i := range o.records {
+		if o.records[i].id() == id {
+			return &o.records[i]
+		}
+	}
+	return nil
+}
+
+// renew replaces what is known of a record.
+func (o *Observation) renew(known record) {
+	for _, records := range [][]record{o.records, o.derived} {
+		for i := range records {
+			if records[i].id() == known.id() {
+				records[i] = known
+			}
+		}
+	}
+}
+
+// once notes what is asked or done, and fails if that was so before.
+func (o *Observation) once(step fmt.Stringer) outcome.Outcome {
+	name := step.String()
+	if o.answered[name] {
+		err := fmt.Errorf("%s: it had no effect, look whether a webhook or somebody else undoes it", name)
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	o.answered[name] = true
+	return outcome.Done()
+}

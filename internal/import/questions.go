@@ -1,0 +1,212 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// question is something that the rules have to know. It is asked once in a run, and prints as what it asks for.
+type question interface {
+	fmt.Stringer
+	// read adds the answer to the observation. It changes nothing else.
+	read(ctx context.Context, r *Reconciler, o *Observation) error
+}
+
+// askCluster asks the API server for the CAPI cluster, for the cache may be older than what is decided on.
+type askCluster struct{ why string }
+
+func (q askCluster) String() string { return "the CAPI cluster, " + q.why }
+
+func (q askCluster) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	current := &clusterv1.Cluster{}
+	switch err := r.APIReader.Get(ctx, o.key, current); {
+	case apierrors.IsNotFound(err):
+		o.current[q.why] = nil
+	case err != nil:
+		return fmt.Errorf("confirming the CAPI cluster: %w", err)
+	default:
+		o.current[q.why] = current
+	}
+	return nil
+}
+
+// askRecord asks the API server for a Rancher cluster by its name. One of this cluster that the cache does not show,
+// because it is new or has lost its labels, is a record from then on.
+type askRecord struct {
+	strategy  Strategy
+	name, why string
+}
+
+func (q askRecord) String() string { return "Rancher cluster " + recordID(q.strategy, q.name) + q.why }
+
+func (q askRecord) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	found := &record{Object: q.strategy.NewObject(), strategy: q.strategy, unseen: true}
+	switch err := r.APIReader.Get(ctx, q.strategy.Key(o.cluster, q.name), found.Object); {
+	case apierrors.IsNotFound(err):
+		o.live[recordID(q.strategy, q.name)] = nil
+		return nil
+	case err != nil:
+		return fmt.Errorf("getting the %s Rancher cluster: %w", q.strategy.Kind(), err)
+	}
+	o.live[found.id()] = found
+	switch cached := o.find(found.id()); {
+	case !found.madeFor(o.cluster):
+	case cached == nil:
+		o.records = append(o.records, *found)
+	case !cached.madeFor(o.cluster):
+		*cached = *found
+	}
+	return nil
+}
+
+// named is the question for the record that was written ahead, and whether it is to be asked: the cache does not show
+// that record, for a process may have died right after creating it. The annotation that names it can be written by
+// others, so a record of another cluster is none of this one's.
+func (d *deciding) named() (askRecord, bool) {
+	id := d.cluster.Annotations[archelonv1.RecordAnnotation]
+	strategy, name, ok := d.splitID(id)
+	if !ok || d.find(id) != nil {
+		return askRecord{}, false
+	}
+	q := askRecord{strategy: strategy, name: name}
+	return q, d.lacks(q)
+}
+
+// askTwin asks for a CAPI cluster of the namespace and the name of a record.
+type askTwin struct{ key client.ObjectKey }
+
+func (q askTwin) String() string { return "CAPI cluster " + q.key.String() }
+
+func (q askTwin) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	err := r.APIReader.Get(ctx, q.key, &clusterv1.Cluster{})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking for a CAPI cluster of the record's name: %w", err)
+	}
+	o.twins[q.key] = err == nil
+	return nil
+}
+
+// askNamespace asks for a namespace of the name of a record.
+type askNamespace struct{ name string }
+
+func (q askNamespace) String() string { return "namespace " + q.name }
+
+func (q askNamespace) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	namespaces := &metav1.PartialObjectMetadataList{}
+	namespaces.SetGroupVersionKind(namespaceMetadata().GetObjectKind().GroupVersionKind())
+	if err := r.APIReader.List(ctx, namespaces, client.MatchingFields{"metadata.name": q.name}); err != nil {
+		return fmt.Errorf("looking for a namespace of the record's name: %w", err)
+	}
+	o.namespaces[q.name] = len(namespaces.Items) > 0
+	return nil
+}
+
+// askFreeName asks for a name for a record, besides one that is not free. A name must not be given that a record has,
+// or a CAPI cluster, which Rancher would delete together with a v1 record of that name. Creating the record is the
+// final test.
+type askFreeName struct{ besides string }
+
+func (q askFreeName) String() string { return fmt.Sprintf("a free name besides %q", q.besides) }
+
+func (q askFreeName) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	o.free[q.besides] = r.Active.ProposeName(o.cluster, func(name string) bool {
+		if name == q.besides {
+			return true
+		}
+		key := r.Active.Key(o.cluster, name)
+		return r.Client.Get(ctx, key, r.Active.NewObject()) == nil ||
+			r.Active.Nature().TakesCluster && r.Client.Get(ctx, key, &clusterv1.Cluster{}) == nil
+	})
+	return nil
+}
+
+// askHolders asks who has a display name.
+type askHolders struct{ name string }
+
+func (q askHolders) String() string { return "the display name " + q.name }
+
+func (q askHolders) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	holders, err := r.DisplayNames.Holders(ctx, q.name)
+	o.holders[q.name] = holders
+	return err
+}
+
+// askManagement asks for a v3 Cluster. The cache has what carries owner labels. A v3 Cluster from before its v1 record
+// was adopted has none yet, and they can be taken off: then the API server is asked.
+type askManagement struct {
+	name string
+	live bool
+}
+
+func (q askManagement) String() string { return "v3 Rancher cluster " + q.name }
+
+func (q askManagement) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	cluster := &managementv3.Cluster{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: q.name}, cluster)
+	if apierrors.IsNotFound(err) && q.live {
+		err = r.APIReader.Get(ctx, client.ObjectKey{Name: q.name}, cluster)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting the v3 Rancher cluster: %w", err)
+	}
+	if err == nil {
+		o.managements[q.name] = &managed{object: cluster, ahead: r.writes.ahead(cluster)}
+	}
+	return nil
+}
+
+// askTurtles asks whether Rancher Turtles holds its Lease.
+type askTurtles struct{}
+
+func (askTurtles) String() string { return "the Lease of Rancher Turtles" }
+
+func (askTurtles) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	leases := &coordinationv1.LeaseList{}
+	if err := r.Client.List(ctx, leases); err != nil {
+		return fmt.Errorf("looking for the Lease of Rancher Turtles: %w", err)
+	}
+	o.lease = r.turtles.held(leases.Items, r.Clock.Now())
+	return nil
+}
+
+// askPrincipal asks whether the infrastructure may work with its principal.
+type askPrincipal struct{}
+
+func (askPrincipal) String() string { return "the principal of the infrastructure" }
+
+func (askPrincipal) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	if r.Principals != nil {
+		o.unpermitted = r.Principals.Permits(ctx, o.cluster)
+	}
+	return nil
+}
+
+// askOthers asks whether another instance, which runs, works on the cluster.
+type askOthers struct{}
+
+func (askOthers) String() string { return "other instances" }
+
+func (askOthers) read(_ context.Context, r *Reconciler, o *Observation) error {
+	by := o.cluster.Annotations[archelonv1.InstanceAnnotation]
+	o.elsewhere = by != "" && by != r.Self.String() && r.Runs != nil && r.Runs(by)
+	return nil
+}
+
+// askHolding asks for how much longer a cluster is remembered that is gone.
+type askHolding struct{}
+
+func (askHolding) String() string { return "what is remembered of the cluster" }
+
+func (askHolding) read(_ context.Context, r *Reconciler, o *Observation) error {
+	o.left = r.holdings.expire(o.key, r.Clock.Now())
+	return nil
+}

@@ -1,0 +1,34 @@
+package importer
+
+import (
+	"time"
+
+	"github.com/archelon-io/archelon/internal/instance"
+)
+
+// Rules are the options of an installation that decide what is done.
+type Rules struct {
+	// Active is the strategy that creates new records.
+	Active Strategy
+	// Others are the remaining strategies. Their records are cleaned up, never created.
+	Others []Strategy
+	// Self is this instance.
+	Self instance.ID
+	// Claim limits the import to CAPI Clusters; the zero value is all.
+	Claim instance.Claim
+	// AdoptTurtles takes over records that Rancher Turtles created, unless the CAPI Cluster says otherwise.
+	AdoptTurtles bool
+	// TurtlesParked says that Rancher Turtles runs and imports nothing: its Lease stops no import.
+	TurtlesParked bool
+	// FleetWorkspaces are those that a CAPI Cluster may ask for. Fleet brings what belongs to a workspace, secrets
+	// included, to all of its clusters, and Rancher asks only whether we may add clusters to it.
+	FleetWorkspaces []string
+	// DisconnectGrace is how long an agent that was connected may be disconnected before anything is done about it;
+	// default at once.
+	DisconnectGrace time.Duration
+}
+
+// strategies returns every strategy, the active one first. Records of the others are cleaned up.
+func (r Rules) strategies() []Strategy {
+	return append([]Strategy{r.Active}, r.Others...)
+}
