@@ -18,6 +18,8 @@ type counter struct {
 	get, list, patch atomic.Int64
 	// events are those that tell people, others what is none of all these.
 	events, others atomic.Int64
+	// last is when something else than Events was asked for, in nanoseconds.
+	last atomic.Int64
 }
 
 // counting counts what goes through.
@@ -38,8 +40,10 @@ func (c *counter) count(request *http.Request) {
 	kinds := parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
 	switch {
 	case kinds, request.URL.Query().Has("watch"):
+		return
 	case strings.Contains(request.URL.Path, "/events"):
 		c.events.Add(1)
+		return
 	case request.Method == http.MethodPatch:
 		c.patch.Add(1)
 	case request.Method == http.MethodGet && request.URL.Query().Has("resourceVersion"):
@@ -49,6 +53,7 @@ func (c *counter) count(request *http.Request) {
 	default:
 		c.others.Add(1)
 	}
+	c.last.Store(time.Now().UnixNano())
 }
 
 // so are the requests so far.

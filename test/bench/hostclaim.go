@@ -20,6 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -170,18 +171,12 @@ func runClaims(ctx context.Context, n int, sizes claimSizes) (r claimRun, err er
 	if err := w.fill(ctx); err != nil {
 		return r, err
 	}
-	start, err := w.measure(ctx, nil)
-	if err != nil {
-		return r, err
-	}
 	if err := w.createClaims(ctx, "has"); err != nil {
 		return r, err
 	}
-	if r, err = w.measure(ctx, w.wait); err != nil {
+	if r, err = w.measure(ctx); err != nil {
 		return r, err
 	}
-	// A controller without claims takes its time to start, too.
-	r.took, r.cpu, r.apis, r.requests = r.took-start.took, r.cpu-start.cpu, r.apis-start.apis, r.requests-start.requests
 	r.audit, err = w.audited()
 	return r, err
 }
@@ -247,8 +242,8 @@ func (w *claimWorld) createClaims(ctx context.Context, name string) error {
 	return nil
 }
 
-// measure runs the controller as internal/setup wires it, until it has nothing to do, and then does something else with it.
-func (w *claimWorld) measure(ctx context.Context, then func(context.Context) (waitingClaims, error)) (r claimRun, err error) {
+// measure runs the controller as internal/setup wires it.
+func (w *claimWorld) measure(ctx context.Context) (r claimRun, err error) {
 	mgr, own, err := w.manager()
 	if err != nil {
 		return r, err
@@ -260,26 +255,29 @@ func (w *claimWorld) measure(ctx context.Context, then func(context.Context) (wa
 		return r, err
 	}
 	runtime.GC() // What came before is not what is measured.
-	earlier, err := measure()
-	if err != nil {
-		return r, err
-	}
-	began, asked, ran := time.Now(), w.all()-w.events.Load(), reconciles()
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
-	r, err = w.rest(ctx, earlier, began)
-	r.requests, r.reconciles = w.all()-w.events.Load()-asked, reconciles()-ran
-	if err == nil && then != nil {
-		r.waiting, err = then(ctx)
+	// How long it takes to fill caches is not what is measured. If that fails, so does what reads from them.
+	mgr.GetCache().WaitForCacheSync(ctx)
+	own.WaitForCacheSync(ctx)
+	if r, err = w.bind(ctx, mgr.GetCache()); err == nil {
+		r.waiting, err = w.wait(ctx, mgr.GetCache())
 	}
 	stop()
 	return r, errors.Join(err, <-ended)
 }
 
-// rest waits until there is nothing to do.
-func (w *claimWorld) rest(ctx context.Context, earlier sample, began time.Time) (r claimRun, err error) {
-	last, err := w.settle(ctx)
+// bind waits until all claims have a host, and there is nothing to do.
+func (w *claimWorld) bind(ctx context.Context, known client.Reader) (r claimRun, err error) {
+	earlier, err := measure()
 	if err != nil {
+		return r, err
+	}
+	began, ran := time.Now(), reconciles()
+	if err := await(ctx, known, metav1.ConditionTrue, w.n); err != nil {
+		return r, err
+	}
+	if _, err := w.settle(ctx); err != nil {
 		return r, err
 	}
 	now, err := measure()
@@ -288,14 +286,42 @@ func (w *claimWorld) rest(ctx context.Context, earlier sample, began time.Time) 
 	}
 	spent, others := now.since(earlier)
 	return claimRun{
-		claims: w.n, took: max(0, last.Sub(began)), cpu: spent["bench"].CPUSeconds, apis: spent["kube-apiserver"].CPUSeconds, others: others,
+		claims: w.n, took: time.Unix(0, w.last.Load()).Sub(began), others: others,
+		cpu: spent["bench"].CPUSeconds, apis: spent["kube-apiserver"].CPUSeconds,
+		requests: w.all() - w.events.Load(), reconciles: reconciles() - ran,
 	}, nil
 }
 
+// await waits until the controller knows of so many claims that they have a host, or that they have none.
+func await(ctx context.Context, known client.Reader, status metav1.ConditionStatus, claims int) error {
+	const look = 50 * time.Millisecond
+	for {
+		list, count := &metal3v1.HostClaimList{}, 0
+		if err := known.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("counting claims: %w", err)
+		}
+		for i := range list.Items {
+			is := hostclaim.ConditionOf(&list.Items[i], metal3v1.AssociatedCondition)
+			if is.Status == status && is.Reason != metal3v1.BindingReason {
+				count++
+			}
+		}
+		if count == claims {
+			return nil
+		}
+		if err := pause(ctx, look); err != nil {
+			return fmt.Errorf("%d claims of %d are %s: %w", count, claims, status, err)
+		}
+	}
+}
+
 // wait adds claims for which there is no host, and watches them when they all say so.
-func (w *claimWorld) wait(ctx context.Context) (found waitingClaims, err error) {
+func (w *claimWorld) wait(ctx context.Context, known client.Reader) (found waitingClaims, err error) {
 	before := w.all() - w.events.Load()
 	if err := w.createClaims(ctx, "waits"); err != nil {
+		return found, err
+	}
+	if err := await(ctx, known, metav1.ConditionFalse, w.n); err != nil {
 		return found, err
 	}
 	if _, err := w.settle(ctx); err != nil {
