@@ -98,6 +98,11 @@ const (
 	// workload cluster, a proxy for example, as a YAML or JSON map of strings without YAML anchors.
 	AgentEnvAnnotation = "archelon.io/agent-env"
 
+	// AgentDeploymentAnnotation on a CAPI Cluster says where and with what Rancher's agent runs in the workload cluster, in
+	// YAML or JSON, without anchors, as in Rancher's field clusterAgentDeploymentCustomization. An administrator says which
+	// parts of it may be set.
+	AgentDeploymentAnnotation = "archelon.io/agent-deployment"
+
 	// DisplayNameAnnotation on a CAPI Cluster is the name that people see for its v3 Rancher cluster, instead of the
 	// name of the CAPI Cluster.
 	DisplayNameAnnotation = "archelon.io/display-name"

@@ -54,7 +54,10 @@ func Reduce(object any) (any, error) {
 		}
 	case *provisioningv1.Cluster:
 		reduceMeta(&object.ObjectMeta)
-		object.Spec = provisioningv1.ClusterSpec{AgentEnvVars: object.Spec.AgentEnvVars}
+		object.Spec = provisioningv1.ClusterSpec{
+			AgentEnvVars:                        object.Spec.AgentEnvVars,
+			ClusterAgentDeploymentCustomization: object.Spec.ClusterAgentDeploymentCustomization,
+		}
 		object.Status = provisioningv1.ClusterStatus{ClusterName: object.Status.ClusterName}
 	}
 	return object, nil

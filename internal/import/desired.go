@@ -22,7 +22,10 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 		return Desired{}, invalidSetting(archelonv1.FleetWorkspaceAnnotation,
 			errors.New("it must be a Fleet workspace that this installation allows (flag --fleet-workspace): choose another one, or ask who runs Archelon"))
 	}
-	return desired, err
+	if err != nil {
+		return desired, err
+	}
+	return desired, r.addAgentDeployment(&desired)
 }
 
 // desiredRecord computes the record of a CAPI cluster. The error is an *outcome.Problem that names what

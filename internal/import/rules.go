@@ -23,6 +23,8 @@ type Rules struct {
 	// FleetWorkspaces are those that a CAPI Cluster may ask for. Fleet brings what belongs to a workspace, secrets
 	// included, to all of its clusters, and Rancher asks only whether we may add clusters to it.
 	FleetWorkspaces []string
+	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may ask for, of AgentSettings.
+	AgentSettings []string
 	// DisconnectGrace is how long an agent that was connected may be disconnected before anything is done about it;
 	// default at once.
 	DisconnectGrace time.Duration

@@ -61,6 +61,8 @@ type Desired struct {
 	DisplayName string
 	// AgentEnv holds environment variables of Rancher's agent, sorted by name.
 	AgentEnv []corev1.EnvVar
+	// AgentDeployment is the value of AgentDeploymentField; empty leaves it alone.
+	AgentDeployment map[string]any
 	// FleetWorkspace is the name of a Fleet workspace; empty leaves the choice to Rancher.
 	FleetWorkspace string
 }

@@ -72,6 +72,9 @@ func renderManagement(desired Desired) *unstructured.Unstructured {
 	if len(desired.AgentEnv) > 0 {
 		spec["agentEnvVars"] = EnvVars(desired.AgentEnv)
 	}
+	if len(desired.AgentDeployment) > 0 {
+		spec[AgentDeploymentField] = desired.AgentDeployment
+	}
 	rendered := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	rendered.SetLabels(desired.Labels)
 	rendered.SetAnnotations(desired.Annotations)
@@ -113,12 +116,21 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 	have, _, _ := unstructured.NestedMap(content, "spec")
 	want, _, _ := unstructured.NestedMap(rendered.Object, "spec")
 	for key, value := range want {
-		if !equality.Semantic.DeepEqual(have[key], value) {
+		if key != AgentDeploymentField && !equality.Semantic.DeepEqual(have[key], value) {
 			spec[key] = value
 		}
 	}
 	if _, wanted := want["agentEnvVars"]; !wanted && wasGiven(observed, archelonv1.AgentEnvAnnotation) {
 		spec["agentEnvVars"] = nil
+	}
+	haveAgent, _ := have[AgentDeploymentField].(map[string]any)
+	wantAgent, _ := want[AgentDeploymentField].(map[string]any)
+	agent, err := agentDeploymentPatch(observed, haveAgent, wantAgent)
+	if err != nil {
+		return nil, err
+	}
+	if len(agent) > 0 {
+		spec[AgentDeploymentField] = agent
 	}
 	if len(labels)+len(annotations)+len(spec) == 0 {
 		return nil, nil

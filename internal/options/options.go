@@ -17,6 +17,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // adds --logging-format=json
 
 	"github.com/archelon-io/archelon/feature"
+	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -63,6 +64,8 @@ type Options struct {
 	TurtlesNamespaces []string
 	// FleetWorkspaces are those that a CAPI Cluster may ask for by annotation.
 	FleetWorkspaces []string
+	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
+	AgentSettings []string
 	// SyncPeriod is how often every object is looked at without an event.
 	SyncPeriod time.Duration
 	// Concurrency is how many clusters are reconciled at the same time.
@@ -136,6 +139,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addProcessFlags(fs)
 	addRemovedFlags(fs)
 	o.addScopeFlags(fs)
+	o.addTenantFlags(fs)
 	o.addLimitFlags(fs)
 	o.Identity.addFlags(fs)
 	o.Credentials.addFlags(fs)
@@ -188,6 +192,24 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 		"Namespace of Rancher Turtles. While its Lease is held there, nothing new is imported, unless --turtles-parked.")
 	fs.StringSliceVar(&o.FleetWorkspaces, "fleet-workspace", o.FleetWorkspaces,
 		"Fleet workspace that annotation archelon.io/fleet-workspace may name. Tenants get what Fleet deploys there, Secrets included.")
+}
+
+// addTenantFlags binds what else tenants may ask for.
+func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
+		"Part of the Deployment of Rancher's agent that annotation archelon.io/agent-deployment of a CAPI Cluster may set; repeatable, or several separated by commas: "+
+			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
+}
+
+// agentSettingProblems reports parts that there are not.
+func (o *Options) agentSettingProblems() []error {
+	var problems []error
+	for _, name := range o.AgentSettings {
+		if !slices.Contains(importer.AgentSettings(), name) {
+			problems = append(problems, fmt.Errorf("--agent-setting %q must be one of %s", name, strings.Join(importer.AgentSettings(), ", ")))
+		}
+	}
+	return problems
 }
 
 // addLimitFlags binds how much is done at the same time, how often, and how long it may take.
@@ -286,6 +308,7 @@ func (o *Options) Validate() error {
 			}
 		}
 	}
+	problems = append(problems, o.agentSettingProblems()...)
 	problems = append(problems, o.scopeProblems()...)
 	problems = append(problems, o.Identity.validate())
 	if o.Gates.Enabled(feature.OCICredentialTranslation) {

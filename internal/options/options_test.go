@@ -82,6 +82,7 @@ func TestValidate(t *testing.T) {
 		"NoTurtles":      {reason: "an empty list would stand for all namespaces", args: []string{"--turtles-namespace="}, want: "--turtles-namespace must name a namespace"},
 		"Turtles":        {reason: "it can never exist", args: []string{"--turtles-namespace=Turtles"}, want: `--turtles-namespace "Turtles" must be the name of a namespace`},
 		"Workspace":      {reason: "it can never exist", args: []string{"--fleet-workspace=blue,*"}, want: `--fleet-workspace "*" must be the name of a namespace`},
+		"AgentSetting":   {reason: "Rancher has no such field", args: []string{"--agent-setting=resources,image"}, want: `--agent-setting "image" must be one of tolerations, node-affinity, resources, priority-class, pod-disruption-budget`},
 		"NoWorkspace":    {reason: "nobody may choose", args: []string{"--fleet-workspace="}},
 		"NothingLeft":    {reason: "nothing would ever be done", args: []string{"--namespace=a,b", "--excluded-namespace=b", "--excluded-namespace=a"}, want: "nothing is left"},
 		"Instance":       {reason: "the name of a Lease and of a label", args: []string{"--instance=A B"}, want: "--instance"},

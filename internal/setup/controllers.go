@@ -112,6 +112,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 			TurtlesParked:   p.opts.TurtlesParked,
 			DisconnectGrace: p.opts.AgentDisconnectGrace,
 			FleetWorkspaces: p.opts.FleetWorkspaces,
+			AgentSettings:   p.opts.AgentSettings,
 		},
 		Client:     mgr.GetClient(),
 		APIReader:  mgr.GetAPIReader(),
