@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/status"
@@ -159,6 +160,52 @@ var _ = Describe("archelon status", Ordered, func() {
 		Eventually(out).Should(gbytes.Say(`^[^\n]*\nteam-a +test +False +\(deleted\)`))
 		end()
 		Eventually(ended).Should(Receive(BeNil()))
+	})
+
+	It("tells of a cluster that goes before the watch begins", func(ctx SpecContext) {
+		cluster(ctx, "team-a", "short", nil, metav1.ConditionFalse, "WaitingForAgent")
+		watching, end := context.WithCancel(ctx)
+		defer end()
+		plain, err := client.NewWithWatch(reader, client.Options{Scheme: admin.Scheme(), Mapper: scheme.Mapper()})
+		Expect(err).NotTo(HaveOccurred())
+		listed := false
+		c := interceptor.NewClient(plain, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if err := c.List(ctx, list, opts...); err != nil || listed {
+					return err
+				}
+				listed = true
+				return admin.Delete(ctx, builder.Cluster("team-a", "short"))
+			},
+		})
+		out, ended := gbytes.NewBuffer(), make(chan error, 1)
+		go func() {
+			ended <- status.Run(watching, c, status.Options{Watch: true, Namespace: "team-a"}, out, GinkgoWriter)
+		}()
+		Eventually(out).Should(gbytes.Say(`team-a +short +False +WaitingForAgent`))
+		Eventually(out).Should(gbytes.Say(`team-a +short +False +\(deleted\)`))
+		end()
+		Eventually(ended).Should(Receive(BeNil()))
+	})
+
+	It("says that watching is not permitted", func(ctx SpecContext) {
+		lister, err := plane.User("lister")
+		Expect(err).NotTo(HaveOccurred())
+		for _, object := range []client.Object{
+			&rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{Name: "lister"},
+				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"list"}}},
+			},
+			&rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: "lister"},
+				Subjects:   []rbacv1.Subject{{Kind: "User", Name: "lister"}},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "lister"},
+			},
+		} {
+			Expect(admin.Create(ctx, object)).To(Succeed())
+		}
+		_, _, err = run(ctx, lister, "-A", "--watch")
+		Expect(err).To(MatchError(ContainSubstring("ask for the permission to watch clusters.cluster.x-k8s.io")))
 	})
 
 	It("has asked for nothing else", func() {
