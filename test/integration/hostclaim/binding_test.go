@@ -204,6 +204,36 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Eventually(w.associated(ctx, "team-late", "c"), "10s").Should(Equal(bound))
 	})
 
+	It("take a host of the namespace that they name alone (case 13)", func(ctx SpecContext) {
+		near, far := newPool(ctx), newPool(ctx)
+		w.host(ctx, near, "h", nil)
+		w.claim(ctx, "team-a", "choosy", only(far))
+		Eventually(w.associated(ctx, "team-a", "choosy")).Should(HavePrefix("False NoBareMetalHost"))
+		w.host(ctx, far, "h", nil)
+		Eventually(w.consumer(ctx, far, "h")).Should(Equal("team-a/choosy"))
+		Expect(w.consumer(ctx, near, "h")()).To(BeEmpty())
+	})
+
+	It("are of the kind that their spec says, whatever a label says (attack S)", func(ctx SpecContext) {
+		infra := newPool(ctx)
+		w.host(ctx, infra, "h", nil)
+		forged := unstructuredClaim("team-a", "forged")
+		forged.SetLabels(map[string]string{"hostclaims.metal3.io/kind": "baremetal"})
+		forged.Object["spec"] = map[string]any{
+			"kind": "foo", "hostSelector": map[string]any{"inNamespace": infra, "matchLabels": map[string]any{"infra-kind": "medium"}},
+		}
+		w.create(ctx, forged)
+		disguised := unstructuredClaim("team-a", "disguised")
+		disguised.SetLabels(map[string]string{"hostclaims.metal3.io/kind": "foo"})
+		disguised.Object["spec"] = map[string]any{
+			"kind": "baremetal", "hostSelector": map[string]any{"inNamespace": infra, "matchLabels": map[string]any{"infra-kind": "medium"}},
+		}
+		w.create(ctx, disguised)
+		Eventually(w.consumer(ctx, infra, "h")).Should(Equal("team-a/disguised"))
+		Eventually(func() any { return w.getClaim(ctx, "team-a", "disguised").Labels }).Should(HaveKeyWithValue("hostclaims.metal3.io/kind", "baremetal"))
+		Expect(w.getClaim(ctx, "team-a", "forged").Finalizers).To(BeEmpty())
+	})
+
 	It("prefer a failure domain (case 14)", func(ctx SpecContext) {
 		infra := newPool(ctx)
 		w.host(ctx, infra, "far", nil)
@@ -331,7 +361,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		}
 	})
 
-	It("lose a host that is taken from them, and get another one unless it was in use", func(ctx SpecContext) {
+	It("lose a host that is taken from them, and get another one unless it was in use (attack T)", func(ctx SpecContext) {
 		infra := newPool(ctx)
 		w.host(ctx, infra, "h1", nil)
 		w.claim(ctx, "team-a", "unlucky", only(infra))

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -273,7 +275,8 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 			h.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = `{"spec":{"bmc":{"address":"redfish://bmc.example/h"}}}`
 			h.Annotations["inspect.metal3.io/hardwaredetails"] = `{"bmc":"bmc.example"}`
 		})
-		w.create(ctx, &bmov1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: "h"}})
+		data := &bmov1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: "h"}}
+		Expect(client.IgnoreAlreadyExists(w.admin.Create(ctx, data))).To(Succeed(), "the operator may have inspected it already")
 		claim := unstructuredClaim("team-a", "told")
 		spec := map[string]any{}
 		Expect(yaml.Unmarshal([]byte("online: true\n"+image+only(infra)), &spec)).To(Succeed())
@@ -384,8 +387,34 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		Expect(apierrors.IsForbidden(tenant.Status().Patch(ctx, forged, client.MergeFrom(claim)))).To(BeTrue())
 		h := w.getHost(ctx, infra, "h")
 		Expect(apierrors.IsForbidden(tenant.Delete(ctx, h))).To(BeTrue())
+		own := map[string][]string{"hostclaims.metal3.io": nil, "secrets": nil, "events.events.k8s.io": {"get", "list", "watch"}}
+		for _, namespace := range []string{"team-a", "team-b", infra, "kube-system", ""} {
+			for _, resource := range []string{
+				"hostclaims.metal3.io", "hostclaims.metal3.io/status", "secrets", "events.events.k8s.io", "baremetalhosts.metal3.io",
+				"baremetalhosts.metal3.io/status", "hardwaredata.metal3.io", "hostdeploypolicies.metal3.io", "pods", "namespaces",
+				"serviceaccounts/token", "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
+			} {
+				for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
+					verbs, listed := own[resource]
+					want := namespace == "team-a" && listed && (verbs == nil || slices.Contains(verbs, verb))
+					Expect(may(ctx, tenant, namespace, resource, verb)).To(Equal(want), "%s %s in %q", verb, resource, namespace)
+				}
+			}
+		}
 		Expect(tenant.Delete(ctx, claim)).To(Succeed())
 		Eventually(gone(ctx, "team-a", "mine")).Should(BeTrue())
+	})
+
+	It("has the links of the infrastructure, if it names none (attack V)", func(ctx SpecContext) {
+		infra := newHost(ctx, func(h *bmov1.BareMetalHost) { h.Spec.PreprovisioningNetworkDataName = "of-infra" })
+		w.claim(ctx, "team-a", "linkless", "online: true\n"+image+only(infra))
+		Eventually(ready(ctx, "team-a", "linkless")).Should(BeTrue())
+		host := w.getHost(ctx, infra, "h")
+		Expect(host.Spec.NetworkData).To(BeNil(), "the operator falls back to what its administrator has set")
+		Expect(host.Spec.PreprovisioningNetworkDataName).To(Equal("of-infra"))
+		raw, err := json.Marshal(w.getClaim(ctx, "team-a", "linkless"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(raw)).NotTo(ContainSubstring("of-infra"))
 	})
 
 	It("costs nothing at rest, and nothing that is not allowed was asked for", func(ctx SpecContext) {
@@ -413,3 +442,17 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		Expect(w.printed.String()).NotTo(Or(ContainSubstring("#cloud-config of a"), ContainSubstring("links of a")))
 	})
 })
+
+// may asks the API server whether somebody may do something.
+func may(ctx context.Context, who client.Client, namespace, resource, verb string) bool {
+	GinkgoHelper()
+	resource, subresource, _ := strings.Cut(resource, "/")
+	name, group, _ := strings.Cut(resource, ".")
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Group: group, Resource: name, Subresource: subresource, Verb: verb,
+		},
+	}}
+	Expect(who.Create(ctx, review)).To(Succeed())
+	return review.Status.Allowed
+}

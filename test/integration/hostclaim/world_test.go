@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,8 @@ type world struct {
 	admin   client.Client
 	scheme  *runtime.Scheme
 	printed *log
+	// through is what controllers that are started from now on have their requests go through. It may be nil.
+	through func(http.RoundTripper) http.RoundTripper
 	mu      sync.Mutex
 	fault   func(write string) error
 }
@@ -219,6 +222,9 @@ func (w *world) run(
 	who, err := w.plane.ServiceAccountConfig(ctx, system, account)
 	Expect(err).NotTo(HaveOccurred())
 	who.QPS, who.Burst = 500, 1000
+	if w.through != nil {
+		who.Wrap(w.through)
+	}
 	shared, own := cache.Options{ByObject: map[client.Object]cache.ByObject{}}, cache.Options{
 		ByObject: map[client.Object]cache.ByObject{}, Scheme: w.scheme,
 	}
