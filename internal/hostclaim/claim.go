@@ -35,10 +35,17 @@ func LostForGood(claim *metal3v1.HostClaim) bool {
 // deleteForMove is what clusterctl puts on what it deletes because it has moved it.
 const deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
-// IsPaused reports whether a claim, or its Cluster, is paused, or on its way to another cluster.
+// Moved reports whether a claim is deleted because clusterctl has moved it: all that belongs to it is its successor's.
+func Moved(claim *metal3v1.HostClaim) bool {
+	_, moved := claim.Annotations[deleteForMove]
+	return moved
+}
+
+// IsPaused reports whether a claim, or its Cluster, is paused, or on its way to another cluster. There its Cluster may
+// come later than the claim.
 func IsPaused(ctx context.Context, clusters client.Reader, claim *metal3v1.HostClaim) (bool, error) {
 	_, stopped := claim.Annotations[clusterv1.PausedAnnotation]
-	_, moved := claim.Annotations[deleteForMove]
+	moved := Moved(claim)
 	name := claim.Labels[clusterv1.ClusterNameLabel]
 	if stopped || moved || name == "" {
 		return stopped || moved, nil
@@ -46,7 +53,8 @@ func IsPaused(ctx context.Context, clusters client.Reader, claim *metal3v1.HostC
 	cluster := &clusterv1.Cluster{}
 	if err := clusters.Get(ctx, types.NamespacedName{Namespace: claim.Namespace, Name: name}, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
-			return false, nil
+			_, parked := claim.Annotations[metal3v1.ParkedAnnotation]
+			return parked, nil
 		}
 		return false, fmt.Errorf("reading Cluster %s: %w", name, err)
 	}

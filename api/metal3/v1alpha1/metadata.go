@@ -11,6 +11,9 @@ const (
 	HostLabel = "hostclaims.metal3.io/host"
 	// HostAnnotation of a claim names its host: "NAMESPACE/NAME". It is for people, too.
 	HostAnnotation = "metal3.io/BareMetalHost"
+	// ParkedAnnotation of a claim names the host of its namespace that it had when it was paused: "NAMESPACE/NAME". Where
+	// both are moved to, the claim waits for that host, and takes no other one. It goes when the claim has the host.
+	ParkedAnnotation = "hostclaims.metal3.io/parked"
 )
 
 // Labels and annotations of hosts.

@@ -41,6 +41,7 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 	setLabel(after, metal3v1.KindLabel, claim.Spec.Kind)
 	setLabel(after, metal3v1.HostLabel, label)
 	setAnnotation(after, metal3v1.HostAnnotation, annotation)
+	setAnnotation(after, metal3v1.ParkedAnnotation, "")
 	if host == nil {
 		hostclaim.Inform(after, nil, nil)
 	} else {

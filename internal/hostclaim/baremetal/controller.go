@@ -25,7 +25,7 @@ const ControllerName = "hostclaim-baremetal"
 // +kubebuilder:rbac:groups=metal3.io,resources=hostdeploypolicies,verbs=list;watch,namespace=scope
 // +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=get;list;watch,namespace=scope
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete,namespace=scope
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch,namespace=scope
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch,namespace=scope
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=scope
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=hostclaims.metal3.io;hostdeploypolicies.metal3.io;baremetalhosts.metal3.io;hardwaredata.metal3.io;clusters.cluster.x-k8s.io,verbs=list;watch

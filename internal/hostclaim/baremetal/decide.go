@@ -49,6 +49,8 @@ func Decide(o Observation, now time.Time) Decision {
 		d = bind(o, now)
 	case claim.Status.BareMetalHost != nil:
 		d = lost(o, now)
+	case parkedOf(claim) != nil && o.Named == nil:
+		d = awaited(o, now)
 	case hostclaim.LostForGood(claim):
 		d = unbound(o, metal3v1.HostLostReason, hostclaim.ConditionOf(claim, metal3v1.AssociatedCondition).Message, now)
 	default:
@@ -132,14 +134,26 @@ func keyOf(host *bmov1.BareMetalHost) types.NamespacedName {
 	return types.NamespacedName{Namespace: host.Namespace, Name: host.Name}
 }
 
-// stay leaves a claim as it is, but that it keeps no host from others which it does not take.
+// stay leaves a claim as it is, but that it can be moved, and keeps no host from others which it does not take.
 func stay(o Observation, mine []*bmov1.BareMetalHost) Decision {
-	if o.Claim.Status.PendingHost == nil || len(mine) > 0 {
+	switch {
+	case hostclaim.Moved(o.Claim):
+		return Decision{}
+	case len(mine) > 0:
+		return Decision{Actions: park(o, mine[0])}
+	case o.Claim.Status.PendingHost == nil:
 		return Decision{}
 	}
 	after := o.Claim.Status.DeepCopy()
 	after.PendingHost = nil
 	return Decision{Status: after}
+}
+
+// awaited is for a claim that has come here from another cluster before its host.
+func awaited(o Observation, now time.Time) Decision {
+	note := "Waits for BareMetalHost " + parkedOf(o.Claim).String() + ", with which it was paused. If that does not come " +
+		"any more, remove annotation " + metal3v1.ParkedAnnotation
+	return Decision{Status: statusOf(o, nil, association{reason: metal3v1.BindingReason, message: note}, nil, now)}
 }
 
 // choose looks for a host, and writes down which one before it is touched.
@@ -202,7 +216,9 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 		d.Actions = append(d.Actions, p.surplus...)
 	}
 	d.associate(o.Claim, host)
-	d.Status = statusOf(o, host, associated(o.Claim), p.problems, now)
+	if !restoring(host) {
+		d.Status = statusOf(o, host, associated(o.Claim), p.problems, now)
+	}
 	return d
 }
 

@@ -34,6 +34,7 @@ func hostOfClaim(change func(*bmov1.BareMetalHost)) *bmov1.BareMetalHost {
 	host.Spec.Online = false
 	host.Spec.ConsumerRef = consumerRef(claimWith(nil))
 	host.Annotations[metal3v1.SavedAnnotation] = saved{Online: true}.String()
+	host.Annotations[blockMove] = byUs
 	if change != nil {
 		change(host)
 	}

@@ -27,7 +27,8 @@ func claimed(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) *bmov1.BareMe
 		Online:   host.Spec.Online,
 		UserData: host.Spec.UserData, MetaData: host.Spec.MetaData, NetworkData: host.Spec.NetworkData,
 	}
-	after.Annotations = hostclaim.Set(after.Annotations, metal3v1.SavedAnnotation, keep.String())
+	setOn(after, metal3v1.SavedAnnotation, keep.String())
+	block(after)
 	return after
 }
 
@@ -52,6 +53,8 @@ func consumerRef(claim *metal3v1.HostClaim) *corev1.ObjectReference {
 func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) *bmov1.BareMetalHost {
 	after := host.DeepCopy()
 	after.Spec.ConsumerRef.UID = claim.UID
+	unparked(after)
+	block(after)
 	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
 	after.Spec.Online = claim.PoweredOn() || host.Spec.DisablePowerOff
 	after.Annotations = hostclaim.RebootsOf(claim).Tell(after.Annotations)
@@ -127,6 +130,7 @@ func emptied(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = nil, nil, nil
 	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
 	after.Spec.Online = host.Spec.DisablePowerOff
+	unparked(after)
 	delete(after.Annotations, bmov1.RebootAnnotationPrefix)
 	after.Annotations = hostclaim.Reboots{}.Tell(after.Annotations)
 	return changed(host, after)
@@ -134,6 +138,9 @@ func emptied(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 
 // clean reports whether nothing of a claim is on a host any more, and nothing is on its way there.
 func clean(host *bmov1.BareMetalHost) bool {
+	if restoring(host) {
+		return false
+	}
 	switch host.Status.Provisioning.State {
 	case bmov1.StateAvailable, bmov1.StateReady, bmov1.StateExternallyProvisioned,
 		bmov1.StatePoweringOffBeforeDelete, bmov1.StateDeleting:
@@ -155,6 +162,7 @@ func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 		after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = was.UserData, was.MetaData, was.NetworkData
 	}
 	after.Spec.ConsumerRef = nil
-	after.Annotations = hostclaim.Set(after.Annotations, metal3v1.SavedAnnotation, "")
+	dropOurs(after, blockMove)
+	setOn(after, metal3v1.SavedAnnotation, "")
 	return after
 }

@@ -26,8 +26,8 @@ type Observation struct {
 	Consumed []*bmov1.BareMetalHost
 	// UID is that of the claim as the API server has it, empty if it has none. It is read if a host names another one.
 	UID types.UID
-	// Named is the host that the status of the claim names, as the API server has it. It is read unless the cache has
-	// it among Consumed.
+	// Named is the host that the status of the claim names, or that the claim was paused with, as the API server has it.
+	// It is read unless the cache has it among Consumed.
 	Named *bmov1.BareMetalHost
 	// Requester is where the claim is. Candidates are the hosts that it may be about to get, Policies those of their
 	// namespaces. They are read for a claim that has no host.
@@ -69,8 +69,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 			return o, err
 		}
 	}
-	if o.Claim != nil && len(o.owned()) == 0 && hostOf(o.Claim) != nil {
-		if o.Named, err = r.Read.host(ctx, *hostOf(o.Claim)); err != nil {
+	if o.Claim != nil && len(o.owned()) == 0 && namedBy(o.Claim) != nil {
+		if o.Named, err = r.Read.host(ctx, *namedBy(o.Claim)); err != nil {
 			return o, err
 		}
 	}
@@ -80,10 +80,20 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	if o.Claim == nil {
 		return o, nil
 	}
-	if o.Paused, err = hostclaim.IsPaused(ctx, r.Read.Objects, o.Claim); err != nil || o.Paused || len(o.owned()) > 0 {
+	if o.Paused, err = r.paused(ctx, o); err != nil || o.Paused || len(o.owned()) > 0 {
 		return o, err
 	}
 	return o, r.observeCandidates(ctx, &o)
+}
+
+// paused reports whether a claim is to be left as it is. What is parked may be on its way at this moment: the cache is not
+// believed when it says otherwise.
+func (r *Reconciler) paused(ctx context.Context, o Observation) (bool, error) {
+	paused, err := hostclaim.IsPaused(ctx, r.Read.Objects, o.Claim)
+	if err != nil || paused || !o.parked() {
+		return paused, err
+	}
+	return hostclaim.IsPaused(ctx, r.Read.Live, o.Claim)
 }
 
 // observeSecrets reads about the Secrets of a claim and the copies beside its hosts. Before a host is released, the API
