@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/archelon-io/archelon/internal/controller"
@@ -256,19 +257,15 @@ func TestQuestions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var asked []string
+			asked := sets.New[string]()
 			for _, q := range questions {
-				asked = append(asked, describe(q))
+				asked.Insert(describe(q))
 			}
-			for _, want := range tc.has {
-				if !slices.Contains(asked, want) {
-					t.Errorf("%s is not asked for, only %s", want, strings.Join(asked, "; "))
-				}
+			if lacking := sets.New(tc.has...).Difference(asked); lacking.Len() > 0 {
+				t.Errorf("%v are not asked for, only %v", sets.List(lacking), sets.List(asked))
 			}
-			for _, unwanted := range tc.not {
-				if slices.Contains(asked, unwanted) {
-					t.Errorf("%s is asked for", unwanted)
-				}
+			if unwanted := asked.Intersection(sets.New(tc.not...)); unwanted.Len() > 0 {
+				t.Errorf("%v are asked for", sets.List(unwanted))
 			}
 		})
 	}
@@ -311,7 +308,7 @@ func TestPrint(t *testing.T) {
 `,
 	} {
 		out := &bytes.Buffer{}
-		if err := (&printer{form: form, headers: true, out: out}).print(found); err != nil {
+		if err := (&printer{form: form, headers: true, out: out}).write(found); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, out.String()); diff != "" {

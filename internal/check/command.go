@@ -50,7 +50,7 @@ func Command(controllers []controller.Controller, gates featuregate.MutableFeatu
 			if err != nil {
 				return err
 			}
-			if err := (&printer{form: how.form, headers: !how.noHeaders, out: cmd.OutOrStdout()}).print(found); err != nil {
+			if err := (&printer{form: how.form, headers: !how.noHeaders, out: cmd.OutOrStdout()}).write(found); err != nil {
 				return err
 			}
 			return worst(found)
@@ -124,8 +124,8 @@ type list struct {
 // columnGap is between columns.
 const columnGap = 3
 
-// print prints findings, each on a line, and below the table what to do about those that are not fine.
-func (p *printer) print(found []Finding) error {
+// write prints findings, each on a line, and below the table what to do about those that are not fine.
+func (p *printer) write(found []Finding) error {
 	if p.form != terminal.Table {
 		return terminal.Document(p.out, p.form, list{
 			TypeMeta: metav1.TypeMeta{APIVersion: "archelon.io/v1alpha1", Kind: "CheckFindingList"},

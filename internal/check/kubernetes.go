@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +33,7 @@ func (c *checker) kubernetes() ([]Finding, error) {
 	}
 	found := []Finding{c.versionOf(info.GitVersion)}
 	const id = "admission-policies"
-	switch resources, err := discovery.ServerResourcesForGroupVersion(admissionv1.SchemeGroupVersion.String()); {
+	switch resources, err := discovery.ServerResourcesForGroupVersion(admissionregistrationv1.SchemeGroupVersion.String()); {
 	case err != nil && !apierrors.IsNotFound(err):
 		found = append(found, unseen(id, "What the API server knows of admission", err))
 	case err == nil && slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == "validatingadmissionpolicies" }):

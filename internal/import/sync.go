@@ -112,9 +112,32 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 			annotations[key] = nil
 		}
 	}
+	spec, err := specPatch(observed, content, rendered.Object)
+	if err != nil {
+		return nil, err
+	}
+	if len(labels)+len(annotations)+len(spec) == 0 {
+		return nil, nil
+	}
+	metadata := map[string]any{"uid": string(observed.GetUID())}
+	patch := map[string]any{"metadata": metadata}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	if len(spec) > 0 {
+		patch["spec"] = spec
+	}
+	return json.Marshal(patch)
+}
+
+// specPatch returns what brings the spec of the observed record to the rendered one.
+func specPatch(observed client.Object, content, rendered map[string]any) (map[string]any, error) {
 	spec := map[string]any{}
 	have, _, _ := unstructured.NestedMap(content, "spec")
-	want, _, _ := unstructured.NestedMap(rendered.Object, "spec")
+	want, _, _ := unstructured.NestedMap(rendered, "spec")
 	for key, value := range want {
 		if key != AgentDeploymentField && !equality.Semantic.DeepEqual(have[key], value) {
 			spec[key] = value
@@ -132,21 +155,7 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 	if len(agent) > 0 {
 		spec[AgentDeploymentField] = agent
 	}
-	if len(labels)+len(annotations)+len(spec) == 0 {
-		return nil, nil
-	}
-	metadata := map[string]any{"uid": string(observed.GetUID())}
-	patch := map[string]any{"metadata": metadata}
-	if len(labels) > 0 {
-		metadata["labels"] = labels
-	}
-	if len(annotations) > 0 {
-		metadata["annotations"] = annotations
-	}
-	if len(spec) > 0 {
-		patch["spec"] = spec
-	}
-	return json.Marshal(patch)
+	return spec, nil
 }
 
 // stringsToSet returns the entries of want that differ in have.

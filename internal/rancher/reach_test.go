@@ -51,16 +51,19 @@ func TestReach(t *testing.T) {
 				t.Fatal(err)
 			}
 			ends, err := newTestDownloader(t, DownloaderOptions{Timeout: 500 * time.Millisecond}).Reach(t.Context(), at, trust)
-			if tc.reason == "" {
-				if left := time.Until(ends); err != nil || left <= 0 || left > time.Hour {
-					t.Errorf("got %s, %v", left, err)
-				}
-				return
-			}
-			wantProblem(t, err, outcome.KindFail, tc.reason)
-			if err == nil || !strings.Contains(err.Error(), tc.needle) || strings.Contains(err.Error(), "manifest") || strings.Contains(err.Error(), "secret") {
-				t.Errorf("got %v", err)
+			if tc.reason != "" {
+				wantReachProblem(t, err, tc.reason, tc.needle)
+			} else if left := time.Until(ends); err != nil || left <= 0 || left > time.Hour {
+				t.Errorf("got %s, %v", left, err)
 			}
 		})
+	}
+}
+
+func wantReachProblem(t *testing.T, err error, reason, needle string) {
+	t.Helper()
+	wantProblem(t, err, outcome.KindFail, reason)
+	if err == nil || !strings.Contains(err.Error(), needle) || strings.Contains(err.Error(), "manifest") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
 	}
 }

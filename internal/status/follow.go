@@ -45,7 +45,7 @@ func (t *teller) follow(ctx context.Context, c client.WithWatch, which *client.L
 		err := t.watch(ctx, c, which, version)
 		switch {
 		case ctx.Err() != nil:
-			return nil // Somebody has ended it.
+			return nil //nolint:nilerr // Somebody has ended it.
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return fmt.Errorf("watching CAPI clusters is not permitted; ask for the permission to watch clusters.cluster.x-k8s.io: %w", err)
 		case !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err):
