@@ -26,7 +26,9 @@ func Reduce(object any) (any, error) {
 				object.Annotations[key] = strings.ToValidUTF8(strings.Clone(value[:longestAnnotation]), "")
 			}
 		}
-		object.Spec = clusterv1.ClusterSpec{Paused: object.Spec.Paused, InfrastructureRef: object.Spec.InfrastructureRef}
+		object.Spec = clusterv1.ClusterSpec{
+			Paused: object.Spec.Paused, InfrastructureRef: object.Spec.InfrastructureRef, Topology: clusterv1.Topology{ClassRef: object.Spec.Topology.ClassRef},
+		}
 		object.Status = clusterv1.ClusterStatus{
 			Initialization: object.Status.Initialization,
 			Phase:          object.Status.Phase, // The fleet reads it.

@@ -333,7 +333,7 @@ func TestReduceDropsTheRest(t *testing.T) {
 	if v1.Spec.RKEConfig != nil || v1.Status.Ready {
 		t.Errorf("the v1 Cluster holds more than is read: %+v", v1)
 	}
-	if capi.Spec.Topology.ClassRef.Name != "" || capi.Status.Phase != "Provisioned" || capi.Status.ObservedGeneration != 0 || len(capi.Status.Conditions) != 3 || len(capi.Annotations["archelon.io/agent-env"]) != 16<<10 {
+	if capi.Spec.Topology.Version != "" || capi.Spec.Topology.ClassRef.Name != "quick-start" || capi.Status.Phase != "Provisioned" || capi.Status.ObservedGeneration != 0 || len(capi.Status.Conditions) != 3 || len(capi.Annotations["archelon.io/agent-env"]) != 16<<10 {
 		t.Errorf("the CAPI cluster holds more than is read: %+v", capi)
 	}
 	again := v3.DeepCopy()

@@ -25,6 +25,7 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 	if err != nil {
 		return desired, err
 	}
+	r.addClass(&desired)
 	return desired, r.addAgentDeployment(&desired)
 }
 

@@ -25,6 +25,8 @@ type Rules struct {
 	FleetWorkspaces []string
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may ask for, of AgentSettings.
 	AgentSettings []string
+	// ClassLabels has the Rancher cluster carry labels that say of which ClusterClass the CAPI Cluster is.
+	ClassLabels bool
 	// DisconnectGrace is how long an agent that was connected may be disconnected before anything is done about it;
 	// default at once.
 	DisconnectGrace time.Duration

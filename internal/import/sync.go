@@ -96,7 +96,7 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 	labels := stringsToSet(observed.GetLabels(), rendered.GetLabels())
 	for key := range strings.SplitSeq(observed.GetAnnotations()[archelonv1.PropagatedLabelsAnnotation], ",") {
 		_, have := observed.GetLabels()[key]
-		if _, want := rendered.GetLabels()[key]; have && !want && (propagates(key) || tracks(key)) {
+		if _, want := rendered.GetLabels()[key]; have && !want && (propagates(key) || tracks(key) || ofClass(key)) {
 			labels[key] = nil
 		}
 	}

@@ -41,6 +41,7 @@ func clusterChanged(own *told) predicate.Predicate {
 			}
 			return before.UID != after.UID ||
 				paused(before) != paused(after) ||
+				before.Spec.Topology.ClassRef != after.Spec.Topology.ClassRef ||
 				controlPlaneUp(before) != controlPlaneUp(after) ||
 				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 				!maps.Equal(before.Labels, after.Labels) ||

@@ -66,6 +66,8 @@ type Options struct {
 	FleetWorkspaces []string
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
 	AgentSettings []string
+	// ClassLabels labels Rancher clusters with the ClusterClass of the CAPI Cluster.
+	ClassLabels bool
 	// SyncPeriod is how often every object is looked at without an event.
 	SyncPeriod time.Duration
 	// Concurrency is how many clusters are reconciled at the same time.
@@ -199,6 +201,8 @@ func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
 		"Part of the Deployment of Rancher's agent that annotation archelon.io/agent-deployment of a CAPI Cluster may set; repeatable, or several separated by commas: "+
 			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
+	fs.BoolVar(&o.ClassLabels, "cluster-class-labels", o.ClassLabels,
+		"Label the Rancher cluster with the ClusterClass of its CAPI Cluster, for Fleet: clusterclass-name.fleet.addons.cluster.x-k8s.io and clusterclass-namespace.fleet.addons.cluster.x-k8s.io, as the addon provider for Fleet does.")
 }
 
 // agentSettingProblems reports parts that there are not.

@@ -113,6 +113,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 			DisconnectGrace: p.opts.AgentDisconnectGrace,
 			FleetWorkspaces: p.opts.FleetWorkspaces,
 			AgentSettings:   p.opts.AgentSettings,
+			ClassLabels:     p.opts.ClassLabels,
 		},
 		Client:     mgr.GetClient(),
 		APIReader:  mgr.GetAPIReader(),
