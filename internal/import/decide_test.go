@@ -35,6 +35,9 @@ func (decideV3) Names(_ *clusterv1.Cluster, name string) bool { return strings.H
 func (s decideV3) Render(d Desired) *unstructured.Unstructured {
 	object := s.fullV3Strategy.Render(d)
 	object.SetName(d.Name)
+	if d.Description != "" {
+		object.Object["spec"] = map[string]any{"displayName": d.Cluster.Name, "description": d.Description}
+	}
 	return object
 }
 
@@ -453,6 +456,43 @@ func TestDecide(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, copies(o)); diff != "" {
 				t.Errorf("the decision has changed what is known (-before +after)\n%s", diff)
+			}
+		})
+	}
+}
+
+// A description that its owner takes back becomes the usual one, and one that somebody gave in Rancher is left alone.
+func TestADescriptionThatIsTakenBack(t *testing.T) {
+	given := map[string]string{"archelon.io/propagated-settings": "cluster-api.cattle.io/cluster-description"}
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		asked       string
+		want        string
+	}{
+		"TakenBack": {annotations: given, want: `"description":"CAPI cluster imported to Rancher"`},
+		"Changed":   {annotations: given, asked: "mine", want: `"description":"mine"`},
+		"Rancher":   {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := seen(testCluster())
+			if tc.asked != "" {
+				annotated("cluster-api.cattle.io/cluster-description", tc.asked)(o.cluster)
+			}
+			object := v3Record()
+			object.Annotations, object.Spec.Description = tc.annotations, "from Rancher"
+			d := &deciding{Rules: Rules{Active: decideV3{}}, Observation: o.withManagement(object)}
+			d.record, d.management = &record{Object: object, strategy: decideV3{}}, viewOf(object)
+			v1Behind := record{Object: v1Of(), strategy: decideV1{}}
+			own, ok := d.syncRecord().Actions[0].(updateRecord)
+			d.record = &v1Behind
+			behind, ok2 := d.syncManagement().Actions[0].(updateManagement)
+			if !ok || !ok2 {
+				t.Fatal("nothing is brought in line")
+			}
+			for where, patch := range map[string]string{"record": string(own.patch), "v3 Cluster behind it": string(behind.patch)} {
+				if !strings.Contains(patch, tc.want) || tc.want == "" && strings.Contains(patch, "description\":") {
+					t.Errorf("the %s gets %s, want %s", where, patch, tc.want)
+				}
 			}
 		})
 	}
