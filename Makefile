@@ -68,7 +68,8 @@ docs: ## Build the site of the documentation from the Markdown in bin/site.
 .PHONY: docs-recording
 docs-recording: controlplane ## Run the demo and draw what it prints, for the documentation.
 	@go build -o bin/demo ./hack/demo
-	@go -C hack/site run . record --out='$(CURDIR)/docs/demo.svg' --title='make demo ARGS=--once' -- '$(CURDIR)/bin/demo' --once
+	@go -C hack/site build -o '$(CURDIR)/bin/recorder' .
+	@bin/recorder record --out=docs/demo.svg --title='make demo ARGS=--once' -- bin/demo --once
 
 # scratch, or an image in a registry with all the platforms, for example gcr.io/distroless/static:nonroot.
 IMAGE_BASE      ?= scratch
