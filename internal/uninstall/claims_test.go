@@ -76,6 +76,17 @@ func oursHeld(t *testing.T, api client.Reader) []string {
 	return held
 }
 
+// passTwice has the second pass find nothing to do.
+func passTwice(t *testing.T, u *uninstaller) {
+	t.Helper()
+	if _, err := u.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := u.pass(t.Context()); left != 0 || err != nil {
+		t.Errorf("a second pass found %d, %v", left, err)
+	}
+}
+
 // Claims are released where this instance works, and what is cut short by that is said.
 func TestClaimsAreReleased(t *testing.T) {
 	theirs := []string{
@@ -112,12 +123,7 @@ func TestClaimsAreReleased(t *testing.T) {
 				client: claimsWorld(t), scope: scope, out: said, opts: &tc.opts,
 				self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
 			}
-			if _, err := u.pass(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if left, err := u.pass(t.Context()); left != 0 || err != nil {
-				t.Errorf("a second pass found %d, %v", left, err)
-			}
+			passTwice(t, u)
 			slices.Sort(tc.held)
 			if diff := cmp.Diff(tc.held, oursHeld(t, u.client)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
