@@ -118,7 +118,7 @@ func (w *world) check() {
 
 // checkEnd is what must hold when faults have stopped and everything has come to rest.
 func (w *world) checkEnd() {
-	w.faulty, w.trouble = "", nil
+	w.Faulty, w.trouble = "", nil
 	if !w.process.Settle(w.ctx, 2000) {
 		w.t.Fatal("it does not come to rest")
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/oracle/oci-go-sdk/v65/common"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +46,8 @@ var (
 
 // world is a simulated API server, one controller, and all that can go wrong between them.
 type world struct {
+	simulation.Schedule
+
 	t       *rapid.T
 	ctx     context.Context //nolint:containedctx // it is that of the test, as t is
 	server  *simulation.Server
@@ -58,9 +59,8 @@ type world struct {
 	told map[userID]bool
 	// foreign are the identities that have a condition of somebody else.
 	foreign map[types.UID]bool
-	// trouble is what reads from the API server fail with, and faulty what befalls the next write.
+	// trouble is what reads from the API server fail with.
 	trouble error
-	faulty  string
 	// requests counts what is asked of the API server.
 	requests int
 }
@@ -77,7 +77,7 @@ func simScheme() *runtime.Scheme {
 
 func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
-		t: t, ctx: ctx, server: simulation.NewServer(simScheme()), told: map[userID]bool{}, foreign: map[types.UID]bool{},
+		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, server: simulation.NewServer(simScheme()), told: map[userID]bool{}, foreign: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 	}
 	if rapid.Bool().Draw(t, "furnished") {
@@ -151,14 +151,8 @@ func watchesOf(r *Reconciler) []simulation.Watch {
 	return watches
 }
 
-var errSimulated = apierrors.NewServiceUnavailable("simulated outage")
-
 // fault disturbs requests as the schedule has it.
 func (w *world) fault(verb string, key simulation.Key, answered bool) error {
-	when := "before"
-	if answered {
-		when = "after"
-	}
 	if !answered {
 		w.requests++
 	}
@@ -168,15 +162,7 @@ func (w *world) fault(verb string, key simulation.Key, answered bool) error {
 	if verb != "patch" {
 		return w.trouble
 	}
-	switch w.faulty {
-	case "crash " + when:
-		w.faulty = ""
-		panic(simulation.Crash{})
-	case "lost " + when:
-		w.faulty = ""
-		return errSimulated
-	}
-	return nil
+	return w.Befall(answered)
 }
 
 // somebody is a principal that no Secret holds.
@@ -235,9 +221,7 @@ func (w *world) act() {
 		}
 		w.server.Remove(simulation.Key{Kind: kind, NamespacedName: key})
 	case "deliver":
-		if behind := w.process.Cache.Behind(); len(behind) > 0 {
-			w.process.Deliver(w.ctx, rapid.SampledFrom(behind).Draw(w.t, "kind"))
-		}
+		w.Deliver(w.ctx, w.process)
 	case "work":
 		w.work()
 	case "later":
@@ -246,11 +230,11 @@ func (w *world) act() {
 	case "restart":
 		w.start()
 	case "fault":
-		w.faulty = pick("fault", []string{"crash before", "crash after", "lost before", "lost after"})
+		w.Disturb()
 	case "outage":
 		w.trouble = nil
 		if pick("outage", []string{"begins", "ends", "ends"}) == "begins" {
-			w.trouble = errSimulated
+			w.trouble = simulation.ErrOutage
 		}
 	}
 }
@@ -272,7 +256,7 @@ func (w *world) work() {
 	if w.process.Queued() == 0 {
 		return
 	}
-	n := rapid.IntRange(0, w.process.Queued()-1).Draw(w.t, "request")
+	n := w.Index("request", w.process.Queued())
 	if lives, err := w.process.Work(w.ctx, n); !lives {
 		w.start()
 	} else if err != nil {

@@ -43,10 +43,10 @@ func newStage(t *testing.T) *stage {
 	})
 	cache := s.server.NewCache(simKinds...)
 	for _, index := range append(hostIndexes(), claimIndexes()...) {
-		cache.Index(index.object, index.name, index.keys)
+		cache.Index(index.Object, index.Name, index.Keys)
 	}
 	r := &Reconciler{
-		Client: live, Recorder: silent{}, Clock: clock.RealClock{},
+		Client: live, Recorder: simulation.Silent{}, Clock: clock.RealClock{},
 		Read: Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
 	}
 	if err := r.complete(); err != nil {
@@ -56,7 +56,7 @@ func newStage(t *testing.T) *stage {
 	s.metal3 = standin.New(s.server.Client(nil))
 	s.operating = &simulation.Process{
 		Cache: s.server.NewCache(hostGK), Reconciler: s.metal3,
-		Watches: []simulation.Watch{{Kind: hostGK, Requests: claimItself}},
+		Watches: []simulation.Watch{{Kind: hostGK, Requests: hostclaim.Itself}},
 	}
 	s.control.Start(t.Context())
 	s.operating.Start(t.Context())

@@ -2,14 +2,12 @@ package baremetal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +33,7 @@ func (c changeHost) String() string {
 }
 
 func (c changeHost) do(ctx context.Context, r *Reconciler) error {
-	return r.patch(ctx, c.before, c.after.DeepCopy())
+	return r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner))
 }
 
 // changeClaim writes what differs between the metadata of two versions of a claim, if the API server has the first one.
@@ -43,7 +41,7 @@ type changeClaim struct {
 	before, after *metal3v1.HostClaim
 	what          string
 	// warning is told if it succeeds.
-	warning *Warning
+	warning *hostclaim.Warning
 }
 
 // String implements fmt.Stringer.
@@ -52,19 +50,13 @@ func (c changeClaim) String() string {
 }
 
 func (c changeClaim) do(ctx context.Context, r *Reconciler) error {
-	if err := r.patch(ctx, c.before, c.after.DeepCopy()); err != nil {
+	if err := r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
 		return err
 	}
 	if c.warning != nil {
 		r.warn(c.before, *c.warning)
 	}
 	return nil
-}
-
-// patch fails if the API server does not have the version before.
-func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
-	locked := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return r.Client.Patch(ctx, after, locked, client.FieldOwner(FieldOwner))
 }
 
 // copySecret puts a copy of one state of a Secret beside the host.
@@ -82,12 +74,9 @@ func (c copySecret) String() string {
 }
 
 func (c copySecret) do(ctx context.Context, r *Reconciler) error {
-	source := &corev1.Secret{}
-	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(c.source), source); err != nil {
+	source, err := hostclaim.StateOf(ctx, r.Read.Live, c.source)
+	if err != nil {
 		return err
-	}
-	if source.UID != c.source.UID || source.ResourceVersion != c.source.ResourceVersion {
-		return overtakenSecret(c.source.Name)
 	}
 	copied := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -107,35 +96,15 @@ func (c copySecret) do(ctx context.Context, r *Reconciler) error {
 		if host, err := r.Read.host(ctx, keyOf(c.host)); err != nil {
 			return err
 		} else if host == nil || !ownedBy(host, c.claim) {
-			return overtakenSecret(c.to.Name)
+			return hostclaim.Outdated("secrets", c.to.Name)
 		}
 		if err := r.Client.Create(ctx, copied, client.FieldOwner(FieldOwner)); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		return overtakenSecret(c.to.Name) // The cache does not have it yet.
+		return hostclaim.Outdated("secrets", c.to.Name) // The cache does not have it yet.
 	}
-	before := &corev1.Secret{}
-	if err := r.Read.Live.Get(ctx, c.to, before); err != nil {
-		return err
-	}
-	switch {
-	case before.UID != c.replaces.UID || before.ResourceVersion != c.replaces.ResourceVersion:
-		return overtakenSecret(c.to.Name)
-	case before.Type != copied.Type:
-		// It cannot be changed. The event of the deletion has it created again.
-		return removeCopy{c.replaces}.do(ctx, r)
-	}
-	after := before.DeepCopy()
-	after.Labels, after.OwnerReferences, after.Data = copied.Labels, copied.OwnerReferences, copied.Data
-	return r.patch(ctx, before, after)
+	return hostclaim.Replace(ctx, r.Read.Live, r.Client, FieldOwner, c.replaces, copied)
 }
-
-// overtakenSecret is what the API server says to a write that is based on an old version.
-func overtakenSecret(name string) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, name, errOld)
-}
-
-var errOld = errors.New("it has changed")
 
 // removeCopy removes the copy of a Secret.
 type removeCopy struct{ found *metav1.PartialObjectMetadata }
@@ -146,8 +115,5 @@ func (c removeCopy) String() string {
 }
 
 func (c removeCopy) do(ctx context.Context, r *Reconciler) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.found.Namespace, Name: c.found.Name}}
-	return client.IgnoreNotFound(r.Client.Delete(ctx, secret, client.Preconditions{
-		UID: &c.found.UID, ResourceVersion: &c.found.ResourceVersion,
-	}))
+	return hostclaim.Remove(ctx, r.Client, c.found)
 }

@@ -55,7 +55,7 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 }
 
 // forged returns a warning if somebody has a claim name a host that it does not have.
-func forged(claim *metal3v1.HostClaim, label, annotation string) *Warning {
+func forged(claim *metal3v1.HostClaim, label, annotation string) *hostclaim.Warning {
 	known := claim.Status.BareMetalHost
 	for _, said := range []string{claim.Labels[metal3v1.HostLabel], claim.Annotations[metal3v1.HostAnnotation]} {
 		if said == "" || said == label || said == annotation {
@@ -64,8 +64,8 @@ func forged(claim *metal3v1.HostClaim, label, annotation string) *Warning {
 		if known != nil && (said == known.Namespace+"/"+known.Name || said == labelOf(known.Namespace, known.Name)) {
 			continue // It is its own host, which it has lost.
 		}
-		return &Warning{
-			"AssociationErased", "A label or annotation of the claim named a host that is not the claim's, and was erased",
+		return &hostclaim.Warning{
+			Reason: "AssociationErased", Note: "A label or annotation of the claim named a host that is not the claim's, and was erased",
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -43,11 +42,7 @@ func statusOf(
 		if is {
 			status = metav1.ConditionTrue
 		}
-		condition := metav1.Condition{
-			Type: name, Status: status, Reason: reason, Message: hostclaim.Bounded(message), ObservedGeneration: claim.Generation,
-			LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
-		}
-		meta.SetStatusCondition(&after.Conditions, condition)
+		hostclaim.SetCondition(claim, after, metav1.Condition{Type: name, Status: status, Reason: reason, Message: message}, now)
 	}
 	set(metal3v1.AssociatedCondition, a.is, a.reason, a.message)
 	set(metal3v1.AssociateBMHCondition, a.is, a.reason, a.message)

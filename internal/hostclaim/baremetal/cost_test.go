@@ -51,10 +51,10 @@ func (f *fleet) start() {
 	})
 	cache := f.server.NewCache(simKinds...)
 	for _, index := range append(hostIndexes(), claimIndexes()...) {
-		cache.Index(index.object, index.name, index.keys)
+		cache.Index(index.Object, index.Name, index.Keys)
 	}
 	r := &Reconciler{
-		Client: live, Recorder: silent{}, Clock: clock.RealClock{},
+		Client: live, Recorder: simulation.Silent{}, Clock: clock.RealClock{},
 		Read: Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
 	}
 	if err := r.complete(); err != nil {

@@ -20,11 +20,8 @@ type Decision struct {
 	// if one fails.
 	Status *metal3v1.HostClaimStatus
 	// Warnings are told in Events, once the status is written.
-	Warnings []Warning
+	Warnings []hostclaim.Warning
 }
-
-// Warning is something that an administrator should know.
-type Warning struct{ Reason, Note string }
 
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
@@ -194,7 +191,7 @@ func lost(o Observation, now time.Time) Decision {
 	note := "BareMetalHost " + was.Namespace + "/" + was.Name + " is gone, or is somebody else's. It was in use, so the " +
 		"claim gets no other host. Delete the claim"
 	d := unbound(o, metal3v1.HostLostReason, note, now)
-	d.Warnings = append(d.Warnings, Warning{metal3v1.HostLostReason, note})
+	d.Warnings = append(d.Warnings, hostclaim.Warning{Reason: metal3v1.HostLostReason, Note: note})
 	return d
 }
 

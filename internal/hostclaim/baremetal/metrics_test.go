@@ -35,7 +35,7 @@ func TestMetrics(t *testing.T) {
 	}
 	api := server.Client(nil)
 	r := &Reconciler{
-		Client: api, Recorder: silent{}, Metrics: metrics,
+		Client: api, Recorder: simulation.Silent{}, Metrics: metrics,
 		Read: Readers{Claims: []client.Reader{api}, Objects: api, Metadata: api, Live: api},
 	}
 	if err := r.complete(); err != nil {
@@ -72,10 +72,10 @@ func TestCompleteRejectsWhatIsMissing(t *testing.T) {
 	api := simulation.NewServer(simScheme()).Client(nil)
 	whole := Readers{Claims: []client.Reader{api}, Objects: api, Metadata: api, Live: api}
 	for name, r := range map[string]*Reconciler{
-		"Client":   {Recorder: silent{}, Read: whole},
+		"Client":   {Recorder: simulation.Silent{}, Read: whole},
 		"Recorder": {Client: api, Read: whole},
-		"Claims":   {Client: api, Recorder: silent{}, Read: Readers{Objects: api, Metadata: api, Live: api}},
-		"Live":     {Client: api, Recorder: silent{}, Read: Readers{Claims: []client.Reader{api}, Objects: api, Metadata: api}},
+		"Claims":   {Client: api, Recorder: simulation.Silent{}, Read: Readers{Objects: api, Metadata: api, Live: api}},
+		"Live":     {Client: api, Recorder: simulation.Silent{}, Read: Readers{Claims: []client.Reader{api}, Objects: api, Metadata: api}},
 	} {
 		if r.complete() == nil {
 			t.Errorf("%s: it is complete", name)

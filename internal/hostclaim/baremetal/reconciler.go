@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -53,26 +52,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	d := Decide(o, r.Clock.Now())
 	for _, action := range d.Actions {
 		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
-		if err := action.do(ctx, r); overtaken(err) {
+		if err := action.do(ctx, r); hostclaim.Overtaken(err) {
 			return ctrl.Result{}, nil
 		} else if err != nil {
 			err = fmt.Errorf("%s: %w", action, err)
-			return ctrl.Result{}, errors.Join(err, ignoreOvertaken(r.publish(ctx, o.Claim, failed(d, o.Claim, action, err))))
+			return ctrl.Result{}, errors.Join(err, hostclaim.IgnoreOvertaken(r.publish(ctx, o.Claim, failed(d, o.Claim, action, err))))
 		}
 	}
 	if len(d.Actions) > 0 {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, ignoreOvertaken(r.publish(ctx, o.Claim, d))
-}
-
-// overtaken reports whether a write failed because the object has changed, or is gone. The event of that wakes the
-// controller, if it has not done so already.
-func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
-
-func ignoreOvertaken(err error) error {
-	if overtaken(err) {
-		return nil
-	}
-	return err
+	return ctrl.Result{}, hostclaim.IgnoreOvertaken(r.publish(ctx, o.Claim, d))
 }

@@ -3,31 +3,23 @@ package baremetal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
-// Backoff of a claim of which something failed.
-const (
-	retryBase = 200 * time.Millisecond
-	retryMax  = 2 * time.Minute
-)
+// retryMax is how long a claim waits at most of which something failed.
+const retryMax = 2 * time.Minute
 
 // Options of the controller.
 type Options struct {
@@ -49,42 +41,17 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := r.complete(); err != nil {
 		return err
 	}
-	if err := addIndexes(ctx, shared, append(hostIndexes(), claimIndexes()...)); err != nil {
+	if err := hostclaim.AddIndexes(ctx, shared, append(hostIndexes(), claimIndexes()...)); err != nil {
 		return err
 	}
-	if err := addIndexes(ctx, options.Own, claimIndexes()); err != nil {
+	if err := hostclaim.AddIndexes(ctx, options.Own, claimIndexes()); err != nil {
 		return err
 	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax)
-	b := ctrl.NewControllerManagedBy(mgr).Named(ControllerName).WithOptions(controller.Options{
-		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             limiter,
-		// That of controller-runtime v0.24.1 can hang when it is shut down while requests wait: it gives one to a worker
-		// that has left, with its locks held.
-		UsePriorityQueue: new(false),
-	})
-	for _, watch := range r.watches() {
-		from := shared
-		if watch.own {
-			from = options.Own
-		}
-		b = b.WatchesRawSource(
-			source.Kind(from, watch.object, handler.EnqueueRequestsFromMapFunc(watch.claims), watch.admits),
-		)
-	}
-	if err := b.Complete(r); err != nil {
-		return fmt.Errorf("building controller %s: %w", ControllerName, err)
+	work := hostclaim.Work{Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax}
+	if err := hostclaim.AddController(mgr, work, r.watches(), r); err != nil {
+		return err
 	}
 	return policyReader{policies: shared, recorder: r.Recorder, scope: r.Scope}.add(mgr)
-}
-
-func addIndexes(ctx context.Context, to client.FieldIndexer, indexes []index) error {
-	for _, index := range indexes {
-		if err := to.IndexField(ctx, index.object, index.name, index.keys); err != nil {
-			return fmt.Errorf("indexing %T by %s: %w", index.object, index.name, err)
-		}
-	}
-	return nil
 }
 
 // complete rejects missing dependencies and fills in defaults.
@@ -100,29 +67,19 @@ func (r *Reconciler) complete() error {
 	return nil
 }
 
-// watch is what wakes the controller.
-type watch struct {
-	object client.Object
-	// own is whether the object comes from the controller's own cache.
-	own bool
-	// claims returns the claims that an object concerns.
-	claims handler.MapFunc
-	admits predicate.Predicate
-}
-
-func (r *Reconciler) watches() []watch {
+func (r *Reconciler) watches() []hostclaim.Watch {
 	changed := predicate.ResourceVersionChangedPredicate{}
-	return []watch{
-		{&metal3v1.HostClaim{}, false, claimItself, changed},
-		{&metal3v1.HostClaim{}, true, claimItself, changed},
-		{&metal3v1.HostClaim{}, false, r.claimsOfReserved, gaveUp()},
-		{&metal3v1.HostClaim{}, true, r.claimsOfReserved, gaveUp()},
-		{&bmov1.BareMetalHost{}, false, r.claimsOfHost, changed},
-		{&metal3v1.HostDeployPolicy{}, false, r.waitingClaims, predicate.GenerationChangedPredicate{}},
-		{&clusterv1.Cluster{}, false, r.claimsOfCluster, pausedChanged()},
-		{namespaceMetadata(), true, r.claimsOfNamespace, predicate.LabelChangedPredicate{}},
-		{secretMetadata(), true, r.claimsOfSecret, changed},
-		{hardwareMetadata(), true, r.claimsOfHardware, created()},
+	return []hostclaim.Watch{
+		{Object: &metal3v1.HostClaim{}, Requests: hostclaim.Itself, Admits: changed},
+		{Object: &metal3v1.HostClaim{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
+		{Object: &metal3v1.HostClaim{}, Requests: r.claimsOfReserved, Admits: gaveUp()},
+		{Object: &metal3v1.HostClaim{}, Own: true, Requests: r.claimsOfReserved, Admits: gaveUp()},
+		{Object: &bmov1.BareMetalHost{}, Requests: r.claimsOfHost, Admits: changed},
+		{Object: &metal3v1.HostDeployPolicy{}, Requests: r.waitingClaims, Admits: predicate.GenerationChangedPredicate{}},
+		{Object: &clusterv1.Cluster{}, Requests: r.claimsOfCluster, Admits: hostclaim.PausedChanged()},
+		{Object: namespaceMetadata(), Own: true, Requests: r.claimsOfNamespace, Admits: predicate.LabelChangedPredicate{}},
+		{Object: secretMetadata(), Own: true, Requests: r.claimsOfSecret, Admits: changed},
+		{Object: hardwareMetadata(), Own: true, Requests: r.claimsOfHardware, Admits: created()},
 	}
 }
 

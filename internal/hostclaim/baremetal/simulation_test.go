@@ -184,7 +184,7 @@ func (w *world) settle() bool {
 
 // checkEnd is what must hold when faults have stopped and everything has come to rest.
 func (w *world) checkEnd() {
-	w.faulty = ""
+	w.Faulty = ""
 	if !w.settle() {
 		w.t.Fatal("it does not come to rest")
 	}

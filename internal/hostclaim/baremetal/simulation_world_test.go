@@ -3,12 +3,10 @@ package baremetal
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -37,14 +34,15 @@ var (
 
 // world is a simulated API server, two controllers at once, Metal3, users, and all that can go wrong between them.
 type world struct {
+	simulation.Schedule
+
 	t         *rapid.T
 	ctx       context.Context //nolint:containedctx // it is that of the test, as t is
 	server    *simulation.Server
 	processes []*simulation.Process
 	clock     *clocktesting.FakePassiveClock
 	scheme    *runtime.Scheme
-	// faulty befalls the next write. before is what is being written.
-	faulty string
+	// before is what is being written.
 	before client.Object
 	// asked and rebooted count reboots.
 	asked, rebooted int
@@ -70,7 +68,7 @@ func simScheme() *runtime.Scheme {
 
 func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
-		t: t, ctx: ctx, scheme: simScheme(), forced: map[types.UID]bool{},
+		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, scheme: simScheme(), forced: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 	}
 	w.server = simulation.NewServer(w.scheme)
@@ -122,11 +120,11 @@ func simClaim(namespace, name string) *metal3v1.HostClaim {
 func (w *world) start(n int) {
 	cache := w.server.NewCache(simKinds...)
 	for _, index := range append(hostIndexes(), claimIndexes()...) {
-		cache.Index(index.object, index.name, index.keys)
+		cache.Index(index.Object, index.Name, index.Keys)
 	}
 	live := w.server.Client(w.fault)
 	r := &Reconciler{
-		Client: live, Recorder: silent{}, Clock: w.clock,
+		Client: live, Recorder: simulation.Silent{}, Clock: w.clock,
 		Read: Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
 	}
 	if err := r.complete(); err != nil {
@@ -140,33 +138,18 @@ func (w *world) start(n int) {
 func watchesOf(s *runtime.Scheme, r *Reconciler) []simulation.Watch {
 	var watches []simulation.Watch
 	for _, watch := range r.watches() {
-		gvk, err := apiutil.GVKForObject(watch.object, s)
-		if err != nil {
-			panic(err)
-		}
-		_, metadata := watch.object.(*metav1.PartialObjectMetadata)
-		watches = append(watches, simulation.Watch{
-			Kind: gvk.GroupKind(), Metadata: metadata, Requests: watch.claims, Admits: watch.admits,
-		})
+		watches = append(watches, simulation.WatchOf(s, watch.Object, watch.Requests, watch.Admits))
 	}
 	return watches
 }
-
-// silent records no Events.
-type silent struct{}
-
-// Eventf implements events.EventRecorder.
-func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
-
-var errSimulated = apierrors.NewServiceUnavailable("simulated outage")
 
 // fault disturbs writes as the schedule has it, and looks at each of them.
 func (w *world) fault(verb string, key simulation.Key, answered bool) error {
 	if verb == "get" || verb == "list" {
 		return nil
 	}
-	if w.faulty == "meanwhile" && !answered {
-		w.faulty = ""
+	if w.Faulty == "meanwhile" && !answered {
+		w.Faulty = ""
 		w.meanwhile()
 	}
 	if answered {
@@ -175,24 +158,12 @@ func (w *world) fault(verb string, key simulation.Key, answered bool) error {
 		w.before = w.server.Get(key)
 		w.writes++
 	}
-	when := "before"
-	if answered {
-		when = "after"
-	}
-	switch w.faulty {
-	case "crash " + when:
-		w.faulty = ""
-		panic(simulation.Crash{})
-	case "lost " + when:
-		w.faulty = ""
-		return errSimulated
-	}
-	return nil
+	return w.Befall(answered)
 }
 
 // meanwhile has others do something between the reads of a run and its write.
 func (w *world) meanwhile() {
-	switch w.pick("meanwhile", "work", "work", "host", "metal3", "claim") {
+	switch w.Pick("meanwhile", "work", "work", "host", "metal3", "claim") {
 	case "work":
 		working := w.working
 		for range rapid.IntRange(1, 4).Draw(w.t, "runs") {
@@ -203,7 +174,7 @@ func (w *world) meanwhile() {
 		w.changeHost()
 	case "metal3":
 		if hosts := w.hosts(); len(hosts) > 0 {
-			w.metal3(hosts[rapid.IntRange(0, len(hosts)-1).Draw(w.t, "host")])
+			w.metal3(hosts[w.Index("host", len(hosts))])
 		}
 	case "claim":
 		w.deleteClaim()
@@ -212,7 +183,7 @@ func (w *world) meanwhile() {
 
 func (w *world) deleteClaim() {
 	w.server.Remove(simulation.Key{Kind: claimGK, NamespacedName: types.NamespacedName{
-		Namespace: w.pick("namespace", "a", "b"), Name: w.pick("name", "c1", "c2"),
+		Namespace: w.Pick("namespace", "a", "b"), Name: w.Pick("name", "c1", "c2"),
 	}})
 }
 
@@ -236,10 +207,6 @@ func (w *world) hosts() []*bmov1.BareMetalHost {
 	return hosts
 }
 
-func (w *world) pick(label string, from ...string) string {
-	return rapid.SampledFrom(from).Draw(w.t, label)
-}
-
 // What can happen, some of it more often.
 var (
 	racing = []string{
@@ -257,11 +224,11 @@ func (w *world) act() {
 	if w.race {
 		what = racing
 	}
-	switch w.pick("what", what...) {
+	switch w.Pick("what", what...) {
 	case "claim":
-		claim := simClaim(w.pick("namespace", "a", "b"), w.pick("name", "c1", "c2"))
+		claim := simClaim(w.Pick("namespace", "a", "b"), w.Pick("name", "c1", "c2"))
 		if w.server.Get(w.server.KeyOf(claim)) == nil {
-			claim.Spec.FailureDomain = w.pick("domain", "", "z")
+			claim.Spec.FailureDomain = w.Pick("domain", "", "z")
 			w.draw(claim)
 			w.server.Put(claim)
 		}
@@ -274,12 +241,12 @@ func (w *world) act() {
 	case "cluster":
 		w.server.Put(&clusterv1.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "cluster"},
-			Spec:       clusterv1.ClusterSpec{Paused: new(w.pick("paused", "yes", "no", "no") == "yes")},
+			Spec:       clusterv1.ClusterSpec{Paused: new(w.Pick("paused", "yes", "no", "no") == "yes")},
 		})
 	case "hardware":
-		w.server.Put(&bmov1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: w.pick("host", "h1", "h2", "h3")}})
+		w.server.Put(&bmov1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: w.Pick("host", "h1", "h2", "h3")}})
 	case "host":
-		host := simHost(w.pick("host", "h1", "h2", "h3"), w.pick("opt-in", "*", "*", "a", "b", ""))
+		host := simHost(w.Pick("host", "h1", "h2", "h3"), w.Pick("opt-in", "*", "*", "a", "b", ""))
 		if w.server.Get(w.server.KeyOf(host)) == nil {
 			w.server.Put(host)
 		}
@@ -287,75 +254,72 @@ func (w *world) act() {
 		w.changeHost()
 	case "delete host":
 		w.server.Remove(simulation.Key{Kind: hostGK, NamespacedName: types.NamespacedName{
-			Namespace: "infra", Name: w.pick("host", "h1", "h2", "h3"),
+			Namespace: "infra", Name: w.Pick("host", "h1", "h2", "h3"),
 		}})
 	case "policy":
 		policy := &metal3v1.HostDeployPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "p"}}
-		if w.pick("policy", "put", "remove") == "remove" {
+		if w.Pick("policy", "put", "remove") == "remove" {
 			w.server.Remove(w.server.KeyOf(policy))
 			return
 		}
 		policy.Generation = int64(w.writes) + int64(len(w.server.Writes)) + 1
-		policy.Spec.HostClaimNamespaces = &metal3v1.HostClaimNamespaces{NameMatches: w.pick("matches", ".*", "a", "[")}
-		if w.pick("labels", "yes", "no") == "yes" {
+		policy.Spec.HostClaimNamespaces = &metal3v1.HostClaimNamespaces{NameMatches: w.Pick("matches", ".*", "a", "[")}
+		if w.Pick("labels", "yes", "no") == "yes" {
 			policy.Spec.HostClaimNamespaces.HasLabels = []metal3v1.NameValuePair{{Name: "env", Value: "prod"}}
 		}
 		w.server.Put(policy)
 	case "label":
 		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: w.pick("namespace", "a", "b"), Labels: map[string]string{"env": w.pick("env", "prod", "dev")},
+			Name: w.Pick("namespace", "a", "b"), Labels: map[string]string{"env": w.Pick("env", "prod", "dev")},
 		}})
 	case "metal3":
 		if hosts := w.hosts(); len(hosts) > 0 {
-			w.metal3(hosts[rapid.IntRange(0, len(hosts)-1).Draw(w.t, "host")])
+			w.metal3(hosts[w.Index("host", len(hosts))])
 		}
 	case "deliver":
-		process := w.processes[rapid.IntRange(0, 1).Draw(w.t, "process")]
-		if behind := process.Cache.Behind(); len(behind) > 0 {
-			process.Deliver(w.ctx, behind[rapid.IntRange(0, len(behind)-1).Draw(w.t, "kind")])
-		}
+		w.Deliver(w.ctx, w.processes[w.Index("process", 2)])
 	case "work":
-		w.work(rapid.IntRange(0, 1).Draw(w.t, "process"))
+		w.work(w.Index("process", 2))
 	case "restart":
-		w.start(rapid.IntRange(0, 1).Draw(w.t, "process"))
+		w.start(w.Index("process", 2))
 	case "fault":
-		w.faulty = w.pick("fault", "crash before", "crash after", "lost before", "lost after", "meanwhile", "meanwhile")
+		w.Disturb("meanwhile", "meanwhile")
 	}
 }
 
 // draw draws what a claim asks for.
 func (w *world) draw(claim *metal3v1.HostClaim) {
 	claim.Generation++
-	claim.Spec.Online = new(w.pick("online", "yes", "no") == "yes")
+	claim.Spec.Online = new(w.Pick("online", "yes", "no") == "yes")
 	claim.Spec.Image, claim.Spec.UserData, claim.Spec.MetaData = nil, nil, nil
-	if name := w.pick("user data", "", "s1", "s2"); name != "" {
-		claim.Spec.UserData = &corev1.SecretReference{Name: name, Namespace: w.pick("of", "", "", "", claim.Namespace, "infra")}
+	if name := w.Pick("user data", "", "s1", "s2"); name != "" {
+		claim.Spec.UserData = &corev1.SecretReference{Name: name, Namespace: w.Pick("of", "", "", "", claim.Namespace, "infra")}
 	}
-	if name := w.pick("metadata", "", "", "s1", "s2"); name != "" {
+	if name := w.Pick("metadata", "", "", "s1", "s2"); name != "" {
 		claim.Spec.MetaData = &corev1.SecretReference{Name: name}
 	}
-	if w.pick("of cluster", "yes", "no") == "yes" {
+	if w.Pick("of cluster", "yes", "no") == "yes" {
 		claim.Labels = hostclaim.Set(claim.Labels, clusterv1.ClusterNameLabel, "cluster")
 	}
-	if url := w.pick("image", "", "http://one", "http://two"); url != "" {
+	if url := w.Pick("image", "", "http://one", "http://two"); url != "" {
 		claim.Spec.Image = &metal3v1.Image{URL: url, Checksum: "x"}
 	}
 }
 
 // changeSecret changes a Secret of a tenant, or one that has the name of a copy and is none.
 func (w *world) changeSecret() {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.pick("namespace", "a", "b"), Name: w.pick("secret", "s1", "s2")}}
-	if w.pick("foreign", "yes", "no", "no", "no", "no") == "yes" {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Pick("namespace", "a", "b"), Name: w.Pick("secret", "s1", "s2")}}
+	if w.Pick("foreign", "yes", "no", "no", "no", "no") == "yes" {
 		secret.Namespace, secret.Name = "infra", "h1-hc-metadata"
 		if found := w.server.Get(w.server.KeyOf(secret)); found != nil && found.GetLabels()[metal3v1.ClaimUIDLabel] != "" {
 			return
 		}
 	}
-	if w.pick("does", "write", "write", "remove") == "remove" {
+	if w.Pick("does", "write", "write", "remove") == "remove" {
 		w.server.Remove(w.server.KeyOf(secret))
 		return
 	}
-	secret.Data = map[string][]byte{"of": []byte(secret.Namespace), "value": []byte(w.pick("value", "one", "two"))}
+	secret.Data = map[string][]byte{"of": []byte(secret.Namespace), "value": []byte(w.Pick("value", "one", "two"))}
 	w.server.Put(secret)
 }
 
@@ -365,8 +329,8 @@ func (w *world) user() {
 	if len(claims) == 0 {
 		return
 	}
-	claim := claims[rapid.IntRange(0, len(claims)-1).Draw(w.t, "claim")]
-	switch w.pick("does", "spec", "spec", "forge", "reboot", "hold", "release", "pause", "resume", "resume", "force") {
+	claim := claims[w.Index("claim", len(claims))]
+	switch w.Pick("does", "spec", "spec", "forge", "reboot", "hold", "release", "pause", "resume", "resume", "force") {
 	case "reboot":
 		if _, ok := claim.Annotations["reboot.metal3.io"]; !ok {
 			w.asked++
@@ -407,10 +371,10 @@ func (w *world) changeHost() {
 	if len(hosts) == 0 {
 		return
 	}
-	host := hosts[rapid.IntRange(0, len(hosts)-1).Draw(w.t, "host")]
-	switch w.pick("change", "opt in", "opt out", "label", "unlabel", "error", "repair", "domain", "machine", "machine leaves") {
+	host := hosts[w.Index("host", len(hosts))]
+	switch w.Pick("change", "opt in", "opt out", "label", "unlabel", "error", "repair", "domain", "machine", "machine leaves") {
 	case "opt in":
-		host.Annotations = hostclaim.Set(host.Annotations, metal3v1.NamespacesKey, w.pick("opt-in", "*", "a", "b"))
+		host.Annotations = hostclaim.Set(host.Annotations, metal3v1.NamespacesKey, w.Pick("opt-in", "*", "a", "b"))
 	case "opt out":
 		delete(host.Annotations, metal3v1.NamespacesKey)
 	case "label":
@@ -425,7 +389,7 @@ func (w *world) changeHost() {
 		host.Labels = hostclaim.Set(host.Labels, metal3v1.FailureDomainLabel, "z")
 	case "machine":
 		// Metal3's provider takes free hosts, and steals others where it thinks that they are its own.
-		if host.Spec.ConsumerRef == nil || w.pick("steal", "yes", "no", "no", "no") == "yes" {
+		if host.Spec.ConsumerRef == nil || w.Pick("steal", "yes", "no", "no", "no") == "yes" {
 			host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
 			delete(host.Annotations, metal3v1.SavedAnnotation)
 		}
@@ -464,18 +428,8 @@ func (w *world) metal3(host *bmov1.BareMetalHost) bool {
 }
 
 func (w *world) work(n int) {
-	process := w.processes[n]
 	w.working = n
-	if process.Queued() == 0 {
-		return
-	}
-	request := rapid.IntRange(0, process.Queued()-1).Draw(w.t, "request")
-	lives, err := process.Work(w.ctx, request)
-	if !lives {
-		w.start(n)
-	} else if err != nil && !strings.Contains(err.Error(), "simulated outage") {
-		w.t.Fatalf("a run failed: %v", err)
-	}
+	w.Work(w.ctx, w.processes[n], func() { w.start(n) })
 }
 
 func describeHost(host *bmov1.BareMetalHost) string {

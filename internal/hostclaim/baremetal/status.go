@@ -5,10 +5,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -16,14 +14,9 @@ import (
 
 // publish writes the status if it is another than before, and says in Events what changed for people.
 func (r *Reconciler) publish(ctx context.Context, claim *metal3v1.HostClaim, d Decision) error {
-	if claim == nil || d.Status == nil || equality.Semantic.DeepEqual(&claim.Status, d.Status) {
-		return nil
-	}
-	after := claim.DeepCopy()
-	after.Status = *d.Status
-	locked := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, after, locked, client.FieldOwner(FieldOwner)); err != nil {
-		return fmt.Errorf("publishing the status: %w", err)
+	after, err := hostclaim.Publish(ctx, r.Client, FieldOwner, claim, d.Status)
+	if after == nil || err != nil {
+		return err
 	}
 	for _, warning := range d.Warnings {
 		r.warn(claim, warning)
@@ -46,11 +39,11 @@ func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
 			after, nil, corev1.EventTypeNormal, is.Reason, "Bind", "Got BareMetalHost %s/%s", host.Namespace, host.Name,
 		)
 	case metal3v1.NotAuthorizedReason, metal3v1.SelectorInvalidReason:
-		r.warn(after, Warning{is.Reason, is.Message})
+		r.warn(after, hostclaim.Warning{Reason: is.Reason, Note: is.Message})
 	}
 }
 
-func (r *Reconciler) warn(claim *metal3v1.HostClaim, warning Warning) {
+func (r *Reconciler) warn(claim *metal3v1.HostClaim, warning hostclaim.Warning) {
 	r.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, warning.Reason, "Bind", "%s", hostclaim.Bounded(warning.Note))
 }
 

@@ -2,14 +2,10 @@ package baremetal
 
 import (
 	"context"
-	"slices"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -36,23 +32,22 @@ const (
 	clusterIndex = "hostclaims.metal3.io/cluster"
 )
 
-// index is one of them.
-type index struct {
-	object client.Object
-	name   string
-	keys   client.IndexerFunc
-}
-
-func hostIndexes() []index {
-	return []index{{&bmov1.BareMetalHost{}, consumerIndex, consumerKeys}, {&bmov1.BareMetalHost{}, poolIndex, poolKeys}}
-}
-
-func claimIndexes() []index {
-	return []index{
-		{&metal3v1.HostClaim{}, namedIndex, namedKeys}, {&metal3v1.HostClaim{}, waitingIndex, waitingKeys},
-		{&metal3v1.HostClaim{}, pendingIndex, pendingKeys}, {&metal3v1.HostClaim{}, secretIndex, secretKeys},
-		{&metal3v1.HostClaim{}, clusterIndex, clusterKeys},
+func hostIndexes() []hostclaim.Index {
+	return []hostclaim.Index{
+		{Object: &bmov1.BareMetalHost{}, Name: consumerIndex, Keys: consumerKeys},
+		{Object: &bmov1.BareMetalHost{}, Name: poolIndex, Keys: poolKeys},
 	}
+}
+
+func claimIndexes() []hostclaim.Index {
+	var indexes []hostclaim.Index
+	for name, keys := range map[string]client.IndexerFunc{
+		namedIndex: namedKeys, waitingIndex: waitingKeys, pendingIndex: pendingKeys, secretIndex: secretKeys,
+		clusterIndex: hostclaim.ClusterKeys,
+	} {
+		indexes = append(indexes, hostclaim.Index{Object: &metal3v1.HostClaim{}, Name: name, Keys: keys})
+	}
+	return indexes
 }
 
 func consumerKeys(object client.Object) []string {
@@ -139,29 +134,10 @@ func (r *Reconciler) claimsOfReserved(ctx context.Context, object client.Object)
 }
 
 func secretKeys(object client.Object) []string {
-	claim, ok := object.(*metal3v1.HostClaim)
-	if !ok {
-		return nil
-	}
-	var keys []string
-	for _, ref := range hostclaim.Sources(claim) {
-		if key := claim.Namespace + "/" + ref.Name; hostclaim.MayRead(claim, ref) && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-func clusterKeys(object client.Object) []string {
-	if name := object.GetLabels()[clusterv1.ClusterNameLabel]; name != "" {
-		return []string{object.GetNamespace() + "/" + name}
+	if claim, ok := object.(*metal3v1.HostClaim); ok {
+		return hostclaim.SecretKeys(claim)
 	}
 	return nil
-}
-
-// claimItself returns the request of a claim.
-func claimItself(_ context.Context, object client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
 // claimsOfHost returns the claim that a host names, those that name the host, and if it is free those that wait for such
@@ -187,7 +163,7 @@ func (r *Reconciler) claimsInWait(ctx context.Context, host *bmov1.BareMetalHost
 			selector, err := hostclaim.SelectorOf(claim.Spec.HostSelector)
 			in := claim.Spec.HostSelector.InNamespace
 			if err == nil && (in == "" || in == host.Namespace) && selector.Matches(labels.Set(host.Labels)) {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
+				requests = append(requests, hostclaim.Itself(ctx, claim)...)
 			}
 		}, client.MatchingFields{waitingIndex: pool})
 	}
@@ -215,11 +191,7 @@ func (r *Reconciler) claimsOfCluster(ctx context.Context, cluster client.Object)
 }
 
 func (r *Reconciler) claimsBy(ctx context.Context, index, key string) []reconcile.Request {
-	var requests []reconcile.Request
-	r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
-	}, client.MatchingFields{index: key})
-	return requests
+	return hostclaim.ClaimsBy(ctx, r.Read.Claims, index, key)
 }
 
 // consumer returns the claim of a host.
@@ -232,15 +204,6 @@ func (r *Reconciler) consumer(ctx context.Context, name types.NamespacedName) []
 		return []reconcile.Request{{NamespacedName: key}}
 	}
 	return nil
-}
-
-// pausedChanged admits Clusters that are paused or go on.
-func pausedChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*clusterv1.Cluster)
-		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
-		return !ok || !ok2 || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
-	}}
 }
 
 // waitingClaims returns all claims that wait: a policy may let any of them have a host.
@@ -262,9 +225,7 @@ func (r *Reconciler) waiting(
 	var requests []reconcile.Request
 	r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
 		if len(waitingKeys(claim)) > 0 && concerned(claim) {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{
-				Namespace: claim.Namespace, Name: claim.Name,
-			}})
+			requests = append(requests, hostclaim.Itself(ctx, claim)...)
 		}
 	}, options...)
 	return requests
@@ -273,14 +234,6 @@ func (r *Reconciler) waiting(
 // eachClaim calls a function for the claims of the caches. They must not be changed.
 func (r *Reconciler) eachClaim(ctx context.Context, call func(*metal3v1.HostClaim), options ...client.ListOption) {
 	for _, claims := range r.Read.Claims {
-		list := &metal3v1.HostClaimList{}
-		if err := claims.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-			// A read from a cache fails only when the cache stops.
-			ctrl.LoggerFrom(ctx).Error(err, "Listing HostClaims failed")
-			return
-		}
-		for i := range list.Items {
-			call(&list.Items[i])
-		}
+		hostclaim.Each(ctx, claims, call, options...)
 	}
 }

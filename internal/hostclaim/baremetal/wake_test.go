@@ -49,7 +49,7 @@ func wakers() *Reconciler {
 	server.Put(wokenHost("pending", ""))
 	cache := server.NewCache(simKinds...)
 	for _, index := range append(hostIndexes(), claimIndexes()...) {
-		cache.Index(index.object, index.name, index.keys)
+		cache.Index(index.Object, index.Name, index.Keys)
 	}
 	return &Reconciler{Read: Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache}}
 }

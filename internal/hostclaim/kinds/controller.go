@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/component-base/featuregate"
@@ -23,6 +22,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -84,7 +84,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, own cache.Cache) error {
 		r.Clock = clock.RealClock{}
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named(ControllerName).
-		WithOptions(ctrlcontroller.Options{UsePriorityQueue: new(false)}). // See internal/hostclaim/baremetal.
+		WithOptions(ctrlcontroller.Options{UsePriorityQueue: new(false)}). // See internal/hostclaim.
 		WatchesRawSource(source.Kind(own, client.Object(&metal3v1.HostClaim{}), &handler.EnqueueRequestForObject{})).
 		Complete(r)
 	if err != nil {
@@ -106,15 +106,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	after := claim.DeepCopy()
-	meta.SetStatusCondition(&after.Status.Conditions, metav1.Condition{
+	hostclaim.SetCondition(claim, &after.Status, metav1.Condition{
 		Type: metal3v1.ReadyCondition, Status: metav1.ConditionFalse, Reason: metal3v1.KindNotHandledReason,
-		ObservedGeneration: claim.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()).Rfc3339Copy(),
 		Message: fmt.Sprintf(
 			"Nobody has begun with a claim of kind %q. Archelon handles %s", claim.Spec.Kind, strings.Join(r.Kinds, ", "),
 		),
-	})
-	locked := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Status().Patch(ctx, after, locked, client.FieldOwner(FieldOwner))
+	}, r.Clock.Now())
+	err := r.Client.Status().Patch(ctx, after, hostclaim.Locked(claim), client.FieldOwner(FieldOwner))
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("saying that nobody handles kind %s: %w", claim.Spec.Kind, err)
 	}

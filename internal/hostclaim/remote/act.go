@@ -2,14 +2,12 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +26,7 @@ type changeSource struct {
 	before, after *metal3v1.HostClaim
 	what          string
 	// warning is told if it succeeds.
-	warning *Warning
+	warning *hostclaim.Warning
 }
 
 // String implements fmt.Stringer.
@@ -37,18 +35,13 @@ func (c changeSource) String() string {
 }
 
 func (c changeSource) do(ctx context.Context, r *Reconciler, _ Cluster) error {
-	if err := r.Client.Patch(ctx, c.after.DeepCopy(), locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
+	if err := r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
 		return err
 	}
 	if c.warning != nil {
 		r.warn(c.before, *c.warning)
 	}
 	return nil
-}
-
-// locked is a patch that fails if the API server does not have the version before.
-func locked(before client.Object) client.Patch {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
 // createTarget creates a target. It is tried first, so that none comes to be of which the other cluster drops a part: it
@@ -65,7 +58,7 @@ func (c createTarget) do(ctx context.Context, r *Reconciler, there Cluster) erro
 		return err
 	}
 	if source.UID != c.source.UID || source.ResourceVersion != c.source.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "hostclaims"}, c.source.Name, errOld)
+		return hostclaim.Outdated("hostclaims", c.source.Name)
 	}
 	for _, opts := range [][]client.CreateOption{{client.DryRunAll}, nil} {
 		created := c.target.DeepCopy()
@@ -94,7 +87,7 @@ func complete(sent, kept *metal3v1.HostClaim) error {
 type changeTarget struct {
 	source, before, after *metal3v1.HostClaim
 	// warning is told of the source if it succeeds.
-	warning *Warning
+	warning *hostclaim.Warning
 }
 
 // String implements fmt.Stringer.
@@ -102,7 +95,7 @@ func (c changeTarget) String() string { return "changing the claim in the other 
 
 func (c changeTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
 	kept := c.after.DeepCopy()
-	if err := there.Patch(ctx, kept, locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
+	if err := there.Patch(ctx, kept, hostclaim.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
 		return err
 	}
 	if c.warning != nil {
@@ -138,12 +131,9 @@ func (c copySecret) String() string {
 }
 
 func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error {
-	source := &corev1.Secret{}
-	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(c.source), source); err != nil {
+	source, err := hostclaim.StateOf(ctx, r.Read.Live, c.source)
+	if err != nil {
 		return err
-	}
-	if source.UID != c.source.UID || source.ResourceVersion != c.source.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, c.source.Name, errOld)
 	}
 	copied := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -166,23 +156,8 @@ func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error 
 		}
 		return err
 	}
-	before := &corev1.Secret{}
-	if err := there.Get(ctx, c.to, before); err != nil {
-		return err
-	}
-	switch {
-	case before.UID != c.replaces.UID || before.ResourceVersion != c.replaces.ResourceVersion:
-		return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, c.to.Name, errOld)
-	case before.Type != copied.Type:
-		// It cannot be changed. The event of the deletion has it created again.
-		return removeCopy{c.replaces}.do(ctx, r, there)
-	}
-	after := before.DeepCopy()
-	after.Labels, after.OwnerReferences, after.Data = copied.Labels, copied.OwnerReferences, copied.Data
-	return there.Patch(ctx, after, locked(before), client.FieldOwner(FieldOwner))
+	return hostclaim.Replace(ctx, there, there, FieldOwner, c.replaces, copied)
 }
-
-var errOld = errors.New("it has changed")
 
 // removeCopy removes the copy of a Secret.
 type removeCopy struct{ found *metav1.PartialObjectMetadata }
@@ -191,8 +166,5 @@ type removeCopy struct{ found *metav1.PartialObjectMetadata }
 func (c removeCopy) String() string { return "removing a Secret from the other cluster" }
 
 func (c removeCopy) do(ctx context.Context, _ *Reconciler, there Cluster) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.found.Namespace, Name: c.found.Name}}
-	return client.IgnoreNotFound(there.Delete(ctx, secret, client.Preconditions{
-		UID: &c.found.UID, ResourceVersion: &c.found.ResourceVersion,
-	}))
+	return hostclaim.Remove(ctx, there, c.found)
 }

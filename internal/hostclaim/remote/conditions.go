@@ -20,24 +20,17 @@ func told() []string {
 	}
 }
 
-func set(claim *metal3v1.HostClaim, status *metal3v1.HostClaimStatus, condition metav1.Condition, now time.Time) {
-	condition.ObservedGeneration = claim.Generation
-	condition.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
-	condition.Message = hostclaim.Bounded(condition.Message)
-	meta.SetStatusCondition(&status.Conditions, condition)
-}
-
 // apart is the status of a source that is not in step with its target. What is known of the target stays as it was, with
 // its time: it may be old.
 func apart(claim *metal3v1.HostClaim, why Problem, now time.Time) *metal3v1.HostClaimStatus {
 	after := claim.Status.DeepCopy()
-	set(claim, after, metav1.Condition{
+	hostclaim.SetCondition(claim, after, metav1.Condition{
 		Type: metal3v1.RemoteSyncedCondition, Status: metav1.ConditionFalse, Reason: why.Reason, Message: why.Message,
 	}, now)
 	for _, name := range []string{metal3v1.AssociatedCondition, metal3v1.AssociateBMHCondition, metal3v1.ReadyCondition} {
 		is := meta.FindStatusCondition(after.Conditions, name)
 		if is == nil || is.Status != metav1.ConditionTrue && fromHere(is.Reason) {
-			set(claim, after, metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: why.Reason, Message: why.Message}, now)
+			hostclaim.SetCondition(claim, after, metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: why.Reason, Message: why.Message}, now)
 		}
 	}
 	return after
@@ -73,7 +66,7 @@ func mirrored(o Observation, wrong *Problem, now time.Time) *metal3v1.HostClaimS
 	if wrong != nil {
 		synced.Status, synced.Reason, synced.Message = metav1.ConditionFalse, wrong.Reason, wrong.Message
 	}
-	set(o.Claim, after, synced, now)
+	hostclaim.SetCondition(o.Claim, after, synced, now)
 	return after
 }
 
@@ -101,7 +94,7 @@ func describe(o Observation, after *metal3v1.HostClaimStatus, now time.Time) {
 				Status: metav1.ConditionFalse, Reason: metal3v1.NotAssociatedReason, Message: "Nobody in the other cluster has begun with the claim",
 			}
 		}
-		set(o.Claim, after, metav1.Condition{
+		hostclaim.SetCondition(o.Claim, after, metav1.Condition{
 			Type: name, Status: statusOf(found.Status), Reason: reasonOf(found.Reason), Message: found.Message,
 		}, now)
 	}
@@ -151,7 +144,7 @@ func lostStatus(claim *metal3v1.HostClaim, note string, now time.Time) *metal3v1
 		metal3v1.AssociatedCondition, metal3v1.AssociateBMHCondition, metal3v1.SynchronizedCondition, metal3v1.ProvisionedCondition,
 		metal3v1.ReadyCondition, metal3v1.RemoteSyncedCondition,
 	} {
-		set(claim, after, metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: metal3v1.HostLostReason, Message: note}, now)
+		hostclaim.SetCondition(claim, after, metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: metal3v1.HostLostReason, Message: note}, now)
 	}
 	return after
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
 // Holder holds the Secrets with kubeconfigs as long as sources use them: without its kubeconfig, a source cannot have its
@@ -38,7 +39,7 @@ func (h *Holder) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	// What the cache has left out is in neither version.
-	if err := h.Client.Patch(ctx, after, locked(before), client.FieldOwner(FieldOwner)); err != nil && !overtaken(err) {
+	if err := h.Client.Patch(ctx, after, hostclaim.Locked(before), client.FieldOwner(FieldOwner)); err != nil && !hostclaim.Overtaken(err) {
 		return ctrl.Result{}, fmt.Errorf("holding Secret %s: %w", request.NamespacedName, err)
 	}
 	return ctrl.Result{}, nil
@@ -72,10 +73,10 @@ func (h *Holder) used(ctx context.Context, request ctrl.Request) (bool, error) {
 	return false, nil
 }
 
-func (h *Holder) watches() []watch {
-	return []watch{
-		{&metal3v1.HostClaim{}, false, credentialsRequest, predicate.ResourceVersionChangedPredicate{}},
-		{secretMetadata(), false, itself, predicate.ResourceVersionChangedPredicate{}},
+func (h *Holder) watches() []hostclaim.Watch {
+	return []hostclaim.Watch{
+		{Object: &metal3v1.HostClaim{}, Own: true, Requests: credentialsRequest, Admits: predicate.ResourceVersionChangedPredicate{}},
+		{Object: secretMetadata(), Own: true, Requests: hostclaim.Itself, Admits: predicate.ResourceVersionChangedPredicate{}},
 	}
 }
 

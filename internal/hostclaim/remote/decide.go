@@ -15,11 +15,8 @@ type Decision struct {
 	// if one fails.
 	Status *metal3v1.HostClaimStatus
 	// Warnings are told in Events, once the status is written.
-	Warnings []Warning
+	Warnings []hostclaim.Warning
 }
-
-// Warning is something that people should know.
-type Warning struct{ Reason, Note string }
 
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
@@ -91,7 +88,7 @@ func gone(o Observation, now time.Time) Decision {
 	const note = "The claim in the other cluster is gone, and it had a host. It is not created again. Delete this one"
 	d := Decision{Actions: removals(o), Status: lostStatus(o.Claim, note, now)}
 	if !hostclaim.LostForGood(o.Claim) {
-		d.Warnings = []Warning{{metal3v1.HostLostReason, note}}
+		d.Warnings = []hostclaim.Warning{{Reason: metal3v1.HostLostReason, Note: note}}
 	}
 	return d
 }
@@ -142,8 +139,8 @@ func release(o Observation, now time.Time) Decision {
 		return Decision{}
 	case abandoned(claim):
 		if claim.Status.Remote != nil {
-			drop.warning = &Warning{
-				"RemoteAbandoned", "The claim in the other cluster was left there, because annotation " + metal3v1.AbandonAnnotation + " says so",
+			drop.warning = &hostclaim.Warning{
+				Reason: "RemoteAbandoned", Note: "The claim in the other cluster was left there, because annotation " + metal3v1.AbandonAnnotation + " says so",
 			}
 		}
 		return Decision{Actions: []Action{drop}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -58,7 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if ofConnection(err) || errors.Is(err, errBusy) {
 		err = nil // What follows the other cluster wakes the source.
 	}
-	return ctrl.Result{}, ignoreOvertaken(err)
+	return ctrl.Result{}, hostclaim.IgnoreOvertaken(err)
 }
 
 // work does what there is to do.
@@ -70,7 +69,7 @@ func (r *Reconciler) work(ctx context.Context, o Observation, remote *Remote) er
 	}
 	for _, action := range d.Actions {
 		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
-		if err := action.do(ctx, r, there); overtaken(err) {
+		if err := action.do(ctx, r, there); hostclaim.Overtaken(err) {
 			return nil
 		} else if err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", action, err), r.publish(ctx, o.Claim, failed(o.Claim, err, r.Clock.Now())))
@@ -80,15 +79,4 @@ func (r *Reconciler) work(ctx context.Context, o Observation, remote *Remote) er
 		return nil
 	}
 	return r.publish(ctx, o.Claim, d)
-}
-
-// overtaken reports whether a write failed because the object has changed, or is gone. The event of that wakes the
-// controller, if it has not done so already.
-func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
-
-func ignoreOvertaken(err error) error {
-	if overtaken(err) {
-		return nil
-	}
-	return err
 }

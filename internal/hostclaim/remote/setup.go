@@ -11,20 +11,15 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// Backoff of a source of which something failed.
-const (
-	retryBase = 200 * time.Millisecond
-	retryMax  = 5 * time.Minute
-)
+// retryMax is how long a source waits at most of which something failed.
+const retryMax = 5 * time.Minute
 
 // Options of the controller.
 type Options struct {
@@ -54,10 +49,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := r.complete(); err != nil {
 		return err
 	}
-	for name, keys := range indexes() {
-		if err := options.Own.IndexField(ctx, &metal3v1.HostClaim{}, name, keys); err != nil {
-			return fmt.Errorf("indexing HostClaims by %s: %w", name, err)
-		}
+	if err := hostclaim.AddIndexes(ctx, options.Own, indexes()); err != nil {
+		return err
 	}
 	awake := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		connections.wakes(func(source types.NamespacedName, after time.Duration) {
@@ -65,37 +58,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		})
 		return nil
 	})
-	if err := add(mgr, ControllerName, options, r.watches(), r, awake); err != nil {
+	work := hostclaim.Work{Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax}
+	if err := hostclaim.AddController(mgr, work, r.watches(), r, awake); err != nil {
 		return err
 	}
 	holder := &Holder{Client: r.Client, Read: r.Read}
-	return add(mgr, CredentialsControllerName, options, holder.watches(), holder)
-}
-
-// add adds a controller that is woken by watches, and by more than that.
-func add(
-	mgr ctrl.Manager, name string, options Options, watches []watch, r reconcile.Reconciler, more ...source.Source,
-) error {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax)
-	b := ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
-		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             limiter,
-		UsePriorityQueue:        new(false), // See internal/hostclaim/baremetal.
-	})
-	for _, watch := range watches {
-		from := options.Own
-		if watch.shared {
-			from = mgr.GetCache()
-		}
-		b = b.WatchesRawSource(source.Kind(from, watch.object, handler.EnqueueRequestsFromMapFunc(watch.requests), watch.admits))
-	}
-	for _, one := range more {
-		b = b.WatchesRawSource(one)
-	}
-	if err := b.Complete(r); err != nil {
-		return fmt.Errorf("building controller %s: %w", name, err)
-	}
-	return nil
+	work.Name = CredentialsControllerName
+	return hostclaim.AddController(mgr, work, holder.watches(), holder)
 }
 
 // complete rejects missing dependencies and fills in defaults.

@@ -46,7 +46,7 @@ func (w *world) checkWrite(key simulation.Key, was, is client.Object) {
 		before, existed := was.(*metal3v1.HostClaim)
 		fresh := !existed || before.Spec.UserData == nil
 		name := types.NamespacedName{Namespace: target.Namespace, Name: ref.Name}
-		if fresh && w.there.Get(simulation.Key{Kind: secretGK, NamespacedName: name}) == nil && w.faulty == "" {
+		if fresh && w.there.Get(simulation.Key{Kind: secretGK, NamespacedName: name}) == nil && w.Faulty == "" {
 			w.t.Fatalf("%s names a Secret that is not there", key)
 		}
 	}
@@ -119,7 +119,7 @@ func (w *world) settle() bool {
 
 // checkEnd is what must hold when faults have stopped and everything has come to rest.
 func (w *world) checkEnd() {
-	w.faulty, w.down = "", false
+	w.Faulty, w.down = "", false
 	w.wakeAll()
 	if !w.settle() {
 		for _, c := range append(w.sources(), w.targets()...) {

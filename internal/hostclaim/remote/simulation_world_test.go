@@ -3,10 +3,8 @@ package remote
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -36,6 +33,8 @@ var (
 // world are two simulated API servers, two controllers at once with their holders of Secrets, what works in the other
 // cluster, users of both, and all that can go wrong between them.
 type world struct {
+	simulation.Schedule
+
 	t           *rapid.T
 	ctx         context.Context //nolint:containedctx // it is that of the test, as t is
 	here, there *simulation.Server
@@ -43,8 +42,7 @@ type world struct {
 	clock       *clocktesting.FakePassiveClock
 	// down is whether the other cluster is silent.
 	down bool
-	// faulty befalls the next write. before is what is being written.
-	faulty string
+	// before is what is being written.
 	before client.Object
 	writes int
 	// left are origins of targets that nobody has to delete any more.
@@ -71,7 +69,7 @@ func simScheme() *runtime.Scheme {
 
 func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
-		t: t, ctx: ctx, left: map[string]bool{}, here: simulation.NewServer(simScheme()), there: simulation.NewServer(simScheme()),
+		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, left: map[string]bool{}, here: simulation.NewServer(simScheme()), there: simulation.NewServer(simScheme()),
 		clock: clocktesting.NewFakePassiveClock(now),
 	}
 	w.kubeconfig("u1")
@@ -113,15 +111,15 @@ func (w *world) start(n int) {
 	i := &instance{w: w, there: w.there.NewCache(claimGK, secretGK), used: map[types.NamespacedName]string{}}
 	cache := func() *simulation.Cache {
 		c := w.here.NewCache(claimGK, secretGK, clusterGK)
-		for name, keys := range indexes() {
-			c.Index(&metal3v1.HostClaim{}, name, keys)
+		for _, index := range indexes() {
+			c.Index(index.Object, index.Name, index.Keys)
 		}
 		return c
 	}
 	live := w.here.Client(w.fault(w.here))
 	of := cache()
 	r := &Reconciler{
-		Client: live, Recorder: silent{}, Clock: w.clock, Remotes: i,
+		Client: live, Recorder: simulation.Silent{}, Clock: w.clock, Remotes: i,
 		Read: Readers{Claims: of, Secrets: of, Clusters: of, Live: live},
 	}
 	if err := r.complete(); err != nil {
@@ -136,15 +134,10 @@ func (w *world) start(n int) {
 	i.secrets.Start(w.ctx)
 }
 
-func watchesOf(all []watch) []simulation.Watch {
+func watchesOf(all []hostclaim.Watch) []simulation.Watch {
 	watches := make([]simulation.Watch, len(all))
 	for i, watch := range all {
-		gvk, err := apiutil.GVKForObject(watch.object, simScheme())
-		if err != nil {
-			panic(err)
-		}
-		_, metadata := watch.object.(*metav1.PartialObjectMetadata)
-		watches[i] = simulation.Watch{Kind: gvk.GroupKind(), Metadata: metadata, Requests: watch.requests, Admits: watch.admits}
+		watches[i] = simulation.WatchOf(simScheme(), watch.Object, watch.Requests, watch.Admits)
 	}
 	return watches
 }
@@ -199,15 +192,8 @@ func (w *world) wakeAll() {
 	}
 }
 
-// silent records no Events.
-type silent struct{}
-
-// Eventf implements events.EventRecorder.
-func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
-
 var (
-	errSimulated = apierrors.NewServiceUnavailable("simulated outage")
-	errSilent    = &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.WorkloadUnreachableReason, Message: "silence"}
+	errSilent = &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.WorkloadUnreachableReason, Message: "silence"}
 )
 
 // fault disturbs requests to a server as the schedule has it, and looks at each write.
@@ -219,9 +205,7 @@ func (w *world) fault(of *simulation.Server) simulation.Fault {
 		if verb == "get" || verb == "list" {
 			return nil
 		}
-		when := "before"
 		if answered {
-			when = "after"
 			if of == w.there {
 				w.checkWrite(key, w.before, of.Get(key))
 			}
@@ -229,20 +213,8 @@ func (w *world) fault(of *simulation.Server) simulation.Fault {
 			w.before = of.Get(key)
 			w.writes++
 		}
-		switch w.faulty {
-		case "crash " + when:
-			w.faulty = ""
-			panic(simulation.Crash{})
-		case "lost " + when:
-			w.faulty = ""
-			return errSimulated
-		}
-		return nil
+		return w.Befall(answered)
 	}
-}
-
-func (w *world) pick(label string, from ...string) string {
-	return rapid.SampledFrom(from).Draw(w.t, label)
 }
 
 func (w *world) sources() []*metal3v1.HostClaim { return claimsOf(w.here) }
@@ -260,29 +232,29 @@ func claimsOf(s *simulation.Server) []*metal3v1.HostClaim {
 
 // act does one thing that can happen.
 func (w *world) act() {
-	n := rapid.IntRange(0, 1).Draw(w.t, "process")
-	switch w.pick("what",
+	n := w.Index("process", 2)
+	switch w.Pick("what",
 		"claim", "delete", "user", "user", "secret", "secret", "credentials", "silence", "operator", "operator", "operator", "stranger",
 		"deliver", "deliver", "deliver", "hear", "hear", "hear", "work", "work", "work", "work", "hold", "restart", "fault", "fault",
 	) {
 	case "claim":
-		if claim := simClaim(w.pick("name", "c1", "c2")); w.here.Get(w.here.KeyOf(claim)) == nil {
+		if claim := simClaim(w.Pick("name", "c1", "c2")); w.here.Get(w.here.KeyOf(claim)) == nil {
 			w.draw(claim)
 			w.here.Put(claim)
 		}
 	case "delete":
-		w.here.Remove(simulation.Key{Kind: claimGK, NamespacedName: types.NamespacedName{Namespace: "a", Name: w.pick("name", "c1", "c2")}})
+		w.here.Remove(simulation.Key{Kind: claimGK, NamespacedName: types.NamespacedName{Namespace: "a", Name: w.Pick("name", "c1", "c2")}})
 	case "user":
 		w.user()
 	case "secret":
-		secret := simSecret(w.pick("secret", "s1", "s2"), w.pick("value", "one", "two"))
-		if w.pick("does", "write", "write", "remove") == "remove" {
+		secret := simSecret(w.Pick("secret", "s1", "s2"), w.Pick("value", "one", "two"))
+		if w.Pick("does", "write", "write", "remove") == "remove" {
 			w.here.Remove(w.here.KeyOf(secret))
 		} else {
 			w.here.Put(secret)
 		}
 	case "credentials":
-		if to := w.pick("to", "u1", "u1", "u2", "bad", "none"); to == "none" {
+		if to := w.Pick("to", "u1", "u1", "u2", "bad", "none"); to == "none" {
 			w.here.Remove(w.here.KeyOf(simSecret("remote", "")))
 		} else {
 			w.kubeconfig(to)
@@ -292,49 +264,35 @@ func (w *world) act() {
 		w.wakeAll()
 	case "operator":
 		if targets := w.targets(); len(targets) > 0 {
-			w.operate(targets[rapid.IntRange(0, len(targets)-1).Draw(w.t, "target")])
+			w.operate(targets[w.Index("target", len(targets))])
 		}
 	case "stranger":
 		w.stranger()
 	case "deliver":
-		process := []*simulation.Process{w.processes[n].claims, w.processes[n].secrets}[rapid.IntRange(0, 1).Draw(w.t, "controller")]
-		if behind := process.Cache.Behind(); len(behind) > 0 {
-			process.Deliver(w.ctx, behind[rapid.IntRange(0, len(behind)-1).Draw(w.t, "kind")])
-		}
+		process := []*simulation.Process{w.processes[n].claims, w.processes[n].secrets}[w.Index("controller", 2)]
+		w.Deliver(w.ctx, process)
 	case "hear":
-		w.processes[n].hear([]schema.GroupKind{claimGK, secretGK}[rapid.IntRange(0, 1).Draw(w.t, "kind")])
+		w.processes[n].hear([]schema.GroupKind{claimGK, secretGK}[w.Index("kind", 2)])
 	case "work":
-		w.work(n, w.processes[n].claims)
+		w.Work(w.ctx, w.processes[n].claims, func() { w.start(n) })
 	case "hold":
-		w.work(n, w.processes[n].secrets)
+		w.Work(w.ctx, w.processes[n].secrets, func() { w.start(n) })
 	case "restart":
 		w.start(n)
 	case "fault":
-		w.faulty = w.pick("fault", "crash before", "crash after", "lost before", "lost after")
-	}
-}
-
-func (w *world) work(n int, process *simulation.Process) {
-	if process.Queued() == 0 {
-		return
-	}
-	lives, err := process.Work(w.ctx, rapid.IntRange(0, process.Queued()-1).Draw(w.t, "request"))
-	if !lives {
-		w.start(n)
-	} else if err != nil && !strings.Contains(err.Error(), "simulated outage") {
-		w.t.Fatalf("a run failed: %v", err)
+		w.Disturb()
 	}
 }
 
 // draw draws what a source asks for.
 func (w *world) draw(claim *metal3v1.HostClaim) {
 	claim.Generation++
-	claim.Spec.Online = new(w.pick("online", "yes", "no") == "yes")
+	claim.Spec.Online = new(w.Pick("online", "yes", "no") == "yes")
 	claim.Spec.Image, claim.Spec.UserData = nil, nil
-	if name := w.pick("user data", "", "s1", "s2"); name != "" {
-		claim.Spec.UserData = &corev1.SecretReference{Name: name, Namespace: w.pick("of", "", "", "", "a", "infra")}
+	if name := w.Pick("user data", "", "s1", "s2"); name != "" {
+		claim.Spec.UserData = &corev1.SecretReference{Name: name, Namespace: w.Pick("of", "", "", "", "a", "infra")}
 	}
-	if url := w.pick("image", "", "http://one", "http://two"); url != "" {
+	if url := w.Pick("image", "", "http://one", "http://two"); url != "" {
 		claim.Spec.Image = &metal3v1.Image{URL: url}
 	}
 }
@@ -345,8 +303,8 @@ func (w *world) user() {
 	if len(sources) == 0 {
 		return
 	}
-	claim := sources[rapid.IntRange(0, len(sources)-1).Draw(w.t, "source")]
-	switch w.pick("does", "spec", "spec", "reboot", "pause", "resume", "resume", "abandon", "force") {
+	claim := sources[w.Index("source", len(sources))]
+	switch w.Pick("does", "spec", "spec", "reboot", "pause", "resume", "resume", "abandon", "force") {
 	case "spec":
 		w.draw(claim)
 	case "reboot":
@@ -392,7 +350,7 @@ func (w *world) operate(target *metal3v1.HostClaim) bool {
 
 // stranger does what others may do in the other cluster.
 func (w *world) stranger() {
-	switch w.pick("does", "delete", "edit", "edit", "secret", "foreign") {
+	switch w.Pick("does", "delete", "edit", "edit", "secret", "foreign") {
 	case "secret":
 		if secrets := w.there.Objects(secretGK); len(secrets) > 0 {
 			w.there.Remove(w.there.KeyOf(secrets[0]))
@@ -403,12 +361,12 @@ func (w *world) stranger() {
 		return
 	case "delete":
 		if targets := w.targets(); len(targets) > 0 {
-			w.there.Remove(w.there.KeyOf(targets[rapid.IntRange(0, len(targets)-1).Draw(w.t, "target")]))
+			w.there.Remove(w.there.KeyOf(targets[w.Index("target", len(targets))]))
 		}
 		return
 	}
 	if targets := w.targets(); len(targets) > 0 {
-		target := targets[rapid.IntRange(0, len(targets)-1).Draw(w.t, "target")]
+		target := targets[w.Index("target", len(targets))]
 		target.Spec.Online, target.Spec.FailureDomain = nil, "edited"
 		w.there.Put(target)
 	}

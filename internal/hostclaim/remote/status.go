@@ -2,13 +2,10 @@ package remote
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -16,13 +13,9 @@ import (
 
 // publish writes the status if it is another than before, and says in Events what changed for people.
 func (r *Reconciler) publish(ctx context.Context, claim *metal3v1.HostClaim, d Decision) error {
-	if claim == nil || d.Status == nil || equality.Semantic.DeepEqual(&claim.Status, d.Status) {
-		return nil
-	}
-	after := claim.DeepCopy()
-	after.Status = *d.Status
-	if err := r.Client.Status().Patch(ctx, after, locked(claim), client.FieldOwner(FieldOwner)); err != nil {
-		return fmt.Errorf("publishing the status: %w", err)
+	after, err := hostclaim.Publish(ctx, r.Client, FieldOwner, claim, d.Status)
+	if after == nil || err != nil {
+		return err
 	}
 	for _, warning := range d.Warnings {
 		r.warn(claim, warning)
@@ -44,7 +37,7 @@ func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
 	case is.Status == metav1.ConditionTrue:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Synchronize", "In step with the claim in the other cluster")
 	case after.DeletionTimestamp == nil || is.Reason != metal3v1.RemoteDeletingReason:
-		r.warn(after, Warning{is.Reason, is.Message})
+		r.warn(after, hostclaim.Warning{Reason: is.Reason, Note: is.Message})
 	}
 }
 
@@ -52,7 +45,7 @@ func changed(before, after *metal3v1.HostClaim, name string) (was, is metav1.Con
 	return hostclaim.ConditionOf(before, name), hostclaim.ConditionOf(after, name)
 }
 
-func (r *Reconciler) warn(claim *metal3v1.HostClaim, warning Warning) {
+func (r *Reconciler) warn(claim *metal3v1.HostClaim, warning hostclaim.Warning) {
 	r.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, warning.Reason, "Synchronize", "%s", hostclaim.Bounded(warning.Note))
 }
 

@@ -67,15 +67,15 @@ func hashOf(spec metal3v1.HostClaimSpec) string {
 }
 
 // edited returns a warning if somebody else has changed the spec of the target, and it is about to be changed back.
-func edited(o Observation, after *metal3v1.HostClaim) *Warning {
+func edited(o Observation, after *metal3v1.HostClaim) *hostclaim.Warning {
 	is := o.Target
 	written := is.Annotations[metal3v1.WrittenAnnotation]
 	fields := differing(is.Spec, after.Spec)
 	if written == "" || written == hashOf(is.Spec) || len(fields) == 0 {
 		return nil
 	}
-	return &Warning{
-		"RemoteEdited", "Somebody has changed the claim in the other cluster, which is as this one says again: " + strings.Join(fields, ", "),
+	return &hostclaim.Warning{
+		Reason: "RemoteEdited", Note: "Somebody has changed the claim in the other cluster, which is as this one says again: " + strings.Join(fields, ", "),
 	}
 }
 

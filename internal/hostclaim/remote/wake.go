@@ -2,13 +2,10 @@ package remote
 
 import (
 	"context"
+	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -25,8 +22,12 @@ const (
 	clusterIndex = "hostclaims.metal3.io/cluster"
 )
 
-func indexes() map[string]client.IndexerFunc {
-	return map[string]client.IndexerFunc{secretIndex: secretKeys, credentialsIndex: credentialsKeys, clusterIndex: clusterKeys}
+func indexes() []hostclaim.Index {
+	return []hostclaim.Index{
+		{Object: &metal3v1.HostClaim{}, Name: secretIndex, Keys: secretKeys},
+		{Object: &metal3v1.HostClaim{}, Name: credentialsIndex, Keys: credentialsKeys},
+		{Object: &metal3v1.HostClaim{}, Name: clusterIndex, Keys: hostclaim.ClusterKeys},
+	}
 }
 
 func secretKeys(object client.Object) []string {
@@ -34,18 +35,11 @@ func secretKeys(object client.Object) []string {
 	if !ok || !handled(claim) {
 		return nil
 	}
-	names := map[string]bool{}
+	keys := hostclaim.SecretKeys(claim)
 	for _, key := range credentialsKeys(claim) {
-		names[key] = true
-	}
-	for _, ref := range hostclaim.Sources(claim) {
-		if hostclaim.MayRead(claim, ref) {
-			names[claim.Namespace+"/"+ref.Name] = true
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
 		}
-	}
-	keys := make([]string, 0, len(names))
-	for key := range names {
-		keys = append(keys, key)
 	}
 	return keys
 }
@@ -61,60 +55,18 @@ func credentialsKeys(object client.Object) []string {
 	return nil
 }
 
-func clusterKeys(object client.Object) []string {
-	if name := object.GetLabels()[clusterv1.ClusterNameLabel]; name != "" {
-		return []string{object.GetNamespace() + "/" + name}
-	}
-	return nil
-}
-
-// watch is what wakes a controller.
-type watch struct {
-	object client.Object
-	// shared is whether the object comes from the cache that all controllers share.
-	shared   bool
-	requests func(context.Context, client.Object) []reconcile.Request
-	admits   predicate.Predicate
-}
-
-func (r *Reconciler) watches() []watch {
+func (r *Reconciler) watches() []hostclaim.Watch {
 	changed := predicate.ResourceVersionChangedPredicate{}
-	return []watch{
-		{&metal3v1.HostClaim{}, false, itself, changed},
-		{secretMetadata(), false, r.claimsBy(secretIndex), changed},
-		{&clusterv1.Cluster{}, true, r.claimsBy(clusterIndex), pausedChanged()},
+	return []hostclaim.Watch{
+		{Object: &metal3v1.HostClaim{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
+		{Object: secretMetadata(), Own: true, Requests: r.claimsBy(secretIndex), Admits: changed},
+		{Object: &clusterv1.Cluster{}, Requests: r.claimsBy(clusterIndex), Admits: hostclaim.PausedChanged()},
 	}
-}
-
-func itself(_ context.Context, object client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
 // claimsBy returns the sources that have an object in an index.
 func (r *Reconciler) claimsBy(index string) func(context.Context, client.Object) []reconcile.Request {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
-		list := &metal3v1.HostClaimList{}
-		key := client.MatchingFields{index: client.ObjectKeyFromObject(object).String()}
-		if err := r.Read.Claims.List(ctx, list, key, client.UnsafeDisableDeepCopy); err != nil {
-			// A read from a cache fails only when the cache stops.
-			ctrl.LoggerFrom(ctx).Error(err, "Listing HostClaims failed")
-			return nil
-		}
-		requests := make([]reconcile.Request, len(list.Items))
-		for i := range list.Items {
-			requests[i] = reconcile.Request{NamespacedName: types.NamespacedName{
-				Namespace: list.Items[i].Namespace, Name: list.Items[i].Name,
-			}}
-		}
-		return requests
+		return hostclaim.ClaimsBy(ctx, []client.Reader{r.Read.Claims}, index, client.ObjectKeyFromObject(object).String())
 	}
-}
-
-// pausedChanged admits Clusters that are paused or go on.
-func pausedChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*clusterv1.Cluster)
-		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
-		return !ok || !ok2 || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
-	}}
 }

@@ -150,7 +150,7 @@ func (w *world) checkIdentity(key simulation.Key, was, is client.Object) {
 
 // checkEnd is what must hold when faults have stopped and everything has come to rest.
 func (w *world) checkEnd() {
-	w.faulty, w.trouble = "", nil
+	w.Faulty, w.trouble = "", nil
 	w.settle()
 	for _, name := range simNames {
 		// Its own controller says of each identity at some time whether it is used.

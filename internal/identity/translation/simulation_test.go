@@ -49,7 +49,7 @@ func TestWhatWasDecidedOnHasToBeThere(t *testing.T) {
 		secret.Data = map[string][]byte{"tenancy": []byte("another")}
 		w.server.Put(secret)
 		w.process.Deliver(w.ctx, secretGK)
-		w.faulty = "lost before" // It has read the Secret, and will try again.
+		w.Faulty = "lost before" // It has read the Secret, and will try again.
 		w.work(func(int) int { return 0 })
 		secret = w.secret("cc-1")
 		secret.Labels = nil

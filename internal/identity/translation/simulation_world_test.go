@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,15 +30,16 @@ var (
 
 // world is a simulated API server, one controller, and all that can go wrong between them.
 type world struct {
+	simulation.Schedule
+
 	t       *rapid.T
 	ctx     context.Context //nolint:containedctx // it is that of the test, as t is
 	server  *simulation.Server
 	process *simulation.Process
 	control *Reconciler
 	printed strings.Builder
-	// trouble is what reads from the API server fail with, and faulty what befalls the next write.
+	// trouble is what reads from the API server fail with.
 	trouble error
-	faulty  string
 	// requests counts what is asked of the API server.
 	requests int
 }
@@ -51,7 +51,7 @@ func newWorld(ctx context.Context, t *rapid.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w := &world{t: t, ctx: ctx, server: simulation.NewServer(s)}
+	w := &world{Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, server: simulation.NewServer(s)}
 	w.start()
 	return w
 }
@@ -74,14 +74,9 @@ func (w *world) start() {
 	w.process.Start(w.ctx)
 }
 
-var errSimulated = apierrors.NewServiceUnavailable("simulated outage")
-
 // fault disturbs requests as the schedule has it.
 func (w *world) fault(verb string, key simulation.Key, answered bool) error {
-	when := "before"
-	if answered {
-		when = "after"
-	} else {
+	if !answered {
 		w.requests++
 	}
 	switch verb {
@@ -90,15 +85,7 @@ func (w *world) fault(verb string, key simulation.Key, answered bool) error {
 	case "get":
 		return w.trouble
 	}
-	switch w.faulty {
-	case "crash " + when:
-		w.faulty = ""
-		panic(simulation.Crash{})
-	case "lost " + when:
-		w.faulty = ""
-		return errSimulated
-	}
-	return nil
+	return w.Befall(answered)
 }
 
 type recorder struct{ w *world }
@@ -112,7 +99,7 @@ var _ events.EventRecorder = recorder{}
 
 // act does one thing that can happen.
 func (w *world) act() {
-	pick := func(label string, from ...string) string { return rapid.SampledFrom(from).Draw(w.t, label) }
+	pick := w.Pick
 	name := pick("name", "cc-1", "cc-1", "cc-1", "cc-2")
 	switch pick("what", "credential", "credential", "drop", "secret", "identity", "use", "use", "deliver", "deliver",
 		"deliver", "work", "work", "work", "work", "restart", "fault", "outage") {
@@ -129,19 +116,17 @@ func (w *world) act() {
 			"used": corev1.ConditionTrue, "unused": corev1.ConditionFalse,
 		}[pick("use", "used", "unused", "unused")])
 	case "deliver":
-		if behind := w.process.Cache.Behind(); len(behind) > 0 {
-			w.process.Deliver(w.ctx, rapid.SampledFrom(behind).Draw(w.t, "kind"))
-		}
+		w.Deliver(w.ctx, w.process)
 	case "work":
-		w.work(func(n int) int { return rapid.IntRange(0, n-1).Draw(w.t, "request") })
+		w.work(func(n int) int { return w.Index("request", n) })
 	case "restart":
 		w.start()
 	case "fault":
-		w.faulty = pick("fault", "crash before", "crash after", "lost before", "lost after")
+		w.Disturb()
 	case "outage":
 		w.trouble = nil
 		if pick("outage", "begins", "ends", "ends") == "begins" {
-			w.trouble = errSimulated
+			w.trouble = simulation.ErrOutage
 		}
 	}
 }
