@@ -97,11 +97,11 @@ func newMoveWorld(ctx context.Context, t *rapid.T) *moveWorld {
 func (s *moveSite) start() {
 	cache := s.server.NewCache(simKinds...)
 	for _, index := range append(hostIndexes(), claimIndexes()...) {
-		cache.Index(index.object, index.name, index.keys)
+		cache.Index(index.Object, index.Name, index.Keys)
 	}
 	live := s.server.Client(s.fault)
 	r := &Reconciler{
-		Client: live, Recorder: silent{},
+		Client: live, Recorder: simulation.Silent{},
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 		Read:  Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
 	}
