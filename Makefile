@@ -50,7 +50,7 @@ capi: controlplane ## Build the controllers of Cluster API that test-e2e-capi ru
 	@hack/capi/build.sh
 
 .PHONY: metal3
-metal3: ## Build the baremetal-operator that test-hostclaim runs, and clusterctl, unless they are there.
+metal3: ## Build the baremetal-operator and the clusterctl that test-hostclaim runs, unless they are there.
 	@hack/metal3/build.sh
 
 .PHONY: demo
@@ -291,9 +291,9 @@ test-e2e-capi: capi ## End-to-end specs with the real controllers of Cluster API
 test-e2e-capi-long: capi ## All end-to-end specs with the real controllers of Cluster API.
 	$(GINKGO) --procs=1 --label-filter='capi' $(TESTFLAGS) ./test/e2e
 
-# Not part of make test: the operator has to be built once, which takes minutes.
+# Not part of make test: the operator has to be built once, and clusterctl repeats for most of a minute what fails.
 .PHONY: test-hostclaim
-test-hostclaim: controlplane metal3 ## The stories of HostClaims with Metal3's operator.
+test-hostclaim: controlplane metal3 ## The stories of HostClaims, and their move to another cluster, with Metal3's operator and clusterctl.
 	$(GINKGO) --procs=1 --race $(TESTFLAGS) ./test/e2e/metal3
 
 # Needs a Docker engine, and nothing else that is not built from modules: images are built without it and loaded into the nodes. KIND_NODE_IMAGE
