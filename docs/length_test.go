@@ -9,7 +9,7 @@ import (
 // How many words there may be of what people read in an incident, or before they change something. Together they are
 // what one reads in two hours.
 const (
-	mostADRWords        = 10_500
+	mostADRWords        = 12_500
 	mostOperationsWords = 15_500 // TestLength does not hold docs/operations to it yet.
 )
 
