@@ -9,14 +9,14 @@ import (
 // How many words there may be of what people read in an incident, or before they change something. Together they are
 // what one reads in two hours.
 const (
-	mostADRWords        = 12_500
-	mostOperationsWords = 15_500 // TestLength does not hold docs/operations to it yet.
+	mostADRWords        = 10_500
+	mostOperationsWords = 14_500
 )
 
 // Nobody reads a decision that is buried in twice the words that it needs, and what nobody reads is not kept true. So
 // whoever adds takes something else out.
 func TestLength(t *testing.T) {
-	for dir, most := range map[string]int{"adr": mostADRWords} {
+	for dir, most := range map[string]int{"adr": mostADRWords, "operations": mostOperationsWords} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.md"))
 		if err != nil {
 			t.Fatal(err)
