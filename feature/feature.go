@@ -35,6 +35,11 @@ const (
 	// alpha: v0.1
 	HostClaim featuregate.Feature = "host-claim"
 
+	// HostClaimMachines lets Metal3Machines get their hosts through HostClaims. It needs HostClaim.
+	//
+	// alpha: v0.1
+	HostClaimMachines featuregate.Feature = "host-claim-machines"
+
 	// Fleet keeps connections to the workload clusters of imported CAPI Clusters, for controllers that run across all of
 	// them, and shows on each Cluster whether it is connected (document 001, "multicluster-runtime, Cluster API provider").
 	//
@@ -50,6 +55,7 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 		OCIClusterIdentity:       {Default: false, PreRelease: featuregate.Alpha},
 		OCICredentialTranslation: {Default: false, PreRelease: featuregate.Alpha},
 		HostClaim:                {Default: false, PreRelease: featuregate.Alpha},
+		HostClaimMachines:        {Default: false, PreRelease: featuregate.Alpha},
 		Fleet:                    {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err

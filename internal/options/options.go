@@ -318,10 +318,18 @@ func (o *Options) Validate() error {
 	if o.Gates.Enabled(feature.OCICredentialTranslation) {
 		problems = append(problems, o.Credentials.validate(o))
 	}
+	problems = append(problems, o.validateMachines())
 	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
 		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}
 	return errors.Join(problems...)
+}
+
+func (o *Options) validateMachines() error {
+	if !o.Gates.Enabled(feature.HostClaimMachines) || o.Gates.Enabled(feature.HostClaim) {
+		return nil
+	}
+	return fmt.Errorf("gate %s needs gate %s, which gives hosts to the claims of Machines", feature.HostClaimMachines, feature.HostClaim)
 }
 
 // scopeProblems reports namespaces that cannot be ones, and lists of none: an empty list is not all namespaces.

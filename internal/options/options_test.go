@@ -168,3 +168,13 @@ func TestScope(t *testing.T) {
 		})
 	}
 }
+
+// Nobody would give hosts to the claims of Machines.
+func TestMachinesNeedClaims(t *testing.T) {
+	for gates, want := range map[string]bool{"host-claim=true,host-claim-machines=true": false, "host-claim-machines=true": true} {
+		err := parse(t, "--feature-gates="+gates).Validate()
+		if refused := err != nil && strings.Contains(err.Error(), "needs gate host-claim,"); refused != want {
+			t.Errorf("%s: got %v, refused should be %t", gates, err, want)
+		}
+	}
+}

@@ -40,6 +40,9 @@ func Mapper() meta.RESTMapper {
 		// A cache of several namespaces asks whether a list has a namespace, as of kinds.
 		mapper.Add(gvk.GroupVersion().WithKind(gvk.Kind+"List"), scope)
 	}
+	for _, kind := range []string{"Metal3Machine", "Metal3MachineList"} { // This project has no types of them.
+		mapper.Add(schema.GroupVersionKind{Group: infrav1.GroupName, Version: "v1beta1", Kind: kind}, meta.RESTScopeNamespace)
+	}
 	// Its plural is its singular.
 	hardware := bmov1.GroupVersion.WithResource("hardwaredata")
 	mapper.AddSpecific(bmov1.GroupVersion.WithKind("HardwareData"), hardware, hardware, meta.RESTScopeNamespace)

@@ -14,6 +14,7 @@ import (
 	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
+	"github.com/archelon-io/archelon/internal/hostclaim/machines"
 	"github.com/archelon-io/archelon/internal/hostclaim/remote"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/identity/translation"
@@ -37,6 +38,7 @@ func (p *parts) controllers() []controller.Controller {
 		baremetal.Controller(feature.HostClaim, p.setupBareMetalClaims),
 		remote.Controller(feature.HostClaim, baremetal.CRD(), p.setupRemoteClaims),
 		kinds.Controller(feature.HostClaim, baremetal.CRD(), handledKinds(), p.setupUnknownClaims),
+		machines.Controller(feature.HostClaimMachines, baremetal.CRD(), p.setupClaimMachines),
 		fleet.Controller(feature.Fleet, p.setupFleet),
 	}
 }
@@ -219,6 +221,18 @@ func (p *parts) setupRemoteClaims(ctx context.Context, env controller.Env) error
 		Concurrency: p.opts.Concurrency, Own: env.Own,
 		Workload: workload.Options{Timeout: p.opts.WorkloadTimeout, UserAgent: version.Get().UserAgent()},
 	})
+}
+
+// setupClaimMachines adds the controller of Metal3Machines that get their hosts through HostClaims.
+func (p *parts) setupClaimMachines(ctx context.Context, env controller.Env) error {
+	if !p.kept(ctx) {
+		return nil
+	}
+	reconciler := &machines.Reconciler{
+		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(machines.ControllerName),
+		Scope: p.place.claim.Scope, Withdrawn: p.withdrawn(),
+	}
+	return reconciler.SetupWithManager(env.Manager, machines.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }
 
 // setupUnknownClaims adds the controller of HostClaims whose kind nobody handles.

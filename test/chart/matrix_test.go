@@ -50,6 +50,10 @@ func features(t *testing.T) [][]choice {
 				"identity": values{"secretNamespaces": []string{"watch2"}, "credentials": values{"namespace": "watch2", "allowedNamespaces": []string{"a"}}},
 			})
 		}
+		if gate == string(feature.HostClaimMachines) { // It needs another one.
+			on.name += "-" + wordOf(string(feature.HostClaim))
+			on.set = on.set.merged(values{"features": values{string(feature.HostClaim): values{"enabled": true}}})
+		}
 		all = append(all, []choice{{"", values{}}, on})
 	}
 	return all

@@ -50,6 +50,21 @@ const (
 // has not.
 const InfoPrefix = "info.hostclaims.metal3.io/"
 
+// Metal3Machines that get their hosts through claims.
+const (
+	// MachineKindAnnotation, MachineArgsAnnotation and MachineCredentialsAnnotation of a Metal3Machine are the kind, the
+	// args, as a JSON object, and the credentials of its claim. Released types of it have no fields for them.
+	MachineKindAnnotation        = "hostclaims.metal3.io/kind"
+	MachineArgsAnnotation        = "hostclaims.metal3.io/args"
+	MachineCredentialsAnnotation = "hostclaims.metal3.io/credentials"
+	// MachineLabel is on the claim of a Metal3Machine, and on the BareMetalHost that stands for the host of that claim. Its
+	// value is always the same: all three have one name.
+	MachineLabel      = "hostclaims.metal3.io/machine"
+	MachineLabelValue = "true"
+	// ProxyPause is the value of the annotation by which the baremetal-operator leaves such a BareMetalHost alone.
+	ProxyPause = "hostclaims.metal3.io"
+)
+
 // Labels of a Secret that is the copy of one that a claim names.
 const (
 	// ClaimUIDLabel is the UID of the claim.

@@ -19,6 +19,9 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- fail "metrics.port must differ from 9440, the port of the probes" }}
 {{- end }}
 {{- include "archelon.credentialGuards" . }}
+{{- if and (index .Values.features "host-claim-machines").enabled (not (index .Values.features "host-claim").enabled) }}
+{{- fail "features.host-claim-machines needs features.host-claim, which gives hosts to the claims of Machines: enable both" }}
+{{- end }}
 {{- include "archelon.monitoringGuards" . }}
 {{- include "archelon.blindGuards" . }}
 {{- include "archelon.durationGuards" . }}

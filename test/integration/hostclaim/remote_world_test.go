@@ -35,7 +35,7 @@ func (w *world) startRemote(ctx context.Context) func() {
 	described := remote.Controller("host-claim", baremetal.CRD(), nil)
 	return w.run(ctx, described, func(running context.Context, _ *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
 		r := &remote.Reconciler{
-			Client: faulty{mgr.GetClient(), w}, Recorder: mgr.GetEventRecorder(remote.ControllerName),
+			Client: faulty{mgr.GetClient(), &w.faults}, Recorder: mgr.GetEventRecorder(remote.ControllerName),
 		}
 		return r.SetupWithManager(running, mgr, remote.Options{
 			Concurrency: 4, Own: own, Workload: workload.Options{Timeout: 3 * time.Second, DialTimeout: 2 * time.Second},

@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,8 +74,28 @@ type world struct {
 	printed *log
 	// through is what controllers that are started from now on have their requests go through. It may be nil.
 	through func(http.RoundTripper) http.RoundTripper
-	mu      sync.Mutex
-	fault   func(write string) error
+	faults
+}
+
+// faults says which writes fail. By default none does.
+type faults struct {
+	mu    sync.Mutex
+	fault func(write string) error
+}
+
+func (f *faults) failing(fault func(write string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
+}
+
+func (f *faults) failure(write string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fault == nil {
+		return nil
+	}
+	return f.fault(write)
 }
 
 func newWorld(ctx context.Context, name string) *world {
@@ -82,12 +103,16 @@ func newWorld(ctx context.Context, name string) *world {
 	return newWorldOf(ctx, name, "hostclaim-baremetal")
 }
 
-// newWorldOf returns a cluster where the controller has some permissions of the chart.
-func newWorldOf(ctx context.Context, name, permissions string) *world {
+// newWorldOf returns a cluster where the controller has some permissions of the chart. Beside CRDs of others there are
+// those for claims.
+func newWorldOf(
+	ctx context.Context, name, permissions string, others ...*apiextensionsv1.CustomResourceDefinition,
+) *world {
 	GinkgoHelper()
 	crds, err := env.HostClaimCRDs(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	plane, err := env.Start(ctx, env.Options{Name: name, CRDs: crds, Audit: true})
+	crds = append(crds, others...)
+	plane, err := env.Start(ctx, env.Options{Name: name, CRDs: crds, Audit: true, ControllerManager: len(others) > 0})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
 	w := &world{plane: plane, printed: &log{}}
@@ -96,6 +121,7 @@ func newWorldOf(ctx context.Context, name, permissions string) *world {
 	w.admin, err = client.New(plane.Config, client.Options{Scheme: w.scheme})
 	Expect(err).NotTo(HaveOccurred())
 	w.namespace(ctx, system)
+	w.create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})
 	w.grant(ctx, permissions)
 	return w
 }
@@ -122,16 +148,16 @@ func (w *world) grant(ctx context.Context, permissions string) {
 		Cluster, Namespace []rbacv1.PolicyRule
 	}
 	Expect(yaml.UnmarshalStrict(raw, &granted)).To(Succeed())
-	Expect(granted.When).To(Equal("host-claim"))
+	Expect(granted.When).To(HavePrefix("host-claim"))
 	w.create(
-		ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}},
+		ctx,
 		&rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: append(granted.Cluster, granted.Namespace...),
+			ObjectMeta: metav1.ObjectMeta{Name: permissions}, Rules: append(granted.Cluster, granted.Namespace...),
 		},
 		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: account},
+			ObjectMeta: metav1.ObjectMeta{Name: permissions},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: permissions},
 		},
 	)
 }
@@ -140,18 +166,18 @@ func (w *world) grant(ctx context.Context, permissions string) {
 type faulty struct {
 	client.Client
 
-	world *world
+	faults *faults
 }
 
 func (f faulty) write(what string, object client.Object, do func() error) error {
 	what += " " + object.GetNamespace() + "/" + object.GetName()
-	if err := f.world.failure("before " + what); err != nil {
+	if err := f.faults.failure("before " + what); err != nil {
 		return err
 	}
 	if err := do(); err != nil {
 		return err
 	}
-	return f.world.failure("after " + what)
+	return f.faults.failure("after " + what)
 }
 
 // Patch implements client.Writer.
@@ -187,28 +213,13 @@ func (f faultyStatus) Patch(
 	})
 }
 
-func (w *world) failing(fault func(write string) error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fault = fault
-}
-
-func (w *world) failure(write string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.fault == nil {
-		return nil
-	}
-	return w.fault(write)
-}
-
 // start runs the controller until the returned function is called, as internal/setup wires it.
 func (w *world) start(ctx context.Context) func() {
 	GinkgoHelper()
 	return w.run(ctx, baremetal.Controller("host-claim", nil), func(running context.Context, who *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
 		w.startKinds(who, mgr)
 		r := &baremetal.Reconciler{
-			Client: faulty{mgr.GetClient(), w}, Recorder: mgr.GetEventRecorder(baremetal.ControllerName),
+			Client: faulty{mgr.GetClient(), &w.faults}, Recorder: mgr.GetEventRecorder(baremetal.ControllerName),
 		}
 		return r.SetupWithManager(running, mgr, baremetal.Options{Concurrency: 4, Own: own})
 	})
@@ -293,7 +304,7 @@ func (w *world) startKinds(who *rest.Config, mgr ctrl.Manager) {
 	own, err := cache.New(who, options)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr.Add(own)).To(Succeed())
-	r := &kinds.Reconciler{Client: faulty{mgr.GetClient(), w}, Kinds: baremetal.Kinds(), Grace: time.Second}
+	r := &kinds.Reconciler{Client: faulty{mgr.GetClient(), &w.faults}, Kinds: baremetal.Kinds(), Grace: time.Second}
 	Expect(r.SetupWithManager(mgr, own)).To(Succeed())
 }
 

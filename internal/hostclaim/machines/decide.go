@@ -1,0 +1,147 @@
+package machines
+
+import (
+	"slices"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
+)
+
+// Decision is what a run is to do.
+type Decision struct {
+	// Actions are done in their order. What they change wakes the controller.
+	Actions []Action
+	// Problem is what the user of the Machine has to correct. It is told in an Event.
+	Problem string
+}
+
+// Decide says what to do. It is pure.
+func Decide(o Observation) Decision {
+	m := o.Machine
+	switch {
+	case o.Paused:
+		return Decision{}
+	case m == nil:
+		if !o.Gone {
+			return Decision{}
+		}
+		return end(o)
+	case o.Claim == nil && o.Proxy == nil:
+		return begin(m)
+	case owned(o) != "":
+		return Decision{Problem: owned(o)}
+	case m.DeletionTimestamp != nil && o.Proxy != nil && o.Proxy.Spec.ConsumerRef == nil:
+		return end(o) // The provider has done with it.
+	default:
+		return inStep(o)
+	}
+}
+
+// owned returns what is wrong if claim or proxy are of another Machine of this name, which is gone: Kubernetes deletes
+// them. The provider takes its Machine off the proxy before the Machine goes.
+func owned(o Observation) string {
+	if o.Claim != nil && !isOwner(o.Machine, o.Claim) {
+		return "the HostClaim of an earlier Metal3Machine of this name is still there; wait until it is gone"
+	}
+	if o.Proxy != nil && len(o.Proxy.OwnerReferences) > 0 && !isOwner(o.Machine, o.Proxy) {
+		return "the BareMetalHost of an earlier Metal3Machine of this name is still there; wait until it is gone"
+	}
+	return ""
+}
+
+// begin asks for a host.
+func begin(m *Machine) Decision {
+	switch {
+	case m.Kind == "" || m.DeletionTimestamp != nil:
+		return Decision{}
+	case m.Problem != "":
+		return Decision{Problem: m.Problem}
+	default:
+		return Decision{Actions: []Action{create{newClaim(m)}}}
+	}
+}
+
+// end deletes what there is. The claim gives its host back.
+func end(o Observation) Decision {
+	var d Decision
+	if o.Claim != nil && o.Claim.DeletionTimestamp == nil {
+		d.Actions = append(d.Actions, remove{o.Claim})
+	}
+	if o.Proxy != nil && o.Proxy.DeletionTimestamp == nil {
+		d.Actions = append(d.Actions, remove{o.Proxy})
+	}
+	return d
+}
+
+// inStep keeps claim and proxy in step.
+func inStep(o Observation) Decision {
+	var d Decision
+	if o.Claim != nil && o.Claim.DeletionTimestamp == nil {
+		after := o.Claim.DeepCopy()
+		after.Spec = wanted(o)
+		after.Annotations = reboots(after.Annotations, o.Proxy)
+		if !equality.Semantic.DeepEqual(after, o.Claim) {
+			// Its status says nothing about that yet.
+			return Decision{Actions: []Action{change{o.Claim, after}}}
+		}
+	}
+	if o.Proxy == nil {
+		if o.Machine.DeletionTimestamp == nil && hasHost(o.Claim) {
+			d.Actions = append(d.Actions, create{newProxy(o.Machine, o.Claim)})
+		}
+		return d
+	}
+	after := o.Proxy.DeepCopy()
+	after.Status = statusOf(o)
+	if !equality.Semantic.DeepEqual(after.Status, o.Proxy.Status) {
+		d.Actions = append(d.Actions, tell{o.Proxy, after})
+	}
+	return d
+}
+
+// hasHost reports whether a claim has a host, and tells enough of it for the provider to write its data: a host that is
+// known is told of whole.
+func hasHost(claim *metal3v1.HostClaim) bool {
+	return claim != nil && claim.DeletionTimestamp == nil && isTrue(claim, metal3v1.AssociatedCondition)
+}
+
+func isTrue(claim *metal3v1.HostClaim, condition string) bool {
+	return hostclaim.ConditionOf(claim, condition).Status == "True"
+}
+
+// asks reports whether the provider wants something on its host.
+func asks(proxy *bmov1.BareMetalHost) bool {
+	return proxy.Spec.Image != nil || proxy.Spec.CustomDeploy != nil
+}
+
+// stateOf returns the state that the provider goes by. It waits with the deletion of a Machine until its host is
+// available, or nothing.
+func stateOf(o Observation) bmov1.ProvisioningState {
+	claim := o.Claim
+	switch {
+	case claim == nil || !isTrue(claim, metal3v1.AssociatedCondition):
+		return bmov1.StateNone
+	case claim.DeletionTimestamp != nil:
+		return bmov1.StateDeprovisioning
+	case claim.Status.ObservedGeneration != claim.Generation:
+		return o.Proxy.Status.Provisioning.State // What it says is about another spec.
+	case asks(o.Proxy) && isTrue(claim, metal3v1.ProvisionedCondition):
+		return bmov1.StateProvisioned
+	case asks(o.Proxy):
+		return bmov1.StateProvisioning
+	case hostclaim.ConditionOf(claim, metal3v1.ProvisionedCondition).Reason == metal3v1.ProvisioningReason:
+		return bmov1.StateDeprovisioning
+	default:
+		return bmov1.StateAvailable
+	}
+}
+
+// isOwner reports whether something belongs to a Machine.
+func isOwner(m *Machine, object client.Object) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == m.UID })
+}
