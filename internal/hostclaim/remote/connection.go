@@ -160,7 +160,7 @@ func (c *connection) state() error {
 	for _, resource := range []schema.GroupVersionResource{claims(), secrets()} {
 		switch err, asked := c.heard[resource]; {
 		case !asked:
-			return refuse(metal3v1.RemoteConnectingReason, "the other cluster has yet to answer")
+			return &problemError{yetToAnswer()}
 		case err != nil:
 			return err
 		}

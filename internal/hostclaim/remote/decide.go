@@ -28,6 +28,8 @@ func Decide(o Observation, now time.Time) Decision {
 		return release(o, now)
 	case !held(claim):
 		return Decision{Actions: []Action{changeSource{claim, taken(claim), "hold it", nil}}}
+	case o.Problem != nil && *o.Problem == yetToAnswer() && current(claim):
+		return Decision{}
 	case o.Problem != nil:
 		return Decision{Status: apart(claim, *o.Problem, now)}
 	case o.Target != nil && !ours(o):
@@ -48,6 +50,12 @@ func Decide(o Observation, now time.Time) Decision {
 	default:
 		return inStep(o, now)
 	}
+}
+
+// current reports whether a source says of what it asks for now how it stands. That is kept until the other cluster answers:
+// a process that starts has all sources wait for that, and would write to each of them twice.
+func current(claim *metal3v1.HostClaim) bool {
+	return hostclaim.ConditionOf(claim, metal3v1.RemoteSyncedCondition).ObservedGeneration == claim.Generation
 }
 
 // ours reports whether what has the name of the target is it.

@@ -55,6 +55,13 @@ func says(kind, status, reason string) func(*metal3v1.HostClaim) {
 	}
 }
 
+// ofNow has what a source says be of its generation.
+func ofNow(c *metal3v1.HostClaim) {
+	for i := range c.Status.Conditions {
+		c.Status.Conditions[i].ObservedGeneration = c.Generation
+	}
+}
+
 func deleted(c *metal3v1.HostClaim) { c.DeletionTimestamp = &metav1.Time{Time: now} }
 
 func annotated(key, value string) func(*metal3v1.HostClaim) {
@@ -125,16 +132,22 @@ func TestDecide(t *testing.T) {
 		drop                   = "HostClaim a/c: release it"
 	)
 	unreachable := &Problem{"RemoteUnreachable", "silence"}
+	connecting := yetToAnswer()
 	bound, data := says("Associated", "True", "BareMetalHostAssociated"), sourceWith(withUserData, pinned("uid-t"))
 	elsewhere := workload.Place{Server: "https://elsewhere", Authority: "ca", Namespace: "user1"}
 	for name, tc := range map[string]struct {
 		o    Observation
 		want string
 	}{
-		"none":     {Observation{}, ""},
-		"paused":   {Observation{Claim: sourceWith(), Paused: true}, ""},
-		"not held": {Observation{Claim: sourceWith(func(c *metal3v1.HostClaim) { c.Finalizers = nil })}, "HostClaim a/c: hold it"},
-		"silence":  {Observation{Claim: sourceWith(), Problem: unreachable}, "False RemoteUnreachable"},
+		"none":          {Observation{}, ""},
+		"paused":        {Observation{Claim: sourceWith(), Paused: true}, ""},
+		"not held":      {Observation{Claim: sourceWith(func(c *metal3v1.HostClaim) { c.Finalizers = nil })}, "HostClaim a/c: hold it"},
+		"silence":       {Observation{Claim: sourceWith(), Problem: unreachable}, "False RemoteUnreachable"},
+		"no answer yet": {Observation{Claim: sourceWith(), Problem: &connecting}, "False RemoteConnecting"},
+		"no answer yet, of another generation": {
+			Observation{Claim: sourceWith(says("RemoteSynced", "True", "RemoteSynced")), Problem: &connecting}, "False RemoteConnecting",
+		},
+		"no answer yet, and nothing is new":        {Observation{Claim: sourceWith(says("RemoteSynced", "True", "RemoteSynced"), ofNow), Problem: &connecting}, ""},
 		"where it is going to be is written first": {Observation{Claim: sourceWith(), Place: place}, "False RemoteConnecting"},
 		"created then": {Observation{Claim: sourceWith(pinned("")), Place: place}, create + ", True RemoteSynced"},
 		"Secrets come before": {

@@ -28,6 +28,11 @@ type Problem struct {
 	Message string
 }
 
+// yetToAnswer is that nobody knows yet whether the other cluster can be asked.
+func yetToAnswer() Problem {
+	return Problem{metal3v1.RemoteConnectingReason, "the other cluster has yet to answer"}
+}
+
 // problemError is a Problem as an error.
 type problemError struct{ problem Problem }
 
