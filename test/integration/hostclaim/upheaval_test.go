@@ -31,7 +31,8 @@ var _ = Describe("Claims of kind baremetal, with two controllers, late caches, f
 	It("have one host each or none, and all ends well", func(ctx SpecContext) {
 		u := newUpheaval(ctx)
 		u.w.failing(u.fault)
-		for range 150 {
+		// Where everything is slow, more has to happen until enough has.
+		for acts := 0; acts < 150 || u.bindings() <= 5; acts++ {
 			u.act(ctx)
 		}
 		u.w.failing(nil)
@@ -40,7 +41,6 @@ var _ = Describe("Claims of kind baremetal, with two controllers, late caches, f
 		By("coming to rest")
 		Eventually(func() []string { return u.unsettled(ctx) }, "60s").Should(BeEmpty())
 		Expect(u.wrong()).To(BeEmpty())
-		Expect(u.bindings()).To(BeNumerically(">", 5), "otherwise nothing was tried")
 
 		By("deleting all claims")
 		Expect(client.IgnoreNotFound(u.w.admin.DeleteAllOf(ctx, &metal3v1.HostClaim{}, client.InNamespace("team-a")))).To(Succeed())
