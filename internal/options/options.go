@@ -199,10 +199,10 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 // addTenantFlags binds what else tenants may ask for.
 func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
-		"Part of the Deployment of Rancher's agent that annotation archelon.io/agent-deployment of a CAPI Cluster may set; repeatable, or several separated by commas: "+
+		"Part of the agent's Deployment that annotation archelon.io/agent-deployment may set; repeatable: "+
 			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
 	fs.BoolVar(&o.ClassLabels, "cluster-class-labels", o.ClassLabels,
-		"Label the Rancher cluster with the ClusterClass of its CAPI Cluster, for Fleet: clusterclass-name.fleet.addons.cluster.x-k8s.io and clusterclass-namespace.fleet.addons.cluster.x-k8s.io, as the addon provider for Fleet does.")
+		"Label Rancher clusters with the ClusterClass of their CAPI Clusters, for Fleet.")
 }
 
 // agentSettingProblems reports parts that there are not.

@@ -413,17 +413,6 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Expect(w.getHost(ctx, infra, "h").Spec.ConsumerRef.UID).To(Equal(w.getClaim(ctx, "team-a", "again").UID))
 	})
 
-	It("leave a paused claim as it is", func(ctx SpecContext) {
-		infra := newPool(ctx)
-		w.host(ctx, infra, "h", nil)
-		claim := unstructuredClaim("team-a", "paused")
-		claim.SetAnnotations(map[string]string{"cluster.x-k8s.io/paused": ""})
-		claim.Object["spec"] = map[string]any{"hostSelector": map[string]any{"inNamespace": infra}}
-		w.create(ctx, claim)
-		Consistently(w.consumer(ctx, infra, "h")).Should(BeEmpty())
-		Expect(w.getClaim(ctx, "team-a", "paused").Finalizers).To(BeEmpty())
-	})
-
 	It("get a host and lose it whatever write is the last of a process", func(ctx SpecContext) {
 		infra := newPool(ctx)
 		for i := range 3 {

@@ -85,7 +85,10 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 	})
 
 	// A process that a spec starts ends with it.
-	BeforeEach(func(ctx SpecContext) { stop = w.startMachines(ctx, its) })
+	BeforeEach(func(ctx SpecContext) {
+		stop = w.startMachines(ctx, its)
+		DeferCleanup(func() { stop() })
+	})
 
 	It("run on hosts of another namespace, and give them back", func(ctx SpecContext) {
 		host(ctx, "whole")

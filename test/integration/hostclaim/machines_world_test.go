@@ -44,7 +44,7 @@ func newMachineWorld(ctx context.Context, name string) *world {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	Expect(yaml.Unmarshal(raw, crd)).To(Succeed())
 	w := newWorldOf(ctx, name, "hostclaim-baremetal", crd)
-	w.grant(ctx, "hostclaim-machines")
+	w.grant(ctx, account, "hostclaim-machines")
 	return w
 }
 
@@ -53,7 +53,7 @@ func newMachineWorld(ctx context.Context, name string) *world {
 func (w *world) startMachines(ctx context.Context, its *faults) func() {
 	GinkgoHelper()
 	described := machines.Controller("host-claim-machines", baremetal.CRD(), nil)
-	return w.run(ctx, described, func(_ context.Context, _ *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
+	return w.run(ctx, account, described, func(_ context.Context, _ *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
 		r := &machines.Reconciler{Client: faulty{mgr.GetClient(), its}, Recorder: mgr.GetEventRecorder(machines.ControllerName)}
 		return r.SetupWithManager(mgr, machines.Options{Concurrency: 4, Own: own})
 	})

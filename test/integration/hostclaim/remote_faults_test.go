@@ -205,14 +205,4 @@ func faultSpecs(worlds func() (here, there *world)) {
 		Expect(t.there.admin.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
 		Expect(t.there.admin.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 	})
-
-	It("writes nothing when nothing changes", func(ctx SpecContext) {
-		t := newBound(ctx, "quiet")
-		versions := func() []string {
-			return []string{t.here.getClaim(ctx, t.namespace, "c").ResourceVersion, t.target(ctx, "c").ResourceVersion}
-		}
-		Eventually(func(g Gomega) {
-			g.Consistently(versions, "2s").Should(Equal(versions()), "the stand-in of Metal3 may still have something to say")
-		}).Should(Succeed())
-	})
 }

@@ -32,8 +32,13 @@ import (
 // startRemote runs the controller of claims of kind remote, as internal/setup wires it.
 func (w *world) startRemote(ctx context.Context) func() {
 	GinkgoHelper()
+	return w.startRemoteAs(ctx, account)
+}
+
+func (w *world) startRemoteAs(ctx context.Context, account string) func() {
+	GinkgoHelper()
 	described := remote.Controller("host-claim", baremetal.CRD(), nil)
-	return w.run(ctx, described, func(running context.Context, _ *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
+	return w.run(ctx, account, described, func(running context.Context, _ *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
 		r := &remote.Reconciler{
 			Client: faulty{mgr.GetClient(), &w.faults}, Recorder: mgr.GetEventRecorder(remote.ControllerName),
 		}

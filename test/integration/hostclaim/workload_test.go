@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -302,44 +301,6 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		Expect(string(raw)).NotTo(Or(ContainSubstring("bmc.example"), ContainSubstring(h.Spec.BMC.CredentialsName), ContainSubstring("redfish")))
 		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) { delete(h.Labels, "info.hostclaims.metal3.io/rack") })
 		Eventually(func() any { return w.getClaim(ctx, "team-a", "told").Labels }).ShouldNot(HaveKey("info.hostclaims.metal3.io/rack"))
-	})
-
-	It("stays as it is while the Cluster is paused (case 25)", func(ctx SpecContext) {
-		infra := newHost(ctx, nil)
-		cluster := &clusterv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster"},
-			Spec: clusterv1.ClusterSpec{
-				Paused: new(true), ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "x", Port: 1},
-				InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "g.io", Kind: "K", Name: "n"},
-			},
-		}
-		w.create(ctx, cluster)
-		claim := unstructuredClaim("team-a", "paused")
-		spec := map[string]any{}
-		Expect(yaml.Unmarshal([]byte("online: true\n"+image+only(infra)), &spec)).To(Succeed())
-		claim.Object["spec"] = spec
-		claim.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "cluster"})
-		w.create(ctx, claim)
-		Consistently(w.consumer(ctx, infra, "h"), "500ms").Should(BeEmpty())
-		pause := func(paused bool) {
-			GinkgoHelper()
-			before := cluster.DeepCopy()
-			cluster.Spec.Paused = &paused
-			Expect(w.admin.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
-		}
-		pause(false)
-		Eventually(ready(ctx, "team-a", "paused")).Should(BeTrue())
-		pause(true)
-		// The controller hears of the pause a moment later.
-		Eventually(func(g Gomega) {
-			before := w.getHost(ctx, infra, "h").ResourceVersion
-			change(ctx, "team-a", "paused", func(c *metal3v1.HostClaim) { c.Spec.Online = new(!*c.Spec.Online) })
-			g.Consistently(func() string { return w.getHost(ctx, infra, "h").ResourceVersion }, "400ms").Should(Equal(before))
-		}).Should(Succeed())
-		remove(ctx, "team-a", "paused")
-		Consistently(w.consumer(ctx, infra, "h"), "500ms").Should(Equal("team-a/paused"))
-		pause(false)
-		Eventually(gone(ctx, "team-a", "paused")).Should(BeTrue())
 	})
 
 	It("is all that a tenant can see and do, with the role that is shipped", func(ctx SpecContext) {

@@ -75,6 +75,8 @@ type world struct {
 	// through is what controllers that are started from now on have their requests go through. It may be nil.
 	through func(http.RoundTripper) http.RoundTripper
 	faults
+	// ends end the controllers. That may be called more than once.
+	ends []func()
 }
 
 // faults says which writes fail. By default none does.
@@ -116,13 +118,18 @@ func newWorldOf(
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
 	w := &world{plane: plane, printed: &log{}}
+	// One that a spec has started anew works for those that follow.
+	DeferCleanup(func() {
+		for _, end := range w.ends {
+			end()
+		}
+	})
 	w.scheme, err = scheme.New()
 	Expect(err).NotTo(HaveOccurred())
 	w.admin, err = client.New(plane.Config, client.Options{Scheme: w.scheme})
 	Expect(err).NotTo(HaveOccurred())
 	w.namespace(ctx, system)
-	w.create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})
-	w.grant(ctx, permissions)
+	w.grant(ctx, account, permissions)
 	return w
 }
 
@@ -138,8 +145,8 @@ func (w *world) namespace(ctx context.Context, name string) {
 	w.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// grant gives the ServiceAccount of the controller what the chart does.
-func (w *world) grant(ctx context.Context, permissions string) {
+// grant gives a ServiceAccount of a controller what the chart does.
+func (w *world) grant(ctx context.Context, account, permissions string) {
 	GinkgoHelper()
 	raw, err := os.ReadFile(filepath.Join(root, "charts", "archelon", "files", "permissions", permissions+".yaml"))
 	Expect(err).NotTo(HaveOccurred())
@@ -149,6 +156,8 @@ func (w *world) grant(ctx context.Context, permissions string) {
 	}
 	Expect(yaml.UnmarshalStrict(raw, &granted)).To(Succeed())
 	Expect(granted.When).To(HavePrefix("host-claim"))
+	who := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}}
+	Expect(client.IgnoreAlreadyExists(w.admin.Create(ctx, who))).To(Succeed())
 	w.create(
 		ctx,
 		&rbacv1.ClusterRole{
@@ -216,18 +225,21 @@ func (f faultyStatus) Patch(
 // start runs the controller until the returned function is called, as internal/setup wires it.
 func (w *world) start(ctx context.Context) func() {
 	GinkgoHelper()
-	return w.run(ctx, baremetal.Controller("host-claim", nil), func(running context.Context, who *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
+	return w.run(ctx, account, baremetal.Controller("host-claim", nil), func(running context.Context, who *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
 		w.startKinds(who, mgr)
-		r := &baremetal.Reconciler{
-			Client: faulty{mgr.GetClient(), &w.faults}, Recorder: mgr.GetEventRecorder(baremetal.ControllerName),
-		}
-		return r.SetupWithManager(running, mgr, baremetal.Options{Concurrency: 4, Own: own})
+		return w.addBareMetal(running, mgr, own)
 	})
 }
 
-// run runs a controller with its caches until the returned function is called.
+func (w *world) addBareMetal(running context.Context, mgr ctrl.Manager, own cache.Cache) error {
+	r := &baremetal.Reconciler{Client: faulty{mgr.GetClient(), &w.faults}, Recorder: mgr.GetEventRecorder(baremetal.ControllerName)}
+	return r.SetupWithManager(running, mgr, baremetal.Options{Concurrency: 4, Own: own})
+}
+
+// run runs a controller as a ServiceAccount, with its caches, until the returned function is called.
 func (w *world) run(
-	ctx context.Context, described controller.Controller, setup func(context.Context, *rest.Config, ctrl.Manager, cache.Cache) error,
+	ctx context.Context, account string, described controller.Controller,
+	setup func(context.Context, *rest.Config, ctrl.Manager, cache.Cache) error,
 ) func() {
 	GinkgoHelper()
 	who, err := w.plane.ServiceAccountConfig(ctx, system, account)
@@ -267,7 +279,7 @@ func (w *world) run(
 			Eventually(ended).Should(Receive(BeNil()), func() string { return w.printed.String() })
 		})
 	}
-	DeferCleanup(end)
+	w.ends = append(w.ends, end)
 	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
 	return end
 }
