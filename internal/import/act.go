@@ -33,6 +33,8 @@ func (a changeCluster) String() string {
 }
 
 func (a changeCluster) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
+	// The removal is told of although nothing may be written: users see then why the cluster is not in Rancher.
+	o.removed = o.removed || a.removes
 	after := a.after.DeepCopy()
 	err := r.patchLocked(ctx, a.before, after)
 	if a.optional && apierrors.IsNotFound(err) {
@@ -49,7 +51,7 @@ func (a changeCluster) do(ctx context.Context, r *Reconciler, o *Observation) ou
 	} else {
 		r.writes.forget(after.UID)
 	}
-	o.claimed, o.removed = o.claimed || a.claims, o.removed || a.removes
+	o.claimed = o.claimed || a.claims
 	return outcome.Done()
 }
 

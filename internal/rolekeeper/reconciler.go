@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
@@ -54,6 +55,8 @@ type Reconciler struct {
 	Bindings client.Reader
 	// Self is this instance.
 	Self instance.ID
+	// Holdings are what the controllers hold that run. There are permissions for no others.
+	Holdings []hold.Holding
 	// Scope is where the instance works.
 	Scope shard.Scope
 	// Lost is called when a RoleBinding in the scope is gone, or is not there when the controller starts.
@@ -64,8 +67,8 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, bindings cache.Cache) error {
-	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" || r.Lost == nil {
-		return errors.New("the role keeper needs a client, a reader, access reviews, a cache of RoleBindings, the instance and whom to tell of a loss")
+	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" || len(r.Holdings) == 0 || r.Lost == nil {
+		return errors.New("the role keeper needs a client, a reader, access reviews, a cache of RoleBindings, the instance, what is held and whom to tell of a loss")
 	}
 	if err := r.follow(ctx, bindings); err != nil {
 		return fmt.Errorf("watching RoleBindings: %w", err)
@@ -128,7 +131,7 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 		return nil, fmt.Errorf("getting namespace %s: %w", name, err)
 	}
 	if !ending {
-		found, err := hold.Leave(ctx, r.APIReader, r.Client, hold.All(), name, r.Self.String())
+		found, err := hold.Leave(ctx, r.APIReader, r.Client, r.Holdings, name, r.Self.String())
 		if err != nil {
 			return nil, err
 		}
@@ -157,6 +160,10 @@ const claimsPause = 5 * time.Second
 // claims reports whether the namespace has HostClaims left, or something else that their controllers hold. Without
 // feature host-claim there are no permissions for that, and nothing is held.
 func (r *Reconciler) claims(ctx context.Context, namespace string) (bool, error) {
+	unmarked := slices.DeleteFunc(slices.Clone(r.Holdings), func(h hold.Holding) bool { return !h.Unmarked })
+	if len(unmarked) == 0 {
+		return false, nil
+	}
 	left := &metav1.PartialObjectMetadataList{}
 	left.SetGroupVersionKind(metal3v1.GroupVersion.WithKind("HostClaimList"))
 	err := r.APIReader.List(ctx, left, client.InNamespace(namespace), client.Limit(1))
@@ -167,7 +174,7 @@ func (r *Reconciler) claims(ctx context.Context, namespace string) (bool, error)
 		return true, err
 	}
 	held, err := hold.Lister{
-		Reader: r.APIReader, Holdings: hold.Claims(), Namespaces: []string{namespace},
+		Reader: r.APIReader, Holdings: unmarked, Namespaces: []string{namespace},
 		Forbidden: func(context.Context, string, error) error { return nil },
 	}.Objects(ctx)
 	return len(held) > 0, err

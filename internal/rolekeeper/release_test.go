@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -87,7 +88,7 @@ func keeper(t *testing.T, c client.Client, may bool, namespaces ...string) *Reco
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Reconciler{Client: c, APIReader: c, Bindings: c, Reviews: answer{allowed: may}, Scope: scope, Self: instance.ID{Namespace: "one", Name: "archelon"}}
+	return &Reconciler{Client: c, APIReader: c, Bindings: c, Reviews: answer{allowed: may}, Scope: scope, Holdings: hold.All(), Self: instance.ID{Namespace: "one", Name: "archelon"}}
 }
 
 // free returns what our finalizer is no longer on, of all kinds.

@@ -11,6 +11,7 @@ import (
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/fleet"
 	"github.com/archelon-io/archelon/internal/fleet/agenthealth"
+	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
@@ -178,11 +179,19 @@ func (p *parts) setupFleet(_ context.Context, env controller.Env) error {
 	return agenthealth.AddToManager(mgr, &p.agents)
 }
 
+// holdingsOf returns what the controllers hold that are on.
+func holdingsOf(opts *options.Options) []hold.Holding {
+	if opts.Gates.Enabled(feature.HostClaim) {
+		return hold.All()
+	}
+	return []hold.Holding{hold.Imports()}
+}
+
 // setupRoleKeeper adds the controller that lets RoleBindings go.
 func (p *parts) setupRoleKeeper(ctx context.Context, env controller.Env) error {
 	keeper := &rolekeeper.Reconciler{
 		Client: env.Manager.GetClient(), APIReader: env.Manager.GetAPIReader(), Reviews: p.place.rights.reviews, Bindings: env.Own,
-		Self: p.place.member.self, Scope: p.place.claim.Scope,
+		Self: p.place.member.self, Scope: p.place.claim.Scope, Holdings: holdingsOf(p.opts),
 	}
 	keeper.Lost = func() { p.place.rights.suspectLoss(keeper.Unbound) }
 	if err := keeper.SetupWithManager(ctx, env.Manager, env.Own); err != nil {

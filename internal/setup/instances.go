@@ -195,10 +195,10 @@ func (m *member) left() []string {
 	return slices.Clone(m.leaving)
 }
 
-// holdings returns what this instance may still hold in a namespace that it has given up. What names no instance is that
+// stillHeld returns what this instance may still hold in a namespace that it has given up. What names no instance is that
 // of the one which works there now.
-func (m *member) holdings(namespace string) []hold.Holding {
-	return slices.DeleteFunc(hold.All(), func(h hold.Holding) bool {
+func (m *member) stillHeld(holdings []hold.Holding, namespace string) []hold.Holding {
+	return slices.DeleteFunc(holdings, func(h hold.Holding) bool {
 		return h.Unmarked && m.peers != nil && m.peers.WorkIn(namespace)
 	})
 }

@@ -184,7 +184,7 @@ func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manage
 				return true, nil
 			}
 			found, err := hold.Leave(
-				ctx, mgr.GetAPIReader(), mgr.GetClient(), place.member.holdings(namespace), namespace, place.member.self.String(),
+				ctx, mgr.GetAPIReader(), mgr.GetClient(), place.member.stillHeld(holdingsOf(p.opts), namespace), namespace, place.member.self.String(),
 			)
 			if err != nil && ctx.Err() == nil {
 				p.logger.Error(err, "Letting go of what is held in a namespace that is not this instance's any more failed; trying again", "namespace", namespace)
