@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/featuregate"
 
+	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -29,10 +29,15 @@ import (
 
 func gates(t *testing.T, on ...string) featuregate.FeatureGate {
 	t.Helper()
-	g := featuregate.NewFeatureGate()
-	for _, name := range []string{"managementv3-cluster", "host-claim", "oci-cluster-identity", "oci-credential-translation", "fleet"} {
-		spec := featuregate.FeatureSpec{Default: slices.Contains(on, name), PreRelease: featuregate.Alpha}
-		if err := g.Add(map[featuregate.Feature]featuregate.FeatureSpec{featuregate.Feature(name): spec}); err != nil {
+	g, err := feature.NewGates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range on {
+		if name == "" {
+			continue
+		}
+		if err := g.Set(name + "=true"); err != nil {
 			t.Fatal(err)
 		}
 	}
