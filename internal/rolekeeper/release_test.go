@@ -3,6 +3,7 @@ package rolekeeper
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
@@ -141,6 +143,35 @@ func bound(t *testing.T, c client.Reader) bool {
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+// Without feature host-claim there are no permissions for claims, so nobody asks for any.
+func TestClaimsAreNotAskedForWithoutTheFeature(t *testing.T) {
+	live, ok := world(t, true, false).(client.WithWatch)
+	if !ok {
+		t.Fatal("the fake client cannot be intercepted")
+	}
+	var asked []string
+	c := interceptor.NewClient(live, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			asked = append(asked, list.GetObjectKind().GroupVersionKind().Kind)
+			return c.List(ctx, list, opts...)
+		},
+	})
+	r := keeper(t, c, true, tenant)
+	r.Holdings = []hold.Holding{hold.Imports()}
+	run(t, r)
+	if left, err := r.claims(t.Context(), tenant); left || err != nil {
+		t.Errorf("got %t, %v, want no claims", left, err)
+	}
+	if !slices.Contains(asked, "Cluster") && !slices.Contains(asked, "ClusterList") {
+		t.Errorf("asked for %v, want the clusters that it releases", asked)
+	}
+	if slices.ContainsFunc(asked, func(kind string) bool {
+		return strings.HasPrefix(kind, "HostClaim") || strings.HasPrefix(kind, "Secret")
+	}) {
+		t.Errorf("asked for %v, want nothing of claims", asked)
+	}
 }
 
 // The rights in a namespace that stays go after the clusters have been let go, whether the namespace is in the scope or has left it.
