@@ -21,7 +21,7 @@ const (
 	certificateID = "rancher-certificate"
 )
 
-// expiresSoon is how long before its end a certificate is told of.
+// expiresSoon is how long before its end a certificate is reported.
 const expiresSoon = 14 * 24 * time.Hour
 
 // rancher looks at the settings that an import depends on, and at who answers under Rancher's address.

@@ -16,7 +16,7 @@ import (
 type Decision struct {
 	// Actions are done in their order. What they change wakes the controller.
 	Actions []Action
-	// Problem is what the user of the Machine has to correct. It is told in an Event.
+	// Problem is what the user of the Machine has to correct. It is reported in an Event.
 	Problem string
 }
 
@@ -105,7 +105,7 @@ func inStep(o Observation) Decision {
 }
 
 // hasHost reports whether a claim has a host, and tells enough of it for the provider to write its data: a host that is
-// known is told of whole.
+// known is reported whole.
 func hasHost(claim *metal3v1.HostClaim) bool {
 	return claim != nil && claim.DeletionTimestamp == nil && isTrue(claim, metal3v1.AssociatedCondition)
 }
