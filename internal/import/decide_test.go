@@ -293,7 +293,7 @@ func TestDecide(t *testing.T) {
 		"Theirs":         {[]state{theirs}, "leave to others | leave: forget the cluster"},
 		"TheirsSettled":  {[]state{theirs, forgotten, claimedV3, v3()}, "leave to others | leave: done"},
 		"TheirsRemoved":  {[]state{theirs, forgotten, claimedV3, v3(goingV3)}, "leave to others | leave: ask for other instances"},
-		"TheirsRuns":     {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{}), func(o *Observation, _ *Rules) { o.elsewhere = true }}, "leave to others | leave: done for 15s"},
+		"TheirsRuns":     {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{}), func(o *Observation, _ *Rules) { o.elsewhere = true }}, "leave to others | leave: done"},
 		"TheirsNobody":   {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{})}, "leave to others | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
 		"TheirsNoted":    {[]state{theirs, forgotten, stopped, note("imported", "true"), condition("True", "Imported"), asked(askOthers{})}, "leave to others | permission: Stall RemovedInRancher"},
 		"TheirsDeleting": {[]state{theirs, claimedV3, ending}, `delete | delete-records: end the work in the workload cluster`},

@@ -250,14 +250,9 @@ func (d *deciding) releaseOrphans() Decision {
 	return endAfter(d.left)
 }
 
-const (
-	// withdrawnRetry is the pause after a cluster was left alone whose namespace was taken from the instance. The
-	// instance may get it again, which no watch on the cluster tells.
-	withdrawnRetry = 10 * time.Second
-	// elsewherePoll is the pause before another look whether the instance is gone that a cluster is left to. No object
-	// of the cluster tells.
-	elsewherePoll = 15 * time.Second
-)
+// withdrawnRetry is the pause after a cluster was left alone whose namespace was taken from the instance. The
+// instance may get it again, which no watch on the cluster tells.
+const withdrawnRetry = 10 * time.Second
 
 // leaveBehind sees to one thing for a cluster that this instance does not claim: that its record can go when somebody
 // deletes it in Rancher. The watch filter's label may have been taken off a cluster that was imported, and then nobody
@@ -272,7 +267,7 @@ func (d *deciding) leaveBehind() Decision {
 	case d.lacks(askOthers{}):
 		return ask(askOthers{})
 	case d.elsewhere:
-		return endAfter(elsewherePoll)
+		return endAfter(0) // See instanceGone.
 	default:
 		return pass()
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	DisplayNames cache.Cache
 	// AgentChanges, if set, is given what to call when AgentGone says something else of a CAPI Cluster.
 	AgentChanges func(wake func(types.NamespacedName))
+	// InstanceGone, if set, is given what to call when another instance does not run any more, with its name.
+	InstanceGone func(wake func(instance string))
 }
 
 // What is needed in the namespaces of an instance only says namespace=scope. Kubeconfigs are in these namespaces. Registration tokens are in namespaces
@@ -106,6 +108,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		})
 	if r.Principals != nil {
 		b = b.WatchesRawSource(r.principalChanged())
+	}
+	if options.InstanceGone != nil {
+		b = b.WatchesRawSource(r.instanceGone(options.InstanceGone))
 	}
 	b = b.Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersWaitingFor), builder.WithPredicates(going()))
 	if options.AgentChanges != nil {

@@ -9,6 +9,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/rancher"
@@ -74,6 +76,20 @@ func (r *Reconciler) clustersIn(ctx context.Context, namespace client.Object) []
 // clustersNotImported returns the CAPI clusters whose import is under way: they may wait for a setting.
 func (r *Reconciler) clustersNotImported(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.clusters(ctx, client.MatchingFields{pendingIndex: pending})
+}
+
+// instanceGone wakes the CAPI clusters that were left to another instance, when that does not run any more.
+func (r *Reconciler) instanceGone(tell func(wake func(instance string))) source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		tell(func(instance string) {
+			for _, request := range r.clustersThat(ctx, func(cluster *clusterv1.Cluster) bool {
+				return cluster.Annotations[archelonv1.InstanceAnnotation] == instance
+			}) {
+				queue.Add(request)
+			}
+		})
+		return nil
+	})
 }
 
 // clusters returns the CAPI clusters in the cache that the options select.

@@ -10,12 +10,14 @@ import (
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
 )
@@ -141,4 +143,29 @@ func costOf(call func()) cost {
 	runtime.ReadMemStats(&after)
 	found.bytes = float64(after.TotalAlloc-before.TotalAlloc) / calls
 	return found
+}
+
+// A cluster that was left to another instance is looked at when that is gone, and by nothing else: no timer does it.
+func TestClustersOfAnInstanceThatIsGone(t *testing.T) {
+	left, ours, others := testCluster(), testCluster(), testCluster()
+	ours.Name, others.Name = "ours", "others"
+	left.Annotations = map[string]string{"archelon.io/instance": "system/gone"}
+	others.Annotations = map[string]string{"archelon.io/instance": "system/there"}
+	b := newBench(t, instance.Claim{WatchFilter: "blue"}, left, ours, others)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	var gone func(string)
+	if err := b.instanceGone(func(wake func(string)) { gone = wake }).Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	if queue.Len() != 0 {
+		t.Fatal("nobody is gone yet")
+	}
+	gone("system/gone")
+	if queue.Len() != 1 {
+		t.Fatalf("%d clusters are looked at, want the one that was left to the instance", queue.Len())
+	}
+	if got, _ := queue.Get(); got.NamespacedName != client.ObjectKeyFromObject(left) {
+		t.Errorf("%s is looked at, want %s", got, client.ObjectKeyFromObject(left))
+	}
 }

@@ -62,6 +62,10 @@ type Peers struct {
 	// publishes later waits for this one.
 	ahead     map[ID]bool
 	published bool
+	// ran are the other instances that ran when this was looked at last or were seen since, and gone is told of each that
+	// does not run any more.
+	ran  map[ID]bool
+	gone func(instance string)
 }
 
 // NewPeers returns the watch over the Leases of instances, which Run begins. It fails if an option is missing.
@@ -70,7 +74,7 @@ func NewPeers(opts Options) (*Peers, error) {
 		opts.Tell == nil {
 		return nil, errors.New("the watch over instances needs an instance, Leases, a duration, a fence, metrics and Events")
 	}
-	p := &Peers{Options: opts, kick: make(chan struct{}, 1), seen: map[ID]sighting{}, works: shard.None(), ahead: map[ID]bool{}}
+	p := &Peers{Options: opts, kick: make(chan struct{}, 1), seen: map[ID]sighting{}, works: shard.None(), ahead: map[ID]bool{}, ran: map[ID]bool{}}
 	leases := opts.Leases.Leases(opts.Self.Namespace)
 	only := func(options metav1.ListOptions) metav1.ListOptions {
 		options.LabelSelector = archelonv1.InstanceLabel
@@ -184,6 +188,7 @@ func (p *Peers) look() (Share, time.Time) {
 	share, unowned, until := p.share()
 	p.Metrics.set(share, unowned)
 	p.say(share)
+	p.tellGone()
 	return share, until
 }
 

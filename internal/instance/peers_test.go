@@ -301,3 +301,36 @@ func (w *world) expectOneWriter(name string) {
 		}
 	}
 }
+
+// Who leaves something to another instance learns when that is gone, and not while it is there.
+func TestOthersAreToldOfWhoIsGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		last, team, lost := w.start("last", "*"), w.start("team", "+x"), w.start("lost", "+y")
+		w.expect(last, "-x,y", takeover)
+		w.expect(lost, "+y", takeover)
+		expectTold := func(after time.Duration, want ...string) {
+			t.Helper()
+			pass(after)
+			var told []string
+			last.set(func() { told, last.gone = last.gone, nil })
+			if !slices.Equal(told, want) {
+				t.Errorf("told of %q, want %q", told, want)
+			}
+		}
+		expectTold(time.Minute)
+		team.stop()
+		expectTold(takeover, "system/team")
+		lost.line.set(true, true)
+		expectTold(durations.Lease / 2)
+		expectTold(takeover, "system/lost")
+		lost.line.set(false, false)
+		w.expect(lost, "+y", time.Minute)
+		last.set(func() { last.gone = nil }) // It may have come and gone before it came to stay.
+		expectTold(time.Minute)
+		lost.stop()
+		w.server.forget("lost")
+		expectTold(time.Second, "system/lost")
+		// It starts again with the namespace, and takes the other one for alive for a moment.
+		expectTold(time.Hour, "system/team")
+	})
+}

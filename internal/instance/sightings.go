@@ -60,6 +60,9 @@ func (p *Peers) changed(object any) {
 		s.old = now.Sub(lease.Spec.RenewTime.Time) >= s.lasts+settle
 	}
 	p.seen[s.ID] = s
+	if s.ID != p.Self {
+		p.ran[s.ID] = true // Runs may say so before anybody looks.
+	}
 	if s.ID == p.Self && !p.published && p.Fence.holds(lease) && s.Works.Equal(p.works) {
 		p.published = true
 		for id, other := range p.seen {
@@ -143,4 +146,35 @@ func (p *Peers) registered() (instances []Registered, until time.Time) {
 		instances = append(instances, r)
 	}
 	return instances, until
+}
+
+// Gone has a function called with the name of each other instance that ran and does not run any more: Runs says so from
+// then on. It is called while the process waits for its namespaces or watches over them, and must not wait for long.
+func (p *Peers) Gone(gone func(instance string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = gone
+}
+
+// tellGone tells which instances do not run any more that ran before.
+func (p *Peers) tellGone() {
+	p.mu.Lock()
+	ran, gone := p.ran, p.gone
+	p.ran = map[ID]bool{} // What the watch shows from here on is for the next time.
+	p.mu.Unlock()
+	instances, _ := p.registered()
+	p.mu.Lock()
+	for _, r := range instances {
+		if r.Alive && r.ID != p.Self {
+			p.ran[r.ID] = true
+			delete(ran, r.ID)
+		}
+	}
+	p.mu.Unlock()
+	if gone == nil {
+		return
+	}
+	for id := range ran {
+		gone(id.String())
+	}
 }

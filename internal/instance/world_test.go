@@ -209,6 +209,7 @@ type process struct {
 	leads bool
 	said  []string
 	ended []string
+	gone  []string // instances that do not run any more, in the order in which it was told
 }
 
 var durations = Durations{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second}
@@ -261,6 +262,12 @@ func (p *process) run(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	peers.Gone(func(name string) {
+		if peers.Runs(name) {
+			p.t.Errorf("%s was told that %s is gone, which runs", p.id, name)
+		}
+		p.set(func() { p.gone = append(p.gone, name) })
+	})
 	lock := LockOptions{Self: p.id, Claim: p.claim, Leases: p.line, Identity: identity, Fence: fence}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

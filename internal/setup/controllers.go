@@ -129,9 +129,6 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		Jobs:       p.opts.WorkloadConcurrency,
 		Switches:   p.opts.StrategySwitchConcurrency,
 	}
-	if peers := p.place.member.peers; peers != nil {
-		reconciler.Runs = peers.Runs
-	}
 	if p.opts.Gates.Enabled(feature.OCIClusterIdentity) {
 		reconciler.Principals = &p.principals
 	}
@@ -140,6 +137,9 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	}
 	reconciler.Withdrawn = p.withdrawn()
 	needs := importer.Options{Concurrency: p.opts.Concurrency, TokenSecrets: env.Own, Assigned: env.Own, DisplayNames: env.Own}
+	if peers := p.place.member.peers; peers != nil {
+		reconciler.Runs, needs.InstanceGone = peers.Runs, peers.Gone
+	}
 	if p.opts.Gates.Enabled(feature.Fleet) {
 		reconciler.AgentGone, needs.AgentChanges = p.agents.Gone, p.agents.Tell
 	}
