@@ -23,17 +23,17 @@ func TestRBAC(t *testing.T) {
 	}
 	for role, rules := range roles(t) {
 		heading, ok := headings[role]
-		where := ""
+		part := false
 		if !ok { // It is for a gate.
 			_, name, _ := strings.Cut(role, "/")
-			name, where = ofFeature(name)
+			name, part = ofFeature(name)
 			heading = "### " + name
 		}
 		delete(headings, role)
 		code, documented := permissions(t, role, rules, !ok), map[string]string{}
 		for _, row := range tables(t, page, heading) {
 			for _, resource := range row.code(0) {
-				if where == "" || (where == "cluster") == (resource == "namespaces") {
+				if _, ok := code[resource]; ok || !part {
 					documented[resource] = verbs(row.code(1))
 				}
 			}
@@ -63,16 +63,15 @@ func permissions(t *testing.T, role string, rules []rbacv1.PolicyRule, gated boo
 	return allowed
 }
 
-// ofFeature returns the role of a feature whose table a role is in, and which part of it the role has. An isolated
-// instance has the same as a central one: Namespaces and CRDs in the whole cluster, all else in each of its namespaces.
-func ofFeature(role string) (table, where string) {
-	if feature, ok := strings.CutPrefix(role, "ClusterRole archelon-isolated-namespace-"); ok {
-		return "ClusterRole archelon-manager-" + feature, "namespace"
+// ofFeature returns the role of a feature whose table a role is in, and whether the role has a part of it: an isolated
+// instance has the same as a central one, some in the whole cluster and all else in each of its namespaces.
+func ofFeature(role string) (table string, part bool) {
+	for _, prefix := range []string{"ClusterRole archelon-isolated-namespace-", "ClusterRole archelon-isolated-"} {
+		if feature, ok := strings.CutPrefix(role, prefix); ok {
+			return "ClusterRole archelon-manager-" + feature, true
+		}
 	}
-	if feature, ok := strings.CutPrefix(role, "ClusterRole archelon-isolated-"); ok {
-		return "ClusterRole archelon-manager-" + feature, "cluster"
-	}
-	return role, ""
+	return role, false
 }
 
 // ofEveryFeature reports whether the page names a permission once for all features: Events, and CRDs by name.
