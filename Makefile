@@ -202,12 +202,12 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-TIERS := lint verify test-unit test-docs test-chart test-image test-integration test-import test-e2e
-# Those of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
+TIERS := lint verify test-unit test-docs test-chart test-integration test-import test-e2e
+# The specs of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
+ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
-test: ## Everything that has to pass before a commit. It ends with the time of each tier and the slowest tests.
+test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
 	@go run ./hack/tiers $(TIERS)
 
 .PHONY: test-all
@@ -226,6 +226,7 @@ test-chart: ## The Helm chart: its values, what it renders, its alerts; no netwo
 test-unit: ## Tests beside the code: no network, no processes.
 	go test $(JSON) -race -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/) $(TIMED)
 
+# Not part of make test: it builds all of a release, twice.
 .PHONY: test-image
 test-image: ## Build the image and look at what is in it.
 	go -C hack/image test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./... $(TIMED)
@@ -246,40 +247,49 @@ test-state: ## Have kube-state-metrics read examples/kube-state-metrics.yaml.
 
 # Two packages at a time, which wait most of the time: each starts API servers of its own. The longest is the first, so that it is not alone at the end.
 .PHONY: test-integration
-test-integration: controlplane ## Stand-ins, the test environment, the agent and a small benchmark, against real API servers.
-	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) ./test/standin/rancher $$(go list ./test/... | grep -v -e /test/e2e -e /test/chart -e /integration/import) $(TIMED)
+test-integration: controlplane ## Each controller but the import, the agent and the simulation of imports, against real API servers.
+	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) ./test/integration/hostclaim \
+		$$(go list ./test/integration/... ./test/simulation/... | grep -v /integration/import) $(TIMED)
+
+# Not part of make test: what other tests are made of seldom changes, and where it is wrong they fail.
+.PHONY: test-tools
+test-tools: controlplane ## The stand-ins, the test environment and a small benchmark, against real API servers.
+	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) ./test/standin/rancher \
+		$$(go list ./test/... | grep -v -e /test/e2e -e /test/chart -e /test/integration -e /test/simulation) $(TIMED)
 
 # Scenarios wait much of the time, so three at once are no hindrance to each other on two processors. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
-# The manager under test always has the race detector, the program of the tests with TESTFLAGS=--race: it takes a fifth of all processor time.
+# Labels say where a spec runs that is not in make test: nightly in test-e2e-long and in its three variants, long in test-e2e-long alone.
+CORE   := !nightly && !long
 GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=3 --timeout=90m --no-color --output-interceptor-mode=none
 
 # The import itself is in the process of the tests here, so these have the race detector.
 .PHONY: test-import
-test-import: controlplane ## The import alone, in the process of the tests, against real API servers, without the long specs.
-	$(GINKGO) --race --label-filter='!long' $(TESTFLAGS) ./test/integration/import
+test-import: controlplane ## The import alone, in the process of the tests, against real API servers, without the specs for the night.
+	$(GINKGO) --race --label-filter='$(CORE)' $(TESTFLAGS) ./test/integration/import
 
 # Together they are what the manager is shown by; each label and each flag below is for both.
 SUITES := ./test/integration/import ./test/e2e
 
+# Each story of the documentation once, with the program as it is released. All other tiers have the race detector.
 .PHONY: test-e2e
-test-e2e: controlplane ## The whole manager against real API servers, end to end, without the long specs.
-	$(GINKGO) --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) ./test/e2e
+test-e2e: controlplane ## The whole manager against real API servers, end to end, without the specs for the night.
+	$(GINKGO) --label-filter='$(CORE) && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.race=false
 
 .PHONY: test-e2e-long
-test-e2e-long: controlplane ## All specs of test-import and test-e2e, the long ones too, but those of test-e2e-capi and test-e2e-kind.
+test-e2e-long: controlplane ## All specs of both suites, those for the night and the long ones too, but those of test-e2e-capi and test-e2e-kind.
 	$(GINKGO) --race --label-filter='!capi && !kind-only' $(TESTFLAGS) $(SUITES)
 
 .PHONY: test-e2e-isolated
-test-e2e-isolated: controlplane ## As test-import and test-e2e, with the chart installed for named namespaces.
+test-e2e-isolated: controlplane ## Both suites without the long specs, with the chart installed for named namespaces.
 	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.isolated
 
 .PHONY: test-e2e-everything
-test-e2e-everything: controlplane ## As test-import and test-e2e, with the features of the chart on that are off by default.
+test-e2e-everything: controlplane ## Both suites without the long specs, with the features of the chart on that are off by default.
 	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.values=$(CURDIR)/test/e2e/testdata/everything.yaml
 
 .PHONY: test-e2e-feature
 FEATURE ?= adoption
-test-e2e-feature: controlplane ## As test-import and test-e2e, with one of the features on: FEATURE=adoption.
+test-e2e-feature: controlplane ## Both suites without the long specs, with one of the features on: FEATURE=adoption.
 	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.values=$(CURDIR)/test/e2e/testdata/$(FEATURE).yaml
 
 # One process: there can be one in-memory infrastructure on a machine. docs/development/testing.md has more.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +29,7 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		program = filepath.Join(GinkgoT().TempDir(), "demo")
-		build := exec.CommandContext(ctx, "go", "build", "-race", "-o", program, "./hack/demo")
+		build := exec.CommandContext(ctx, "go", "build", fmt.Sprintf("-race=%t", *race), "-o", program, "./hack/demo")
 		build.Dir = stage.Root()
 		out, err := build.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
@@ -71,7 +72,7 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		d.expectNothingLeft(ctx)
 	})
 
-	DescribeTable("leaves no server when it is interrupted", func(ctx context.Context, end syscall.Signal) {
+	DescribeTable("leaves no server when it is interrupted", Label("nightly"), func(ctx context.Context, end syscall.Signal) {
 		d := startDemo(program, "hostclaim")
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`kubectl delete hostclaim`))
 		d.session.Signal(end)
@@ -83,7 +84,7 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		Entry("by SIGTERM", syscall.SIGTERM),
 	)
 
-	It("fails and cleans up when the manager dies", func(ctx context.Context) {
+	It("fails and cleans up when the manager dies", Label("nightly"), func(ctx context.Context) {
 		d := startDemo(program, "--once")
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`kubectl apply`))
 		d.killManager(ctx)
@@ -94,7 +95,7 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		d.expectNothingLeft(ctx)
 	})
 
-	DescribeTable("cleans up when it is interrupted", func(ctx context.Context, moment string) {
+	DescribeTable("cleans up when it is interrupted", Label("nightly"), func(ctx context.Context, moment string) {
 		d := startDemo(program, "--once")
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(moment))
 		d.session.Interrupt()
@@ -107,21 +108,21 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		Entry("in the middle of an import", `kubectl apply`),
 	)
 
-	It("ends when the program that started it is gone", func(ctx context.Context) {
+	It("ends when the program that started it is gone", Label("nightly"), func(ctx context.Context) {
 		d := startDemo("/bin/sh", "-c", `"$0" --once & wait`, program)
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`Building the manager`))
 		Expect(d.session.Command.Process.Kill()).To(Succeed())
 		d.expectNothingLeft(ctx)
 	})
 
-	It("leaves nothing when it is killed", func(ctx context.Context) {
+	It("leaves nothing when it is killed", Label("nightly"), func(ctx context.Context) {
 		d := startDemo(program, "--once")
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`kubectl apply`))
 		d.session.Kill()
 		d.expectNothingLeft(ctx)
 	})
 
-	It("stays up until it is told to end, and says how to look around", func(ctx context.Context) {
+	It("stays up until it is told to end, and says how to look around", Label("nightly"), func(ctx context.Context) {
 		d := startDemo(program)
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`Ctrl-C ends everything`))
 		out, err := exec.CommandContext(ctx, "/bin/sh", "-ec", lookingAround(string(d.session.Out.Contents()))).CombinedOutput()

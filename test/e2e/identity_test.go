@@ -76,7 +76,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 		}
 		f.Values = map[string]any{"identity": settings, "admissionPolicy": map[string]any{"enabled": true}}
 		// Resyncs are too far apart to bring anything on.
-		f.startManager(ctx, "--feature-gates="+on, "--sync-period=1h")
+		f.startManager(ctx, loud, "--feature-gates="+on, "--sync-period=1h")
 
 		pair, err := rsa.GenerateKey(rand.Reader, 2048)
 		Expect(err).NotTo(HaveOccurred())

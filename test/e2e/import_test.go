@@ -17,15 +17,20 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// Both strategies, both token modes and both generations of Rancher's CRDs: see README.md. Any two of them are together in one of the four that run
-// every day, and on kind.
+// Both strategies, both token modes and both generations of Rancher's CRDs: see README.md. Any two of them are together in one of the four on kind.
+// Two with nothing in common are the core.
 var _ = Describe("Import", func() {
 	for _, tokens := range []rancher.TokenMode{rancher.TokenPlaceholder, rancher.TokenPlain} {
 		for _, subresource := range []bool{true, false} {
-			everyday, seldom := Label("kind"), Label("long")
-			label := map[string]Labels{"v3": everyday, "v1": seldom}
-			if subresource != (tokens == rancher.TokenPlaceholder) {
-				label = map[string]Labels{"v3": seldom, "v1": everyday}
+			onKind, seldom := Label("kind", "nightly"), Label("long")
+			label := map[string]Labels{"v3": onKind, "v1": seldom}
+			switch {
+			case subresource && tokens == rancher.TokenPlaceholder:
+				label["v3"] = Label("kind")
+			case !subresource && tokens == rancher.TokenPlain:
+				label["v1"] = nil
+			case subresource != (tokens == rancher.TokenPlaceholder):
+				label = map[string]Labels{"v3": seldom, "v1": onKind}
 			}
 			Describe(fmt.Sprintf("with %s tokens and status subresource %t", tokens, subresource), Ordered, func() {
 				var f *fixture
@@ -39,11 +44,11 @@ var _ = Describe("Import", func() {
 					})
 				})
 				Describe("as v3", label["v3"], Ordered, func() {
-					BeforeAll(func(ctx context.Context) { f.startManager(ctx, "--feature-gates=managementv3-cluster=true") })
+					BeforeAll(func(ctx context.Context) { f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true") })
 					lifeCycle(func() *fixture { return f }, expectV3Record)
 				})
 				Describe("as v1", label["v1"], Ordered, func() {
-					BeforeAll(func(ctx context.Context) { f.startManager(ctx) })
+					BeforeAll(func(ctx context.Context) { f.startManager(ctx, loud) })
 					lifeCycle(func() *fixture { return f }, expectV1Record)
 				})
 				AfterAll(func() { expectLawful(f) })

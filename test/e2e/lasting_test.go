@@ -25,7 +25,7 @@ import (
 )
 
 // Trouble that does not end costs less and less, and is told. Rancher is played by the spec itself.
-var _ = Describe("Trouble that lasts", Ordered, func() {
+var _ = Describe("Trouble that lasts", Label("nightly"), Ordered, func() {
 	var (
 		f         *fixture
 		namespace string

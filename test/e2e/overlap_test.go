@@ -52,7 +52,7 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 			It("do not leave a cluster behind that names one which is gone, when the other is uninstalled", Label("long"), o.uninstall)
 			It("agree when they begin at the same time", Label("long"), o.simultaneous)
 			It("are not held up by a Lease that a tenant made up", Label("long"), o.madeUp)
-			It("let go of what they hold in a namespace that they exclude", o.excluding)
+			It("let go of what they hold in a namespace that they exclude", Label("nightly"), o.excluding)
 			It("do not begin beside others without leader election", Label("long"), o.unelected)
 		})
 	}

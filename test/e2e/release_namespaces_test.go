@@ -14,7 +14,7 @@ import (
 
 // Scenario: the namespaces of an isolated release come and go between its installation and its end. What Helm granted the uninstaller was right at
 // the installation only.
-var _ = Describe("An isolated release whose namespaces come and go", Ordered, func() {
+var _ = Describe("An isolated release whose namespaces come and go", Label("nightly"), Ordered, func() {
 	const later, going = "comes-later", "goes-away"
 	var (
 		r               = &releases{}

@@ -12,7 +12,7 @@ import (
 )
 
 // Scenario: a release works on less than it did, and what it imported before is still there.
-var _ = Describe("A release whose scope was narrowed", Ordered, func() {
+var _ = Describe("A release whose scope was narrowed", Label("nightly"), Ordered, func() {
 	var (
 		r                     = &releases{}
 		release               helm.Release

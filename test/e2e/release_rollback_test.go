@@ -15,7 +15,7 @@ import (
 
 // Scenario: an isolated release is changed and goes back by a rollback. Its namespaces are the same all the while: Helm gives and takes rights as they
 // were rendered, so with other namespaces it would be another matter.
-var _ = Describe("An isolated release that is rolled back", Ordered, func() {
+var _ = Describe("An isolated release that is rolled back", Label("nightly"), Ordered, func() {
 	var (
 		r        = &releases{}
 		release  helm.Release

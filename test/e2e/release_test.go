@@ -96,7 +96,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		r.expectLawful(release)
 	})
 
-	It("is not uninstalled as long as its finalizers cannot be removed, and works on after a rollback", func(ctx context.Context) {
+	It("is not uninstalled as long as its finalizers cannot be removed, and works on after a rollback", Label("nightly"), func(ctx context.Context) {
 		Expect(r.Client.Create(ctx, obstacle())).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(r.Client.Delete(ctx, obstacle()))).To(Succeed())
@@ -144,7 +144,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		clusters = clusters[1:]
 	})
 
-	It("goes on with the same records when it is installed again, as an isolated instance", func(ctx context.Context) {
+	It("goes on with the same records when it is installed again, as an isolated instance", Label("nightly"), func(ctx context.Context) {
 		release.Values = map[string]any{"namespaces": []any{watch1, watch2, "comes-later"}}
 		Eventually(func() map[string]string { return r.records(ctx) }).Should(HaveLen(count - 1))
 		before = r.records(ctx)
@@ -168,13 +168,13 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		r.expectLawful(release)
 	})
 
-	It("refuses to become a central instance, which nobody would release its RoleBindings for", func(ctx context.Context) {
+	It("refuses to become a central instance, which nobody would release its RoleBindings for", Label("nightly"), func(ctx context.Context) {
 		central := release
 		central.Values = map[string]any{"replicaCount": 2} // Without values Helm takes those of the release.
 		Expect(r.helm.Upgrade(ctx, central)).To(MatchError(ContainSubstring("uninstall it and install it again")))
 	})
 
-	It("deletes its Rancher clusters when it is told to", func(ctx context.Context) {
+	It("deletes its Rancher clusters when it is told to", Label("nightly"), func(ctx context.Context) {
 		release.Values = with(release.Values, map[string]any{"uninstall": map[string]any{"deleteRecords": true}})
 		Expect(r.helm.Upgrade(ctx, release)).To(Succeed())
 		clusters = append(clusters, r.leftBehind(ctx, watch1, "left-isolated"))
@@ -192,7 +192,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 })
 
 // Scenario: several releases of the chart in one cluster.
-var _ = Describe("Releases side by side", Label("kind"), Ordered, func() {
+var _ = Describe("Releases side by side", Label("kind", "nightly"), Ordered, func() {
 	var (
 		r             = &releases{}
 		one, two, all helm.Release

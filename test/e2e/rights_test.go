@@ -201,11 +201,11 @@ func (l *fullLife) ofTurtles(ctx context.Context) []*clusterv1.Cluster {
 	if !l.on.adopt {
 		return nil
 	}
-	cluster := l.light(ctx, watch1, "of-turtles", selected, func(c *clusterv1.Cluster) { c.Finalizers = []string{turtlesHold} })
-	if l.strategy == "v3" {
-		l.turtlesV3Record(ctx, cluster)
-	} else {
-		l.turtlesV1Record(ctx, cluster)
+	cluster := l.light(ctx, watch1, "of-turtles", selected, func(c *clusterv1.Cluster) { c.Finalizers = []string{builder.TurtlesHold} })
+	record := builder.TurtlesV3Record(cluster)
+	if l.strategy == "v1" {
+		record = builder.TurtlesV1Record(cluster)
 	}
+	Expect(l.Client.Create(ctx, record)).To(Succeed())
 	return []*clusterv1.Cluster{cluster}
 }

@@ -36,6 +36,9 @@ func (f *fixture) metricsReader(ctx context.Context) string {
 	return config.BearerToken
 }
 
+// loud has the manager log all that it can, for expectNoSecrets. The others need no such log, which takes time.
+const loud = "-v=10"
+
 // expectNoSecrets asserts that no token and no key that exists in the management or the workload cluster shows in what the
 // manager logged. Deleted clusters take their tokens along, so call it while some are left.
 func expectNoSecrets(f *fixture) {

@@ -20,7 +20,7 @@ import (
 
 // changes are what happens to namespaces and scopes over time.
 func (s *shards) changes() {
-	It("may name a namespace that does not exist yet, and one that comes again", func(ctx context.Context) {
+	It("may name a namespace that does not exist yet, and one that comes again", Label("nightly"), func(ctx context.Context) {
 		const late = "late"
 		one := s.central(ctx, "archelon1", flags("namespace", watch1, late)...)
 		for range 2 {
@@ -57,7 +57,7 @@ func (s *shards) changes() {
 		one.expectLawful()
 	})
 
-	It("live without a namespace, and begin with the first that is granted", func(ctx context.Context) {
+	It("live without a namespace, and begin with the first that is granted", Label("nightly"), func(ctx context.Context) {
 		const first = "comes-first"
 		as := stage.Instance{Name: "archelon1", Isolated: true}
 		Expect(s.Install(ctx, as)).To(Succeed())
@@ -85,7 +85,7 @@ func (s *shards) changes() {
 		one.expectLawful()
 	})
 
-	It("go on in their other namespaces when one is granted in part", func(ctx context.Context) {
+	It("go on in their other namespaces when one is granted in part", Label("nightly"), func(ctx context.Context) {
 		const partial = "granted-partly"
 		Expect(s.Client.Create(ctx, namespaceOf(partial))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(partial))).To(Succeed()) })

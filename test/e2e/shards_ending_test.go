@@ -122,7 +122,7 @@ func (s *shards) withdrawals(strategy string) {
 		s.remove(ctx, clusters...)
 	})
 
-	It("is over for a replica, too, that leads after that", func(ctx context.Context) {
+	It("is over for a replica, too, that leads after that", Label("nightly"), func(ctx context.Context) {
 		withdrawn := s.namespace(ctx, nil)
 		one := s.isolated(ctx, "archelon1", []string{watch1, withdrawn}, gate(strategy))
 		next := s.launch(ctx, one.Instance, append(flags("namespace", watch1, withdrawn), gate(strategy))...)
@@ -151,7 +151,7 @@ func (s *shards) withdrawals(strategy string) {
 	})
 
 	// A watch outlives the rights to it by minutes, and is refused for ever after that.
-	It("watches nothing any more where it has lost its rights, and everything where it has them again", func(ctx context.Context) {
+	It("watches nothing any more where it has lost its rights, and everything where it has them again", Label("nightly"), func(ctx context.Context) {
 		withdrawn, doomed := s.namespace(ctx, nil), s.namespace(ctx, nil)
 		one := s.isolated(ctx, "archelon1", []string{watch1, withdrawn, doomed}, gate(strategy))
 		clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "stays", selected), s.light(ctx, withdrawn, "left", selected)}

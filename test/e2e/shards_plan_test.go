@@ -10,7 +10,7 @@ import (
 )
 
 // Document 000's test plan as it is written: two instances in namespaces of their own, three namespaces to watch, from the chart.
-var _ = Describe("The test plan for shards", Label("kind"), Ordered, func() {
+var _ = Describe("The test plan for shards", Label("kind", "nightly"), Ordered, func() {
 	const one, two = "archelon1", "archelon2"
 	r := &releases{}
 	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })

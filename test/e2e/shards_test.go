@@ -17,7 +17,7 @@ var _ = Describe("Shards", Ordered, func() {
 	s := &shards{}
 	BeforeAll(s.start)
 
-	It("are all namespaces without flags", func(ctx context.Context) {
+	It("are all namespaces without flags", Label("nightly"), func(ctx context.Context) {
 		one := s.central(ctx, "archelon1")
 		clusters := s.each(ctx, "all")
 		s.expectImported(ctx, clusters...)
@@ -53,7 +53,7 @@ var _ = Describe("Shards", Ordered, func() {
 		two.expectLawful()
 	})
 
-	It("may leave out hundreds of namespaces with the longest names", func(ctx context.Context) {
+	It("may leave out hundreds of namespaces with the longest names", Label("nightly"), func(ctx context.Context) {
 		excluded := []string{watch3}
 		for len(excluded) < 200 {
 			random := make([]byte, 28)

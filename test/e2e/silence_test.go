@@ -35,7 +35,7 @@ const (
 
 // Clusters that are imported and connected cost nothing: no write, and no request beyond watches and the lease. Rancher is played by
 // the spec itself, so that nobody else changes anything.
-var _ = Describe("Settled clusters", Ordered, func() {
+var _ = Describe("Settled clusters", Label("nightly"), Ordered, func() {
 	var (
 		f        *fixture
 		token    string

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"os"
 	"testing"
 	"time"
@@ -17,15 +18,28 @@ import (
 // measures time; that is done where it says so.
 var patience = time.Minute
 
-// manager is the path of the program under test.
-var manager string
+// manager is the path of the program under test, and built the directory in which one process has built it for all.
+var manager, built string
+
+// race is without meaning on kind.
+var race = flag.Bool("archelon.race", true, "build programs with the race detector")
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "e2e")
 }
 
-var _ = BeforeSuite(func(ctx context.Context) {
+var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
+	if *onKind {
+		return nil
+	}
+	var err error
+	built, err = os.MkdirTemp("", "archelon-e2e-")
+	Expect(err).NotTo(HaveOccurred())
+	path, err := stage.BuildManager(ctx, built, *race)
+	Expect(err).NotTo(HaveOccurred())
+	return []byte(path)
+}, func(ctx context.Context, path []byte) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	if *onKind {
 		patience *= 2 // Pods start and end
@@ -39,9 +53,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		return
 	}
 	DeferCleanup(planes.Stop)
-	dir, err := os.MkdirTemp("", "archelon-e2e-")
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(os.RemoveAll, dir)
-	manager, err = stage.BuildManager(ctx, dir, true)
-	Expect(err).NotTo(HaveOccurred())
+	manager = string(path)
 })
+
+// The other processes have ended when the second function runs, in the one that built the program.
+var _ = SynchronizedAfterSuite(func() {}, func() { Expect(os.RemoveAll(built)).To(Succeed()) })

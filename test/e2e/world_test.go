@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,25 +37,6 @@ func (f *fixture) lane(ctx context.Context, name string, audit bool) lane {
 	return lane{name: name, plane: plane, client: adminClient(plane)}
 }
 
-// left says what Rancher or its agent has in the workload cluster.
-func (l lane) left(ctx context.Context) []string {
-	GinkgoHelper()
-	var left []string
-	namespaces := &corev1.NamespaceList{}
-	Expect(l.client.List(ctx, namespaces)).To(Succeed())
-	for i := range namespaces.Items {
-		if strings.HasPrefix(namespaces.Items[i].Name, "cattle-") {
-			left = append(left, "namespace "+namespaces.Items[i].Name+" in the workload cluster")
-		}
-	}
-	jobs := &batchv1.JobList{}
-	Expect(l.client.List(ctx, jobs)).To(Succeed())
-	for i := range jobs.Items {
-		left = append(left, "Job "+jobs.Items[i].Name+" in the workload cluster")
-	}
-	return left
-}
-
 // clusterWith creates a CAPI cluster with a given kubeconfig, whose control plane is up.
 func (f *fixture) clusterWith(ctx context.Context, namespace, name string, kubeconfig []byte, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	GinkgoHelper()
@@ -76,25 +56,6 @@ func (f *fixture) clusterIn(ctx context.Context, l lane, namespace, name string,
 	kubeconfig, err := l.plane.Kubeconfig()
 	Expect(err).NotTo(HaveOccurred())
 	return f.clusterWith(ctx, namespace, name, kubeconfig, change...)
-}
-
-// run starts a manager that may be killed, and waits until it is ready. There is no election: the Lease of a killed leader
-// would hold up its successor, and how that ends is another scenario.
-func (f *fixture) run(ctx context.Context, args ...string) {
-	GinkgoHelper()
-	m, err := f.StartManager(ctx, manager, GinkgoWriter, append([]string{"-v=1"}, args...)...)
-	Expect(err).NotTo(HaveOccurred())
-	f.manager = m
-	DeferCleanup(func() {
-		select {
-		case <-m.Done(): // It was killed, or a spec has stopped it.
-		default:
-			Expect(m.Stop()).To(Succeed())
-		}
-		Expect(m.Logs()).NotTo(ContainSubstring("DATA RACE"))
-		Expect(m.Logs()).NotTo(ContainSubstring("panic"))
-	})
-	Eventually(m.Ready).WithContext(ctx).Should(Succeed())
 }
 
 // world is what the management cluster holds at one moment.

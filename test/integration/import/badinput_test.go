@@ -86,8 +86,24 @@ type badWorld struct {
 }
 
 // Whatever is wrong has a reason of its own and a message that names the remedy, shows no secret and is not tried all the time; once it is
-// put right the import goes on to its end. The clusters of a group are looked at together, because the pauses between tries take their time.
-var _ = Describe("Bad input", Ordered, ContinueOnFailure, func() {
+// put right the import goes on to its end. The clusters of a group are looked at together, because the pauses between tries take their time. For
+// the same reason there are two worlds, side by side.
+var (
+	_ = Describe("Bad input", Ordered, ContinueOnFailure, func() {
+		w := newBadWorld()
+		Describe("of Rancher's manifest", Ordered, w.badManifests)
+		Describe("of objects", Ordered, w.badObjects)
+	})
+	_ = Describe("Bad input", Ordered, ContinueOnFailure, func() {
+		w := newBadWorld()
+		Describe("of Rancher's settings", Ordered, w.badSettings)
+		Describe("of Rancher's tokens", Ordered, w.badTokens)
+		Describe("of kubeconfigs", Ordered, w.badKubeconfigs)
+	})
+)
+
+// newBadWorld returns the world of the container that is being built.
+func newBadWorld() *badWorld {
 	w := &badWorld{writes: map[string]int{}}
 	BeforeAll(func(ctx context.Context) {
 		w.fixture = newFixture(ctx, stage.Options{Name: "badinput", Audit: true, Rancher: func(o *rancher.Options) { o.Logger = GinkgoLogr }})
@@ -96,20 +112,16 @@ var _ = Describe("Bad input", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(w.servers.Stop)
 		w.Values = nil // The admission policy refuses some of it, so that it cannot be there, and a manager that adopts takes a record of Turtles.
-		w.startManager(ctx, "--feature-gates=managementv3-cluster=true", "--sync-period=1h", "--manifest-timeout="+manifestTimeout.String(), "--workload-timeout=2s")
+		w.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period=1h", "--manifest-timeout="+manifestTimeout.String(), "--workload-timeout=2s")
 	})
-	Describe("of Rancher's manifest", Ordered, w.badManifests)
-	Describe("of Rancher's settings", Ordered, w.badSettings)
-	Describe("of Rancher's tokens", Ordered, w.badTokens)
-	Describe("of kubeconfigs", Ordered, w.badKubeconfigs)
-	Describe("of objects", Ordered, w.badObjects)
 	AfterEach(func() { Expect(w.manager.Done()).NotTo(BeClosed()) })
 	AfterAll(func() {
 		expectNoSecrets(w.fixture)
 		Expect(w.manager.Logs()).NotTo(MatchRegexp(forbidden))
 		Expect(w.manager.Logs()).NotTo(ContainSubstring("panic"))
 	})
-})
+	return w
+}
 
 // observe counts what the manager changes in light workload clusters.
 func (w *badWorld) observe(r workloadserver.Request) {

@@ -83,7 +83,7 @@ var _ = Describe("Chaos", func() {
 		}
 		seen.expectOneEach(list.Items)
 	},
-		Entry("a few", 15, 8),
+		Entry("a few", Label("nightly"), 15, 8),
 		Entry("many", Label("long"), 50, 20),
 	)
 })

@@ -87,7 +87,7 @@ func adminClient(plane *env.ControlPlane) client.Client {
 func (f *fixture) startManager(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	var err error
-	f.manager, err = f.StartManager(ctx, manager, GinkgoWriter, append([]string{"-v=10", "--leader-elect", "--leader-elect-namespace=" + stage.SystemNamespace}, args...)...)
+	f.manager, err = f.StartManager(ctx, manager, GinkgoWriter, append([]string{"-v=1", "--leader-elect", "--leader-elect-namespace=" + stage.SystemNamespace}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
 	m := f.manager
 	DeferCleanup(func() {

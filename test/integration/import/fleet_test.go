@@ -15,7 +15,7 @@ var _ = Describe("Fleet", func() {
 	It("has an agent that was deleted installed again in seconds, before Rancher's word counts", func(ctx context.Context) {
 		f := newRepairFixture(ctx, "fleet-workload")
 		// A disconnection that Rancher reports means nothing for ten minutes.
-		f.startManager(ctx, "--feature-gates=managementv3-cluster=true,fleet=true", "--agent-disconnect-grace=10m")
+		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true,fleet=true", "--agent-disconnect-grace=10m")
 		cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} })
 		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Eventually(func() string {

@@ -59,6 +59,14 @@ func longUnless(everyday bool) Labels {
 	return Label("long")
 }
 
+// nightlyUnless is longUnless for what the night has in every variant.
+func nightlyUnless(everyday bool) Labels {
+	if everyday {
+		return nil
+	}
+	return Label("nightly")
+}
+
 // cell is one way in which an import ends.
 type cell struct{ side, plane, label, workload string }
 

@@ -43,7 +43,7 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		s := startStage(ctx, stage.Options{Name: "owner", Audit: true, Rancher: func(o *standin.Options) { o.Logger = GinkgoLogr }})
 		f = fixtureOn(ctx, s, env.Options{Name: workload, Audit: true, ControllerManager: true})
-		f.startManager(ctx, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
+		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
 	})
 	AfterAll(func() { expectNoSecrets(f) })
 
@@ -101,7 +101,7 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 		Expect(there.Attach(workload, f.workload)).To(Succeed())
 		DeferCleanup(func() { there.Rancher.RemoveWorkload(workload) })
 		g := &fixture{Stage: there, workload: f.workload, workloadClient: f.workloadClient}
-		g.startManager(ctx, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
+		g.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
 
 		f.expectDeployed(ctx, cluster)
 		before := len(f.workloadWrites())

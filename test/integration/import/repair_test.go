@@ -37,7 +37,7 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 	)
 	BeforeAll(func(ctx context.Context) {
 		f = newRepairFixture(ctx, workload)
-		f.startManager(ctx, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
+		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
 		cluster = f.cluster(ctx, f.namespace(ctx, nil), "prod", func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} })
 		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
 		id = f.v3Records(ctx, cluster)[0].Name

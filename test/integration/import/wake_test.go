@@ -36,7 +36,7 @@ var _ = Describe("Watches", Ordered, func() {
 			o.Timings = rancher.Timings{AgentRetry: 50 * time.Millisecond, NamespaceController: 5 * time.Second, Poll: 50 * time.Millisecond, TokenGrace: time.Minute}
 			o.Logger = GinkgoLogr
 		}})
-		f.startManager(ctx, "--feature-gates=managementv3-cluster=true", "--sync-period=1h")
+		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period=1h")
 	})
 	BeforeEach(func(ctx context.Context) { namespace = f.namespace(ctx, nil) })
 	AfterEach(func(ctx context.Context) {
@@ -113,7 +113,7 @@ var _ = Describe("Watches", Ordered, func() {
 	})
 
 	It("imports without waiting for a timer, with few requests and one download", func(ctx context.Context) {
-		const imports = 5
+		const imports = 3
 		var took []time.Duration
 		for i := range imports {
 			cluster := f.cluster(ctx, namespace, fmt.Sprintf("quick-%d", i))

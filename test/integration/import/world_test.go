@@ -16,7 +16,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -213,6 +212,9 @@ func setAnnotation(object client.Object, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
+// loud has the manager log all that it can, for expectNoSecrets. The others need no such log, which takes time.
+const loud = "-v=10"
+
 // expectNoSecrets asserts that no token and no key that exists in the management or the workload cluster shows in what the
 // manager logged. Deleted clusters take their tokens along, so call it while some are left.
 func expectNoSecrets(f *fixture) {
@@ -252,22 +254,10 @@ func (f *fixture) turtlesLease(ctx context.Context, namespace string) *coordinat
 	return lease
 }
 
-// turtlesV3Record creates a record as Rancher Turtles v0.27 does.
+// turtlesV3Record creates a record of Rancher Turtles.
 func (f *fixture) turtlesV3Record(ctx context.Context, cluster *clusterv1.Cluster) *managementv3.Cluster {
 	GinkgoHelper()
-	record := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "management.cattle.io/v3", "kind": "Cluster",
-		"metadata": map[string]any{
-			"generateName": "c-",
-			"labels":       map[string]any{ownedLabel: "", ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace},
-			"annotations": map[string]any{
-				"field.cattle.io/no-creator-rbac": "true", "cluster-api.cattle.io/fleet-namespace-migrated": "cattle-fleet-system",
-				"rancher.io/imported-cluster-version-management": "false",
-			},
-			"finalizers": []any{turtlesHold},
-		},
-		"spec": map[string]any{"displayName": cluster.Name, "description": "CAPI cluster imported to Rancher"},
-	}}
+	record := builder.TurtlesV3Record(cluster)
 	Expect(f.Client.Create(ctx, record)).To(Succeed())
 	return &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: record.GetName()}}
 }

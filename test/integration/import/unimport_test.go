@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type unimport struct {
 }
 
 // What was un-imported stays so until the user says otherwise, and then nothing is installed before Rancher has cleaned up.
-var _ = Describe("Un-import", Label("kind"), Ordered, func() {
+var _ = Describe("Un-import", Ordered, func() {
 	u := &unimport{}
 	BeforeAll(func(ctx context.Context) {
 		u.fixture = newFixture(ctx, stage.Options{Name: "unimport", Rancher: func(o *rancher.Options) {

@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -10,23 +10,18 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-const (
-	turtlesHold = "capicluster.turtles.cattle.io"
-	managedBy   = "archelon.io/managed-by"
-)
-
 // Rancher Turtles was here first. Records have exactly the shape that it writes.
-var _ = Describe("Turtles", Label("kind"), func() {
+var _ = Describe("Turtles", func() {
 	stageOptions := func(name string) stage.Options {
 		return stage.Options{Name: name, Rancher: func(o *rancher.Options) { o.Logger = GinkgoLogr }}
 	}
@@ -192,7 +187,8 @@ var _ = Describe("Turtles", Label("kind"), func() {
 
 		It("refuses a v1 record of Turtles, and adopts it under the flag", func(ctx context.Context) {
 			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
-			theirs := f.turtlesV1Record(ctx, cluster)
+			theirs := builder.TurtlesV1Record(cluster)
+			Expect(f.Client.Create(ctx, theirs)).To(Succeed())
 			f.startManager(ctx, "--adopt-turtles=false")
 			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
 			Expect(f.v1Records(ctx, cluster)).To(BeEmpty())
@@ -205,65 +201,6 @@ var _ = Describe("Turtles", Label("kind"), func() {
 		})
 	})
 })
-
-// turtlesAtWork creates the Lease where Turtles has it.
-func (f *fixture) turtlesAtWork(ctx context.Context) *coordinationv1.Lease {
-	GinkgoHelper()
-	const theirs = "cattle-turtles-system"
-	Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, namespaceOf(theirs)))).To(Succeed())
-	return f.turtlesLease(ctx, theirs)
-}
-
-// turtlesLease creates the Lease of a Turtles that was alive a moment ago.
-func (f *fixture) turtlesLease(ctx context.Context, namespace string) *coordinationv1.Lease {
-	GinkgoHelper()
-	now := metav1.NowMicro()
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "controller-leader-election-rancher-turtles"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("turtles-0"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
-	}
-	Expect(f.Client.Create(ctx, lease)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(f.Client.Delete(ctx, lease))).To(Succeed()) })
-	return lease
-}
-
-// turtlesV3Record creates a record as Rancher Turtles v0.27 does.
-func (f *fixture) turtlesV3Record(ctx context.Context, cluster *clusterv1.Cluster) *managementv3.Cluster {
-	GinkgoHelper()
-	record := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "management.cattle.io/v3", "kind": "Cluster",
-		"metadata": map[string]any{
-			"generateName": "c-",
-			"labels":       map[string]any{ownedLabel: "", ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace},
-			"annotations": map[string]any{
-				"field.cattle.io/no-creator-rbac": "true", "cluster-api.cattle.io/fleet-namespace-migrated": "cattle-fleet-system",
-				"rancher.io/imported-cluster-version-management": "false",
-			},
-			"finalizers": []any{turtlesHold},
-		},
-		"spec": map[string]any{"displayName": cluster.Name, "description": "CAPI cluster imported to Rancher"},
-	}}
-	Expect(f.Client.Create(ctx, record)).To(Succeed())
-	return &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: record.GetName()}}
-}
-
-// turtlesV1Record creates a record as Rancher Turtles up to v0.15 did.
-func (f *fixture) turtlesV1Record(ctx context.Context, cluster *clusterv1.Cluster) *unstructured.Unstructured {
-	GinkgoHelper()
-	record := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
-		"metadata": map[string]any{
-			"namespace": cluster.Namespace, "name": cluster.Name + "-capi", "labels": map[string]any{ownedLabel: ""},
-			"annotations": map[string]any{"cluster-api.cattle.io/migrated": "true"},
-			"ownerReferences": []any{map[string]any{
-				"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": cluster.Name, "uid": string(cluster.UID),
-			}},
-		},
-		"spec": map[string]any{},
-	}}
-	Expect(f.Client.Create(ctx, record)).To(Succeed())
-	return record
-}
 
 func registrationToken(ctx context.Context, f *fixture, namespace string) *managementv3.ClusterRegistrationToken {
 	GinkgoHelper()

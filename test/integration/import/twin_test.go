@@ -1,4 +1,4 @@
-package e2e
+package import_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // When Rancher deletes a v1 Cluster, it deletes the CAPI cluster of the same name. Nothing that this project does
 // leads to that.
-var _ = Describe("A CAPI cluster with the name of a v1 record", Label("kind"), Ordered, func() {
+var _ = Describe("A CAPI cluster with the name of a v1 record", Ordered, func() {
 	var (
 		f         *fixture
 		namespace string
