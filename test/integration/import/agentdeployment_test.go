@@ -56,7 +56,7 @@ func describeAgentDeployment(strategy string) {
 		}
 	}
 
-	Describe("as "+strategy, Ordered, func() {
+	Describe("as "+strategy, nightlyUnless(strategy == "v3"), Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
 			f = newFixture(ctx, stage.Options{Name: "agentdeployment-" + strategy})
 			namespace = f.namespace(ctx, nil)

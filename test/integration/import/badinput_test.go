@@ -399,15 +399,15 @@ func (w *badWorld) badSettings() {
 	},
 		Entry("cacerts is of another CA", badInput{"", "other-ca", "RancherTLSNotTrusted", "not signed by the CAs in Rancher's setting cacerts.*: correct", growing},
 			set("cacerts", otherCA), set("cacerts", rancherCA)),
-		Entry("the system does not know Rancher's CA", badInput{"", "no-ca", "RancherTLSNotTrusted", "not signed by the CAs of the system.*: correct", growing},
+		Entry("the system does not know Rancher's CA", Label("nightly"), badInput{"", "no-ca", "RancherTLSNotTrusted", "not signed by the CAs of the system.*: correct", growing},
 			set("agent-tls-mode", to("system-store")), set("agent-tls-mode", to(""))),
 		Entry("cacerts is no certificate", badInput{"", "no-pem", "CACertsInvalid", "correct the CA of Rancher", once},
 			set("cacerts", to(marker)), set("cacerts", rancherCA)),
-		Entry("agent-tls-mode is unknown", badInput{"", "mode", "AgentTLSModeInvalid", "correct it in Rancher's global settings", once},
+		Entry("agent-tls-mode is unknown", Label("nightly"), badInput{"", "mode", "AgentTLSModeInvalid", "correct it in Rancher's global settings", once},
 			set("agent-tls-mode", to(marker)), set("agent-tls-mode", to(""))),
-		Entry("server-url is empty", badInput{"", "no-url", "ServerURLMissing", "set it in Rancher's global settings", never},
+		Entry("server-url is empty", Label("nightly"), badInput{"", "no-url", "ServerURLMissing", "set it in Rancher's global settings", never},
 			set("server-url", to("")), set("server-url", serverURL)),
-		Entry("server-url is empty and then not https", badInput{"", "no-url-plain", "ServerURLMissing", "set it in Rancher's global settings", never},
+		Entry("server-url is empty and then not https", Label("nightly"), badInput{"", "no-url-plain", "ServerURLMissing", "set it in Rancher's global settings", never},
 			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
 				set("server-url", plainURL)(ctx, cluster)
 				Eventually(w.reason(ctx, cluster)).Should(Equal("False/ServerURLInvalid"))
@@ -431,7 +431,7 @@ func (w *badWorld) badSettings() {
 				Eventually(w.reason(ctx, cluster)).Should(Equal("False/RancherTLSNotTrusted"), "an empty one stands for the CAs of the system")
 				set("cacerts", rancherCA)(ctx, cluster)
 			}),
-		Entry("server-url is not https", badInput{"", "plain-url", "RegistrationURLInvalid", "correct Rancher's setting server-url", once},
+		Entry("server-url is not https", Label("nightly"), badInput{"", "plain-url", "RegistrationURLInvalid", "correct Rancher's setting server-url", once},
 			set("server-url", plainURL), set("server-url", serverURL)),
 	)
 }

@@ -19,7 +19,7 @@ const (
 // Scenario: Fleet chooses clusters by their ClusterClass.
 var _ = Describe("The ClusterClass of a CAPI cluster", func() {
 	for _, strategy := range strategies() {
-		It("is in the labels of its Rancher cluster, as it is and as it becomes, as "+strategy, func(ctx context.Context) {
+		It("is in the labels of its Rancher cluster, as it is and as it becomes, as "+strategy, nightlyUnless(strategy == "v3"), func(ctx context.Context) {
 			f := newFixture(ctx, stage.Options{Name: "class-" + strategy})
 			namespace := f.namespace(ctx, nil)
 			f.run(ctx, gate(strategy), "--cluster-class-labels")

@@ -68,7 +68,7 @@ var _ = Describe("Deletion", Ordered, func() {
 // specs are the same whatever the managers are limited to.
 func (d *deletion) specs() {
 	for _, strategy := range strategies() {
-		Describe("of "+strategy+" records with a manager that stays up", Ordered, func() {
+		Describe("of "+strategy+" records with a manager that stays up", nightlyUnless(strategy == "v3"), Ordered, func() {
 			BeforeAll(func(ctx context.Context) {
 				if !d.limited {
 					d.launch(ctx, strategy)
@@ -81,7 +81,7 @@ func (d *deletion) specs() {
 			})
 			Describe("held up", func() { d.heldUp(strategy) })
 		})
-		Describe("of "+strategy+" records with a manager that is killed", longUnless(strategy == "v3"), Ordered, func() {
+		Describe("of "+strategy+" records with a manager that is killed", Label("nightly"), longUnless(strategy == "v3"), Ordered, func() {
 			matrix(func(ctx context.Context, cells []cell) {
 				trials := d.launchAndSetUp(ctx, strategy, cells)
 				d.endWhileKilled(ctx, trials)

@@ -57,7 +57,7 @@ func describeLostLabels(strategy string) {
 		f.expectNothingLeft(ctx, cluster)
 	}
 
-	Describe("as "+strategy, Ordered, func() {
+	Describe("as "+strategy, nightlyUnless(strategy == "v3"), Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
 			f = newFixture(ctx, stage.Options{Name: "labels-" + strategy, Audit: true})
 			namespace = f.namespace(ctx, nil)

@@ -22,7 +22,7 @@ import (
 // attach them again.
 var _ = Describe("A CAPI cluster that is restored beside its record", func() {
 	for _, strategy := range strategies() {
-		It("gets its own back by the commands of the page, and nobody else's, as "+strategy, func(ctx context.Context) {
+		It("gets its own back by the commands of the page, and nobody else's, as "+strategy, nightlyUnless(strategy == "v3"), func(ctx context.Context) {
 			f := newFixture(ctx, stage.Options{Name: "restore-" + strategy})
 			namespace := f.namespace(ctx, nil)
 			f.run(ctx, gate(strategy), "--sync-period=1h")
