@@ -96,7 +96,7 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 		})
 	})
 
-	It("Rancher is taken over once, and the two never fight for it", func(ctx context.Context) {
+	It("Rancher is taken over once, and the two never fight for it", Label("nightly"), func(ctx context.Context) {
 		there := startStage(ctx, stage.Options{Name: "owner-there", Audit: true, Rancher: func(o *standin.Options) { o.Logger = GinkgoLogr }})
 		Expect(there.Attach(workload, f.workload)).To(Succeed())
 		DeferCleanup(func() { there.Rancher.RemoveWorkload(workload) })
