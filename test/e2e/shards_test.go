@@ -17,14 +17,6 @@ var _ = Describe("Shards", Ordered, func() {
 	s := &shards{}
 	BeforeAll(s.start)
 
-	It("are all namespaces without flags", Label("nightly"), func(ctx context.Context) {
-		one := s.central(ctx, "archelon1")
-		clusters := s.each(ctx, "all")
-		s.expectImported(ctx, clusters...)
-		s.remove(ctx, clusters...)
-		one.expectLawful()
-	})
-
 	It("are the namespaces that --namespace names, and nothing is asked about others", func(ctx context.Context) {
 		one := s.central(ctx, "archelon1", flags("namespace", watch1, watch2)...)
 		clusters := s.each(ctx, "included")
