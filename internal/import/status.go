@@ -72,6 +72,8 @@ func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) er
 		r.stampTransition(before, after)
 		r.told.note(o.cluster, after)
 		if err := r.applyConditions(ctx, o.cluster, fieldOwner, *after); err != nil {
+			// It may be there all the same: then its event has the cluster looked at again, which may have changed since.
+			r.told.forget(o.key)
 			return fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err)
 		}
 		r.observeImport(d.record, before, after)

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -8,11 +9,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/archelon-io/archelon/internal/instance"
@@ -81,5 +84,29 @@ func TestConflictsInARow(t *testing.T) {
 	r.conflicts.forget(client.ObjectKeyFromObject(testCluster()))
 	if len(r.conflicts.row) != 0 {
 		t.Errorf("%d clusters are remembered, want none", len(r.conflicts.row))
+	}
+}
+
+// A condition whose write was not answered may be there. Its event has the cluster looked at again: it may not be what
+// the condition says any more, and the next run may have seen it without any.
+func TestAConditionWithoutAnswerWakes(t *testing.T) {
+	cluster := testCluster()
+	b := newBench(t, instance.Claim{}, cluster)
+	store, _ := b.Client.(client.WithWatch)
+	b.Client = interceptor.NewClient(store, interceptor.Funcs{SubResourceApply: func(
+		ctx context.Context, c client.Client, resource string, configuration runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
+	) error {
+		return errors.Join(c.SubResource(resource).Apply(ctx, configuration, opts...), errors.New("no answer"))
+	}})
+	d := Decision{Intent: intentImport, Outcome: outcome.Wait("WaitingForControlPlane", "not yet")}
+	if _, err := b.finish(t.Context(), seen(cluster.DeepCopy()), d); err == nil {
+		t.Fatal("the lost answer is no error")
+	}
+	before := cluster.DeepCopy()
+	if err := store.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil || len(cluster.Status.Conditions) == 0 {
+		t.Fatalf("the condition is not there: %v", err)
+	}
+	if !clusterChanged(b.told).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: cluster}) {
+		t.Error("it does not wake the cluster")
 	}
 }
