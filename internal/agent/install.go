@@ -34,6 +34,20 @@ func Install(ctx context.Context, cluster *workload.Client, objects []*unstructu
 	return named(cluster.Apply(ctx, objects, force))
 }
 
+// Site is a workload cluster, as far as it is about the agent.
+type Site struct{ *workload.Client }
+
+// Inspect looks at the agent.
+func (s Site) Inspect(ctx context.Context) (State, error) { return Inspect(ctx, s.Client) }
+
+// NoCleanup fails as long as a clean-up of Rancher is running.
+func (s Site) NoCleanup(ctx context.Context) error { return NoCleanup(ctx, s.Client) }
+
+// Install applies the objects of Rancher's manifest.
+func (s Site) Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) error {
+	return Install(ctx, s.Client, objects, force)
+}
+
 // named gives a Problem of the workload cluster the name that it has if it is about the agent.
 func named(err error) error {
 	problem, ok := errors.AsType[*outcome.Problem](err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -13,6 +14,25 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
+
+// site is a workload cluster, as far as an installation of the agent deals with it.
+type site interface {
+	Inspect(ctx context.Context) (agent.State, error)
+	NoCleanup(ctx context.Context) error
+	Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) error
+	UID(ctx context.Context) (types.UID, error)
+}
+
+// openSite opens a workload cluster by its kubeconfig.
+func (r *Reconciler) openSite(ctx context.Context, key types.NamespacedName) (site, error) {
+	cluster, err := r.Workloads.Get(ctx, kubeconfigOf(key))
+	return agent.Site{Client: cluster}, err
+}
+
+// downloader gets Rancher's import manifest.
+type downloader interface {
+	Manifest(ctx context.Context, registration rancher.Registration, trust rancher.Trust) (*rancher.Manifest, error)
+}
 
 // installAgent is the slow part of an import. It runs as a job.
 func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) outcome.Outcome {
@@ -28,12 +48,12 @@ func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName,
 
 func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) error {
 	step := r.Metrics.timeJob("open")
-	cluster, err := r.Workloads.Get(ctx, kubeconfigOf(key))
+	cluster, err := r.open(ctx, key)
 	if err != nil {
 		return fmt.Errorf("opening the workload cluster: %w", err)
 	}
 	step("inspect")
-	state, err := agent.Inspect(ctx, cluster)
+	state, err := cluster.Inspect(ctx)
 	if err != nil {
 		return fmt.Errorf("looking at the agent: %w", err)
 	}
@@ -53,7 +73,7 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 		return r.requestDeployment(ctx, management, state)
 	}
 	step("guard")
-	if err := agent.NoCleanup(ctx, cluster); err != nil {
+	if err := cluster.NoCleanup(ctx); err != nil {
 		return err
 	}
 	if !terms.registration.FilledInFor(terms.server) {
@@ -67,7 +87,7 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	step("apply")
 	objects := manifest.Objects()
 	want.settings.Mark(objects)
-	if err := agent.Install(ctx, cluster, objects, permitted.force); err != nil {
+	if err := cluster.Install(ctx, objects, permitted.force); err != nil {
 		return fmt.Errorf("applying the import manifest: %w", err)
 	}
 	if permitted.replaces {
@@ -79,7 +99,7 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 		return nil
 	}
 	// What Rancher added to the Deployment before stays there, if it was there.
-	if state, err = agent.Inspect(ctx, cluster); err != nil {
+	if state, err = cluster.Inspect(ctx); err != nil {
 		return fmt.Errorf("looking at the agent that was installed: %w", err)
 	}
 	return r.requestDeployment(ctx, management, state)

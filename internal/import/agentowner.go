@@ -14,7 +14,6 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
-	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // ownerRecheck is when an agent of somebody else is looked at again at first: the workload cluster is not watched.
@@ -143,7 +142,7 @@ type installation struct {
 	management managementCluster
 	want       wish
 	// cluster is the workload cluster, and agent what is in it.
-	cluster *workload.Client
+	cluster site
 	agent   agent.State
 	// server and checksum are Rancher's URL and that of its CA.
 	server, checksum string

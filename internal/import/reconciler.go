@@ -32,7 +32,7 @@ type Reconciler struct {
 	// DisplayNames knows who has which display name in Rancher. It is added by SetupWithManager.
 	DisplayNames *rancher.DisplayNames
 	// Downloader gets Rancher's import manifest.
-	Downloader *rancher.Downloader
+	Downloader downloader
 	// Workloads opens workload clusters.
 	Workloads *workload.Clients
 	// Metrics counts what the reconciler does.
@@ -56,6 +56,7 @@ type Reconciler struct {
 	*memory
 	jobs         *jobs
 	identity     identity
+	open         func(ctx context.Context, cluster types.NamespacedName) (site, error)
 	tokenSecrets client.Reader
 	assigned     client.Reader // Namespaces with ManagedByLabel
 }

@@ -168,6 +168,7 @@ func (r *Reconciler) complete(options Options) error {
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
+	r.open = r.openSite
 	r.tokenSecrets, r.assigned = options.TokenSecrets, options.Assigned
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.memory = newMemory(r.Switches)
