@@ -202,9 +202,9 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-TIERS := lint verify test-unit test-docs test-chart test-integration test-import test-e2e
+TIERS := lint verify test-unit test-simulation test-docs test-chart test-integration test-import test-e2e
 # The specs of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL   := $(filter-out test-import test-e2e,$(TIERS)) test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
+ALL   := $(filter-out test-import test-e2e test-simulation,$(TIERS)) test-simulation-long test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
 test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
@@ -225,6 +225,16 @@ test-chart: ## The Helm chart: its values, what it renders, its alerts; no netwo
 .PHONY: test-unit
 test-unit: ## Tests beside the code: no network, no processes.
 	go test $(JSON) -race -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/) $(TIMED)
+
+# One process in which nothing happens at the same time, so it goes without the race detector, which test-unit has.
+SIMULATE = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulation$$' $(TESTFLAGS) ./internal/import
+.PHONY: test-simulation
+test-simulation: ## The import in simulated worlds, the same schedules each time.
+	$(SIMULATE) -rapid.checks=2000 $(TIMED)
+
+.PHONY: test-simulation-long
+test-simulation-long: ## The same with many schedules, others each time.
+	$(SIMULATE) -rapid.checks=100000 -rapid.seed=$$(date +%s) $(TIMED)
 
 # Not part of make test: it builds all of a release, twice.
 .PHONY: test-image

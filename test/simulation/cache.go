@@ -15,12 +15,14 @@ type Cache struct {
 	kinds  []schema.GroupKind
 	seen   map[schema.GroupKind]int
 	view   view
+	// keeps says what a cache keeps of an object, nil for nothing.
+	keeps map[schema.GroupKind]func(client.Object) client.Object
 }
 
 // NewCache returns a cache of kinds.
 func (s *Server) NewCache(kinds ...schema.GroupKind) *Cache {
 	c := &Cache{
-		server: s, kinds: kinds, seen: map[schema.GroupKind]int{},
+		server: s, kinds: kinds, seen: map[schema.GroupKind]int{}, keeps: map[schema.GroupKind]func(client.Object) client.Object{},
 		view: view{
 			scheme: s.scheme, objects: map[Key]client.Object{},
 			indexes: map[schema.GroupKind]map[string]client.IndexerFunc{},
@@ -33,6 +35,27 @@ func (s *Server) NewCache(kinds ...schema.GroupKind) *Cache {
 		}
 	}
 	return c
+}
+
+// Keep says what the cache keeps of the objects of a kind, nil for nothing, as a selector and a transform do. It is given
+// a copy.
+func (c *Cache) Keep(kind schema.GroupKind, keeps func(client.Object) client.Object) {
+	c.keeps[kind] = keeps
+	for _, key := range keysOf(c.view.objects, kind) {
+		if kept := c.kept(kind, c.view.objects[key]); kept != nil {
+			c.view.objects[key] = kept
+		} else {
+			delete(c.view.objects, key)
+		}
+	}
+}
+
+func (c *Cache) kept(kind schema.GroupKind, object client.Object) client.Object {
+	keeps := c.keeps[kind]
+	if keeps == nil || object == nil {
+		return object
+	}
+	return keeps(copyOf(object))
 }
 
 // Index adds an index of a kind.
@@ -55,7 +78,8 @@ func (c *Cache) Behind() []schema.GroupKind {
 	return behind
 }
 
-// Next has the cache see the next event of a kind. It reports false if there is none.
+// Next has the cache see the next event of a kind. It reports false if there is none. One that is about nothing that
+// the cache keeps has neither Before nor After.
 func (c *Cache) Next(kind schema.GroupKind) (Event, bool) {
 	log := c.server.log[kind]
 	if c.seen[kind] >= len(log) {
@@ -63,6 +87,9 @@ func (c *Cache) Next(kind schema.GroupKind) (Event, bool) {
 	}
 	event := log[c.seen[kind]]
 	c.seen[kind]++
+	if event.After = c.kept(kind, event.After); c.keeps[kind] != nil {
+		event.Before = c.view.objects[event.Key]
+	}
 	if event.After == nil {
 		delete(c.view.objects, event.Key)
 	} else {

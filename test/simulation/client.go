@@ -133,6 +133,25 @@ func (c *Client) Scheme() *runtime.Scheme { return c.server.scheme }
 // RESTMapper implements client.Client.
 func (c *Client) RESTMapper() meta.RESTMapper { return nil }
 
+// Cached returns the client of a manager: it reads from the cache, and writes to the server.
+func (c *Client) Cached(cache *Cache) client.Client { return &cached{Client: c, cache: cache} }
+
+type cached struct {
+	*Client
+
+	cache *Cache
+}
+
+// Get implements client.Reader.
+func (c *cached) Get(ctx context.Context, name client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	return c.cache.Get(ctx, name, into, opts...)
+}
+
+// List implements client.Reader.
+func (c *cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.cache.List(ctx, list, opts...)
+}
+
 type statusClient struct {
 	client.SubResourceWriter // nil
 

@@ -42,6 +42,13 @@ func fill(into, from client.Object) {
 		metadata.SetGroupVersionKind(gvk)
 		return
 	}
+	if reflect.TypeOf(into) != reflect.TypeOf(from) {
+		// Somebody has created it without its type, and learns what the API server gives an object.
+		into.SetUID(from.GetUID())
+		into.SetResourceVersion(from.GetResourceVersion())
+		into.SetCreationTimestamp(from.GetCreationTimestamp())
+		return
+	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(copyOf(from)).Elem())
 }
 
@@ -120,6 +127,9 @@ func (v view) matches(kind schema.GroupKind, object client.Object, options *clie
 	}
 	for _, requirement := range options.FieldSelector.Requirements() {
 		index := v.indexes[kind][requirement.Field]
+		if index == nil && requirement.Field == "metadata.name" {
+			index = func(object client.Object) []string { return []string{object.GetName()} } // Every API server has it.
+		}
 		if index == nil {
 			return false, fmt.Errorf("%s has no index %s", kind.Kind, requirement.Field)
 		}

@@ -51,6 +51,9 @@ func (p *Process) Deliver(ctx context.Context, kind schema.GroupKind) bool {
 }
 
 func (p *Process) wake(ctx context.Context, e Event) {
+	if e.Before == nil && e.After == nil {
+		return
+	}
 	for _, watch := range p.Watches {
 		if watch.Kind != e.Key.Kind {
 			continue

@@ -8,9 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,18 +52,38 @@ type Write struct {
 type Server struct {
 	// Writes are those of clients, not what a test does to objects directly.
 	Writes []Write
+	// Now is the time at which objects are created and deleted. Optional: they have no creation time then.
+	Now func() time.Time
 
 	scheme  *runtime.Scheme
 	objects map[Key]client.Object
 	log     map[schema.GroupKind][]Event
+	// owners are the conditions that a field manager has applied, by object and manager.
+	owners  map[Key]map[string][]string
 	version int
 	uid     int
 }
 
 // NewServer returns a server without objects.
 func NewServer(scheme *runtime.Scheme) *Server {
-	return &Server{scheme: scheme, objects: map[Key]client.Object{}, log: map[schema.GroupKind][]Event{}}
+	return &Server{
+		scheme: scheme, objects: map[Key]client.Object{}, log: map[schema.GroupKind][]Event{}, owners: map[Key]map[string][]string{},
+	}
 }
+
+// Copy returns a server with the same objects, and nothing to tell of how they came to be.
+func (s *Server) Copy() *Server {
+	copied := NewServer(s.scheme)
+	maps.Copy(copied.objects, s.objects) // They are never changed.
+	for key, owners := range s.owners {
+		copied.owners[key] = maps.Clone(owners)
+	}
+	copied.version, copied.uid, copied.Now = s.version, s.uid, s.Now
+	return copied
+}
+
+// Version is that of the last change.
+func (s *Server) Version() int { return s.version }
 
 // KeyOf returns the key of an object.
 func (s *Server) KeyOf(object client.Object) Key {
@@ -97,10 +120,18 @@ func (s *Server) Put(object client.Object) {
 	if before := s.objects[key]; before != nil {
 		after.SetUID(before.GetUID())
 	} else {
-		s.uid++
-		after.SetUID(types.UID(fmt.Sprintf("uid-%d", s.uid)))
+		s.born(after)
 	}
 	s.store(key, after)
+}
+
+// born gives a new object what it has from the API server.
+func (s *Server) born(object client.Object) {
+	s.uid++
+	object.SetUID(types.UID(fmt.Sprintf("uid-%d", s.uid)))
+	if s.Now != nil {
+		object.SetCreationTimestamp(metav1.NewTime(s.Now()).Rfc3339Copy())
+	}
 }
 
 // Remove deletes an object, if it is there. One that has finalizers stays until it has none.
@@ -111,10 +142,14 @@ func (s *Server) Remove(key Key) {
 	case len(before.GetFinalizers()) == 0:
 		s.version++
 		delete(s.objects, key)
+		delete(s.owners, key)
 		s.log[key.Kind] = append(s.log[key.Kind], Event{Key: key, Before: before})
 	case before.GetDeletionTimestamp() == nil:
 		after := copyOf(before)
 		after.SetDeletionTimestamp(&deletionTime)
+		if s.Now != nil {
+			after.SetDeletionTimestamp(new(metav1.NewTime(s.Now()).Rfc3339Copy()))
+		}
 		s.store(key, after)
 	}
 }
@@ -136,11 +171,29 @@ func (s *Server) create(key Key, object client.Object) (client.Object, error) {
 	if s.objects[key] != nil {
 		return nil, apierrors.NewAlreadyExists(key.resource(), key.Name)
 	}
-	after := copyOf(object)
-	s.uid++
-	after.SetUID(types.UID(fmt.Sprintf("uid-%d", s.uid)))
+	after, err := s.typed(object)
+	if err != nil {
+		return nil, err
+	}
+	s.born(after)
 	s.store(key, after)
 	return copyOf(after), nil
+}
+
+// typed returns a copy of an object in the type that the scheme has for its kind, if it has one.
+func (s *Server) typed(object client.Object) (client.Object, error) {
+	content, ok := object.(*unstructured.Unstructured)
+	if !ok || !s.scheme.Recognizes(content.GroupVersionKind()) {
+		return copyOf(object), nil
+	}
+	created, err := s.scheme.New(content.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, created)
+	created.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	typed, _ := created.(client.Object)
+	return typed, err
 }
 
 // remove deletes an object if it is what the preconditions say.
@@ -189,20 +242,45 @@ func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error
 			return nil, err
 		}
 	}
-	was, err := json.Marshal(before)
+	after, err := merged(before, patch)
 	if err != nil {
 		return nil, err
+	}
+	after.SetUID(before.GetUID()) // Neither can be patched.
+	after.SetDeletionTimestamp(before.GetDeletionTimestamp())
+	s.store(key, after)
+	return copyOf(after), nil
+}
+
+// merged applies a merge patch. Most are about metadata alone, and what else an object has can be large.
+func merged(before client.Object, patch []byte) (client.Object, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return nil, err
+	}
+	after := copyOf(before)
+	accessor, has := after.(metav1.ObjectMetaAccessor)
+	if _, alone := fields["metadata"]; has && alone && len(fields) == 1 {
+		if metadata, ok := accessor.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			was := *metadata
+			*metadata = metav1.ObjectMeta{}
+			return after, merge(&was, fields["metadata"], metadata)
+		}
+	}
+	after = emptyOf(before)
+	return after, merge(before, patch, after)
+}
+
+func merge(before any, patch []byte, into any) error {
+	was, err := json.Marshal(before)
+	if err != nil {
+		return err
 	}
 	is, err := jsonpatch.MergePatch(was, patch)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	after := emptyOf(before)
-	if err := json.Unmarshal(is, after); err != nil {
-		return nil, err
-	}
-	s.store(key, after)
-	return copyOf(after), nil
+	return json.Unmarshal(is, into)
 }
 
 func keysOf(objects map[Key]client.Object, kind schema.GroupKind) []Key {

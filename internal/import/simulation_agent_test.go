@@ -1,0 +1,284 @@
+package importer_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/agent"
+	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
+)
+
+const otherURL = "https://other.example.com"
+
+// site is a workload cluster.
+type site struct {
+	agent installed
+	// cleanup: Rancher's Job that removes its agent is under way.
+	cleanup bool
+}
+
+// installed is an agent of Rancher.
+type installed struct {
+	exists, credentials bool
+	// features: Rancher has applied it itself.
+	features                                   bool
+	server, token, cluster, applied, env, drop string
+}
+
+// opened is a workload cluster in the hands of a manager.
+type opened struct {
+	*site
+	m   *manager
+	key types.NamespacedName
+}
+
+// Inspect implements importer.Site. What is seen of an agent is what the real inspection sees of one.
+func (o opened) Inspect(context.Context) (agent.State, error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			o.m.w.fail("an inspection panics: %v", cause)
+		}
+	}()
+	return inspected(o.agent), nil
+}
+
+// UID implements importer.Site.
+func (o opened) UID(context.Context) (types.UID, error) {
+	return types.UID("workload-" + o.key.String()), nil
+}
+
+// NoCleanup implements importer.Site.
+func (o opened) NoCleanup(context.Context) error {
+	if !o.cleanup {
+		return nil
+	}
+	return &outcome.Problem{Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, Message: "it is cleaned up", After: 5e9}
+}
+
+// Install implements importer.Site.
+func (o opened) Install(_ context.Context, objects []*unstructured.Unstructured, force bool) error {
+	if o.m.dead {
+		return errDead
+	}
+	next := installed{exists: true, credentials: true, features: o.agent.features, server: simURL}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "Secret":
+			encoded, _, _ := unstructured.NestedString(object.Object, "data", "token")
+			token, _ := base64.StdEncoding.DecodeString(encoded)
+			next.token, next.cluster = string(token), object.GetAnnotations()[archelonv1.AgentClusterAnnotation]
+		case "Deployment":
+			next.applied = object.GetAnnotations()[archelonv1.AppliedAnnotation]
+			next.env = object.GetLabels()["env"]
+		}
+	}
+	if o.agent.exists && o.agent.features && !force && o.agent.token != next.token {
+		return &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.AgentConflictReason, Message: "Rancher owns it"}
+	}
+	o.m.w.checkInstall(o.key, o.agent, next)
+	o.m.w.say("   %s installs the agent of %s in the workload cluster of %s", o.m.name, next.cluster, o.key)
+	o.agent = next
+	o.m.w.changes++
+	return nil
+}
+
+// Manifest implements importer.Downloader: Rancher makes it for a token that it knows.
+func (w *world) Manifest(_ context.Context, registration rancher.Registration, _ rancher.Trust) (*rancher.Manifest, error) {
+	if w.tokenOf(registration.Cluster()) != registration.Tokens()[0] {
+		return nil, &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.RegistrationRefusedReason, Message: "Rancher does not know this token"}
+	}
+	env := ""
+	if cluster, ok := w.object(v3GK, "", registration.Cluster()).(*managementv3.Cluster); ok {
+		env = envOf(cluster)
+	}
+	return manifestOf(registration.Tokens()[0], env)
+}
+
+func envOf(cluster *managementv3.Cluster) string {
+	var names []string
+	for _, variable := range cluster.Spec.AgentEnvVars {
+		names = append(names, variable.Name+"."+variable.Value)
+	}
+	return strings.Join(names, "_")
+}
+
+var manifests sync.Map
+
+func manifestOf(token, env string) (*rancher.Manifest, error) {
+	if known, ok := manifests.Load(token + " " + env); ok {
+		found, _ := known.(*rancher.Manifest)
+		return found, nil
+	}
+	variables := ""
+	for _, variable := range strings.Split(env, "_") {
+		if name, value, ok := strings.Cut(variable, "."); ok {
+			variables += fmt.Sprintf("\n        - {name: %s, value: %q}", name, value)
+		}
+	}
+	manifest, err := rancher.ParseManifest(fmt.Appendf(nil, `apiVersion: v1
+kind: Secret
+metadata: {name: cattle-credentials-x, namespace: cattle-system}
+type: Opaque
+data: {url: %s, token: %s, namespace: ""}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cattle-cluster-agent, namespace: cattle-system, labels: {env: %q}}
+spec:
+  template:
+    spec:
+      containers:
+      - name: cluster-register
+        env:
+        - {name: CATTLE_SERVER, value: %q}
+        - {name: CATTLE_CREDENTIAL_NAME, value: cattle-credentials-x}%s
+`, base64.StdEncoding.EncodeToString([]byte(simURL)), base64.StdEncoding.EncodeToString([]byte(token)), env, simURL, variables))
+	if err != nil {
+		return nil, err
+	}
+	manifests.Store(token+" "+env, manifest)
+	return manifest, nil
+}
+
+var (
+	states     sync.Map
+	inspecting sync.Mutex
+)
+
+// inspected is what a real inspection of such an agent sees. It is made once for each.
+func inspected(a installed) agent.State {
+	if known, ok := states.Load(a); ok {
+		state, _ := known.(agent.State)
+		return state
+	}
+	inspecting.Lock()
+	defer inspecting.Unlock()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch deployment := strings.Contains(r.URL.Path, "/deployments/"); {
+		case !a.exists, !deployment && !a.credentials:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		case deployment:
+			_, _ = w.Write(a.deployment())
+		default:
+			_, _ = w.Write(a.secret())
+		}
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	raw, err := clientcmd.Write(api.Config{
+		Clusters: map[string]*api.Cluster{"a": {
+			Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		}},
+		AuthInfos: map[string]*api.AuthInfo{"a": {Token: "x"}}, Contexts: map[string]*api.Context{"a": {Cluster: "a", AuthInfo: "a"}}, CurrentContext: "a",
+	})
+	if err != nil {
+		panic(err)
+	}
+	clients, err := workload.NewClients(oneSecret{raw: raw}, workload.Options{})
+	if err != nil {
+		panic(err)
+	}
+	from := workload.Kubeconfig{Secret: types.NamespacedName{Namespace: "a", Name: "a"}, Key: "value"}
+	defer clients.Forget(from)
+	cluster, err := clients.Get(context.Background(), from)
+	if err != nil {
+		panic(err)
+	}
+	state, err := agent.Inspect(context.Background(), cluster)
+	if err != nil {
+		panic(err)
+	}
+	states.Store(a, state)
+	return state
+}
+
+type oneSecret struct {
+	client.Reader
+	raw []byte
+}
+
+// Get implements client.Reader.
+func (s oneSecret) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if secret, ok := into.(*corev1.Secret); ok {
+		secret.Data = map[string][]byte{"value": s.raw}
+	}
+	return nil
+}
+
+func (a installed) deployment() []byte {
+	env := []map[string]string{{"name": "CATTLE_SERVER", "value": a.server}, {"name": "CATTLE_CREDENTIAL_NAME", "value": "cattle-credentials-x"}}
+	if a.features {
+		env = append(env, map[string]string{"name": "CATTLE_FEATURES", "value": "multi-cluster-management-agent=true"})
+	}
+	for _, variable := range strings.Split(a.env, "_") {
+		if name, value, ok := strings.Cut(variable, "."); ok {
+			env = append(env, map[string]string{"name": name, "value": value})
+		}
+	}
+	raw, err := json.Marshal(map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"annotations": map[string]string{archelonv1.AppliedAnnotation: a.applied}},
+		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"env": env}}}}},
+		"status":   map[string]any{"availableReplicas": 1},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+func (a installed) secret() []byte {
+	raw, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"annotations": map[string]string{archelonv1.AgentClusterAnnotation: a.cluster}},
+		"data":     map[string][]byte{"token": []byte(a.token), "url": []byte(a.server)},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// checkInstall is what must hold for an installation: a live agent is never taken over.
+func (w *world) checkInstall(key types.NamespacedName, before, after installed) {
+	cluster, ok := w.object(v3GK, "", after.cluster).(*managementv3.Cluster)
+	if !ok || !before.exists || !before.credentials || before.cluster == after.cluster || before.cluster == "" {
+		return
+	}
+	approved := w.approved[key]
+	if before.server != simURL {
+		if !slices.Contains(approved, "other.example.com") {
+			w.fail("it takes over the live agent of another Rancher in the workload cluster of %s", key)
+		}
+		return
+	}
+	other, ok := w.object(v3GK, "", before.cluster).(*managementv3.Cluster)
+	if !ok || other.DeletionTimestamp != nil || other.Labels[uidLabel] == cluster.Labels[uidLabel] || slices.Contains(approved, before.cluster) {
+		return
+	}
+	w.fail("it takes over the live agent of v3 Rancher cluster %s in the workload cluster of %s, for %s", before.cluster, key, after.cluster)
+}

@@ -1,0 +1,155 @@
+package importer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/test/simulation"
+)
+
+// What the simulation needs of the Reconciler: it runs as it is, beside workload clusters that are simulated.
+
+// Site is a workload cluster.
+type Site = site
+
+// Downloader gets manifests.
+type Downloader = downloader
+
+// Indexes of Rancher clusters in the cache.
+const OwnerIndex = ownerIndex
+
+// OwnerKeys are the values of OwnerIndex.
+func OwnerKeys(object client.Object) []string { return ownerKeys(object) }
+
+// ClusterIndexes are those of CAPI clusters.
+func ClusterIndexes(active Strategy) map[string]client.IndexerFunc { return clusterIndexes(active) }
+
+// Shared are parts of processes that know nothing of any.
+type Shared struct {
+	metrics   *Metrics
+	workloads *workload.Clients
+}
+
+// NewShared returns what processes can share.
+func NewShared() (*Shared, error) {
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	workloads, err := workload.NewClients(nobody{}, workload.Options{})
+	return &Shared{metrics: metrics, workloads: workloads}, err
+}
+
+type nobody struct{ client.Reader }
+
+// Simulated is what a simulated process is made of.
+type Simulated struct {
+	Rules
+	// Client reads from the cache, Live from the API server, Names from the cache of display names.
+	Client client.Client
+	Live   client.Reader
+	Names  interface {
+		client.Reader
+		client.FieldIndexer
+	}
+	Clock      clock.PassiveClock
+	Open       func(ctx context.Context, cluster types.NamespacedName) (Site, error)
+	Downloader Downloader
+	Runs       func(instance string) bool
+	Withdrawn  func(ctx context.Context, namespace string) (bool, error)
+	Switches   int
+}
+
+// Start returns a Reconciler that remembers nothing, and whose jobs run until the context ends.
+func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, error) {
+	settings, err := rancher.NewSettings(s.Client)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := rancher.NewTokens(s.Client, s.Live)
+	if err != nil {
+		return nil, err
+	}
+	names, err := rancher.NewDisplayNames(ctx, s.Names, s.Names)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reconciler{
+		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Recorder: simulation.Silent{}, Settings: settings, Tokens: tokens, DisplayNames: names,
+		Downloader: s.Downloader, Workloads: shared.workloads, Metrics: shared.metrics, Runs: s.Runs, Withdrawn: s.Withdrawn, Switches: s.Switches,
+		Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client, memory: newMemory(s.Switches), jobs: newJobs(100, s.Clock),
+	}
+	r.jobs.root = ctx
+	return r, nil
+}
+
+// Watching are the watches of SetupWithManager, but for that of display names.
+func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulation.Watch {
+	itself := func(_ context.Context, object client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+	}
+	watches := []simulation.Watch{
+		simulation.WatchOf(s, &clusterv1.Cluster{}, itself, clusterChanged(r.told)),
+		simulation.WatchOf(s, &clusterv1.Cluster{}, r.clusterOfNamesake, gone()),
+		simulation.WatchOf(s, secretMetadata(), clusterOfKubeconfig, nil),
+		simulation.WatchOf(s, secretMetadata(), r.clusterOfBackingNamespace, predicate.NewPredicateFuncs(func(object client.Object) bool {
+			return object.GetName() == rancher.DefaultTokenSecretName
+		})),
+		simulation.WatchOf(s, rancher.NewRegistrationToken(), r.clusterOfBackingNamespace, tokenChanged()),
+		simulation.WatchOf(s, &managementv3.Setting{}, r.clustersNotImported, settingMatters()),
+		simulation.WatchOf(s, &managementv3.Cluster{}, r.clustersWaitingFor, going()),
+	}
+	for _, label := range labelled {
+		watches = append(watches, simulation.WatchOf(s, namespaceMetadata(), r.clustersIn, labelChanged(label)))
+	}
+	for _, strategy := range r.strategies() {
+		watches = append(watches, simulation.WatchOf(s, strategy.NewObject(), handler.MapFunc(r.clustersOfRecord(strategy)), recordChanged(r.writes)))
+	}
+	return watches
+}
+
+// Named returns the CAPI clusters that a change of a display name wakes.
+func (r *Reconciler) Named(ctx context.Context, before, after *rancher.NamedCluster) []reconcile.Request {
+	switch {
+	case before == nil:
+		return r.clustersOfName(ctx, after)
+	case after == nil:
+		return r.clustersOfName(ctx, before)
+	case nameChanged().Update(event.TypedUpdateEvent[*rancher.NamedCluster]{ObjectOld: before, ObjectNew: after}):
+		return append(r.clustersOfName(ctx, before), r.clustersOfName(ctx, after)...)
+	}
+	return nil
+}
+
+// RunningJobs are the CAPI clusters whose workload clusters are being worked on.
+func (r *Reconciler) RunningJobs() []types.NamespacedName {
+	r.jobs.mu.Lock()
+	defer r.jobs.mu.Unlock()
+	running := slices.DeleteFunc(slices.Collect(maps.Keys(r.jobs.entries)), func(key types.NamespacedName) bool {
+		return !r.jobs.entries[key].running
+	})
+	slices.SortFunc(running, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return running
+}
+
+// AwaitJob waits for the end of a job, and returns whose it was.
+func (r *Reconciler) AwaitJob() reconcile.Request {
+	ended := <-r.jobs.ended
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(ended.Object)}
+}

@@ -1,0 +1,306 @@
+package importer_test
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/test/simulation"
+)
+
+// What can happen, some of it more often.
+var happenings = []string{
+	"user", "user", "user", "capi", "admin", "agent", "rancher", "rancher", "rancher", "rancher",
+	"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "job", "later", "restart", "fault", "fault", "fault",
+}
+
+// What a user does, and somebody in Rancher.
+var (
+	userDoes = []string{
+		"include", "include", "exclude", "unlabel", "delete", "pause", "resume", "resume", "permit", "permit", "forbid", "describe", "env", "team", "namespace",
+	}
+	adminDoes = []string{"delete", "delete", "touch"}
+)
+
+// act does one thing that can happen.
+func (w *world) act() {
+	switch w.Pick("what", happenings...) {
+	case "user":
+		w.user(w.someCluster())
+	case "capi":
+		w.capi(w.someCluster())
+	case "admin":
+		w.admin()
+	case "agent":
+		w.loseAgent(w.someCluster())
+	case "rancher":
+		w.rancher()
+	case "deliver":
+		if m := w.someManager(); m.behind() > 0 {
+			w.deliver(m, w.Index("event", m.behind()))
+		}
+	case "work":
+		w.workSome(w.someManager())
+	case "job":
+		m := w.someManager()
+		if running := m.control.RunningJobs(); len(running) > 0 {
+			w.say("%s works in a workload cluster", m.name)
+			w.job(m, running[w.Index("job", len(running))])
+		}
+	case "later":
+		w.say("a minute passes")
+		w.clock.SetTime(w.clock.Now().Add(60e9))
+		for _, m := range w.managers {
+			m.process.Later()
+		}
+	case "restart":
+		m := w.someManager()
+		w.say("%s is killed and starts again", m.name)
+		m.die()
+	case "fault":
+		w.Disturb("meanwhile", "meanwhile", "meanwhile")
+	}
+}
+
+func (w *world) someManager() *manager { return w.managers[w.Index("manager", len(w.managers))] }
+
+func (w *world) someCluster() types.NamespacedName {
+	return simClusters[w.Index("cluster", len(simClusters))]
+}
+
+func (w *world) workSome(m *manager) {
+	if n := m.process.Queued(); n > 0 {
+		w.say("%s reconciles", m.name)
+		w.work(m, w.Index("request", n))
+	}
+}
+
+func (w *world) rancher() {
+	if reactions := w.reactions(); len(reactions) > 0 {
+		next := reactions[w.Index("reaction", len(reactions))]
+		w.say("%s", next.what)
+		next.do()
+	}
+}
+
+// meanwhile has others do something between the reads of a run and its write.
+func (w *world) meanwhile(m *manager) {
+	switch w.Pick("meanwhile", "user", "user", "capi", "admin", "rancher", "rancher", "other") {
+	case "user":
+		w.user(w.someCluster())
+	case "capi":
+		w.capi(w.someCluster())
+	case "admin":
+		w.admin()
+	case "rancher":
+		for range rapid.IntRange(1, 3).Draw(w.t, "reactions") {
+			w.rancher()
+		}
+	case "other":
+		if other := w.someManager(); other != m {
+			for range rapid.IntRange(1, 4).Draw(w.t, "runs") {
+				for other.behind() > 0 && w.Pick("sees", "yes", "no") == "yes" {
+					w.deliver(other, 0)
+				}
+				w.workSome(other)
+			}
+		}
+	}
+}
+
+func (w *world) cluster(key types.NamespacedName) *clusterv1.Cluster {
+	cluster, _ := w.object(clusterGK, key.Namespace, key.Name).(*clusterv1.Cluster)
+	return cluster
+}
+
+// user does what the owner of a CAPI cluster does.
+func (w *world) user(key types.NamespacedName) {
+	cluster := w.cluster(key)
+	if cluster == nil {
+		w.create(key)
+		return
+	}
+	can := userDoes
+	if w.vandals && !w.vandalized {
+		can = append(slices.Clip(can), "forge", "forget")
+	}
+	does := w.Pick("does", can...)
+	w.say("the user of %s: %s", key, does)
+	note := func(name, value string) { metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, name, value) }
+	switch does {
+	case "include":
+		metav1.SetMetaDataLabel(&cluster.ObjectMeta, importLabel, "true")
+	case "exclude":
+		metav1.SetMetaDataLabel(&cluster.ObjectMeta, importLabel, "false")
+		delete(w.spared, cluster.UID)
+		delete(w.removed, cluster.UID)
+	case "unlabel":
+		delete(cluster.Labels, importLabel)
+	case "delete":
+		w.backups[key] = cluster.DeepCopy()
+		delete(w.spared, cluster.UID)
+		w.server.Remove(w.server.KeyOf(cluster))
+		return
+	case "pause":
+		cluster.Spec.Paused = new(true)
+	case "resume":
+		cluster.Spec.Paused = nil
+	case "permit":
+		if _, ok := cluster.Annotations[archelonv1.ImportedAnnotation]; ok {
+			delete(cluster.Annotations, archelonv1.ImportedAnnotation)
+			delete(w.removed, cluster.UID)
+		}
+	case "forbid":
+		note(archelonv1.ImportedAnnotation, "true")
+	case "describe":
+		note(archelonv1.DescriptionAnnotation, w.Pick("description", "one", "two"))
+	case "env":
+		note(archelonv1.AgentEnvAnnotation, w.Pick("env", "", "A: b", "A: c"))
+	case "team":
+		metav1.SetMetaDataLabel(&cluster.ObjectMeta, "team", w.Pick("team", "red", "blue"))
+	case "forge":
+		w.vandalized = true
+		note(archelonv1.RecordAnnotation, w.Pick("record", "v3/c-vvvvv", "v1/prod", "v1/prod-capi", "v3/c-bbbbc", "v3/c-bbbbd", "v1/other-capi", "?"))
+	case "forget":
+		w.vandalized = true
+		delete(cluster.Annotations, archelonv1.RecordAnnotation)
+	case "namespace":
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}
+		if value := w.Pick("label", "", "true", "false"); value != "" {
+			namespace.Labels = map[string]string{importLabel: value}
+		}
+		if w.spared = map[types.UID]bool{}; namespace.Labels[importLabel] == "false" {
+			w.removed = map[types.UID]bool{}
+		}
+		w.server.Put(namespace)
+		return
+	}
+	w.server.Put(cluster)
+}
+
+func (w *world) create(key types.NamespacedName) {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if backup := w.backups[key]; backup != nil && w.Pick("create", "new", "restored") == "restored" {
+		// A backup tool and clusterctl create it anew, with what was written on it.
+		cluster.Labels, cluster.Annotations = backup.Labels, backup.Annotations
+		cluster.Spec.Paused = backup.Spec.Paused
+		w.say("the CAPI cluster %s is restored", key)
+	} else {
+		if label := w.Pick("label", "true", "true", "true", "", "false"); label != "" {
+			cluster.Labels = map[string]string{importLabel: label}
+		}
+		w.say("the user creates CAPI cluster %s, labelled %v", key, cluster.Labels)
+	}
+	cluster.Status.Initialization.ControlPlaneInitialized = new(w.Pick("control plane", "up", "up", "down") == "up")
+	w.server.Put(cluster)
+	if created := w.cluster(key); cluster.Labels[importLabel] != "false" {
+		w.spared[created.UID] = true
+	}
+}
+
+// capi does what Cluster API and clusterctl do.
+func (w *world) capi(key types.NamespacedName) {
+	cluster := w.cluster(key)
+	if cluster == nil {
+		return
+	}
+	switch w.Pick("capi", "up", "up", "down", "move") {
+	case "up":
+		w.say("the control plane of %s comes up", key)
+		cluster.Status.Initialization.ControlPlaneInitialized = new(true)
+	case "down":
+		w.say("the control plane of %s goes down", key)
+		cluster.Status.Initialization.ControlPlaneInitialized = new(false)
+	case "move":
+		// clusterctl moves it away: it is paused, and its finalizers are taken off.
+		w.say("clusterctl moves %s away", key)
+		cluster.Spec.Paused = new(true)
+		w.server.Put(cluster)
+		w.backups[key] = cluster.DeepCopy()
+		cluster.Finalizers = nil
+		w.lost[cluster.UID] = true
+		delete(w.spared, cluster.UID)
+		w.server.Put(cluster)
+		w.server.Remove(w.server.KeyOf(cluster))
+		return
+	}
+	w.server.Put(cluster)
+}
+
+// admin does what somebody does in Rancher.
+func (w *world) admin() {
+	objects := append(w.server.Objects(v3GK), w.server.Objects(v1GK)...)
+	if len(objects) == 0 {
+		return
+	}
+	object := objects[w.Index("Rancher cluster", len(objects))]
+	key := w.server.KeyOf(object)
+	can := adminDoes
+	if w.vandals && !w.vandalized {
+		can = append(slices.Clip(can), "unlabel", "disown")
+	}
+	switch does := w.Pick("admin", can...); does {
+	case "delete":
+		if object.GetDeletionTimestamp() != nil {
+			return
+		}
+		w.say("somebody deletes %s in Rancher", key)
+		owner := w.created[object.GetUID()]
+		delete(w.spared, owner)
+		for _, cluster := range w.clusters() {
+			if cluster.UID == owner && w.selected(cluster) != "false" && !w.vandals {
+				w.removed[owner] = true
+			}
+		}
+		w.server.Remove(key)
+	default:
+		w.say("somebody changes %s in Rancher: %s", key, does)
+		labels := object.GetLabels()
+		switch does {
+		case "unlabel":
+			w.vandalized = true
+			delete(labels, ownedLabel)
+		case "disown":
+			w.vandalized = true
+			delete(labels, uidLabel)
+		case "touch":
+			metav1.SetMetaDataLabel(&metav1.ObjectMeta{Labels: labels}, "touched", w.Pick("touched", "a", "b"))
+		}
+		object.SetLabels(labels)
+		w.server.Put(object)
+	}
+}
+
+// loseAgent does what happens in workload clusters.
+func (w *world) loseAgent(key types.NamespacedName) {
+	s := w.sites[key]
+	if !s.agent.exists {
+		return
+	}
+	switch w.Pick("agent", "lost", "lost", "credentials") {
+	case "lost":
+		w.say("the agent in the workload cluster of %s is deleted", key)
+		s.agent = installed{}
+	case "credentials":
+		w.say("the credentials of the agent in the workload cluster of %s are deleted", key)
+		s.agent.credentials = false
+	}
+	w.changes++
+}
+
+// recordsOf are the Rancher clusters that were created for a CAPI cluster and stay, but for what Rancher makes of them.
+func (w *world) recordsOf(cluster types.UID) []simulation.Key {
+	var found []simulation.Key
+	for _, object := range append(w.server.Objects(v3GK), w.server.Objects(v1GK)...) {
+		_, derived := object.GetAnnotations()["objectset.rio.cattle.io/owner-name"]
+		if w.created[object.GetUID()] == cluster && object.GetDeletionTimestamp() == nil && !derived {
+			found = append(found, w.server.KeyOf(object))
+		}
+	}
+	return slices.Clip(found)
+}

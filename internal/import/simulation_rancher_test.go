@@ -1,0 +1,303 @@
+package importer_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/test/simulation"
+)
+
+// What Rancher does, as it was seen on a real one: each reaction is one write, so that others come between any two.
+
+const (
+	rancherFirst = "controller.cattle.io/cluster-scoped-gc"
+	rancherLast  = "wrangler.cattle.io/mgmt-cluster-rbac-remove"
+	rancherOfV1  = "wrangler.cattle.io/provisioning-cluster-remove"
+	tokenSecret  = "crt-token-default-token"
+)
+
+// reaction is what Rancher, or Kubernetes, does next.
+type reaction struct {
+	what string
+	do   func()
+}
+
+func (w *world) object(kind schema.GroupKind, namespace, name string) client.Object {
+	return w.server.Get(simulation.Key{Kind: kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+}
+
+// reactions are those that can come now.
+func (w *world) reactions() []reaction {
+	var found []reaction
+	for _, object := range w.server.Objects(v1GK) {
+		if cluster, ok := object.(*provisioningv1.Cluster); ok {
+			found = append(found, w.ofV1(cluster)...)
+		}
+	}
+	for _, object := range w.server.Objects(v3GK) {
+		cluster, ok := object.(*managementv3.Cluster)
+		switch {
+		case !ok:
+		case cluster.DeletionTimestamp != nil:
+			found = append(found, w.ofGoing(cluster)...)
+		default:
+			found = append(found, w.ofV3(cluster)...)
+		}
+	}
+	for _, object := range w.server.Objects(tokenGK) {
+		if w.object(v3GK, "", object.GetNamespace()) == nil {
+			found = append(found, reaction{"Rancher removes the namespace of " + object.GetNamespace(), func() {
+				w.server.Remove(simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: tokenSecret}})
+				w.server.Remove(w.server.KeyOf(object))
+				w.server.Remove(simulation.Key{Kind: namespaceGK, NamespacedName: types.NamespacedName{Name: object.GetNamespace()}})
+			}})
+		}
+	}
+	for _, key := range simClusters {
+		if s := w.sites[key]; s.cleanup {
+			found = append(found, reaction{fmt.Sprintf("the clean-up in the workload cluster of %s ends", key), func() {
+				s.agent, s.cleanup = installed{}, false
+				w.changes++
+			}})
+		}
+	}
+	return found
+}
+
+func (w *world) put(object client.Object) func() { return func() { w.server.Put(object) } }
+
+// ofV1 is what becomes of a v1 Cluster: Rancher makes a v3 Cluster from it.
+func (w *world) ofV1(cluster *provisioningv1.Cluster) []reaction {
+	name := cluster.Namespace + "/" + cluster.Name
+	made := w.madeFrom(cluster)
+	if cluster.DeletionTimestamp == nil {
+		if orphan := w.orphaned(cluster); orphan {
+			return []reaction{{"Kubernetes deletes v1 Cluster " + name + ", whose owner is gone", func() { w.server.Remove(w.server.KeyOf(cluster)) }}}
+		}
+		switch {
+		case !slices.Contains(cluster.Finalizers, rancherOfV1):
+			cluster.Finalizers = append(cluster.Finalizers, rancherOfV1)
+			return []reaction{{"Rancher holds v1 Cluster " + name, w.put(cluster)}}
+		case made == nil:
+			return []reaction{{"Rancher makes a v3 Cluster from v1 Cluster " + name, func() {
+				w.made++
+				made := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+					Name: fmt.Sprintf("c-m-%08d", w.made), Labels: maps.Clone(cluster.Labels), Annotations: maps.Clone(cluster.Annotations),
+				}}
+				metav1.SetMetaDataAnnotation(&made.ObjectMeta, "provisioning.cattle.io/administrated", "true")
+				metav1.SetMetaDataAnnotation(&made.ObjectMeta, "objectset.rio.cattle.io/owner-namespace", cluster.Namespace)
+				metav1.SetMetaDataAnnotation(&made.ObjectMeta, "objectset.rio.cattle.io/owner-name", cluster.Name)
+				made.Spec.DisplayName, made.Spec.FleetWorkspaceName = cluster.Name, cluster.Namespace
+				w.server.Put(made)
+				made, _ = w.object(v3GK, "", made.Name).(*managementv3.Cluster)
+				w.created[made.UID] = w.created[cluster.UID]
+			}}}
+		case cluster.Status.ClusterName != made.Name:
+			cluster.Status.ClusterName = made.Name
+			return []reaction{{"Rancher names " + made.Name + " in v1 Cluster " + name, w.put(cluster)}}
+		}
+		return nil
+	}
+	switch {
+	case made != nil && made.DeletionTimestamp == nil:
+		return []reaction{{"Rancher deletes " + made.Name + " with v1 Cluster " + name, func() {
+			if twin := w.object(clusterGK, cluster.Namespace, cluster.Name); twin != nil {
+				w.fail("Rancher deletes CAPI cluster %s together with the v1 Cluster of its name", name)
+			}
+			w.server.Remove(w.server.KeyOf(made))
+		}}}
+	case slices.Contains(cluster.Finalizers, rancherOfV1):
+		cluster.Finalizers = without(cluster.Finalizers, rancherOfV1)
+		return []reaction{{"Rancher releases v1 Cluster " + name, w.put(cluster)}}
+	}
+	return nil
+}
+
+// orphaned reports whether an owner of a v1 Cluster is gone.
+func (w *world) orphaned(cluster *provisioningv1.Cluster) bool {
+	for _, owner := range cluster.OwnerReferences {
+		if found := w.object(clusterGK, cluster.Namespace, owner.Name); found == nil || found.GetUID() != owner.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// madeFrom returns the v3 Cluster that was made from a v1 Cluster.
+func (w *world) madeFrom(cluster client.Object) *managementv3.Cluster {
+	for _, object := range w.server.Objects(v3GK) {
+		made, ok := object.(*managementv3.Cluster)
+		if ok && made.Annotations["objectset.rio.cattle.io/owner-namespace"] == cluster.GetNamespace() &&
+			made.Annotations["objectset.rio.cattle.io/owner-name"] == cluster.GetName() {
+			return made
+		}
+	}
+	return nil
+}
+
+// ofGoing is what becomes of a v3 Cluster that is deleted.
+func (w *world) ofGoing(cluster *managementv3.Cluster) []reaction {
+	if name := cluster.Annotations["objectset.rio.cattle.io/owner-name"]; name != "" {
+		v1 := w.object(v1GK, cluster.Annotations["objectset.rio.cattle.io/owner-namespace"], name)
+		switch {
+		case v1 != nil && v1.GetDeletionTimestamp() == nil:
+			return []reaction{{"Rancher deletes v1 Cluster " + name + " with " + cluster.Name, func() { w.server.Remove(w.server.KeyOf(v1)) }}}
+		case v1 != nil:
+			return nil
+		}
+	}
+	if conditionOf(cluster, "Connected") && !w.cleaned[cluster.UID] {
+		for _, key := range simClusters {
+			s := w.sites[key]
+			if s.agent.exists && s.agent.cluster == cluster.Name {
+				return []reaction{{fmt.Sprintf("Rancher begins to clean up the workload cluster of %s, for %s", key, cluster.Name), func() {
+					w.cleaned[cluster.UID], s.cleanup = true, true
+					w.changes++
+				}}}
+			}
+		}
+	}
+	switch {
+	case slices.Contains(cluster.Finalizers, rancherFirst):
+		cluster.Finalizers = without(cluster.Finalizers, rancherFirst)
+		return []reaction{{"Rancher takes a finalizer off " + cluster.Name, w.put(cluster)}}
+	case len(cluster.Finalizers) == 1 && cluster.Finalizers[0] == rancherLast:
+		cluster.Finalizers = nil
+		return []reaction{{"Rancher takes the last finalizer off " + cluster.Name, w.put(cluster)}}
+	}
+	return nil
+}
+
+// ofV3 is what becomes of a v3 Cluster: Rancher prepares its registration, and follows its agent.
+func (w *world) ofV3(cluster *managementv3.Cluster) []reaction {
+	if w.foreign[w.server.KeyOf(cluster)] {
+		return nil
+	}
+	token, _ := w.object(tokenGK, cluster.Name, "default-token").(*unstructured.Unstructured)
+	switch {
+	case !slices.Contains(cluster.Finalizers, rancherLast):
+		cluster.Finalizers = append(cluster.Finalizers, rancherFirst, rancherLast)
+		return []reaction{{"Rancher holds " + cluster.Name, w.put(cluster)}}
+	case w.object(namespaceGK, "", cluster.Name) == nil:
+		return []reaction{{"Rancher makes the namespace of " + cluster.Name, w.put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name}})}}
+	case token == nil:
+		token = rancher.NewRegistrationToken()
+		token.SetNamespace(cluster.Name)
+		token.SetName("default-token")
+		return []reaction{{"Rancher makes the registration token of " + cluster.Name, w.put(token)}}
+	case w.object(secretGK, cluster.Name, tokenSecret) == nil:
+		w.tokens++
+		value := fmt.Sprintf("token-%s-%d", cluster.Name, w.tokens)
+		return []reaction{{"Rancher makes the token of " + cluster.Name, w.put(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: tokenSecret}, Data: map[string][]byte{"token": []byte(value)},
+		})}}
+	case token.Object["status"] == nil:
+		token.Object["status"] = map[string]any{"manifestUrl": simURL + "/v3/import/{token}_" + cluster.Name + ".yaml", "tokenSecretName": tokenSecret}
+		return []reaction{{"Rancher fills in the registration of " + cluster.Name, w.put(token)}}
+	}
+	return w.ofAgent(cluster)
+}
+
+// tokenOf returns the token that Rancher accepts for a v3 Cluster.
+func (w *world) tokenOf(cluster string) string {
+	secret, ok := w.object(secretGK, cluster, tokenSecret).(*corev1.Secret)
+	if !ok {
+		return ""
+	}
+	return string(secret.Data["token"])
+}
+
+// ofAgent is what Rancher does when the agent of a v3 Cluster comes and goes.
+func (w *world) ofAgent(cluster *managementv3.Cluster) []reaction {
+	var here *site
+	for _, key := range simClusters {
+		if a := w.sites[key].agent; a.exists && a.credentials && a.server == simURL && a.token == w.tokenOf(cluster.Name) && a.token != "" {
+			here = w.sites[key]
+		}
+	}
+	forced := cluster.Annotations["io.cattle.agent.force.deploy"] == "true"
+	switch {
+	case here == nil && conditionOf(cluster, "Connected"):
+		return []reaction{{"Rancher loses the agent of " + cluster.Name, w.put(w.condition(cluster, "Connected", false))}}
+	case here == nil:
+		return nil
+	case !conditionOf(cluster, "AgentDeployed") || forced:
+		return []reaction{{"Rancher deploys its agent for " + cluster.Name, func() {
+			here.agent.features, here.agent.cluster = true, cluster.Name
+			w.changes++
+			delete(cluster.Annotations, "io.cattle.agent.force.deploy")
+			if forced {
+				metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "io.cattle.agent.force.deploy", "false")
+			}
+			w.server.Put(w.condition(cluster, "AgentDeployed", true))
+		}}}
+	case !here.agent.features && conditionOf(cluster, "Connected"):
+		return []reaction{{"Rancher loses the agent of " + cluster.Name, w.put(w.condition(cluster, "Connected", false))}}
+	case !here.agent.features:
+		return nil // It only registers.
+	case !conditionOf(cluster, "Connected"):
+		return []reaction{{"the agent of " + cluster.Name + " connects", w.put(w.condition(cluster, "Connected", true))}}
+	case !conditionOf(cluster, "Waiting"):
+		return []reaction{{"Rancher finds the cluster of " + cluster.Name + " healthy", w.put(w.condition(cluster, "Waiting", true))}}
+	}
+	return nil
+}
+
+func conditionOf(cluster *managementv3.Cluster, kind string) bool {
+	return slices.ContainsFunc(cluster.Status.Conditions, func(c managementv3.ClusterCondition) bool {
+		return string(c.Type) == kind && c.Status == corev1.ConditionTrue
+	})
+}
+
+// condition returns the v3 Cluster with a condition.
+func (w *world) condition(cluster *managementv3.Cluster, kind string, status bool) *managementv3.Cluster {
+	w.tick()
+	value := managementv3.ClusterCondition{Status: corev1.ConditionFalse, LastUpdateTime: w.clock.Now().UTC().Format(time.RFC3339)}
+	value.Type = managementv3.ClusterConditionType(kind)
+	if status {
+		value.Status = corev1.ConditionTrue
+	}
+	cluster.Status.Conditions = append(slices.DeleteFunc(cluster.Status.Conditions, func(c managementv3.ClusterCondition) bool {
+		return string(c.Type) == kind
+	}), value)
+	return cluster
+}
+
+// tick has a second pass.
+func (w *world) tick() { w.clock.SetTime(w.clock.Now().Add(time.Second)) }
+
+func without(finalizers []string, one string) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == one })
+}
+
+// clusters are the CAPI clusters that there are.
+func (w *world) clusters() []*clusterv1.Cluster {
+	var clusters []*clusterv1.Cluster
+	for _, object := range w.server.Objects(clusterGK) {
+		if cluster, ok := object.(*clusterv1.Cluster); ok {
+			clusters = append(clusters, cluster)
+		}
+	}
+	return clusters
+}
+
+func describe(object client.Object) string {
+	if object == nil {
+		return "nothing"
+	}
+	return strings.TrimPrefix(client.ObjectKeyFromObject(object).String(), "/")
+}
