@@ -123,7 +123,7 @@ release-push: ## Push the image and the chart that make release has built, and p
 ##@ Generate
 
 .PHONY: generate
-generate: generate-api generate-rbac generate-flags generate-chart ## Run all generators.
+generate: generate-api generate-rbac generate-flags generate-decisions generate-chart ## Run all generators.
 
 # Of the types below api that have markers: their deep copies beside them, and their CRDs in the chart. There is nothing to write of a package without.
 # The kinds below api/infrastructure are views of others' CRDs, which are not to be replaced.
@@ -147,8 +147,13 @@ generate-chart: ## The README of the chart from the comments in its values.yaml.
 generate-flags: ## The tables in docs/operations/flags.md from the definitions of the flags.
 	go run ./hack/flags
 
+DECISIONS = go test -count=1 -run='^TestThePageOfDecisions$$' ./internal/import
+.PHONY: generate-decisions
+generate-decisions: ## The page docs/development/decisions.md from what the rules of the import say.
+	$(DECISIONS) -archelon.decisions
+
 .PHONY: verify
-verify: verify-api verify-rbac verify-flags verify-chart verify-modules ## Check that what is generated is up to date.
+verify: verify-api verify-rbac verify-flags verify-decisions verify-chart verify-modules ## Check that what is generated is up to date.
 
 # It leaves what it has generated: that is what is to be committed if it differs.
 .PHONY: verify-api
@@ -173,6 +178,10 @@ verify-flags:
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	cp docs/operations/flags.md "$$tmp"; go run ./hack/flags --page="$$tmp/flags.md"; \
 	diff -u docs/operations/flags.md "$$tmp/flags.md" || { echo "docs/operations/flags.md is stale: run make generate"; exit 1; }
+
+.PHONY: verify-decisions
+verify-decisions:
+	@$(DECISIONS)
 
 .PHONY: verify-modules
 verify-modules:

@@ -192,8 +192,27 @@ func condition(status metav1.ConditionStatus, reason string) state {
 	}
 }
 
-// Each row is a branch of the rules: what is known, and what follows.
-func TestDecide(t *testing.T) {
+// decideRow is a branch of the rules: what is known, and what follows.
+type decideRow struct {
+	known []state
+	want  string
+}
+
+// prepare returns what is known, and what decides on it.
+func (row decideRow) prepare() (*Observation, func() Decision) {
+	o := seen(testCluster())
+	o.intent = intentUnknown
+	o.answered[askPrincipal{}.String()] = true
+	rules := Rules{Active: decideV3{}, Others: []Strategy{decideV1{}}, Self: instance.ID{Name: "archelon"}}
+	o.cluster.Annotations = map[string]string{}
+	for _, known := range row.known {
+		known(o, &rules)
+	}
+	return o, func() Decision { return rules.Decide(*o, decideNow) }
+}
+
+// decideRows are all of them. The page about decisions is made of those that a sentence stands for.
+func decideRows() map[string]decideRow {
 	quiet := asked(askTurtles{}, askNamesakes{})
 	newcomer := []state{labelledTrue, up, quiet}
 	ahead := append(slices.Clone(newcomer), claimedV3)
@@ -261,10 +280,7 @@ func TestDecide(t *testing.T) {
 	worked := func(ended bool, out outcome.Outcome) state {
 		return func(o *Observation, _ *Rules) { o.worked, o.ended, o.result = true, ended, out }
 	}
-	rows := map[string]struct {
-		known []state
-		want  string
-	}{
+	return map[string]decideRow{
 		// What is not this instance's to look at.
 		"Outside":        {[]state{func(o *Observation, _ *Rules) { o.outside = true }}, "nothing | done"},
 		"Withdrawn":      {[]state{func(o *Observation, _ *Rules) { o.withdrawn = true }}, "nothing | nothing: forget the cluster"},
@@ -342,8 +358,8 @@ func TestDecide(t *testing.T) {
 		"RemovedAhead":  {[]state{labelledTrue, claimedV3, v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: ask for Rancher cluster v3/c-abcde"},
 		"Principal":     {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) { delete(o.answered, askPrincipal{}.String()) }}, "import | principal: ask for the principal of the infrastructure"},
 		"PrincipalNo": {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) {
-			o.unpermitted = &outcome.Problem{Kind: outcome.KindStall, Reason: "NotAllowed"}
-		}}, "import | principal: Stall NotAllowed"},
+			o.unpermitted = &outcome.Problem{Kind: outcome.KindStall, Reason: "SecretNamespaceForbidden"}
+		}}, "import | principal: Stall SecretNamespaceForbidden"},
 		"NoControlPlane": {[]state{labelledTrue, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
 		"Namesake":       {[]state{labelledTrue, up, asked(askTurtles{})}, "import | namesake: ask for Rancher clusters of the cluster's name"},
 		"NamesakeOther":  {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, cached: true}} }), "import | namesake: Stall RecordNameTaken"},
@@ -424,7 +440,7 @@ func TestDecide(t *testing.T) {
 		"AgentWork":      {append(waitingAgent, selfHolds, knownTerms()), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentRuns":      {append(waitingAgent, selfHolds, knownTerms(), worked(false, outcome.Done())), "import | agent: Wait ConnectingAgent"},
 		"AgentInstalled": {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll WaitingForAgent"},
-		"AgentFailed":    {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Fail("WorkloadClusterUnreachable", errors.New("no")))), "import | agent: Poll WorkloadClusterUnreachable"},
+		"AgentFailed":    {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Fail("WorkloadUnreachable", errors.New("no")))), "import | agent: Poll WorkloadUnreachable"},
 		"AgentStalled":   {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Stall("ManagementCluster", "m"))), "import | agent: Stall ManagementCluster"},
 		"AgentLost":      {lost, "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentLostRuns":  {with(lost, worked(false, outcome.Done())), "import | agent: Wait AgentDisconnected"},
@@ -440,18 +456,15 @@ func TestDecide(t *testing.T) {
 		})), "import | agent: Wait ServerURLMissing"},
 		"RegistrationBad": {append(waitingAgent, selfHolds, knownTerms(func(a *agentTerms) { a.registrationErr = errors.New("broken") })), "import | agent: Fail InternalError"},
 	}
+}
+
+func TestDecide(t *testing.T) {
+	rows := decideRows()
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		t.Run(name, func(t *testing.T) {
-			o := seen(testCluster())
-			o.intent = intentUnknown
-			o.answered[askPrincipal{}.String()] = true
-			rules := Rules{Active: decideV3{}, Others: []Strategy{decideV1{}}, Self: instance.ID{Name: "archelon"}}
-			o.cluster.Annotations = map[string]string{}
-			for _, known := range rows[name].known {
-				known(o, &rules)
-			}
+			o, decide := rows[name].prepare()
 			before := copies(o)
-			if got := inOneLine(rules.Decide(*o, decideNow)); got != rows[name].want {
+			if got := inOneLine(decide()); got != rows[name].want {
 				t.Errorf("got  %s\nwant %s", got, rows[name].want)
 			}
 			if diff := cmp.Diff(before, copies(o)); diff != "" {
