@@ -44,12 +44,16 @@ type Work struct {
 	Own cache.Cache
 	// RetryMax is how long a claim waits at most of which something failed.
 	RetryMax time.Duration
+	// Place is where it works, In returns the requests of what there is in one namespace.
+	Place Place
+	In    func(ctx context.Context, namespace string) []reconcile.Request
 }
 
 // retryBase is how long a claim waits of which something has failed once.
 const retryBase = 200 * time.Millisecond
 
-// AddController adds a controller that is woken by watches, and by more than that.
+// AddController adds a controller that is woken by watches, and by more than that. Elsewhere than in its place it does
+// nothing.
 func AddController(mgr ctrl.Manager, work Work, watches []Watch, r reconcile.Reconciler, more ...source.Source) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named(work.Name).WithOptions(controller.Options{
 		MaxConcurrentReconciles: work.Concurrency,
@@ -65,10 +69,10 @@ func AddController(mgr ctrl.Manager, work Work, watches []Watch, r reconcile.Rec
 		}
 		b = b.WatchesRawSource(source.Kind(from, watch.Object, handler.EnqueueRequestsFromMapFunc(watch.Requests), watch.Admits))
 	}
-	for _, one := range more {
+	for _, one := range append(more, work.Place.returns(work.In)) {
 		b = b.WatchesRawSource(one)
 	}
-	if err := b.Complete(r); err != nil {
+	if err := b.Complete(placed{work.Place, r}); err != nil {
 		return fmt.Errorf("building controller %s: %w", work.Name, err)
 	}
 	return nil

@@ -9,8 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -32,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/instance"
@@ -62,7 +59,12 @@ type Reconciler struct {
 	// Lost is called when a RoleBinding in the scope is gone, or is not there when the controller starts.
 	Lost func()
 
-	unbound unbound
+	// Watcher watches the API server for claims. Required if the controllers of HostClaims hold anything.
+	Watcher client.WithWatch
+
+	unbound  unbound
+	returned listeners
+	awaited  awaited
 }
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
@@ -87,6 +89,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, bin
 			}))).
 		Watches(&clusterv1.Cluster{}, itsNamespace, builder.WithPredicates(gone())).
 		Watches(&provisioningv1.Cluster{}, itsNamespace, builder.WithPredicates(gone())).
+		WatchesRawSource(r.awaited.source()).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building controller %s: %w", controllerName, err)
@@ -148,36 +151,9 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 		return &ctrl.Result{}, err
 	}
 	if claims, err := r.claims(ctx, name); err != nil || claims {
-		return &ctrl.Result{RequeueAfter: claimsPause}, err
+		return &ctrl.Result{}, err
 	}
 	return nil, nil //nolint:nilnil // there is nothing to wait for
-}
-
-// claimsPause is the pause between two looks for HostClaims in a namespace that is being deleted. A host takes minutes to
-// be cleaned, and to watch claims needs a CRD that not every cluster has.
-const claimsPause = 5 * time.Second
-
-// claims reports whether the namespace has HostClaims left, or something else that their controllers hold. Without
-// feature host-claim there are no permissions for that, and nothing is held.
-func (r *Reconciler) claims(ctx context.Context, namespace string) (bool, error) {
-	unmarked := slices.DeleteFunc(slices.Clone(r.Holdings), func(h hold.Holding) bool { return !h.Unmarked })
-	if len(unmarked) == 0 {
-		return false, nil
-	}
-	left := &metav1.PartialObjectMetadataList{}
-	left.SetGroupVersionKind(metal3v1.GroupVersion.WithKind("HostClaimList"))
-	err := r.APIReader.List(ctx, left, client.InNamespace(namespace), client.Limit(1))
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil || len(left.Items) > 0 {
-		return true, err
-	}
-	held, err := hold.Lister{
-		Reader: r.APIReader, Holdings: unmarked, Namespaces: []string{namespace},
-		Forbidden: func(context.Context, string, error) error { return nil },
-	}.Objects(ctx)
-	return len(held) > 0, err
 }
 
 // needed reports whether there is a CAPI cluster left, or a record of one: the namespace cannot go before them, and the instance may have to do

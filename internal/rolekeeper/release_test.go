@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -17,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -90,7 +93,11 @@ func keeper(t *testing.T, c client.Client, may bool, namespaces ...string) *Reco
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Reconciler{Client: c, APIReader: c, Bindings: c, Reviews: answer{allowed: may}, Scope: scope, Holdings: hold.All(), Self: instance.ID{Namespace: "one", Name: "archelon"}}
+	watcher, ok := c.(client.WithWatch)
+	if !ok {
+		t.Fatal("the client cannot watch")
+	}
+	return &Reconciler{Watcher: watcher, Client: c, APIReader: c, Bindings: c, Reviews: answer{allowed: may}, Scope: scope, Holdings: hold.All(), Self: instance.ID{Namespace: "one", Name: "archelon"}}
 }
 
 // free returns what our finalizer is no longer on, of all kinds.
@@ -286,6 +293,8 @@ func TestUnbound(t *testing.T) {
 		}
 	}
 	expect("nothing has happened", false)
+	var returned []string
+	r.Returned(func(namespace string) { returned = append(returned, namespace) })
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "archelon-isolated"}}
 	if err := c.Patch(t.Context(), binding, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
@@ -304,6 +313,17 @@ func TestUnbound(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("there is another one", false)
+	again := bindingMetadata()
+	again.Namespace, again.Name = tenant, roleBinding
+	informer.Add(again)
+	deleted := again.DeepCopy()
+	deleted.DeletionTimestamp = new(metav1.Now())
+	informer.Update(again, deleted)
+	informer.Update(deleted, again)
+	informer.Update(again, again)
+	if !slices.Equal(returned, []string{tenant, tenant}) {
+		t.Errorf("told of %v, want of the namespace each time that its RoleBinding comes", returned)
+	}
 }
 
 // claimsOf is a namespace whose RoleBinding is withdrawn, with a HostClaim and the Secret that it uses.
@@ -359,12 +379,13 @@ func TestClaimsWherePermissionsAreWithdrawn(t *testing.T) {
 func TestPermissionsOutlastClaims(t *testing.T) {
 	c := claimsOf(t, true)
 	r := keeper(t, c, true, tenant)
+	queue := started(t, r)
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: tenant}}
 	end := func(object client.Object) {
 		t.Helper()
 		result, err := r.Reconcile(t.Context(), request)
-		if err != nil || result.RequeueAfter == 0 || !bound(t, c) {
-			t.Fatalf("got %v, %v, bound %t, want it to wait for %T", result, err, bound(t, c), object)
+		if err != nil || result.RequeueAfter != 0 || !bound(t, c) {
+			t.Fatalf("got %v, %v, bound %t, want it to wait for %T without asking again", result, err, bound(t, c), object)
 		}
 		if err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 			t.Fatal(err)
@@ -372,10 +393,102 @@ func TestPermissionsOutlastClaims(t *testing.T) {
 		if err := c.Delete(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
+		if woken := next(t, queue); woken != request {
+			t.Errorf("%v is woken, want the namespace", woken)
+		}
 	}
 	end(&metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "c"}})
 	end(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "s"}})
 	if _, err := r.Reconcile(t.Context(), request); err != nil || bound(t, c) {
 		t.Errorf("got %v, bound %t, want the permissions to go with the last of them", err, bound(t, c))
+	}
+	if len(r.awaited.ends) > 0 {
+		t.Errorf("%v are watched still", r.awaited.ends)
+	}
+}
+
+// started returns the queue of a keeper that runs.
+func started(t *testing.T, r *Reconciler) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+	t.Helper()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	t.Cleanup(queue.ShutDown)
+	if err := r.awaited.source()(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	return queue
+}
+
+// next returns what an event wakes next.
+func next(t *testing.T, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) ctrl.Request {
+	t.Helper()
+	woken := make(chan ctrl.Request, 1)
+	go func() {
+		request, _ := queue.Get()
+		queue.Done(request)
+		woken <- request
+	}()
+	select {
+	case request := <-woken:
+		return request
+	case <-time.After(20 * time.Second):
+		t.Fatal("no event wakes it")
+		return ctrl.Request{}
+	}
+}
+
+// API servers end watches. The keeper looks again then, and begins others.
+func TestWatchesThatEnd(t *testing.T) {
+	live, ok := claimsOf(t, true).(client.WithWatch)
+	if !ok {
+		t.Fatal("the fake client cannot be intercepted")
+	}
+	var begun []watch.Interface
+	c := interceptor.NewClient(live, interceptor.Funcs{
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+			events, err := c.Watch(ctx, list, opts...)
+			begun = append(begun, events)
+			return events, err
+		},
+	})
+	r := keeper(t, c, true, tenant)
+	queue := started(t, r)
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: tenant}}
+	for _, want := range []int{2, 4} {
+		for range 2 { // Further looks begin no further watches.
+			if _, err := r.Reconcile(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(begun) != want {
+			t.Fatalf("%d watches were begun, want %d", len(begun), want)
+		}
+		begun[want-1].Stop()
+		next(t, queue)
+	}
+	r.awaited.end(tenant)
+}
+
+// Where there is no CRD there are no claims, and nothing keeps the permissions.
+func TestPermissionsWithoutTheCRD(t *testing.T) {
+	live, ok := claimsOf(t, true).(client.WithWatch)
+	if !ok {
+		t.Fatal("the fake client cannot be intercepted")
+	}
+	missing := &meta.NoKindMatchError{GroupKind: metal3v1.GroupVersion.WithKind("HostClaim").GroupKind()}
+	c := interceptor.NewClient(live, interceptor.Funcs{
+		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+			return nil, missing
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if list.GetObjectKind().GroupVersionKind().Kind == "HostClaimList" {
+				return missing
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	r := keeper(t, c, true, tenant)
+	started(t, r)
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: tenant}}); err != nil || bound(t, c) {
+		t.Errorf("got %v, bound %t, want the permissions to go", err, bound(t, c))
 	}
 }

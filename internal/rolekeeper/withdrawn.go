@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,37 @@ func (u *unbound) has(namespace string) bool {
 	return u.names[namespace]
 }
 
+// listeners are told of namespaces.
+type listeners struct {
+	mu   sync.Mutex
+	tell []func(namespace string)
+}
+
+func (l *listeners) add(tell func(namespace string)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tell = append(l.tell, tell)
+}
+
+func (l *listeners) all(namespace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, tell := range l.tell {
+		tell(namespace)
+	}
+}
+
+// Returned has a function called with each namespace in which there is a RoleBinding again, also with those in which
+// there is one from the start.
+func (r *Reconciler) Returned(tell func(namespace string)) { r.returned.add(tell) }
+
+// tell tells of a RoleBinding that is not being deleted.
+func (r *Reconciler) tell(binding any) {
+	if is, ok := binding.(*metav1.PartialObjectMetadata); ok && !deleting(is) {
+		r.returned.all(is.Namespace)
+	}
+}
+
 // follow notes each RoleBinding that goes, in every replica: one that leads next has let nothing go itself. One may have gone between the
 // questions of the instance and the watch, of which no event tells.
 func (r *Reconciler) follow(ctx context.Context, bindings cache.Cache) error {
@@ -40,12 +72,21 @@ func (r *Reconciler) follow(ctx context.Context, bindings cache.Cache) error {
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(binding any) {
-		if key, err := toolscache.DeletionHandlingObjectToName(binding); err == nil && r.Scope.Owns(key.Namespace) {
-			r.unbound.add(key.Namespace)
-			r.Lost()
-		}
-	}})
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: r.tell,
+		UpdateFunc: func(before, after any) {
+			// One that was deleted and created again between two events.
+			if was, ok := before.(*metav1.PartialObjectMetadata); ok && deleting(was) {
+				r.tell(after)
+			}
+		},
+		DeleteFunc: func(binding any) {
+			if key, err := toolscache.DeletionHandlingObjectToName(binding); err == nil && r.Scope.Owns(key.Namespace) {
+				r.unbound.add(key.Namespace)
+				r.Lost()
+			}
+		},
+	})
 	if err != nil {
 		return err
 	}

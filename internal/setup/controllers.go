@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -167,6 +168,15 @@ func (p *parts) withdrawn() func(context.Context, string) (bool, error) {
 	return p.keeper.Withdrawn
 }
 
+// claimPlace is where controllers of HostClaims work.
+func (p *parts) claimPlace() hostclaim.Place {
+	place := hostclaim.Place{Scope: p.place.claim.Scope}
+	if p.keeper != nil {
+		place.Permissions = p.keeper
+	}
+	return place
+}
+
 // setupFleet adds the connections to workload clusters.
 func (p *parts) setupFleet(_ context.Context, env controller.Env) error {
 	mgr, err := fleet.SetupWithManager(env.Manager, fleet.Options{
@@ -189,8 +199,15 @@ func holdingsOf(opts *options.Options) []hold.Holding {
 
 // setupRoleKeeper adds the controller that lets RoleBindings go.
 func (p *parts) setupRoleKeeper(ctx context.Context, env controller.Env) error {
+	mgr := env.Manager
+	watcher, err := client.NewWithWatch(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("building the client of the role keeper: %w", err)
+	}
 	keeper := &rolekeeper.Reconciler{
-		Client: env.Manager.GetClient(), APIReader: env.Manager.GetAPIReader(), Reviews: p.place.rights.reviews, Bindings: env.Own,
+		Watcher: watcher, Client: env.Manager.GetClient(), APIReader: env.Manager.GetAPIReader(), Reviews: p.place.rights.reviews, Bindings: env.Own,
 		Self: p.place.member.self, Scope: p.place.claim.Scope, Holdings: holdingsOf(p.opts),
 	}
 	keeper.Lost = func() { p.place.rights.suspectLoss(keeper.Unbound) }
@@ -209,7 +226,7 @@ func (p *parts) setupBareMetalClaims(ctx context.Context, env controller.Env) er
 	}
 	reconciler := &baremetal.Reconciler{
 		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(baremetal.ControllerName),
-		Scope: p.place.claim.Scope, Withdrawn: p.withdrawn(), Metrics: p.claims,
+		Place: p.claimPlace(), Metrics: p.claims,
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, baremetal.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }
@@ -224,7 +241,7 @@ func (p *parts) setupRemoteClaims(ctx context.Context, env controller.Env) error
 	}
 	reconciler := &remote.Reconciler{
 		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(remote.ControllerName),
-		Scope: p.place.claim.Scope, Withdrawn: p.withdrawn(), Metrics: p.claims,
+		Place: p.claimPlace(), Metrics: p.claims,
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, remote.Options{
 		Concurrency: p.opts.Concurrency, Own: env.Own,
@@ -239,7 +256,7 @@ func (p *parts) setupClaimMachines(ctx context.Context, env controller.Env) erro
 	}
 	reconciler := &machines.Reconciler{
 		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(machines.ControllerName),
-		Scope: p.place.claim.Scope, Withdrawn: p.withdrawn(),
+		Place: p.claimPlace(),
 	}
 	return reconciler.SetupWithManager(env.Manager, machines.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }

@@ -47,11 +47,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := hostclaim.AddIndexes(ctx, options.Own, claimIndexes()); err != nil {
 		return err
 	}
-	work := hostclaim.Work{Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax}
+	work := hostclaim.Work{
+		Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax,
+		Place: r.Place, In: hostclaim.ClaimsIn(r.Read.Claims...),
+	}
 	if err := hostclaim.AddController(mgr, work, r.watches(), r); err != nil {
 		return err
 	}
-	return policyReader{policies: shared, recorder: r.Recorder, scope: r.Scope}.add(mgr)
+	return policyReader{policies: shared, recorder: r.Recorder, scope: r.Place.Scope}.add(mgr)
 }
 
 // complete rejects missing dependencies and fills in defaults.

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/hostclaim"
-	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // FieldOwner is the name under which the API server records what this controller writes.
@@ -24,22 +23,12 @@ type Reconciler struct {
 	Read Readers
 	// Recorder records Events.
 	Recorder events.EventRecorder
-	// Scope is where it works.
-	Scope shard.Scope
-	// Withdrawn is optional.
-	Withdrawn hostclaim.Withdrawn
+	// Place is where it works.
+	Place hostclaim.Place
 }
 
 // Reconcile implements reconcile.Reconciler. What is done wakes it again.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	if !r.Scope.Owns(request.Namespace) {
-		return ctrl.Result{}, nil
-	}
-	if gone, err := r.Withdrawn.In(ctx, request.Namespace); err != nil {
-		return ctrl.Result{}, err
-	} else if gone {
-		return ctrl.Result{RequeueAfter: hostclaim.WithdrawnPause}, nil
-	}
 	o, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err

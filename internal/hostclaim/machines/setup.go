@@ -38,7 +38,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options Options) error {
 	}
 	r.Read = Readers{Own: options.Own, Clusters: mgr.GetCache(), Live: mgr.GetAPIReader()}
 	changed := predicate.ResourceVersionChangedPredicate{}
-	work := hostclaim.Work{Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax}
+	work := hostclaim.Work{
+		Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax,
+		Place: r.Place, In: func(ctx context.Context, namespace string) []reconcile.Request {
+			return r.machines(ctx, client.InNamespace(namespace))
+		},
+	}
 	return hostclaim.AddController(mgr, work, []hostclaim.Watch{
 		{Object: newMachine(), Own: true, Requests: hostclaim.Itself, Admits: changed},
 		{Object: &metal3v1.HostClaim{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
@@ -49,11 +54,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options Options) error {
 
 // ofCluster returns the Machines of a Cluster.
 func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []reconcile.Request {
-	list := newMachineList()
-	err := r.Read.Own.List(
-		ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetName()},
+	return r.machines(
+		ctx, client.InNamespace(object.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetName()},
 	)
-	if err != nil {
+}
+
+// machines returns the requests of some Machines.
+func (r *Reconciler) machines(ctx context.Context, which ...client.ListOption) []reconcile.Request {
+	list := newMachineList()
+	if err := r.Read.Own.List(ctx, list, which...); err != nil {
 		return nil // The cache stops.
 	}
 	requests := make([]reconcile.Request, len(list.Items))

@@ -80,6 +80,15 @@ func (h *Holder) watches() []hostclaim.Watch {
 	}
 }
 
+// secretsIn returns the requests of the Secrets that sources of a namespace use.
+func (h *Holder) secretsIn(ctx context.Context, namespace string) []reconcile.Request {
+	var requests []reconcile.Request
+	hostclaim.Each(ctx, h.Read.Claims, func(claim *metal3v1.HostClaim) {
+		requests = append(requests, credentialsRequest(ctx, claim)...)
+	}, client.InNamespace(namespace))
+	return requests
+}
+
 // credentialsRequest names the Secret with the kubeconfig of a source.
 func credentialsRequest(_ context.Context, object client.Object) []reconcile.Request {
 	claim, ok := object.(*metal3v1.HostClaim)

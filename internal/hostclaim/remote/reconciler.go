@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/hostclaim"
-	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // FieldOwner is the name under which API servers record what this controller writes.
@@ -27,10 +26,8 @@ type Reconciler struct {
 	Remotes Remotes
 	// Recorder records Events.
 	Recorder events.EventRecorder
-	// Scope is where it works.
-	Scope shard.Scope
-	// Withdrawn is optional.
-	Withdrawn hostclaim.Withdrawn
+	// Place is where it works.
+	Place hostclaim.Place
 	// Metrics are optional.
 	Metrics *hostclaim.Metrics
 	// Clock is optional.
@@ -39,14 +36,6 @@ type Reconciler struct {
 
 // Reconcile implements reconcile.Reconciler. What is done wakes it again: a run that has done something ends there.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	if !r.Scope.Owns(request.Namespace) {
-		return ctrl.Result{}, nil
-	}
-	if gone, err := r.Withdrawn.In(ctx, request.Namespace); err != nil {
-		return ctrl.Result{}, err
-	} else if gone {
-		return ctrl.Result{RequeueAfter: hostclaim.WithdrawnPause}, nil
-	}
 	o, remote, err := r.observe(ctx, request.NamespacedName)
 	if err == nil {
 		err = errors.Join(r.work(ctx, o, remote), o.Failure)

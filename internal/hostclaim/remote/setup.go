@@ -58,12 +58,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		})
 		return nil
 	})
-	work := hostclaim.Work{Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax}
+	work := hostclaim.Work{
+		Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax,
+		Place: r.Place, In: hostclaim.ClaimsIn(r.Read.Claims),
+	}
 	if err := hostclaim.AddController(mgr, work, r.watches(), r, awake); err != nil {
 		return err
 	}
 	holder := &Holder{Client: r.Client, Read: r.Read}
-	work.Name = CredentialsControllerName
+	work.Name, work.In = CredentialsControllerName, holder.secretsIn
 	return hostclaim.AddController(mgr, work, holder.watches(), holder)
 }
 
