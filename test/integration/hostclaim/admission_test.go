@@ -111,7 +111,7 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 		})
 		w.host(ctx, mine, "own", func(h *bmov1.BareMetalHost) { h.Annotations = nil })
 		policies := rendered(ctx, map[string]any{"features": map[string]any{"host-claim": map[string]any{"enabled": true}}})
-		Expect(policies).To(HaveLen(6))
+		Expect(policies).To(HaveLen(8))
 		for _, object := range policies {
 			w.create(ctx, object.DeepCopy())
 		}
@@ -169,6 +169,16 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 		Expect(remove(ctx, manager, infra, "used")).To(refused(inUse))
 		Expect(remove(ctx, manager, infra, "given-up")).To(Succeed())
 		Expect(remove(ctx, manager, infra, "moved")).To(Succeed())
+	})
+
+	It("keep the operator here from what clusterctl deletes after it has moved it", func(ctx SpecContext) {
+		begin := func(name string) error {
+			h := w.getHost(ctx, infra, name)
+			h.Status.Provisioning.State = bmov1.StateDeprovisioning
+			return w.admin.Status().Update(ctx, h, client.DryRunAll)
+		}
+		Eventually(func() error { return begin("moved") }).Should(refused("clusterctl has moved this BareMetalHost to another cluster"))
+		Expect(begin("used")).To(Succeed())
 	})
 
 	It("hold a tenant to the Secrets of its own namespace (attack J)", func(ctx SpecContext) {
