@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -210,7 +212,7 @@ func (s *Server) remove(key Key, uid *types.UID, version *string) error {
 }
 
 // patch applies a merge patch to an object, or to its status alone. A resourceVersion in the patch has to be the
-// present one.
+// present one. What changes a spec begins a new generation.
 func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error) {
 	before := s.objects[key]
 	if before == nil {
@@ -248,6 +250,12 @@ func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error
 	}
 	after.SetUID(before.GetUID()) // Neither can be patched.
 	after.SetDeletionTimestamp(before.GetDeletionTimestamp())
+	if equality.Semantic.DeepEqual(before, after) {
+		return copyOf(before), nil // Nothing is written, and nobody is told.
+	}
+	if bytes.Contains(patch, []byte(`"spec"`)) && specOf(before) != specOf(after) {
+		after.SetGeneration(before.GetGeneration() + 1)
+	}
 	s.store(key, after)
 	return copyOf(after), nil
 }
@@ -281,6 +289,25 @@ func merge(before any, patch []byte, into any) error {
 		return err
 	}
 	return json.Unmarshal(is, into)
+}
+
+// specOf returns the spec of an object as JSON.
+func specOf(object client.Object) string {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		panic(err) // It is an object of this package.
+	}
+	var has struct {
+		Spec any `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &has); err != nil {
+		panic(err)
+	}
+	spec, err := json.Marshal(has.Spec)
+	if err != nil {
+		panic(err)
+	}
+	return string(spec)
 }
 
 func keysOf(objects map[Key]client.Object, kind schema.GroupKind) []Key {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
@@ -28,6 +29,11 @@ func (c create) String() string { return "creating " + describe(c.object) }
 
 func (c create) do(ctx context.Context, r *Reconciler) error {
 	created, _ := c.object.DeepCopyObject().(client.Object)
+	if _, claim := c.object.(*metal3v1.HostClaim); claim {
+		if err := r.waits(ctx, c.object); err != nil {
+			return err
+		}
+	}
 	err := r.Client.Create(ctx, created, client.FieldOwner(FieldOwner))
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -47,6 +53,20 @@ func (c create) do(ctx context.Context, r *Reconciler) error {
 		}
 	}
 	return fmt.Errorf("%s is somebody else's: delete it, or give the Machine another name", describe(c.object))
+}
+
+// waits asks the API server whether the Machine of a claim still waits for a host. A cache may have seen the end of an
+// earlier claim, and not that the Machine got a host by it.
+func (r *Reconciler) waits(ctx context.Context, claim client.Object) error {
+	live := controller.MetadataOf(machineKind().GroupVersion(), machineKind().Kind)
+	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(claim), live); err != nil {
+		return err
+	}
+	owner := &Machine{ObjectMeta: live.ObjectMeta}
+	if !isOwner(owner, claim) || live.DeletionTimestamp != nil || live.Annotations[metal3v1.HostAnnotation] != "" {
+		return hostclaim.Outdated("metal3machines", live.Name)
+	}
+	return nil
 }
 
 // change writes what differs between two versions of a claim, if the API server has the first one.

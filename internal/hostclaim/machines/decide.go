@@ -54,6 +54,9 @@ func owned(o Observation) string {
 	return ""
 }
 
+// hadHost is said of a Machine to which the provider has given a host. Another one would run beside it, or after it.
+const hadHost = "the Machine has had a host, and gets no HostClaim for another one: delete the Machine"
+
 // begin asks for a host.
 func begin(m *Machine) Decision {
 	switch {
@@ -61,6 +64,8 @@ func begin(m *Machine) Decision {
 		return Decision{}
 	case m.Problem != "":
 		return Decision{Problem: m.Problem}
+	case m.Annotations[metal3v1.HostAnnotation] != "":
+		return Decision{Problem: hadHost}
 	default:
 		return Decision{Actions: []Action{create{newClaim(m)}}}
 	}

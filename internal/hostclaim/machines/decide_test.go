@@ -95,10 +95,13 @@ func TestDecide(t *testing.T) {
 		"New":           {reason: "a claim comes first", o: Observation{Machine: machine()}, want: []string{create}},
 		"NewAndPaused":  {reason: "paused is paused", o: Observation{Machine: machine(), Paused: true}},
 		"NewAndLeaving": {reason: "it is not to get a host", o: Observation{Machine: machine(deleting)}},
-		"Unreadable":    {reason: "its user has to correct it", o: Observation{Machine: machine(func(m *Machine) { m.Problem = "bad" })}, problem: "bad"},
-		"Waiting":       {reason: "the provider waits as for any host", o: Observation{Machine: machine(), Claim: claimOf(machine(), map[string]string{"Associated": "NoBareMetalHost"})}},
-		"Bound":         {reason: "now the provider gets a host", o: Observation{Machine: machine(), Claim: claimOf(machine(), bound())}, want: []string{"creating BareMetalHost team-a/m"}},
-		"BoundLeaving":  {reason: "nobody needs it any more", o: Observation{Machine: machine(deleting), Claim: claimOf(machine(), bound())}},
+		"HadHost": {reason: "another host would run after the first one, or beside it", problem: "has had a host", o: Observation{
+			Machine: machine(func(m *Machine) { m.Annotations = map[string]string{"metal3.io/BareMetalHost": "team-a/m"} }),
+		}},
+		"Unreadable":   {reason: "its user has to correct it", o: Observation{Machine: machine(func(m *Machine) { m.Problem = "bad" })}, problem: "bad"},
+		"Waiting":      {reason: "the provider waits as for any host", o: Observation{Machine: machine(), Claim: claimOf(machine(), map[string]string{"Associated": "NoBareMetalHost"})}},
+		"Bound":        {reason: "now the provider gets a host", o: Observation{Machine: machine(), Claim: claimOf(machine(), bound())}, want: []string{"creating BareMetalHost team-a/m"}},
+		"BoundLeaving": {reason: "nobody needs it any more", o: Observation{Machine: machine(deleting), Claim: claimOf(machine(), bound())}},
 		"Asked": {reason: "what the provider writes goes into the claim before anything is told", want: []string{changes}, o: Observation{
 			Machine: machine(), Claim: claimOf(machine(), bound()), Proxy: proxyOf(machine(), asked),
 		}},

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/test/standin/capm3"
 	standin "github.com/archelon-io/archelon/test/standin/host"
 )
 
@@ -23,7 +24,7 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 	const infra, team, kind = "infra", machineNamespace, "hostclaims.metal3.io/kind: baremetal"
 	var w *world
 	var metal3 *standin.Standin
-	var capm3 provider
+	var provider capm3.Provider
 	its := &faults{}
 	var stop func()
 	selecting := func(name string) string { return "hostSelector: {matchLabels: {only: " + name + "}}\n" + image }
@@ -34,11 +35,11 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		})
 	}
 	step := func(ctx context.Context, name string) func() string {
-		return func() string { return capm3.step(ctx, team, name) }
+		return func() string { return provider.Step(ctx, team, name) }
 	}
 	remove := func(ctx context.Context, name string) {
 		GinkgoHelper()
-		Expect(w.admin.Delete(ctx, newMachineObject(team, name))).To(Succeed())
+		Expect(w.admin.Delete(ctx, capm3.NewMachine(team, name))).To(Succeed())
 	}
 	// left returns a function for Eventually: the claim and the host in the namespace of the Machines that have its name.
 	left := func(ctx context.Context, name string) func() string {
@@ -78,9 +79,9 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		w.create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "data"}, Data: map[string][]byte{"value": []byte("#cloud-config")},
 		})
-		capm3 = provider{
-			client: w.admin, image: &bmov1.Image{URL: "https://url_image.qcow2", Checksum: "https://url_image.qcow2.md5", DiskFormat: new("qcow2")},
-			data: &corev1.SecretReference{Name: "data", Namespace: team},
+		provider = capm3.Provider{
+			Client: w.admin, Image: &bmov1.Image{URL: "https://url_image.qcow2", Checksum: "https://url_image.qcow2.md5", DiskFormat: new("qcow2")},
+			Data: &corev1.SecretReference{Name: "data", Namespace: team},
 		}
 	})
 
