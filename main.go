@@ -21,6 +21,7 @@ import (
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/check"
 	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/plan"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/status"
 	"github.com/archelon-io/archelon/internal/uninstall"
@@ -42,7 +43,7 @@ func main() {
 
 // exitCode tells what a command has found from what it could not do.
 func exitCode(err error) int {
-	if errors.Is(err, check.ErrMissing) {
+	if _, failed := errors.AsType[plan.Failure](err); failed || errors.Is(err, check.ErrMissing) {
 		return 2
 	}
 	return 1
@@ -68,7 +69,7 @@ func command(name string) *cobra.Command {
 		&cobra.Group{ID: "clusters", Title: "Clusters:"}, &cobra.Group{ID: "installation", Title: "Installation:"},
 	)
 	for cmd, id := range map[*cobra.Command]string{
-		status.Command(): "clusters", checks(): "installation", uninstall.Command(): "installation",
+		status.Command(): "clusters", plan.Command(): "clusters", checks(): "installation", uninstall.Command(): "installation",
 	} {
 		cmd.GroupID = id
 		root.AddCommand(cmd)

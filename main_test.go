@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/archelon-io/archelon/internal/check"
+	"github.com/archelon-io/archelon/internal/plan"
 )
 
 // As a plugin of kubectl the program must not begin to work as a manager.
@@ -41,6 +42,9 @@ func TestExitCodes(t *testing.T) {
 	for err, want := range map[error]int{
 		fmt.Errorf("looking: %w", check.ErrMissing): 2,
 		errors.New("no connection"):                 1,
+		// As kubectl diff has it.
+		fmt.Errorf("planning: %w", plan.ErrChanges): 1,
+		plan.Failure{}: 2,
 	} {
 		if got := exitCode(err); got != want {
 			t.Errorf("%v ends with %d, want %d", err, got, want)

@@ -129,7 +129,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 // addIndexes adds the indexes of the caches that the controller looks things up in.
-func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer, displayNames cache.Cache) error {
+func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer, displayNames Indexed) error {
 	for _, strategy := range r.strategies() {
 		if err := indexer.IndexField(ctx, strategy.NewObject(), ownerIndex, ownerKeys); err != nil {
 			return fmt.Errorf("indexing %s Rancher clusters by owner: %w", strategy.Kind(), err)

@@ -23,6 +23,7 @@ import (
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/rolekeeper"
@@ -93,10 +94,6 @@ type parts struct {
 
 // setupImport adds the import controller with the strategy that the gate chooses. The role keeper, if there is one, tells it where to work no more.
 func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
-	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}
-	if p.opts.Gates.Enabled(feature.ManagementV3Cluster) {
-		active, other = other, active
-	}
 	mgr := env.Manager
 	tokens, err := rancher.NewTokens(mgr.GetClient(), mgr.GetAPIReader())
 	if err != nil {
@@ -107,18 +104,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		return err
 	}
 	reconciler := &importer.Reconciler{
-		Rules: importer.Rules{
-			Active:          active,
-			Others:          []importer.Strategy{other},
-			Self:            p.place.member.self,
-			Claim:           p.place.claim,
-			AdoptTurtles:    p.opts.AdoptTurtles,
-			TurtlesParked:   p.opts.TurtlesParked,
-			DisconnectGrace: p.opts.AgentDisconnectGrace,
-			FleetWorkspaces: p.opts.FleetWorkspaces,
-			AgentSettings:   p.opts.AgentSettings,
-			ClassLabels:     p.opts.ClassLabels,
-		},
+		Rules:      ImportRules(p.opts, p.place.member.self, p.place.claim),
 		Client:     mgr.GetClient(),
 		APIReader:  mgr.GetAPIReader(),
 		Recorder:   mgr.GetEventRecorder(importer.ControllerName),
@@ -145,6 +131,26 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		reconciler.AgentGone, needs.AgentChanges = p.agents.Gone, p.agents.Tell
 	}
 	return reconciler.SetupWithManager(ctx, mgr, needs)
+}
+
+// ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses.
+func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim) importer.Rules {
+	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}
+	if opts.Gates.Enabled(feature.ManagementV3Cluster) {
+		active, other = other, active
+	}
+	return importer.Rules{
+		Active:          active,
+		Others:          []importer.Strategy{other},
+		Self:            self,
+		Claim:           claim,
+		AdoptTurtles:    opts.AdoptTurtles,
+		TurtlesParked:   opts.TurtlesParked,
+		DisconnectGrace: opts.AgentDisconnectGrace,
+		FleetWorkspaces: opts.FleetWorkspaces,
+		AgentSettings:   opts.AgentSettings,
+		ClassLabels:     opts.ClassLabels,
+	}
 }
 
 // kept waits for the role keeper, if there is to be one. It reports whether there is no more to wait for.

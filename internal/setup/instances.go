@@ -35,11 +35,16 @@ func identify(opts *options.Options) (instance.ID, error) {
 	if err != nil {
 		return instance.ID{}, err
 	}
-	self := instance.ID{Name: cmp.Or(opts.Instance, whole.LeaseName(defaultInstance))}
+	self := instance.ID{Name: InstanceName(opts, whole)}
 	if opts.LeaderElect {
 		self.Namespace, err = coordinationNamespace(opts)
 	}
 	return self, err
+}
+
+// InstanceName is the name of an instance that has these options, which mean a scope.
+func InstanceName(opts *options.Options, scope shard.Scope) string {
+	return cmp.Or(opts.Instance, scope.LeaseName(defaultInstance))
 }
 
 // coordinationNamespace returns the namespace of the Leases of all instances, that of this one among them. It fails if

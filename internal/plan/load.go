@@ -1,0 +1,172 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	importer "github.com/archelon-io/archelon/internal/import"
+	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// found is what was read.
+type found struct {
+	world *world
+	// clusters are the CAPI clusters, and instances the Leases of instances.
+	clusters  []client.ObjectKey
+	instances []coordinationv1.Lease
+}
+
+// load reads the management cluster, by one list of each kind: the role of the chart for this permits nothing else. No
+// Secret is read, and no registration token: in older versions of Rancher these hold credentials.
+func load(ctx context.Context, reader client.Reader, turtlesNamespaces []string) (*found, error) {
+	known, err := scheme.New()
+	if err != nil {
+		return nil, err
+	}
+	l := &loader{world: newWorld(known, scheme.Mapper())}
+	namespaces := &metav1.PartialObjectMetadataList{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	clusters, turtles, instances := &clusterv1.ClusterList{}, &coordinationv1.LeaseList{}, &coordinationv1.LeaseList{}
+	for _, one := range []struct {
+		what string
+		list client.ObjectList
+		opts []client.ListOption
+		into func(client.ObjectList) error
+	}{
+		{"CAPI clusters", clusters, nil, l.keep},
+		{"v1 Rancher clusters", &provisioningv1.ClusterList{}, nil, l.keep},
+		{"v3 Rancher clusters", &managementv3.ClusterList{}, nil, l.keep},
+		{"Rancher's settings", &managementv3.SettingList{}, nil, l.keep},
+		{"Namespaces", namespaces, nil, l.keep},
+		{"the Leases of instances", instances, []client.ListOption{client.HasLabels{archelonv1.InstanceLabel}}, l.ignore},
+		{"the Lease of Rancher Turtles", turtles, []client.ListOption{client.MatchingFields{metav1.ObjectNameField: archelonv1.TurtlesLease}}, l.ignore},
+	} {
+		if err := reader.List(ctx, one.list, one.opts...); err != nil {
+			return nil, explain(one.what, err)
+		}
+		if err := one.into(one.list); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", one.what, err)
+		}
+	}
+	l.holdsOf(turtles.Items, turtlesNamespaces)
+	l.registrations()
+	f := &found{world: l.world, instances: instances.Items}
+	for i := range clusters.Items {
+		f.clusters = append(f.clusters, client.ObjectKeyFromObject(&clusters.Items[i]))
+	}
+	return f, nil
+}
+
+// explain says what to do about a list that failed.
+func explain(what string, err error) error {
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return fmt.Errorf("this cluster does not serve %s; archelon check says what is missing: %w", what, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("listing %s is not permitted; the value planRole of the chart creates a ClusterRole for this: %w", what, err)
+	default:
+		return fmt.Errorf("listing %s: %w", what, err)
+	}
+}
+
+// loader fills a world.
+type loader struct{ world *world }
+
+func (*loader) ignore(client.ObjectList) error { return nil }
+
+// keep has the world hold the objects of a list, reduced to what the caches of a manager hold of them.
+func (l *loader) keep(list client.ObjectList) error {
+	kind, err := apiutil.GVKForObject(list, l.world.scheme)
+	if err != nil {
+		return err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	if version, err := strconv.ParseUint(list.GetResourceVersion(), 10, 64); err == nil {
+		l.world.version = max(l.world.version, version)
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		reduced, err := importer.Reduce(item)
+		if err != nil {
+			return err
+		}
+		object := reduced.(client.Object) //nolint:forcetypeassert // it was one before
+		object.SetManagedFields(nil)
+		l.world.put(kind, object)
+		return nil
+	})
+}
+
+// holdsOf keeps the Leases of Turtles that it holds. A manager finds out by their changes; of who looks once, clocks
+// count.
+func (l *loader) holdsOf(leases []coordinationv1.Lease, namespaces []string) {
+	for i := range leases {
+		if lease := &leases[i]; slices.Contains(namespaces, lease.Namespace) && instance.Held(lease, time.Now()) {
+			l.world.put(coordinationv1.SchemeGroupVersion.WithKind("Lease"), lease)
+		}
+	}
+}
+
+// registrations has each v3 Cluster have a registration that is filled in: it is not read, and what comes of it belongs
+// to what happens in the workload cluster.
+func (l *loader) registrations() {
+	server := &managementv3.Setting{}
+	_ = into(managementv3.SchemeGroupVersion.WithKind("Setting"), l.setting(rancher.ServerURLSetting), server)
+	address := server.Value
+	if address == "" {
+		address = server.Default
+	}
+	for key := range l.world.table(managementv3.SchemeGroupVersion.WithKind("Cluster")).objects {
+		token := rancher.NewRegistrationToken()
+		token.SetNamespace(key.Name)
+		token.SetName(rancher.DefaultTokenName)
+		_ = unstructured.SetNestedField(token.Object, strings.TrimSuffix(strings.TrimSpace(address), "/")+"/v3/import/{token}_"+key.Name+".yaml", "status", "manifestUrl")
+		l.world.put(token.GroupVersionKind(), token)
+	}
+}
+
+func (l *loader) setting(name string) client.Object {
+	_, stored, err := l.world.find(&managementv3.Setting{}, client.ObjectKey{Name: name})
+	if err != nil {
+		return &managementv3.Setting{}
+	}
+	return stored
+}
+
+// shown are the labels by which the caches of a manager select objects.
+func shown(w *world, scope shard.Scope, turtlesNamespaces []string) (map[schema.GroupVersionKind]labels.Selector, error) {
+	selectors := map[schema.GroupVersionKind]labels.Selector{}
+	for _, watch := range importer.Controller(turtlesNamespaces, nil).Watches(scope) {
+		if watch.Own || watch.By.Label == nil {
+			continue
+		}
+		kind, err := w.kindOf(watch.Object)
+		if err != nil {
+			return nil, err
+		}
+		selectors[kind] = watch.By.Label
+	}
+	return selectors, nil
+}

@@ -1,0 +1,288 @@
+// Package plan says what the manager would do with CAPI clusters: "archelon plan". It reads the management cluster once,
+// and has the import work on a copy in memory until nothing more follows. It writes nothing.
+package plan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
+	importer "github.com/archelon-io/archelon/internal/import"
+	importv3 "github.com/archelon-io/archelon/internal/import/v3"
+	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/setup"
+)
+
+// Cluster is what the manager would do with a CAPI cluster, until it waits for others. Its form in JSON and YAML stays
+// as it is.
+type Cluster struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Intent is what the manager sets out to do.
+	Intent string `json:"intent"`
+	// Changes are what it would write to the management cluster, in this order.
+	Changes []Change `json:"changes"`
+	// Agent is set if what it does next depends on the workload cluster, into which nobody has looked.
+	Agent string `json:"agent,omitempty"`
+	// Reason and Message say what comes of it, or what it waits for, as condition RancherImported does.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// agentUnseen is what is said about an agent that the manager would look at.
+const agentUnseen = "not looked at"
+
+// ErrChanges is that something would change.
+var ErrChanges = errors.New("something would change")
+
+// Options say what is asked.
+type Options struct {
+	// Manager are the options that the manager is to have.
+	Manager *options.Options
+	// Which are "<namespace>" or "<namespace>/<name>"; all clusters if there are none.
+	Which []string
+	// Labels are "<namespace>" or "<namespace>/<name>" where the import label is about to be set, with "=<value>" behind.
+	Labels []string
+}
+
+// Look returns the plans of the clusters that are asked for, in the order of their names. All that it needs is a list of
+// each kind.
+func Look(ctx context.Context, reader client.Reader, opts Options) ([]Cluster, error) {
+	ctx = ctrl.LoggerInto(ctx, logr.Discard())
+	found, err := load(ctx, reader, opts.Manager.TurtlesNamespaces)
+	if err != nil {
+		return nil, err
+	}
+	if err := found.label(opts.Labels); err != nil {
+		return nil, err
+	}
+	p, err := newPlans(ctx, found, opts)
+	if err != nil {
+		return nil, err
+	}
+	return p.all(ctx, found.keys(p.cached), opts.Which)
+}
+
+// label sets the import label where it is about to be set.
+func (f *found) label(wishes []string) error {
+	for _, wish := range wishes {
+		where, value, given := strings.Cut(wish, "=")
+		if !given {
+			value = "true"
+		}
+		namespace, name, named := strings.Cut(where, "/")
+		kind, key := corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: namespace}
+		if named {
+			kind, key = clusterv1.GroupVersion.WithKind("Cluster"), client.ObjectKey{Namespace: namespace, Name: name}
+		}
+		object := f.world.table(kind).objects[key]
+		if object == nil {
+			return fmt.Errorf("--label: there is no %s %s", kind.Kind, where)
+		}
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[archelonv1.ImportLabel] = value
+		object.SetLabels(labels)
+	}
+	return nil
+}
+
+// keys are the CAPI clusters, and those that are gone and whose Rancher clusters are still there.
+func (f *found) keys(seen cached) []client.ObjectKey {
+	keys := slices.Clone(f.clusters)
+	for _, kind := range hold.Imports().Kinds()[1:] {
+		for _, record := range f.world.table(kind).objects {
+			labels := record.GetLabels()
+			key := client.ObjectKey{
+				Namespace: cmp.Or(labels[archelonv1.OwnerNamespaceLabel], record.GetNamespace()), Name: labels[archelonv1.OwnerNameLabel],
+			}
+			if key.Namespace != "" && key.Name != "" && seen.shows(kind, record) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.SortFunc(keys, func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(keys)
+}
+
+// plans makes plans in a world.
+type plans struct {
+	world   *world
+	cached  cached
+	planner *importer.Planner
+	claim   instance.Claim
+	made    map[client.ObjectKey]*Cluster
+	seen    map[client.ObjectKey]map[string]bool
+}
+
+func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
+	self, claim, err := f.place(opts.Manager)
+	if err != nil {
+		return nil, err
+	}
+	rules := setup.ImportRules(opts.Manager, self, claim)
+	if _, random := rules.Active.(importv3.Strategy); random {
+		rules.Active = unnamed{}
+	}
+	shown, err := shown(f.world, claim.Scope, opts.Manager.TurtlesNamespaces)
+	if err != nil {
+		return nil, err
+	}
+	p := &plans{world: f.world, cached: cached{f.world, shown}, claim: claim, made: map[client.ObjectKey]*Cluster{}, seen: map[client.ObjectKey]map[string]bool{}}
+	p.planner, err = importer.NewPlanner(ctx, importer.PlannerOptions{
+		Rules: rules, Client: p.cached, APIReader: f.world, Indexes: f.world,
+		Runs: f.runs, Switches: opts.Manager.StrategySwitchConcurrency, Clusters: len(f.clusters),
+		Begin: func(does string) { f.world.does = does },
+	})
+	return p, err
+}
+
+// place says which instance the manager would be, and which of the namespaces of its scope it would get beside others.
+func (f *found) place(opts *options.Options) (instance.ID, instance.Claim, error) {
+	scope, err := opts.Scope()
+	if err != nil {
+		return instance.ID{}, instance.Claim{}, err
+	}
+	self := instance.Registered{
+		ID:    instance.ID{Namespace: opts.LeaderElectNamespace, Name: setup.InstanceName(opts, scope)},
+		Claim: instance.Claim{Scope: scope, WatchFilter: opts.WatchFilter}, Since: time.Now(), Alive: true,
+	}
+	if !opts.LeaderElect {
+		return instance.ID{Name: self.Name}, self.Claim, nil
+	}
+	var all []instance.Registered
+	for i := range f.instances {
+		one, err := instance.Read(&f.instances[i])
+		if err != nil {
+			continue // It is none.
+		}
+		one.Alive = instance.Held(&f.instances[i], time.Now())
+		if one.Name == self.Name && (self.Namespace == "" || self.Namespace == one.Namespace) {
+			self.Namespace, self.Since = one.Namespace, one.Since
+		}
+		all = append(all, one)
+	}
+	if self.Namespace == "" && len(all) > 0 {
+		self.Namespace = all[0].Namespace // Those that share a management cluster have one for their Leases.
+	}
+	self.Namespace = cmp.Or(self.Namespace, defaultNamespace)
+	all = slices.DeleteFunc(all, func(r instance.Registered) bool { return r.Namespace != self.Namespace })
+	share := instance.Divide(self, all)
+	return self.ID, instance.Claim{Scope: share.Owned(self.Claim), WatchFilter: opts.WatchFilter}, nil
+}
+
+// defaultNamespace is where the chart is installed if nobody says otherwise.
+const defaultNamespace = "archelon-system"
+
+// runs reports whether another instance runs.
+func (f *found) runs(name string) bool {
+	return slices.ContainsFunc(f.instances, func(lease coordinationv1.Lease) bool {
+		one, err := instance.Read(&lease)
+		return err == nil && one.ID.String() == name && instance.Held(&lease, time.Now())
+	})
+}
+
+// mostRuns is how many runs may follow on each other for one cluster. Two are usual: the second one finds nothing to do.
+const mostRuns = 8
+
+// all makes the plans of all clusters: what one gets another one may not, a display name or a turn. It returns those that
+// are asked for.
+func (p *plans) all(ctx context.Context, clusters []client.ObjectKey, which []string) ([]Cluster, error) {
+	for queue := slices.Clone(clusters); len(queue) > 0; queue = p.planner.Woken() {
+		for _, key := range queue {
+			if !p.claim.Scope.Owns(key.Namespace) {
+				continue
+			}
+			if err := p.one(ctx, key); err != nil {
+				return nil, fmt.Errorf("planning for CAPI cluster %s: %w", key, err)
+			}
+		}
+	}
+	plans := []Cluster{}
+	for _, key := range clusters {
+		made := p.made[key]
+		if made != nil && (len(which) == 0 || slices.Contains(which, key.Namespace) || slices.Contains(which, key.String())) {
+			plans = append(plans, *made)
+		}
+	}
+	return plans, nil
+}
+
+// one runs the import for a cluster until a run writes nothing new: what it writes has it run again.
+func (p *plans) one(ctx context.Context, key client.ObjectKey) error {
+	made := p.made[key]
+	if made == nil {
+		made = &Cluster{Namespace: key.Namespace, Name: key.Name, Changes: []Change{}}
+		p.made[key], p.seen[key] = made, map[string]bool{}
+	}
+	for range mostRuns {
+		p.world.changes = nil
+		run, err := p.planner.Run(ctx, key)
+		if err == nil && errors.Is(run.Outcome.Err, errors.ErrUnsupported) {
+			err = run.Outcome.Err
+		}
+		if err != nil {
+			return err
+		}
+		news := false
+		for _, change := range p.world.changes {
+			text := change.Verb + change.Resource + change.Does
+			news = news || !p.seen[key][text]
+			p.seen[key][text] = true
+		}
+		if made.Intent == "" {
+			made.Intent = run.Intent
+		} else if !news {
+			return nil
+		}
+		made.Changes = append(made.Changes, p.world.changes...)
+		made.Agent, made.Reason, made.Message = "", run.Outcome.Reason, run.Outcome.Message
+		if run.Agent {
+			made.Agent = agentUnseen
+		}
+		if made.Reason == "" {
+			made.Reason, made.Message = p.condition(key)
+		}
+		if len(p.world.changes) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// condition returns what the condition of a cluster says then.
+func (p *plans) condition(key client.ObjectKey) (reason, message string) {
+	cluster, ok := p.world.table(clusterv1.GroupVersion.WithKind("Cluster")).objects[key].(*clusterv1.Cluster)
+	if !ok {
+		return "", ""
+	}
+	if imported := conditions.Get(cluster, archelonv1.RancherImportedCondition); imported != nil {
+		return imported.Reason, imported.Message
+	}
+	return "", ""
+}
+
+// changes reports whether something would change.
+func changes(plans []Cluster) error {
+	if slices.ContainsFunc(plans, func(c Cluster) bool { return len(c.Changes) > 0 }) {
+		return ErrChanges
+	}
+	return nil
+}
