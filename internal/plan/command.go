@@ -154,7 +154,7 @@ const columnGap = 3
 func (o *output) write(out, notes io.Writer, plans []Cluster, named bool) error {
 	if o.form != terminal.Table {
 		return terminal.Document(out, o.form, list{
-			TypeMeta: metav1.TypeMeta{APIVersion: "archelon.io/v1alpha1", Kind: "ClusterPlanList"}, Items: plans,
+			TypeMeta: metav1.TypeMeta{APIVersion: "archelon.io/v1alpha1", Kind: "ClusterPlanList"}, Items: append([]Cluster{}, plans...),
 		})
 	}
 	lines := tabwriter.NewWriter(out, 0, 0, columnGap, ' ', 0)
@@ -185,7 +185,7 @@ func (o *output) write(out, notes io.Writer, plans []Cluster, named bool) error 
 	}
 	text := fmt.Sprintf("%d of %d CAPI clusters would change.", changed, len(plans))
 	if agents > 0 {
-		text += fmt.Sprintf(" What happens in workload clusters is not known: %d agents would be looked at.", agents)
+		text += fmt.Sprintf(" What happens in workload clusters is not known; agents that would be looked at: %d.", agents)
 	}
 	_, err := fmt.Fprintln(notes, text)
 	return err

@@ -23,9 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/feature"
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -39,9 +42,17 @@ type found struct {
 	instances []coordinationv1.Lease
 }
 
+// kindOfList is something that is listed.
+type kindOfList struct {
+	what string
+	list client.ObjectList
+	opts []client.ListOption
+	into func(client.ObjectList) error
+}
+
 // load reads the management cluster, by one list of each kind: the role of the chart for this permits nothing else. No
 // Secret is read, and no registration token: in older versions of Rancher these hold credentials.
-func load(ctx context.Context, reader client.Reader, turtlesNamespaces []string) (*found, error) {
+func load(ctx context.Context, reader client.Reader, opts *options.Options) (*found, error) {
 	known, err := scheme.New()
 	if err != nil {
 		return nil, err
@@ -50,12 +61,7 @@ func load(ctx context.Context, reader client.Reader, turtlesNamespaces []string)
 	namespaces := &metav1.PartialObjectMetadataList{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	clusters, turtles, instances := &clusterv1.ClusterList{}, &coordinationv1.LeaseList{}, &coordinationv1.LeaseList{}
-	for _, one := range []struct {
-		what string
-		list client.ObjectList
-		opts []client.ListOption
-		into func(client.ObjectList) error
-	}{
+	lists := []kindOfList{
 		{"CAPI clusters", clusters, nil, l.keep},
 		{"v1 Rancher clusters", &provisioningv1.ClusterList{}, nil, l.keep},
 		{"v3 Rancher clusters", &managementv3.ClusterList{}, nil, l.keep},
@@ -63,7 +69,13 @@ func load(ctx context.Context, reader client.Reader, turtlesNamespaces []string)
 		{"Namespaces", namespaces, nil, l.keep},
 		{"the Leases of instances", instances, []client.ListOption{client.HasLabels{archelonv1.InstanceLabel}}, l.ignore},
 		{"the Lease of Rancher Turtles", turtles, []client.ListOption{client.MatchingFields{metav1.ObjectNameField: archelonv1.TurtlesLease}}, l.ignore},
-	} {
+	}
+	if opts.Gates.Enabled(feature.OCIClusterIdentity) {
+		lists = append(lists, kindOfList{"OCI identities", &infrav1.OCIClusterIdentityList{}, nil, l.keep},
+			kindOfList{"OCIClusters", &infrav1.OCIClusterList{}, nil, l.keep},
+			kindOfList{"OCIManagedClusters", &infrav1.OCIManagedClusterList{}, nil, l.keep})
+	}
+	for _, one := range lists {
 		if err := reader.List(ctx, one.list, one.opts...); err != nil {
 			return nil, explain(one.what, err)
 		}
@@ -71,7 +83,7 @@ func load(ctx context.Context, reader client.Reader, turtlesNamespaces []string)
 			return nil, fmt.Errorf("reading %s: %w", one.what, err)
 		}
 	}
-	l.holdsOf(turtles.Items, turtlesNamespaces)
+	l.holdsOf(turtles.Items, opts.TurtlesNamespaces)
 	l.registrations()
 	f := &found{world: l.world, instances: instances.Items}
 	for i := range clusters.Items {

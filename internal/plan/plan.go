@@ -9,18 +9,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/hold"
+	"github.com/archelon-io/archelon/internal/identity"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
 	"github.com/archelon-io/archelon/internal/instance"
@@ -64,7 +65,7 @@ type Options struct {
 // each kind.
 func Look(ctx context.Context, reader client.Reader, opts Options) ([]Cluster, error) {
 	ctx = ctrl.LoggerInto(ctx, logr.Discard())
-	found, err := load(ctx, reader, opts.Manager.TurtlesNamespaces)
+	found, err := load(ctx, reader, opts.Manager)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +134,12 @@ type plans struct {
 }
 
 func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
-	self, claim, err := f.place(opts.Manager)
+	self, before, claim, err := f.place(opts.Manager)
 	if err != nil {
 		return nil, err
+	}
+	if claim.Scope.Empty() {
+		return nil, fmt.Errorf("instance %s would get no namespace beside others; archelon check says who has them", self)
 	}
 	rules := setup.ImportRules(opts.Manager, self, claim)
 	if _, random := rules.Active.(importv3.Strategy); random {
@@ -146,58 +150,27 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 		return nil, err
 	}
 	p := &plans{world: f.world, cached: cached{f.world, shown}, claim: claim, made: map[client.ObjectKey]*Cluster{}, seen: map[client.ObjectKey]map[string]bool{}}
+	if err := p.leave(ctx, self, setup.Given(before, claim.Scope, opts.Manager.ExcludedNamespaces)); err != nil {
+		return nil, err
+	}
+	var permitted importer.Principals
+	if opts.Manager.Gates.Enabled(feature.OCIClusterIdentity) {
+		from := identity.Readers{Objects: f.world, Metadata: f.world}
+		permitted = principals{setup.IdentityResolver(opts.Manager, claim.Scope, from, f.world)}
+	}
 	p.planner, err = importer.NewPlanner(ctx, importer.PlannerOptions{
-		Rules: rules, Client: p.cached, APIReader: f.world, Indexes: f.world,
+		Principals: permitted, Rules: rules, Client: p.cached, APIReader: f.world, Indexes: f.world,
 		Runs: f.runs, Switches: opts.Manager.StrategySwitchConcurrency, Clusters: len(f.clusters),
 		Begin: func(does string) { f.world.does = does },
 	})
 	return p, err
 }
 
-// place says which instance the manager would be, and which of the namespaces of its scope it would get beside others.
-func (f *found) place(opts *options.Options) (instance.ID, instance.Claim, error) {
-	scope, err := opts.Scope()
-	if err != nil {
-		return instance.ID{}, instance.Claim{}, err
-	}
-	self := instance.Registered{
-		ID:    instance.ID{Namespace: opts.LeaderElectNamespace, Name: setup.InstanceName(opts, scope)},
-		Claim: instance.Claim{Scope: scope, WatchFilter: opts.WatchFilter}, Since: time.Now(), Alive: true,
-	}
-	if !opts.LeaderElect {
-		return instance.ID{Name: self.Name}, self.Claim, nil
-	}
-	var all []instance.Registered
-	for i := range f.instances {
-		one, err := instance.Read(&f.instances[i])
-		if err != nil {
-			continue // It is none.
-		}
-		one.Alive = instance.Held(&f.instances[i], time.Now())
-		if one.Name == self.Name && (self.Namespace == "" || self.Namespace == one.Namespace) {
-			self.Namespace, self.Since = one.Namespace, one.Since
-		}
-		all = append(all, one)
-	}
-	if self.Namespace == "" && len(all) > 0 {
-		self.Namespace = all[0].Namespace // Those that share a management cluster have one for their Leases.
-	}
-	self.Namespace = cmp.Or(self.Namespace, defaultNamespace)
-	all = slices.DeleteFunc(all, func(r instance.Registered) bool { return r.Namespace != self.Namespace })
-	share := instance.Divide(self, all)
-	return self.ID, instance.Claim{Scope: share.Owned(self.Claim), WatchFilter: opts.WatchFilter}, nil
-}
+// principals does not tell of changes: nothing changes.
+type principals struct{ *identity.Resolver }
 
-// defaultNamespace is where the chart is installed if nobody says otherwise.
-const defaultNamespace = "archelon-system"
-
-// runs reports whether another instance runs.
-func (f *found) runs(name string) bool {
-	return slices.ContainsFunc(f.instances, func(lease coordinationv1.Lease) bool {
-		one, err := instance.Read(&lease)
-		return err == nil && one.ID.String() == name && instance.Held(&lease, time.Now())
-	})
-}
+// Subscribe implements importer.Principals.
+func (principals) Subscribe(func(string, types.NamespacedName)) {}
 
 // mostRuns is how many runs may follow on each other for one cluster. Two are usual: the second one finds nothing to do.
 const mostRuns = 8

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/scheme"
 )
@@ -85,6 +88,12 @@ func managerWith(t testing.TB, args ...string) *options.Options {
 			err = manager.Gates.Set(value)
 		case "excluded":
 			manager.ExcludedNamespaces = []string{value}
+		case "namespace":
+			manager.Namespaces = []string{value}
+		case "instance":
+			manager.Instance = value
+		case "switches":
+			manager.StrategySwitchConcurrency, err = strconv.Atoi(value)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -152,6 +161,146 @@ func TestTwoOfOneName(t *testing.T) {
 	plans := look(t, reader, Options{}, "gates=managementv3-cluster=true")
 	if len(plans) != 2 || plans[0].Reason != "WaitingForRancher" || plans[1].Reason != "DisplayNameTaken" {
 		t.Errorf("got %q", texts(plans))
+	}
+}
+
+// imported is a CAPI cluster with a Rancher cluster of the v3 kind.
+func imported(name string, change ...func(*clusterv1.Cluster, *managementv3.Cluster)) []client.Object {
+	c := cluster(name, map[string]string{label: "true"})
+	c.Finalizers = []string{"archelon.io/rancher-import"}
+	c.Annotations = map[string]string{"archelon.io/rancher-cluster": "v3/c-" + name, "archelon.io/instance": "archelon-system/archelon"}
+	record := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-" + name, UID: types.UID("of-" + name), Labels: map[string]string{
+		"cluster-api.cattle.io/owned": "", "cluster-api.cattle.io/capi-cluster-owner": name,
+		"cluster-api.cattle.io/capi-cluster-owner-ns": c.Namespace, "archelon.io/capi-cluster-uid": string(c.UID),
+	}, Finalizers: c.Finalizers, Annotations: map[string]string{"rancher.io/imported-cluster-version-management": "false"}}}
+	record.Spec.DisplayName, record.Spec.Description = name, "CAPI cluster imported to Rancher"
+	for _, kind := range []managementv3.ClusterConditionType{"Connected", "Waiting"} {
+		record.Status.Conditions = append(record.Status.Conditions, managementv3.ClusterCondition{Type: kind, Status: corev1.ConditionTrue})
+	}
+	for _, do := range change {
+		do(c, record)
+	}
+	return []client.Object{c, record}
+}
+
+const v3 = "gates=managementv3-cluster=true"
+
+// What depends on a workload cluster is said to be unseen, and nothing of it is made up.
+func TestAgent(t *testing.T) {
+	lists := 0
+	reader := management(t, &lists, append(imported("prod", func(_ *clusterv1.Cluster, record *managementv3.Cluster) {
+		record.Status.Conditions = nil
+	}), namespace("team-a"))...)
+	want := []string{
+		"prod | import | patch | clusters.cluster.x-k8s.io/status | prod | CAPI cluster team-a/prod: set condition RancherImported to False, ConnectingAgent",
+		"prod | import | then look at the agent in the workload cluster (agent: not looked at)",
+	}
+	if diff := cmp.Diff(want, texts(look(t, reader, Options{}, v3))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Those that change over to another kind get their turns in the order of their names.
+func TestTurns(t *testing.T) {
+	objects, lists := []client.Object{namespace("team-a")}, 0
+	for _, name := range []string{"b", "a"} {
+		objects = append(objects, imported(name, func(_ *clusterv1.Cluster, record *managementv3.Cluster) {
+			record.Finalizers = append(record.Finalizers, "example.com/rancher")
+		})...)
+	}
+	got := map[string]string{}
+	for _, plan := range look(t, management(t, &lists, objects...), Options{}, "switches=1") {
+		got[plan.Name] = plan.Reason
+	}
+	if diff := cmp.Diff(map[string]string{"a": "RecordTerminating", "b": "WaitingForTurn"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// lease is that of an instance which runs.
+func lease(in string) client.Object {
+	holder, lasts, now := "somebody", int32(15), metav1.NowMicro()
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "archelon-system", Name: "archelon-leader-election", Labels: map[string]string{"archelon.io/instance": "archelon"},
+			Annotations: map[string]string{"archelon.io/scope": in, "archelon.io/works-in": in},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, RenewTime: &now},
+	}
+}
+
+// An instance releases what it has in a namespace that it gives up. Whoever works there then takes it over.
+func TestScope(t *testing.T) {
+	lists := 0
+	reader := management(t, &lists, append(imported("prod"), namespace("team-a"), lease("*"))...)
+	const why = " | release it: its namespace is none of the instance's any more"
+	if _, err := Look(t.Context(), reader, Options{Manager: managerWith(t, "instance=second")}); err == nil || !strings.Contains(err.Error(), "no namespace") {
+		t.Errorf("a second one for all namespaces: %v", err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"GivesUp": {[]string{v3, "excluded=team-a", "instance=archelon"}, []string{
+			"prod | leave its namespace | patch | clusters.management.cattle.io | c-prod" + why,
+			"prod | leave its namespace | patch | clusters.cluster.x-k8s.io | prod" + why,
+			"prod | leave its namespace | then nothing",
+		}},
+		// The one that is there has all namespaces, and one that names a namespace comes first.
+		"Another": {[]string{v3, "namespace=team-a", "instance=second"}, []string{
+			`prod | import | patch | clusters.cluster.x-k8s.io | prod | CAPI cluster team-a/prod: take it over from instance "archelon-system/archelon"`,
+			"prod | import | patch | clusters.cluster.x-k8s.io/status | prod | CAPI cluster team-a/prod: set condition RancherImported to True, Imported",
+			"prod | import | then Imported",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, texts(look(t, reader, Options{}, tc.args...))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Lease of Turtles counts where Turtles runs, and while it is renewed.
+func TestTurtles(t *testing.T) {
+	for name, tc := range map[string]struct {
+		age       time.Duration
+		namespace string
+		want      string
+	}{
+		"Runs":      {0, "cattle-turtles-system", "TurtlesActive"},
+		"Ended":     {time.Hour, "cattle-turtles-system", "WaitingForRancher"},
+		"Elsewhere": {0, "team-b", "WaitingForRancher"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lists := 0
+			turtles, _ := lease("*").(*coordinationv1.Lease)
+			turtles.ObjectMeta = metav1.ObjectMeta{Namespace: tc.namespace, Name: "controller-leader-election-rancher-turtles"}
+			renewed := metav1.NewMicroTime(time.Now().Add(-tc.age))
+			turtles.Spec.RenewTime = &renewed
+			reader := management(t, &lists, namespace("team-a"), cluster("prod", map[string]string{label: "true"}), turtles)
+			if got := look(t, reader, Options{}, v3); len(got) != 1 || got[0].Reason != tc.want {
+				t.Errorf("got %q, want %s", texts(got), tc.want)
+			}
+		})
+	}
+}
+
+// An identity that is not for a cluster keeps it from being imported.
+func TestPrincipal(t *testing.T) {
+	lists := 0
+	c := cluster("prod", map[string]string{label: "true"})
+	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "OCICluster", Name: "prod"}
+	infrastructure := &infrav1.OCICluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod"}}
+	infrastructure.Spec.IdentityRef = &corev1.ObjectReference{
+		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "OCIClusterIdentity", Namespace: "team-a", Name: "missing",
+	}
+	reader := management(t, &lists, namespace("team-a"), c, infrastructure)
+	if got := look(t, reader, Options{}, "gates=oci-cluster-identity=true"); len(got) != 1 || got[0].Reason != "IdentityNotFound" || lists != 10 {
+		t.Errorf("got %q after %d lists", texts(got), lists)
+	}
+	if got := look(t, reader, Options{}); len(got) != 1 || got[0].Reason != "WaitingForRancher" {
+		t.Errorf("without the gate: %q", texts(got))
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
 )
 
 // Change is a write that the controller would send. Its form in JSON and YAML stays as it is.
@@ -46,6 +49,20 @@ func (w *world) note(verb string, kind schema.GroupVersionKind, subresource stri
 	}
 	w.changes = append(w.changes, Change{Verb: verb, Resource: resource, Namespace: key.Namespace, Name: key.Name, Does: does})
 	return nil
+}
+
+// ownerOf returns the name of the CAPI cluster that a change is about.
+func (w *world) ownerOf(change Change) string {
+	if change.Resource == "clusters."+clusterv1.GroupVersion.Group {
+		return change.Name
+	}
+	key := types.NamespacedName{Namespace: change.Namespace, Name: change.Name}
+	for _, kind := range hold.Imports().Kinds()[1:] {
+		if record := w.table(kind).objects[key]; record != nil {
+			return record.GetLabels()[archelonv1.OwnerNameLabel]
+		}
+	}
+	return change.Name
 }
 
 // Create implements client.Writer.

@@ -8,11 +8,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // identityPolicy is what an administrator allows OCI identities.
@@ -22,9 +24,20 @@ func identityPolicy(opts options.Identity) identity.Policy {
 	}
 }
 
+func identityScope(opts *options.Options, namespaces shard.Scope) identity.Scope {
+	return identity.Scope{Shard: namespaces, Policy: identityPolicy(opts.Identity)}
+}
+
+// IdentityResolver says which principals clusters in some namespaces may use.
+func IdentityResolver(opts *options.Options, namespaces shard.Scope, cached identity.Readers, live client.Reader) *identity.Resolver {
+	return &identity.Resolver{
+		Cached: cached, Live: live, Scope: identityScope(opts, namespaces), Providers: identity.NewProviders(""),
+	}
+}
+
 // setupIdentity adds the controller of OCI identities. Its caches are filled first: the import asks it from then on.
 func (p *parts) setupIdentity(ctx context.Context, env controller.Env) error {
-	scope := identity.Scope{Shard: p.place.claim.Scope, Policy: identityPolicy(p.opts.Identity)}
+	scope := identityScope(p.opts, p.place.claim.Scope)
 	for _, watch := range scope.Watches() {
 		from := env.Manager.GetCache()
 		if watch.Own {
@@ -42,10 +55,9 @@ func (p *parts) setupIdentity(ctx context.Context, env controller.Env) error {
 	if err != nil {
 		return err
 	}
-	resolver := &identity.Resolver{
-		Cached: identity.Readers{Objects: env.Manager.GetCache(), Metadata: env.Own}, Live: env.Manager.GetAPIReader(),
-		Scope: scope, Providers: identity.NewProviders(""),
-	}
+	resolver := IdentityResolver(
+		p.opts, p.place.claim.Scope, identity.Readers{Objects: env.Manager.GetCache(), Metadata: env.Own}, env.Manager.GetAPIReader(),
+	)
 	p.principals.resolver.Store(resolver)
 	reconciler := &identity.Reconciler{
 		Client: env.Manager.GetClient(), Resolver: resolver, Recorder: env.Manager.GetEventRecorder(identity.ControllerName),

@@ -123,7 +123,7 @@ func (p *process) join(ctx, asking context.Context, claim instance.Claim, waits 
 	late := time.AfterFunc(joining, waits)
 	defer late.Stop()
 	before, err := m.peers.Join(ctx, asking)
-	m.leaving = given(before, claim.Scope, p.opts.ExcludedNamespaces)
+	m.leaving = Given(before, claim.Scope, p.opts.ExcludedNamespaces)
 	return m, err
 }
 
@@ -179,10 +179,10 @@ func (m *member) lapsed() string {
 	return m.fence.Lapsed()
 }
 
-// given returns the namespaces that an instance has given up since its Lease was written last: those that it excludes now
+// Given returns the namespaces that an instance has given up since its Lease was written last: those that it excludes now
 // and did not then, and those that it named and does not claim any more; and those that an earlier process was about to
 // leave. Of others nothing is asked.
-func given(before instance.Registered, now shard.Scope, excluded []string) []string {
+func Given(before instance.Registered, now shard.Scope, excluded []string) []string {
 	names := slices.Clone(before.Leaving)
 	for _, name := range slices.Concat(excluded, before.Scope.Included()) {
 		if before.Scope.Owns(name) {

@@ -80,7 +80,7 @@ func TestGiven(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before := instance.Registered{Claim: instance.Claim{Scope: tc.before}, Leaving: strings.Fields(tc.leaving)}
-			if got := given(before, tc.now, strings.Fields(tc.excluded)); !slices.Equal(got, strings.Fields(tc.want)) {
+			if got := Given(before, tc.now, strings.Fields(tc.excluded)); !slices.Equal(got, strings.Fields(tc.want)) {
 				t.Errorf("got %v, want %q", got, tc.want)
 			}
 		})
