@@ -53,6 +53,7 @@ func Command() *cobra.Command {
 		Example: "  archelon plan --label=team-a\n" +
 			"  archelon plan --feature-gates=managementv3-cluster=true -o json\n" +
 			"  archelon plan team-a/prod --adopt-turtles --turtles-parked",
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 			if err != nil {

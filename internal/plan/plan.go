@@ -189,6 +189,12 @@ func (p *plans) all(ctx context.Context, clusters []client.ObjectKey, which []st
 		}
 	}
 	plans := []Cluster{}
+	for _, name := range which {
+		known := func(key client.ObjectKey) bool { return key.String() == name && p.made[key] != nil }
+		if strings.Contains(name, "/") && !slices.ContainsFunc(clusters, known) {
+			return nil, fmt.Errorf("there is no CAPI cluster %s in the namespaces of the instance", name)
+		}
+	}
 	for _, key := range clusters {
 		made := p.made[key]
 		if made != nil && (len(which) == 0 || slices.Contains(which, key.Namespace) || slices.Contains(which, key.String())) {

@@ -140,7 +140,8 @@ func TestImport(t *testing.T) {
 		}},
 		"False":    {Options{Labels: []string{"team-a=false"}}, "", []string{"prod | idle | then nothing"}},
 		"Excluded": {Options{Labels: []string{"team-a"}}, "excluded=team-a", []string{}},
-		"Another":  {Options{Labels: []string{"team-a"}, Which: []string{"team-b", "team-a/other"}}, "", []string{}},
+		"Another":  {Options{Labels: []string{"team-a"}, Which: []string{"team-b"}}, "", []string{}},
+		"Named":    {Options{Which: []string{"team-b", "team-a/prod"}}, "", []string{"prod | idle | then nothing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, texts(look(t, reader, tc.opts, tc.args))); diff != "" {
@@ -148,8 +149,13 @@ func TestImport(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Look(t.Context(), reader, Options{Manager: managerWith(t), Labels: []string{"team-c"}}); err == nil {
-		t.Error("a label on a Namespace that there is not passes")
+	for _, opts := range []Options{
+		{Labels: []string{"team-c"}}, {Labels: []string{"team-a/other"}}, {Which: []string{"team-a/other"}}, {Which: []string{"team-b/prod"}},
+	} {
+		opts.Manager = managerWith(t)
+		if _, err := Look(t.Context(), reader, opts); err == nil {
+			t.Errorf("%+v: what there is not passes", opts)
+		}
 	}
 }
 
