@@ -27,7 +27,7 @@ type shelf struct {
 func shelves() []shelf {
 	return []shelf{
 		{"Start", "docs", []string{"docs/README.md", "docs/pictures.md"}},
-		{"Use", "", []string{"docs/operations/import.md", "docs/operations/conditions.md", "docs/operations/status.md"}},
+		{"Use", "", []string{"docs/operations/import.md", "docs/operations/conditions.md", "docs/operations/status.md", "docs/operations/plan.md"}},
 		{"Install and run", "docs/operations", []string{
 			"docs/operations/install.md", "docs/operations/turtles.md", "docs/operations/sharding.md", "docs/operations/sizing.md", "docs/operations/upgrade.md",
 			"docs/operations/backup.md", "docs/operations/uninstall.md",
