@@ -43,7 +43,7 @@ func main() {
 
 // exitCode tells what a command has found from what it could not do.
 func exitCode(err error) int {
-	if _, failed := errors.AsType[plan.Failure](err); failed || errors.Is(err, check.ErrMissing) {
+	if _, failed := errors.AsType[plan.FailedError](err); failed || errors.Is(err, check.ErrMissing) {
 		return 2
 	}
 	return 1

@@ -44,7 +44,7 @@ func TestExitCodes(t *testing.T) {
 		errors.New("no connection"):                 1,
 		// As kubectl diff has it.
 		fmt.Errorf("planning: %w", plan.ErrChanges): 1,
-		plan.Failure{}: 2,
+		plan.FailedError{}:                          2,
 	} {
 		if got := exitCode(err); got != want {
 			t.Errorf("%v ends with %d, want %d", err, got, want)

@@ -79,10 +79,12 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 		return nil, err
 	}
 	r := &Reconciler{
-		Rules: opts.Rules, Client: opts.Client, APIReader: opts.APIReader, Recorder: silent{}, Settings: settings, Tokens: tokens,
-		Workloads: workloads, Metrics: metrics, Runs: opts.Runs, Principals: opts.Principals, Switches: opts.Switches, Clock: clock.RealClock{},
+		Rules: opts.Rules, Client: opts.Client, APIReader: opts.APIReader, Recorder: silent{}, Settings: settings,
+		Tokens: tokens, Workloads: workloads, Metrics: metrics, Runs: opts.Runs, Principals: opts.Principals,
+		Switches: opts.Switches, Clock: clock.RealClock{},
 		// Jobs that nobody starts wait for that, so no work in a workload cluster begins.
-		jobs: newJobs(defaultJobs, clock.RealClock{}), memory: newMemory(opts.Switches), tokenSecrets: opts.Client, assigned: opts.Client,
+		jobs:   newJobs(defaultJobs, clock.RealClock{}),
+		memory: newMemory(opts.Switches), tokenSecrets: opts.Client, assigned: opts.Client,
 	}
 	// Nobody takes out of it who is woken while a run goes on.
 	r.turns.come = make(chan event.GenericEvent, 2*opts.Clusters+turnsBacklog)

@@ -30,26 +30,27 @@ var managerFlags = []string{ //nolint:gochecknoglobals // it is never changed
 	"turtles-parked", "watch-filter",
 }
 
-// Failure is that a plan could not be made.
-type Failure struct{ error }
+// FailedError is that a plan could not be made, and why.
+type FailedError struct{ error }
 
 // Unwrap returns the cause.
-func (f Failure) Unwrap() error { return f.error }
+func (f FailedError) Unwrap() error { return f.error }
 
 // Command returns "plan". It has the flags of the manager, and those of kubectl for the connection.
 func Command() *cobra.Command {
 	manager, err := options.New()
 	if err != nil {
-		return &cobra.Command{Use: "plan", RunE: func(*cobra.Command, []string) error { return Failure{err} }}
+		return &cobra.Command{Use: "plan", RunE: func(*cobra.Command, []string) error { return FailedError{err} }}
 	}
 	opts, how, timeout := Options{Manager: manager}, output{}, time.Minute
 	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
 	cmd := &cobra.Command{
 		Use:   "plan [NAMESPACE | NAMESPACE/NAME]...",
 		Short: "Show what the manager would do, and write nothing",
-		Long: "Show what a manager with these flags would write to the management cluster, for all CAPI clusters, those of a\n" +
-			"namespace or one, until it waits for Rancher or a user. It has the import work on a copy in memory. Workload clusters\n" +
-			"are not looked into. The exit code is 0 if nothing would change, 1 if something would, and 2 if it could not be found out.",
+		Long: "Show what a manager with these flags would write to the management cluster, for all CAPI clusters, those of\n" +
+			"a namespace or one, until it waits for Rancher or a user. It has the import work on a copy in memory. Workload\n" +
+			"clusters are not looked into. The exit code is 0 if nothing would change, 1 if something would, and 2 if it\n" +
+			"could not be found out.",
 		Example: "  archelon plan --label=team-a\n" +
 			"  archelon plan --feature-gates=managementv3-cluster=true -o json\n" +
 			"  archelon plan team-a/prod --adopt-turtles --turtles-parked",
@@ -57,19 +58,19 @@ func Command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 			if err != nil {
-				return Failure{fmt.Errorf("finding the management cluster: %w", err)}
+				return FailedError{fmt.Errorf("finding the management cluster: %w", err)}
 			}
 			opts.Which = args
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			plans, err := run(ctx, config, opts, how, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if err != nil {
-				return Failure{err}
+				return FailedError{err}
 			}
 			return changes(plans)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Failure{err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return FailedError{err} })
 	flags := cmd.Flags()
 	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "Path of a kubeconfig. Default: as kubectl has it, in a Pod the ServiceAccount.")
 	connection := clientcmd.RecommendedConfigOverrideFlags("")
@@ -155,7 +156,8 @@ const columnGap = 3
 func (o *output) write(out, notes io.Writer, plans []Cluster, named bool) error {
 	if o.form != terminal.Table {
 		return terminal.Document(out, o.form, list{
-			TypeMeta: metav1.TypeMeta{APIVersion: "archelon.io/v1alpha1", Kind: "ClusterPlanList"}, Items: append([]Cluster{}, plans...),
+			TypeMeta: metav1.TypeMeta{APIVersion: "archelon.io/v1alpha1", Kind: "ClusterPlanList"},
+			Items:    append([]Cluster{}, plans...),
 		})
 	}
 	lines := tabwriter.NewWriter(out, 0, 0, columnGap, ' ', 0)
@@ -165,8 +167,8 @@ func (o *output) write(out, notes io.Writer, plans []Cluster, named bool) error 
 	changed, agents := 0, 0
 	for _, plan := range plans {
 		row := func(verb, does string) {
-			_, _ = fmt.Fprintf(lines, "%s\t%s\t%s\t%s\t%s\n", terminal.Printable(plan.Namespace), terminal.Printable(plan.Name), plan.Intent,
-				verb, terminal.Printable(does))
+			_, _ = fmt.Fprintf(lines, "%s\t%s\t%s\t%s\t%s\n",
+				terminal.Printable(plan.Namespace), terminal.Printable(plan.Name), plan.Intent, verb, terminal.Printable(does))
 		}
 		for _, change := range plan.Changes {
 			row(change.Verb, change.Does)

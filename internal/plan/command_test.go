@@ -53,7 +53,7 @@ func TestFailures(t *testing.T) {
 		cmd.SetOut(&bytes.Buffer{})
 		cmd.SetErr(&bytes.Buffer{})
 		err := cmd.ExecuteContext(t.Context())
-		if _, failed := errors.AsType[Failure](err); !failed || errors.Is(err, ErrChanges) {
+		if _, failed := errors.AsType[FailedError](err); !failed || errors.Is(err, ErrChanges) {
 			t.Errorf("%q: got %v", args, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -68,7 +68,7 @@ func load(ctx context.Context, reader client.Reader, opts *options.Options) (*fo
 		{"Rancher's settings", &managementv3.SettingList{}, nil, l.keep},
 		{"Namespaces", namespaces, nil, l.keep},
 		{"the Leases of instances", instances, []client.ListOption{client.HasLabels{archelonv1.InstanceLabel}}, l.ignore},
-		{"the Lease of Rancher Turtles", turtles, []client.ListOption{client.MatchingFields{metav1.ObjectNameField: archelonv1.TurtlesLease}}, l.ignore},
+		{"the Lease of Rancher Turtles", turtles, []client.ListOption{named(archelonv1.TurtlesLease)}, l.ignore},
 	}
 	if opts.Gates.Enabled(feature.OCIClusterIdentity) {
 		lists = append(lists, kindOfList{"OCI identities", &infrav1.OCIClusterIdentityList{}, nil, l.keep},
@@ -92,13 +92,18 @@ func load(ctx context.Context, reader client.Reader, opts *options.Options) (*fo
 	return f, nil
 }
 
+// named selects the objects of a name.
+func named(name string) client.ListOption {
+	return client.MatchingFields{metav1.ObjectNameField: name}
+}
+
 // explain says what to do about a list that failed.
 func explain(what string, err error) error {
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return fmt.Errorf("this cluster does not serve %s; archelon check says what is missing: %w", what, err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("listing %s is not permitted; the value planRole of the chart creates a ClusterRole for this: %w", what, err)
+		return fmt.Errorf("listing %s is not permitted; value planRole of the chart creates a ClusterRole for it: %w", what, err)
 	default:
 		return fmt.Errorf("listing %s: %w", what, err)
 	}
@@ -144,32 +149,27 @@ func (l *loader) holdsOf(leases []coordinationv1.Lease, namespaces []string) {
 // registrations has each v3 Cluster have a registration that is filled in: it is not read, and what comes of it belongs
 // to what happens in the workload cluster.
 func (l *loader) registrations() {
-	server := &managementv3.Setting{}
-	_ = into(managementv3.SchemeGroupVersion.WithKind("Setting"), l.setting(rancher.ServerURLSetting), server)
-	address := server.Value
-	if address == "" {
-		address = server.Default
+	server := ""
+	if _, stored, err := l.world.find(&managementv3.Setting{}, client.ObjectKey{Name: rancher.ServerURLSetting}); err == nil {
+		if setting, ok := stored.(*managementv3.Setting); ok {
+			server = strings.TrimSuffix(strings.TrimSpace(cmp.Or(setting.Value, setting.Default)), "/")
+		}
 	}
 	for key := range l.world.table(managementv3.SchemeGroupVersion.WithKind("Cluster")).objects {
 		token := rancher.NewRegistrationToken()
 		token.SetNamespace(key.Name)
 		token.SetName(rancher.DefaultTokenName)
-		_ = unstructured.SetNestedField(token.Object, strings.TrimSuffix(strings.TrimSpace(address), "/")+"/v3/import/{token}_"+key.Name+".yaml", "status", "manifestUrl")
+		token.Object["status"] = map[string]any{"manifestUrl": server + "/v3/import/{token}_" + key.Name + ".yaml"}
 		l.world.put(token.GroupVersionKind(), token)
 	}
 }
 
-func (l *loader) setting(name string) client.Object {
-	_, stored, err := l.world.find(&managementv3.Setting{}, client.ObjectKey{Name: name})
-	if err != nil {
-		return &managementv3.Setting{}
-	}
-	return stored
-}
+// selectors are the labels by which objects of a kind are selected.
+type selectors map[schema.GroupVersionKind]labels.Selector
 
 // shown are the labels by which the caches of a manager select objects.
-func shown(w *world, scope shard.Scope, turtlesNamespaces []string) (map[schema.GroupVersionKind]labels.Selector, error) {
-	selectors := map[schema.GroupVersionKind]labels.Selector{}
+func shown(w *world, scope shard.Scope, turtlesNamespaces []string) (selectors, error) {
+	all := selectors{}
 	for _, watch := range importer.Controller(turtlesNamespaces, nil).Watches(scope) {
 		if watch.Own || watch.By.Label == nil {
 			continue
@@ -178,7 +178,7 @@ func shown(w *world, scope shard.Scope, turtlesNamespaces []string) (map[schema.
 		if err != nil {
 			return nil, err
 		}
-		selectors[kind] = watch.By.Label
+		all[kind] = watch.By.Label
 	}
-	return selectors, nil
+	return all, nil
 }

@@ -111,9 +111,8 @@ func (f *found) keys(seen cached) []client.ObjectKey {
 	for _, kind := range hold.Imports().Kinds()[1:] {
 		for _, record := range f.world.table(kind).objects {
 			labels := record.GetLabels()
-			key := client.ObjectKey{
-				Namespace: cmp.Or(labels[archelonv1.OwnerNamespaceLabel], record.GetNamespace()), Name: labels[archelonv1.OwnerNameLabel],
-			}
+			namespace := cmp.Or(labels[archelonv1.OwnerNamespaceLabel], record.GetNamespace())
+			key := client.ObjectKey{Namespace: namespace, Name: labels[archelonv1.OwnerNameLabel]}
 			if key.Namespace != "" && key.Name != "" && seen.shows(kind, record) {
 				keys = append(keys, key)
 			}
@@ -149,7 +148,10 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plans{world: f.world, cached: cached{f.world, shown}, claim: claim, made: map[client.ObjectKey]*Cluster{}, seen: map[client.ObjectKey]map[string]bool{}}
+	p := &plans{
+		world: f.world, cached: cached{f.world, shown}, claim: claim,
+		made: map[client.ObjectKey]*Cluster{}, seen: map[client.ObjectKey]map[string]bool{},
+	}
 	if err := p.leave(ctx, self, setup.Given(before, claim.Scope, opts.Manager.ExcludedNamespaces)); err != nil {
 		return nil, err
 	}

@@ -85,7 +85,8 @@ func (w *world) put(kind schema.GroupVersionKind, object client.Object) {
 	}
 	w.table(kind).put(object)
 	if v3, ok := object.(*managementv3.Cluster); ok {
-		named := &rancher.NamedCluster{ObjectMeta: *v3.ObjectMeta.DeepCopy(), Spec: rancher.NamedClusterSpec{DisplayName: v3.Spec.DisplayName}}
+		named := &rancher.NamedCluster{ObjectMeta: *v3.ObjectMeta.DeepCopy()}
+		named.Spec.DisplayName = v3.Spec.DisplayName
 		if trimmed, err := rancher.TrimNamedCluster(named); err == nil {
 			named, _ = trimmed.(*rancher.NamedCluster)
 		}
@@ -169,9 +170,14 @@ func (w *world) find(like runtime.Object, key client.ObjectKey) (schema.GroupVer
 	}
 	stored := w.table(kind).objects[key]
 	if stored == nil {
-		return kind, nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind)}, key.String())
+		return kind, nil, apierrors.NewNotFound(groupOf(kind), key.String())
 	}
 	return kind, stored, nil
+}
+
+// groupOf names a kind in errors.
+func groupOf(kind schema.GroupVersionKind) schema.GroupResource {
+	return schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind)}
 }
 
 // into copies an object to one that may be of another Go type.
@@ -259,7 +265,7 @@ func (t *table) selected(by fields.Selector) ([]types.NamespacedName, error) {
 type cached struct {
 	*world
 
-	shown map[schema.GroupVersionKind]labels.Selector
+	shown selectors
 }
 
 // shows reports whether the caches have an object.
@@ -275,7 +281,7 @@ func (c cached) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 		return err
 	}
 	if !c.shows(kind, stored) {
-		return apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind)}, key.String())
+		return apierrors.NewNotFound(groupOf(kind), key.String())
 	}
 	return c.world.Get(ctx, key, object, opts...)
 }

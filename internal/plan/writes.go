@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +37,9 @@ type Change struct {
 }
 
 // note writes a change down.
-func (w *world) note(verb string, kind schema.GroupVersionKind, subresource string, key types.NamespacedName, does string) error {
+func (w *world) note(
+	verb string, kind schema.GroupVersionKind, subresource string, key types.NamespacedName, does string,
+) error {
 	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return err
@@ -47,7 +48,8 @@ func (w *world) note(verb string, kind schema.GroupVersionKind, subresource stri
 	if subresource != "" {
 		resource += "/" + subresource
 	}
-	w.changes = append(w.changes, Change{Verb: verb, Resource: resource, Namespace: key.Namespace, Name: key.Name, Does: does})
+	change := Change{Verb: verb, Resource: resource, Namespace: key.Namespace, Name: key.Name, Does: does}
+	w.changes = append(w.changes, change)
 	return nil
 }
 
@@ -71,7 +73,7 @@ func (w *world) Create(_ context.Context, object client.Object, _ ...client.Crea
 	kind, stored, err := w.find(object, key)
 	switch {
 	case stored != nil:
-		return apierrors.NewAlreadyExists(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind)}, key.String())
+		return apierrors.NewAlreadyExists(groupOf(kind), key.String())
 	case !apierrors.IsNotFound(err):
 		return err
 	}
@@ -122,7 +124,7 @@ func (w *world) Patch(_ context.Context, object client.Object, patch client.Patc
 		return fmt.Errorf("reading a patch: %w", err)
 	}
 	if err := holdsFor(stored, changes); err != nil {
-		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind)}, key.Name, err)
+		return apierrors.NewConflict(groupOf(kind), key.Name, err)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
 	if err != nil {
@@ -144,6 +146,9 @@ func (w *world) Patch(_ context.Context, object client.Object, patch client.Patc
 	}
 	return w.note("patch", kind, "", key, w.does)
 }
+
+// errAnother is that an object of the name is there, and not the one that is meant.
+var errAnother = errors.New("it is another one")
 
 // holdsFor fails if a patch is for another object, or for another version of it.
 func holdsFor(stored client.Object, patch map[string]any) error {
@@ -185,7 +190,7 @@ func (w *world) Delete(_ context.Context, object client.Object, opts ...client.D
 		return err
 	}
 	if wanted := options.Preconditions; wanted != nil && wanted.UID != nil && *wanted.UID != stored.GetUID() {
-		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind)}, key.Name, errors.New("it is another one"))
+		return apierrors.NewConflict(groupOf(kind), key.Name, errAnother)
 	}
 	if len(stored.GetFinalizers()) == 0 {
 		w.remove(kind, key)
@@ -226,12 +231,13 @@ func (s statuses) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ .
 	}
 	after, ok := stored.DeepCopyObject().(*clusterv1.Cluster)
 	if !ok || stored.GetUID() != wanted.UID {
-		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind)}, key.Name, errors.New("it is another one"))
+		return apierrors.NewConflict(groupOf(kind), key.Name, errAnother)
 	}
 	does := []string{}
 	for _, condition := range wanted.Status.Conditions {
-		after.Status.Conditions = append(slices.DeleteFunc(after.Status.Conditions, func(c metav1.Condition) bool { return c.Type == condition.Type }), condition)
-		does = append(does, fmt.Sprintf("CAPI cluster %s: set condition %s to %s, %s", key, condition.Type, condition.Status, condition.Reason))
+		meta.SetStatusCondition(&after.Status.Conditions, condition)
+		does = append(does, fmt.Sprintf("CAPI cluster %s: set condition %s to %s, %s",
+			key, condition.Type, condition.Status, condition.Reason))
 	}
 	if len(does) == 0 {
 		does = []string{s.world.does}
@@ -259,7 +265,7 @@ func (*world) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfO
 }
 
 // SubResource implements client.Client.
-func (w *world) SubResource(string) client.SubResourceClient { return nil }
+func (*world) SubResource(string) client.SubResourceClient { return nil }
 
 // Scheme implements client.Client.
 func (w *world) Scheme() *runtime.Scheme { return w.scheme }
