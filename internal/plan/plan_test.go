@@ -223,6 +223,23 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// What follows from a write is part of the plan: a Rancher cluster that nobody else holds is gone at once.
+func TestRunsFollow(t *testing.T) {
+	lists := 0
+	plans := look(t, management(t, &lists, append(imported("prod"), namespace("team-a"))...), Options{})
+	var verbs []string
+	for _, c := range plans[0].Changes {
+		verbs = append(verbs, c.Verb+" "+c.Resource)
+	}
+	want := []string{
+		"patch clusters.cluster.x-k8s.io", "patch clusters.management.cattle.io", "delete clusters.management.cattle.io",
+		"patch clusters.cluster.x-k8s.io/status", "create clusters.provisioning.cattle.io", "patch clusters.cluster.x-k8s.io/status",
+	}
+	if diff := cmp.Diff(want, verbs); diff != "" || plans[0].Reason != "WaitingForRancher" {
+		t.Errorf("%s (-want +got):\n%s", plans[0].Reason, diff)
+	}
+}
+
 // lease is that of an instance which runs.
 func lease(in string) client.Object {
 	holder, lasts, now := "somebody", int32(15), metav1.NowMicro()
