@@ -63,7 +63,11 @@ func enumerations() map[string]enumeration {
 		"FSGroup":       {"{podSecurityContext: {fsGroupChangePolicy: %s}}", "/fsGroupChangePolicy", []string{"Never"}, []string{"OnRootMismatch", "Always"}},
 		"SELinux":       {"{podSecurityContext: {seLinuxChangePolicy: %s}}", "/seLinuxChangePolicy", []string{"Always"}, []string{"MountOption", "Recursive"}},
 		"Groups":        {"{podSecurityContext: {supplementalGroupsPolicy: %s}}", "/supplementalGroupsPolicy", []string{"merge"}, []string{"Merge", "Strict"}},
-		"PullPolicy":    {"{image: {pullPolicy: %s}}", "/image/pullPolicy", []string{"always"}, []string{"Always", "IfNotPresent", "Never"}},
+		"AgentSettings": {
+			"{import: {agentSettings: [%s]}}", "/import/agentSettings/0", []string{"image", "'*'", "Tolerations"},
+			[]string{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
+		},
+		"PullPolicy": {"{image: {pullPolicy: %s}}", "/image/pullPolicy", []string{"always"}, []string{"Always", "IfNotPresent", "Never"}},
 		"ImageVolume": {
 			"{extraVolumes: [{name: a, image: {reference: b, pullPolicy: %s}}]}", "/image/pullPolicy",
 			[]string{"ifNotPresent"}, []string{"Always", "IfNotPresent", "Never"},

@@ -84,13 +84,19 @@ func combinations(features [][]choice) map[string]values {
 // everything sets what the matrix leaves alone.
 func everything() values {
 	selector := values{"namespaceSelector": values{"matchLabels": values{"kubernetes.io/metadata.name": "monitoring"}}}
+	imports := values{
+		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
+		"clusterClassLabels": true,
+		"concurrency":        1000000, "workloadConcurrency": 1000000, "strategySwitchConcurrency": 0,
+		"manifestMaxBytes": 1 << 30, "syncPeriod": "1h30s",
+	}
 	return values{
 		"global":            values{"imagePullSecrets": []any{"everywhere"}, "cattle": values{"systemDefaultRegistry": "registry.example.com", "clusterId": "local"}, "anything": true},
 		"image":             values{"digest": "sha256:" + strings.Repeat("0", 64), "pullPolicy": "Always"},
 		"imagePullSecrets":  []any{values{"name": "pull"}},
 		"instance":          "archelon1",
 		"leaderElection":    values{"namespace": "coordination"},
-		"import":            values{"concurrency": 1000000, "workloadConcurrency": 1000000, "strategySwitchConcurrency": 0, "manifestMaxBytes": 1 << 30, "syncPeriod": "1h30s"},
+		"import":            imports,
 		"kubeAPI":           values{"qps": 1000000, "burst": 1000000},
 		"proxy":             values{"https": "http://proxy:3128", "http": "http://proxy:3128"},
 		"extraEnv":          []any{values{"name": "GOGC", "value": "80"}, values{"name": "A", "valueFrom": values{"secretKeyRef": values{"name": "a", "key": "b"}}}},

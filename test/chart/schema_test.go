@@ -212,6 +212,8 @@ func badValues() map[string]string {
 		"{import: {manifestTimeout: 0s}}":                              "/import/manifestTimeout",
 		"{import: {manifestTimeout: -5s}}":                             "/import/manifestTimeout",
 		"{import: {concurrency: 0}}":                                   "/import/concurrency",
+		"{import: {clusterClassLabels: 1}}":                            "/import/clusterClassLabels",
+		"{import: {agentSettings: [tolerations, tolerations]}}":        "/import/agentSettings",
 		"{import: {strategySwitchConcurrency: -1}}":                    "/import/strategySwitchConcurrency",
 		"{import: {manifestMaxBytes: 0}}":                              "/import/manifestMaxBytes",
 		"{kubeAPI: {qps: 0}}":                                          "/kubeAPI/qps",

@@ -99,9 +99,12 @@ func valuesFor(flags []string, further map[string]any) map[string]any {
 	values := map[string]any{"podDisruptionBudget": map[string]any{"enabled": false}, "admissionPolicy": map[string]any{"enabled": false}}
 	maps.Copy(values, further)
 	var namespaces, excluded, extra []string
-	turtles := map[string]any{}
-	if base, ok := further["turtles"].(map[string]any); ok {
-		maps.Copy(turtles, base)
+	turtles, imports := map[string]any{}, map[string]any{}
+	for key, group := range map[string]map[string]any{"turtles": turtles, "import": imports} {
+		if base, ok := further[key].(map[string]any); ok {
+			maps.Copy(group, base)
+		}
+		values[key] = group
 	}
 	for _, flag := range flags {
 		name, value, _ := strings.Cut(flag, "=")
@@ -123,15 +126,31 @@ func valuesFor(flags []string, further map[string]any) map[string]any {
 		case "--feature-gates":
 			values["features"] = gates(value)
 		default:
-			extra = append(extra, flag)
+			if !setImport(imports, name, value) {
+				extra = append(extra, flag)
+			}
 		}
 	}
-	if len(turtles) > 0 {
-		values["turtles"] = turtles
-	}
 	values["namespaces"], values["excludedNamespaces"], values["extraArgs"] = namespaces, excluded, extra
-	maps.DeleteFunc(values, func(_ string, value any) bool { list, ok := value.([]string); return ok && len(list) == 0 })
+	maps.DeleteFunc(values, func(_ string, value any) bool {
+		list, ok := value.([]string)
+		group, ok2 := value.(map[string]any)
+		return ok && len(list) == 0 || ok2 && len(group) == 0
+	})
 	return values
+}
+
+// setImport sets what a flag says about how clusters are imported, and reports whether it is such a flag.
+func setImport(imports map[string]any, name, value string) bool {
+	switch name {
+	case "--agent-setting":
+		imports["agentSettings"] = strings.Split(value, ",")
+	case "--cluster-class-labels":
+		imports["clusterClassLabels"] = value != "false"
+	default:
+		return false
+	}
+	return true
 }
 
 // gates returns the values for --feature-gates.

@@ -166,6 +166,16 @@ namespaceSelector: {}
 {{- end }}
 {{- end }}
 
+{{/* The flags that say what tenants may ask for. */}}
+{{- define "archelon.importArgs" -}}
+{{- with .Values.import.agentSettings }}
+- --agent-setting={{ join "," . }}
+{{- end }}
+{{- if .Values.import.clusterClassLabels }}
+- --cluster-class-labels
+{{- end }}
+{{- end }}
+
 {{/* The flags of features oci-cluster-identity and oci-credential-translation. */}}
 {{- define "archelon.identityArgs" -}}
 {{- if (index .Values.features "oci-cluster-identity").enabled }}
