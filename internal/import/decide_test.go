@@ -184,6 +184,7 @@ func turtlesHolding(o *Observation, _ *Rules) {
 	o.answered[askTurtles{}.String()] = true
 	o.lease = turtlesHold{left: 10 * time.Second, by: "turtles-0"}
 }
+func bySelector(_ *Observation, r *Rules) { r.Selector = Selector{namespaces: []string{"tenant"}} }
 func switchToV1(_ *Observation, r *Rules) { r.Active, r.Others = decideV1{}, []Strategy{decideV3{}} }
 
 func condition(status metav1.ConditionStatus, reason string) state {
@@ -291,6 +292,12 @@ func decideRows() map[string]decideRow {
 		"StrangerInvalid": {[]state{func(o *Observation, _ *Rules) {
 			o.namespace = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "maybe"}
 		}}, "idle | selection: Stall InvalidImportLabel"},
+
+		// What the installation selects.
+		"Selected":      {[]state{bySelector, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
+		"SelectedElse":  {[]state{bySelector, func(o *Observation, _ *Rules) { o.cluster.Namespace = "other" }}, "idle | done"},
+		"SelectedFalse": {[]state{bySelector, labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"SelectedLost":  {importedV3("Connected")[1:], "import | done"},
 
 		// What a cluster has left behind.
 		"Gone":            {[]state{gone}, "release orphans | orphans: forget the cluster"},

@@ -35,6 +35,8 @@ type findings struct {
 	// record is the one that the cluster is followed under, and management the v3 Cluster behind it.
 	record     *record
 	management *managementCluster
+	// unselected: neither the import label nor a selector asks for the import.
+	unselected bool
 	// waits says that the record is of another kind and is not to be replaced yet.
 	waits string
 	// connected says that the agent has connected, and nothing has to be done about it.

@@ -56,11 +56,14 @@ func (*deciding) pause() Decision {
 	return wait(archelonv1.PausedReason, "The CAPI cluster is paused; the import goes on when it is resumed")
 }
 
-// checkSelection stops where the import label cannot be read.
+// checkSelection stops where the import label cannot be read. What is imported stays imported when nothing selects it any
+// more: a mistake in the values of the chart is no reason to disconnect clusters. It is told.
 func (d *deciding) checkSelection() Decision {
-	if _, err := chosen(d.cluster.Labels, d.namespace); err != nil {
+	want, err := d.wanted()
+	if err != nil {
 		return stall(archelonv1.InvalidImportLabelReason, err.Error())
 	}
+	d.unselected = want == leave
 	return pass()
 }
 

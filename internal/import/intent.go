@@ -55,7 +55,7 @@ func (d *deciding) intend() intent {
 	case !d.responsible(d.cluster):
 		return intentLeave
 	}
-	want, _ := chosen(d.cluster.Labels, d.namespace)
+	want, _ := d.wanted()
 	imported := d.cluster.Annotations[archelonv1.RecordAnnotation] != "" || holds(d.cluster) || d.hasRecord()
 	switch {
 	case paused(d.cluster):

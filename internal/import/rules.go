@@ -23,6 +23,8 @@ type Rules struct {
 	// FleetWorkspaces are those that a CAPI Cluster may ask for. Fleet brings what belongs to a workspace, secrets
 	// included, to all of its clusters, and Rancher asks only whether we may add clusters to it.
 	FleetWorkspaces []string
+	// Selector selects what is imported without the import label.
+	Selector Selector
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may ask for, of AgentSettings.
 	AgentSettings []string
 	// ClassLabels has the Rancher cluster carry labels that say of which ClusterClass the CAPI Cluster is.

@@ -11,7 +11,7 @@ import (
 
 // withoutEffect says which annotations of an imported cluster have no effect, and why, "" if there are none. Rancher
 // reads some only when it registers a v3 Cluster, and Kubernetes accepts them at any time: nothing else would tell the
-// user.
+// user. The same is true of a selector that has lost the cluster.
 func withoutEffect(cluster *clusterv1.Cluster, v findings) string {
 	if v.record == nil || v.management == nil || v.management.object == nil {
 		return ""
@@ -33,6 +33,9 @@ func withoutEffect(cluster *clusterv1.Cluster, v findings) string {
 	}
 	if behind && cluster.Annotations[archelonv1.DisplayNameAnnotation] != "" {
 		notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher shows a v1 Rancher cluster by its own name", archelonv1.DisplayNameAnnotation))
+	}
+	if v.unselected {
+		notes = append(notes, fmt.Sprintf("nothing selects this cluster now: it stays imported until label %s is \"false\"", archelonv1.ImportLabel))
 	}
 	return strings.Join(notes, "; ")
 }

@@ -64,6 +64,10 @@ type Options struct {
 	TurtlesNamespaces []string
 	// FleetWorkspaces are those that a CAPI Cluster may ask for by annotation.
 	FleetWorkspaces []string
+	// ImportSelector, ImportClasses and ImportNamespaces select CAPI Clusters that are imported without the import label.
+	ImportSelector   string
+	ImportClasses    []string
+	ImportNamespaces []string
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
 	AgentSettings []string
 	// ClassLabels labels Rancher clusters with the ClusterClass of the CAPI Cluster.
@@ -141,6 +145,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addProcessFlags(fs)
 	addRemovedFlags(fs)
 	o.addScopeFlags(fs)
+	o.addSelectorFlags(fs)
 	o.addTenantFlags(fs)
 	o.addLimitFlags(fs)
 	o.Identity.addFlags(fs)
@@ -312,6 +317,7 @@ func (o *Options) Validate() error {
 			}
 		}
 	}
+	problems = append(problems, o.selectorProblems()...)
 	problems = append(problems, o.agentSettingProblems()...)
 	problems = append(problems, o.scopeProblems()...)
 	problems = append(problems, o.Identity.validate())

@@ -140,7 +140,10 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	if claim.Scope.Empty() {
 		return nil, fmt.Errorf("instance %s would get no namespace beside others; archelon check says who has them", self)
 	}
-	rules := setup.ImportRules(opts.Manager, self, claim)
+	rules, err := setup.ImportRules(opts.Manager, self, claim)
+	if err != nil {
+		return nil, err
+	}
 	if _, random := rules.Active.(importv3.Strategy); random {
 		rules.Active = unnamed{}
 	}

@@ -103,8 +103,12 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	if err != nil {
 		return err
 	}
+	rules, err := ImportRules(p.opts, p.place.member.self, p.place.claim)
+	if err != nil {
+		return err
+	}
 	reconciler := &importer.Reconciler{
-		Rules:      ImportRules(p.opts, p.place.member.self, p.place.claim),
+		Rules:      rules,
 		Client:     mgr.GetClient(),
 		APIReader:  mgr.GetAPIReader(),
 		Recorder:   mgr.GetEventRecorder(importer.ControllerName),
@@ -134,7 +138,8 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 }
 
 // ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses.
-func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim) importer.Rules {
+func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim) (importer.Rules, error) {
+	selector, err := opts.Selector()
 	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}
 	if opts.Gates.Enabled(feature.ManagementV3Cluster) {
 		active, other = other, active
@@ -148,9 +153,10 @@ func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim) 
 		TurtlesParked:   opts.TurtlesParked,
 		DisconnectGrace: opts.AgentDisconnectGrace,
 		FleetWorkspaces: opts.FleetWorkspaces,
+		Selector:        selector,
 		AgentSettings:   opts.AgentSettings,
 		ClassLabels:     opts.ClassLabels,
-	}
+	}, err
 }
 
 // kept waits for the role keeper, if there is to be one. It reports whether there is no more to wait for.

@@ -140,15 +140,29 @@ func valuesFor(flags []string, further map[string]any) map[string]any {
 	return values
 }
 
-// setImport sets what a flag says about how clusters are imported, and reports whether it is such a flag.
+// setImport sets what a flag says about what is imported and how, and reports whether it is such a flag.
 func setImport(imports map[string]any, name, value string) bool {
+	selector, _ := imports["selector"].(map[string]any)
+	selector = maps.Clone(selector)
+	if selector == nil {
+		selector = map[string]any{}
+	}
 	switch name {
+	case "--import-selector":
+		selector["labels"] = value
+	case "--import-class":
+		selector["classes"] = strings.Split(value, ",")
+	case "--import-namespace":
+		selector["namespaces"] = strings.Split(value, ",")
 	case "--agent-setting":
 		imports["agentSettings"] = strings.Split(value, ",")
 	case "--cluster-class-labels":
 		imports["clusterClassLabels"] = value != "false"
 	default:
 		return false
+	}
+	if len(selector) > 0 {
+		imports["selector"] = selector
 	}
 	return true
 }

@@ -18,6 +18,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if and .Values.metrics.enabled (eq (int .Values.metrics.port) 9440) }}
 {{- fail "metrics.port must differ from 9440, the port of the probes" }}
 {{- end }}
+{{- include "archelon.selectorGuards" . }}
 {{- include "archelon.credentialGuards" . }}
 {{- if and (index .Values.features "host-claim-machines").enabled (not (index .Values.features "host-claim").enabled) }}
 {{- fail "features.host-claim-machines needs features.host-claim, which gives hosts to the claims of Machines: enable both" }}
@@ -44,6 +45,16 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- $coordination := include "archelon.coordination" . }}
 {{- if and (ne $coordination .Release.Namespace) (lookup "v1" "Namespace" "" "kube-system") (not (lookup "v1" "Namespace" "" $coordination)) }}
 {{- fail (printf "leaderElection.namespace: namespace %s does not exist: create it, or name the one in which the Leases of the other releases are" $coordination) }}
+{{- end }}
+{{- end }}
+
+{{- /* The manager would refuse to start. */}}
+{{- define "archelon.selectorGuards" -}}
+{{- $names := (include "archelon.namespaces" . | fromJson).names }}
+{{- range without .Values.import.selector.namespaces "*" }}
+{{- if or (has . $.Values.excludedNamespaces) (and $.Values.namespaces (not (has . $names))) }}
+{{- fail (printf "import.selector.namespaces: the release does not work in %s: take it out, or correct namespaces and excludedNamespaces" .) }}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -166,8 +166,17 @@ namespaceSelector: {}
 {{- end }}
 {{- end }}
 
-{{/* The flags that say what tenants may ask for. */}}
+{{/* The flags that say what is imported, and what tenants may ask for. */}}
 {{- define "archelon.importArgs" -}}
+{{- with .Values.import.selector.labels }}
+- {{ printf "--import-selector=%s" . | quote }}
+{{- end }}
+{{- with .Values.import.selector.classes }}
+- --import-class={{ join "," . }}
+{{- end }}
+{{- with .Values.import.selector.namespaces }}
+- {{ printf "--import-namespace=%s" (join "," .) | quote }}
+{{- end }}
 {{- with .Values.import.agentSettings }}
 - --agent-setting={{ join "," . }}
 {{- end }}

@@ -1,0 +1,42 @@
+package options
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	importer "github.com/archelon-io/archelon/internal/import"
+)
+
+// addSelectorFlags binds what is imported without a label.
+func (o *Options) addSelectorFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.ImportClasses, "import-class", o.ImportClasses,
+		"Import CAPI Clusters of this ClusterClass without the import label: NAME, or NAMESPACE/NAME.")
+	fs.StringSliceVar(&o.ImportNamespaces, "import-namespace", o.ImportNamespaces,
+		"The same by namespace; * is all. Of the three, what is set must fit.")
+	fs.StringVar(&o.ImportSelector, "import-selector", o.ImportSelector,
+		"The same by labels, such as env=prod.")
+}
+
+// Selector is what these flags say.
+func (o *Options) Selector() (importer.Selector, error) {
+	return importer.NewSelector(o.ImportSelector, o.ImportClasses, o.ImportNamespaces)
+}
+
+// selectorProblems reports selectors that cannot be read, are empty, or would never fit.
+func (o *Options) selectorProblems() []error {
+	_, err := o.Selector()
+	problems := []error{err}
+	for option, names := range map[string][]string{"import-class": o.ImportClasses, "import-namespace": o.ImportNamespaces} {
+		if names != nil && len(names) == 0 {
+			problems = append(problems, fmt.Errorf("--%s is empty: name what to import, or leave the flag out", option))
+		}
+	}
+	scope, err := o.Scope()
+	for _, name := range o.ImportNamespaces {
+		if err == nil && name != importer.EveryNamespace && !scope.Owns(name) {
+			problems = append(problems, fmt.Errorf("--import-namespace %q is none of the namespaces of this instance", name))
+		}
+	}
+	return problems
+}
