@@ -94,6 +94,10 @@ const (
 	// WatchFilterAnnotation on the Lease of an instance is its --watch-filter, if it has one.
 	WatchFilterAnnotation = "archelon.io/watch-filter"
 
+	// KeptOutAnnotation on a CAPI Cluster is ImportedAnnotation with a prefix, and wins over it: "true" keeps the cluster
+	// from being imported, and with "false" it is imported whatever ImportedAnnotation says.
+	KeptOutAnnotation = "archelon.io/imported"
+
 	// AgentEnvAnnotation on a CAPI Cluster lists environment variables of Rancher's agent in the
 	// workload cluster, a proxy for example, as a YAML or JSON map of strings without YAML anchors.
 	AgentEnvAnnotation = "archelon.io/agent-env"

@@ -160,6 +160,7 @@ func readers() []struct {
 		{"archelon.io/external-fleet", ignoreValue(externalFleet)},
 		{"archelon.io/fleet-workspace", ignoreValue(fleetWorkspace)},
 		{"archelon.io/import-management-cluster", ignoreValue(importManagementCluster)},
+		{"archelon.io/imported", ignoreValue(keptOut)},
 		{"archelon.io/managed-by", ignoreValue(managedBy)},
 	}
 }

@@ -357,6 +357,10 @@ func decideRows() map[string]decideRow {
 		// Before an import.
 		"Blocked":       {[]state{labelledTrue, note("imported", "true")}, "import | permission: end the work in the workload cluster"},
 		"BlockedStops":  {[]state{labelledTrue, stopped, note("imported", "true")}, "import | permission: Stall RemovedInRancher"},
+		"BlockedPrefix": {[]state{labelledTrue, stopped, note("archelon.io/imported", "true")}, "import | permission: Stall RemovedInRancher"},
+		"BlockedNot":    {[]state{labelledTrue, quiet, note("imported", "true"), note("archelon.io/imported", "false")}, "import | control-plane: Wait WaitingForControlPlane"},
+		"BlockedMaybe":  {[]state{labelledTrue, stopped, note("archelon.io/imported", "maybe")}, "import | permission: Stall InvalidSetting"},
+		"BlockedLater":  {append(importedV3("Connected"), note("archelon.io/imported", "true")), "import | done"},
 		"BlockedHidden": {[]state{labelledTrue, claimedV3, note("imported", "true")}, "import | permission: ask for Rancher cluster v3/c-abcde"},
 		"Removed":       {[]state{labelledTrue, claimedV3, v3(goingV3)}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
 		"RemovedNoted":  {[]state{labelledTrue, note("imported", "true"), v3(goingV3)}, "import | removal: v3 Rancher cluster c-abcde: release it"},

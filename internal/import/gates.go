@@ -67,9 +67,10 @@ func (d *deciding) checkSelection() Decision {
 	return pass()
 }
 
-// checkPermission stops where the "imported" annotation forbids a new import.
+// checkPermission stops where an annotation forbids a new import.
 func (d *deciding) checkPermission() Decision {
-	if _, blocked := d.cluster.Annotations[archelonv1.ImportedAnnotation]; !blocked || d.hasRecord() {
+	by, err := keptOut(d.cluster.Annotations)
+	if by == "" && err == nil || d.hasRecord() {
 		return pass()
 	}
 	if named, look := d.named(); look && holds(d.cluster) {
@@ -79,8 +80,10 @@ func (d *deciding) checkPermission() Decision {
 	if !d.stopped {
 		return act(stopWork{})
 	}
-	return stall(archelonv1.RemovedInRancherReason,
-		`The annotation "imported" keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted in Rancher. Remove the annotation to import again`)
+	if err != nil {
+		return fail(invalidSetting(archelonv1.KeptOutAnnotation, err))
+	}
+	return removedInRancher(by)
 }
 
 // checkPrincipal keeps a cluster from being imported while its infrastructure may not work with its principal. What is

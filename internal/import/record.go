@@ -52,7 +52,7 @@ func (d *deciding) permitSuccessor(old *record) Decision {
 	if old.deleting() {
 		return pass()
 	}
-	if _, blocked := d.cluster.Annotations[archelonv1.ImportedAnnotation]; blocked {
+	if isKeptOut(d.cluster.Annotations) {
 		stands := askRecord{strategy: old.strategy, name: old.GetName(), why: ", before it is replaced"}
 		if d.lacks(stands) {
 			return ask(stands)
@@ -63,7 +63,7 @@ func (d *deciding) permitSuccessor(old *record) Decision {
 	}
 	return d.change("permit the record that comes next", "permitting the record that comes next", func(cluster *clusterv1.Cluster) {
 		d.markSwitch(cluster) // The name may have been written ahead long ago.
-		delete(cluster.Annotations, archelonv1.ImportedAnnotation)
+		letIn(cluster.Annotations)
 	})
 }
 
@@ -148,8 +148,7 @@ func (d *deciding) confirmClaim() Decision {
 	if current == nil {
 		return fail(errors.New("confirming the CAPI cluster: it is gone"))
 	}
-	_, blocked := current.Annotations[archelonv1.ImportedAnnotation]
-	if blocked || current.UID != d.cluster.UID || !current.DeletionTimestamp.IsZero() ||
+	if isKeptOut(current.Annotations) || current.UID != d.cluster.UID || !current.DeletionTimestamp.IsZero() ||
 		current.Annotations[archelonv1.RecordAnnotation] != d.cluster.Annotations[archelonv1.RecordAnnotation] ||
 		current.Annotations[archelonv1.InstanceAnnotation] != d.cluster.Annotations[archelonv1.InstanceAnnotation] {
 		return stop(outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry))

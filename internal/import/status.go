@@ -176,8 +176,11 @@ func (r *Reconciler) publishDeeds(o *Observation) {
 			"Left the %s alone: Rancher would delete the CAPI cluster of the same name together with it", o.abandoned)
 	}
 	if o.removed {
-		r.event(o, corev1.EventTypeNormal, archelonv1.RemovedInRancherReason,
-			`The Rancher cluster was deleted in Rancher; set annotation "imported" so that it is not imported again`)
+		text := `The Rancher cluster was deleted in Rancher; set annotation "imported" so that it is not imported again`
+		if !isKeptOut(o.cluster.Annotations) {
+			text = "The Rancher cluster was deleted in Rancher; it is imported again, as annotation " + archelonv1.KeptOutAnnotation + " says"
+		}
+		r.event(o, corev1.EventTypeNormal, archelonv1.RemovedInRancherReason, "%s", text)
 	}
 }
 

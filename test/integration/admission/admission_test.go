@@ -61,6 +61,10 @@ func rules() []rule {
 			text: `metadata.annotations[archelon.io/import-management-cluster]: it must be "true" or "false"`,
 		},
 		{
+			key: "archelon.io/imported", set: annotated, good: []string{"", "false", "1"}, bad: "before", other: "no",
+			text: `metadata.annotations[archelon.io/imported]: it must be "true" or "false"`,
+		},
+		{
 			key: "archelon.io/managed-by", set: annotated, good: []string{"", "archelon", "rancher-turtles"}, bad: "me", other: "turtles",
 			text: `metadata.annotations[archelon.io/managed-by]: it must be "archelon" or "rancher-turtles"`,
 		},

@@ -1,0 +1,53 @@
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// keptOut returns the annotation that keeps a CAPI cluster out of Rancher, "" if there is none. The one with a prefix is a
+// boolean, read as the import label is, and wins. Of the other one, which Rancher Turtles has too, presence counts.
+func keptOut(annotations map[string]string) (string, error) {
+	if value := annotations[archelonv1.KeptOutAnnotation]; value != "" {
+		out, err := strconv.ParseBool(value)
+		switch {
+		case err != nil:
+			return "", errors.New(`it must be "true" or "false"`)
+		case out:
+			return archelonv1.KeptOutAnnotation, nil
+		default:
+			return "", nil
+		}
+	}
+	if _, there := annotations[archelonv1.ImportedAnnotation]; there {
+		return archelonv1.ImportedAnnotation, nil
+	}
+	return "", nil
+}
+
+// isKeptOut reports whether annotations keep a CAPI cluster out of Rancher. One that cannot be read does, too.
+func isKeptOut(annotations map[string]string) bool {
+	by, err := keptOut(annotations)
+	return by != "" || err != nil
+}
+
+// letIn takes what keeps a CAPI cluster out of Rancher off.
+func letIn(annotations map[string]string) {
+	if isKeptOut(annotations) {
+		delete(annotations, archelonv1.KeptOutAnnotation)
+	}
+	delete(annotations, archelonv1.ImportedAnnotation)
+}
+
+// removedInRancher is what to do about a cluster that an annotation keeps out.
+func removedInRancher(by string) Decision {
+	if by == archelonv1.KeptOutAnnotation {
+		return stall(archelonv1.RemovedInRancherReason, fmt.Sprintf(
+			`The annotation %s keeps this cluster out of Rancher. Remove the annotation, or set it to "false", to import`, by))
+	}
+	return stall(archelonv1.RemovedInRancherReason, fmt.Sprintf(
+		`The annotation %q keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted in Rancher. Remove the annotation to import again`, by))
+}
