@@ -98,6 +98,10 @@ const (
 	// from being imported, and with "false" it is imported whatever ImportedAnnotation says.
 	KeptOutAnnotation = "archelon.io/imported"
 
+	// EarlyImportAnnotation on a CAPI Cluster says whether its Rancher cluster is created before its control plane is
+	// available, "true" or "false". It wins over what the installation says.
+	EarlyImportAnnotation = "archelon.io/early-import"
+
 	// AgentEnvAnnotation on a CAPI Cluster lists environment variables of Rancher's agent in the
 	// workload cluster, a proxy for example, as a YAML or JSON map of strings without YAML anchors.
 	AgentEnvAnnotation = "archelon.io/agent-env"

@@ -157,6 +157,7 @@ func readers() []struct {
 			return nil // The rest is for the condition alone.
 		}},
 		{"archelon.io/display-name", ignoreValue(displayName)},
+		{"archelon.io/early-import", ignoreValue(Rules{}.early)},
 		{"archelon.io/external-fleet", ignoreValue(externalFleet)},
 		{"archelon.io/fleet-workspace", ignoreValue(fleetWorkspace)},
 		{"archelon.io/import-management-cluster", ignoreValue(importManagementCluster)},

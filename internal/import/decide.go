@@ -58,6 +58,7 @@ func rulesOf(i intent) []rule {
 			{"management", (*deciding).findManagement},
 			{"display-name", (*deciding).checkDisplayName},
 			{"sync-management", (*deciding).syncManagement},
+			{"early", (*deciding).keepOffBefore},
 			{"agent", (*deciding).connectAgent},
 			{"switched", unlessWaiting((*deciding).endSwitch)},
 		}

@@ -184,6 +184,10 @@ func turtlesHolding(o *Observation, _ *Rules) {
 	o.answered[askTurtles{}.String()] = true
 	o.lease = turtlesHold{left: 10 * time.Second, by: "turtles-0"}
 }
+func early(_ *Observation, r *Rules) { r.Early = true }
+func down(o *Observation, _ *Rules) {
+	conditions.Set(o.cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneAvailableCondition, Status: "False", Reason: "NotAvailable"})
+}
 func bySelector(_ *Observation, r *Rules) { r.Selector = Selector{namespaces: []string{"tenant"}} }
 func switchToV1(_ *Observation, r *Rules) { r.Active, r.Others = decideV1{}, []Strategy{decideV3{}} }
 
@@ -372,6 +376,10 @@ func decideRows() map[string]decideRow {
 			o.unpermitted = &outcome.Problem{Kind: outcome.KindStall, Reason: "SecretNamespaceForbidden"}
 		}}, "import | principal: Stall SecretNamespaceForbidden"},
 		"NoControlPlane": {[]state{labelledTrue, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
+		"Early":          {[]state{labelledTrue, quiet, note("archelon.io/early-import", "true")}, `import | claim: ask for a free name besides ""`},
+		"EarlyAll":       {[]state{labelledTrue, quiet, early}, `import | claim: ask for a free name besides ""`},
+		"EarlyNot":       {[]state{labelledTrue, quiet, early, note("archelon.io/early-import", "false")}, "import | control-plane: Wait WaitingForControlPlane"},
+		"EarlyMaybe":     {[]state{labelledTrue, quiet, note("archelon.io/early-import", "maybe")}, "import | control-plane: Stall InvalidSetting"},
 		"Namesake":       {[]state{labelledTrue, up, asked(askTurtles{})}, "import | namesake: ask for Rancher clusters of the cluster's name"},
 		"NamesakeOther":  {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, cached: true}} }), "import | namesake: Stall RecordNameTaken"},
 		"NamesakeHidden": {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, left: time.Minute}} }), "import | namesake: Poll RecordNameTaken"},
@@ -447,6 +455,9 @@ func decideRows() map[string]decideRow {
 			o.holders["prod"] = append(o.holders["prod"], rancher.NamedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", UID: "record-1"}, Owner: "uid-1"})
 			o.holders["prod"][0].UID = "older"
 		}), "import | display-name: Stall DisplayNameTaken"},
+		"AgentEarly":     {[]state{labelledTrue, claimedV3, v3(), management("c-abcde", "record-1"), selfHolds}, "import | early: Wait WaitingForControlPlane"},
+		"AgentDown":      {append(waitingAgent, selfHolds, down), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"AgentOffDown":   {append(importedV3("Waiting")[:2:2], v3(), management("c-abcde", "record-1", "Waiting")), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
 		"AgentTerms":     {append(waitingAgent, selfHolds), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
 		"AgentWork":      {append(waitingAgent, selfHolds, knownTerms()), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentRuns":      {append(waitingAgent, selfHolds, knownTerms(), worked(false, outcome.Done())), "import | agent: Wait ConnectingAgent"},

@@ -106,12 +106,3 @@ func (o *Observation) refused() string {
 	}
 	return fmt.Sprintf("imported before, and its identity is refused now (%s): %s", out.Reason, out.Message)
 }
-
-// waitForControlPlane waits until the workload cluster can be expected to answer. A record that exists is followed
-// whatever the control plane does; only creating one needs it.
-func (d *deciding) waitForControlPlane() Decision {
-	if d.hasRecord() || controlPlaneUp(d.cluster) {
-		return pass()
-	}
-	return wait(archelonv1.WaitingForControlPlaneReason, "The control plane is not available yet")
-}

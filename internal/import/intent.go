@@ -98,7 +98,7 @@ func controlPlaneUp(cluster *clusterv1.Cluster) bool {
 			return false
 		}
 	}
-	return ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
+	return initialized(cluster)
 }
 
 // switching reports whether the cluster has begun to change over to another kind of record and has not come back yet.

@@ -25,6 +25,8 @@ type Rules struct {
 	FleetWorkspaces []string
 	// Selector selects what is imported without the import label.
 	Selector Selector
+	// Early creates Rancher clusters before control planes are available, unless the CAPI Cluster says otherwise.
+	Early bool
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may ask for, of AgentSettings.
 	AgentSettings []string
 	// ClassLabels has the Rancher cluster carry labels that say of which ClusterClass the CAPI Cluster is.

@@ -76,7 +76,9 @@ func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) er
 			r.told.forget(o.key)
 			return fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err)
 		}
-		r.observeImport(d.record, before, after)
+		if !createdEarly(o.cluster, d.record) {
+			r.observeImport(d.record, before, after)
+		}
 	}
 	r.publishChange(o, d, before, after)
 	return nil

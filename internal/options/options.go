@@ -68,6 +68,8 @@ type Options struct {
 	ImportSelector   string
 	ImportClasses    []string
 	ImportNamespaces []string
+	// EarlyImport creates Rancher clusters before control planes are available.
+	EarlyImport bool
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
 	AgentSettings []string
 	// ClassLabels labels Rancher clusters with the ClusterClass of the CAPI Cluster.

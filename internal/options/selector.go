@@ -8,7 +8,7 @@ import (
 	importer "github.com/archelon-io/archelon/internal/import"
 )
 
-// addSelectorFlags binds what is imported without a label.
+// addSelectorFlags binds what is imported without a label, and when.
 func (o *Options) addSelectorFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.ImportClasses, "import-class", o.ImportClasses,
 		"Import CAPI Clusters of this ClusterClass without the import label: NAME, or NAMESPACE/NAME.")
@@ -16,6 +16,8 @@ func (o *Options) addSelectorFlags(fs *pflag.FlagSet) {
 		"The same by namespace; * is all. Of the three, what is set must fit.")
 	fs.StringVar(&o.ImportSelector, "import-selector", o.ImportSelector,
 		"The same by labels, such as env=prod.")
+	fs.BoolVar(&o.EarlyImport, "early-import", o.EarlyImport,
+		"Create Rancher clusters before control planes are available, unless archelon.io/early-import says otherwise.")
 }
 
 // Selector is what these flags say.

@@ -154,6 +154,7 @@ func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim) 
 		DisconnectGrace: opts.AgentDisconnectGrace,
 		FleetWorkspaces: opts.FleetWorkspaces,
 		Selector:        selector,
+		Early:           opts.EarlyImport,
 		AgentSettings:   opts.AgentSettings,
 		ClassLabels:     opts.ClassLabels,
 	}, err

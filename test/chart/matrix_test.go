@@ -86,6 +86,7 @@ func everything() values {
 	selector := values{"namespaceSelector": values{"matchLabels": values{"kubernetes.io/metadata.name": "monitoring"}}}
 	imports := values{
 		"selector":           values{"labels": "env in (a,b)", "classes": []any{"quick", "classes/quick"}, "namespaces": []any{"*"}},
+		"early":              true,
 		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
 		"clusterClassLabels": true,
 		"concurrency":        1000000, "workloadConcurrency": 1000000, "strategySwitchConcurrency": 0,

@@ -217,6 +217,7 @@ func badValues() map[string]string {
 		"{import: {selector: {classes: [a/b/c]}}}":                     "/import/selector/classes/0",
 		"{import: {selector: {classes: ['*']}}}":                       "/import/selector/classes/0",
 		"{import: {selector: {namespaces: ['tenant-*']}}}":             "/import/selector/namespaces/0",
+		"{import: {early: 1}}":                                         "/import/early",
 		"{import: {clusterClassLabels: 1}}":                            "/import/clusterClassLabels",
 		"{import: {agentSettings: [tolerations, tolerations]}}":        "/import/agentSettings",
 		"{import: {strategySwitchConcurrency: -1}}":                    "/import/strategySwitchConcurrency",

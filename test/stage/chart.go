@@ -154,6 +154,8 @@ func setImport(imports map[string]any, name, value string) bool {
 		selector["classes"] = strings.Split(value, ",")
 	case "--import-namespace":
 		selector["namespaces"] = strings.Split(value, ",")
+	case "--early-import":
+		imports["early"] = value != "false"
 	case "--agent-setting":
 		imports["agentSettings"] = strings.Split(value, ",")
 	case "--cluster-class-labels":

@@ -177,6 +177,9 @@ namespaceSelector: {}
 {{- with .Values.import.selector.namespaces }}
 - {{ printf "--import-namespace=%s" (join "," .) | quote }}
 {{- end }}
+{{- if .Values.import.early }}
+- --early-import
+{{- end }}
 {{- with .Values.import.agentSettings }}
 - --agent-setting={{ join "," . }}
 {{- end }}

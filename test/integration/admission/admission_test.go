@@ -49,6 +49,10 @@ func rules() []rule {
 			text: "metadata.annotations[archelon.io/display-name]: it must be a name that Rancher accepts for a cluster: at most 63 lower case letters, digits and dashes, with no dash at either end",
 		},
 		{
+			key: "archelon.io/early-import", set: annotated, good: []string{"", "true", "F"}, bad: "soon", other: "yes",
+			text: `metadata.annotations[archelon.io/early-import]: it must be "true" or "false"`,
+		},
+		{
 			key: "archelon.io/external-fleet", set: annotated, good: []string{"", "true", "0"}, bad: "yes", other: "maybe",
 			text: `metadata.annotations[archelon.io/external-fleet]: it must be "true" or "false"`,
 		},

@@ -1,0 +1,64 @@
+package importer
+
+import (
+	"errors"
+	"strconv"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// A cluster can show in Rancher before its control plane is available, if somebody asks for it. Nothing is read of its
+// workload cluster until then, nor written.
+
+// early reads whether the Rancher cluster of a CAPI cluster is created before its control plane is available. Booleans are
+// read as in the import label.
+func (r Rules) early(annotations map[string]string) (bool, error) {
+	value := annotations[archelonv1.EarlyImportAnnotation]
+	if value == "" {
+		return r.Early, nil
+	}
+	early, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, errors.New(`it must be "true" or "false"`)
+	}
+	return early, nil
+}
+
+// waitForControlPlane waits until the workload cluster can be expected to answer, unless the Rancher cluster is asked for
+// before. A record that exists is followed whatever the control plane does; only creating one needs it.
+func (d *deciding) waitForControlPlane() Decision {
+	early, err := d.early(d.cluster.Annotations)
+	switch {
+	case err != nil:
+		return fail(invalidSetting(archelonv1.EarlyImportAnnotation, err))
+	case early, d.hasRecord(), controlPlaneUp(d.cluster):
+		return pass()
+	default:
+		return wait(archelonv1.WaitingForControlPlaneReason, "The control plane is not available yet")
+	}
+}
+
+// keepOffBefore keeps off a workload cluster whose control plane never was available: its record was created early.
+func (d *deciding) keepOffBefore() Decision {
+	if controlPlaneUp(d.cluster) || initialized(d.cluster) || d.management.connected || d.management.served() {
+		return pass()
+	}
+	return wait(archelonv1.WaitingForControlPlaneReason,
+		"The Rancher cluster is there before the control plane, as was asked for; Rancher's agent is installed when the control plane is available")
+}
+
+// initialized reports whether the control plane was available once.
+func initialized(cluster *clusterv1.Cluster) bool {
+	return ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
+}
+
+// createdEarly reports whether a record was there before the control plane: what it took to connect is not what an import
+// takes.
+func createdEarly(cluster *clusterv1.Cluster, made *record) bool {
+	available := conditions.Get(cluster, clusterv1.ClusterControlPlaneAvailableCondition)
+	return made != nil && available != nil && available.LastTransitionTime.After(made.GetCreationTimestamp().Time)
+}
