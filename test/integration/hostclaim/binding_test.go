@@ -68,6 +68,18 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 			return apierrors.IsNotFound(err)
 		}
 	}
+	warnings := func(ctx context.Context, namespace, name string) []string {
+		GinkgoHelper()
+		events := &eventsv1.EventList{}
+		Expect(w.admin.List(ctx, events, client.InNamespace(namespace))).To(Succeed())
+		var reasons []string
+		for _, event := range events.Items {
+			if event.Regarding.Name == name && event.Type == corev1.EventTypeWarning {
+				reasons = append(reasons, event.Reason)
+			}
+		}
+		return reasons
+	}
 	consumerOf := func(namespace, name string) *corev1.ObjectReference {
 		return &corev1.ObjectReference{APIVersion: "metal3.io/v1alpha1", Kind: "HostClaim", Namespace: namespace, Name: name}
 	}
@@ -343,9 +355,12 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 			claim = w.getClaim(ctx, "team-b", thief)
 			forged = claim.DeepCopy()
 			forged.Status.BareMetalHost = &metal3v1.ObjectReference{Namespace: infra, Name: name}
+			forged.Status.Ready, forged.Status.Addresses = true, []metal3v1.HostAddress{{Type: "InternalIP", Address: "10.0.0.1"}}
 			Expect(w.admin.Status().Patch(ctx, forged, client.MergeFrom(claim))).To(Succeed())
 			Eventually(func() any { return w.getClaim(ctx, "team-b", thief).Status.BareMetalHost }).Should(BeNil())
 			Expect(w.getClaim(ctx, "team-b", thief).Status.Addresses).To(BeEmpty())
+			Expect(w.getClaim(ctx, "team-b", thief).Status.Ready).To(BeFalse())
+			Eventually(warnings).WithArguments(ctx, "team-b", thief).Should(ContainElement("AssociationErased"))
 			claim = w.getClaim(ctx, "team-b", thief)
 			forged = claim.DeepCopy()
 			forged.Status.PendingHost = &metal3v1.ObjectReference{Namespace: infra, Name: name}
@@ -359,6 +374,24 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 			Eventually(gone(ctx, "team-b", thief)).Should(BeTrue())
 			Expect(w.getHost(ctx, infra, name).ResourceVersion).To(Equal(before), name)
 		}
+		By("saying that all is done (attack D)")
+		w.claim(ctx, "team-b", "boaster", only(infra))
+		Eventually(w.associated(ctx, "team-b", "boaster")).Should(HavePrefix("False NoBareMetalHost"))
+		claim := w.getClaim(ctx, "team-b", "boaster")
+		forged := claim.DeepCopy()
+		forged.Status.Ready = true
+		for i := range forged.Status.Conditions {
+			forged.Status.Conditions[i].Status, forged.Status.Conditions[i].Reason = metav1.ConditionTrue, "Forged"
+		}
+		Expect(w.admin.Status().Patch(ctx, forged, client.MergeFrom(claim))).To(Succeed())
+		Eventually(func() []string {
+			found := w.getClaim(ctx, "team-b", "boaster")
+			said := []string{fmt.Sprint(found.Status.Ready)}
+			for _, condition := range found.Status.Conditions {
+				said = append(said, string(condition.Status))
+			}
+			return said
+		}).Should(HaveEach(BeElementOf("False", "false")))
 	})
 
 	It("lose a host that is taken from them, and get another one unless it was in use (attack T)", func(ctx SpecContext) {

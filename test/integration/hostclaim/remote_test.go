@@ -28,6 +28,8 @@ var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 		metal3 = there.operate()
 		there.start(ctx)
 		stop = here.startRemote(ctx)
+		// An API server that is followed stops late.
+		DeferCleanup(func() { stop() })
 	})
 
 	It("has a host of another cluster run what it says, until it is deleted (cases 22, 23, 24)", func(ctx SpecContext) {
@@ -95,6 +97,7 @@ var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 
 	faultSpecs(func() (*world, *world) { return here, there })
 	hostileSpecs(func() (*world, *world) { return here, there })
+	exampleSpecs(func() (*world, *world, *standin.Standin) { return here, there, metal3 })
 
 	It("has asked for nothing but its own claims here, and claims and Secrets of one namespace there (case 21)", func() {
 		stop()

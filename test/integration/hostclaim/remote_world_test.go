@@ -55,10 +55,20 @@ type tenant struct {
 	kubeconfig      []byte
 }
 
-// newTenant grants in the other cluster what the Role that we ship does.
+// newTenant returns one with a Secret that leads to the other cluster.
 func newTenant(ctx context.Context, here, there *world, name string) *tenant {
 	GinkgoHelper()
 	t := &tenant{here: here, there: there, namespace: "team-" + name, user: "user-" + name}
+	t.settle(ctx)
+	t.kubeconfig = t.newKubeconfig(ctx)
+	t.credentials(ctx, "remote", t.kubeconfig)
+	return t
+}
+
+// settle creates the namespaces, and grants in the other cluster what the Role that we ship does.
+func (t *tenant) settle(ctx context.Context) {
+	GinkgoHelper()
+	here, there := t.here, t.there
 	here.namespace(ctx, t.namespace)
 	there.namespace(ctx, t.user)
 	raw, err := os.ReadFile(filepath.Join(root, "examples", "hostclaim-remote-role.yaml"))
@@ -74,9 +84,6 @@ func newTenant(ctx context.Context, here, there *world, name string) *tenant {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		},
 	)
-	t.kubeconfig = t.newKubeconfig(ctx)
-	t.credentials(ctx, "remote", t.kubeconfig)
-	return t
 }
 
 func (t *tenant) newKubeconfig(ctx context.Context) []byte {

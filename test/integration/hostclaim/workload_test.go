@@ -261,6 +261,15 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		Eventually(ready(ctx, "team-a", "thief")).Should(BeTrue(), "the Secret came")
 		Expect(w.getHost(ctx, infra, "h").Spec.Image.OCIAuthSecretName).To(HaveValue(Equal("h-hc-imageauth")))
 		Expect(copied(ctx, infra, "imageauth")()).To(Equal("of a"))
+		By("naming the copy that another claim has in the namespace of both hosts")
+		w.host(ctx, infra, "h2", nil)
+		w.claim(ctx, "team-b", "neighbour", "online: true\nuserData: {name: h-hc-imageauth}\n"+image+only(infra))
+		Eventually(condition(ctx, "team-b", "neighbour", "Synchronized")).Should(
+			Equal("False UserDataSecretSyncFailure: userdata: there is no Secret h-hc-imageauth"),
+		)
+		Expect(w.consumer(ctx, infra, "h2")()).To(Equal("team-b/neighbour"))
+		Expect(w.getHost(ctx, infra, "h2").Spec.UserData).To(BeNil())
+		remove(ctx, "team-b", "neighbour")
 		remove(ctx, "team-a", "thief")
 		Eventually(gone(ctx, "team-a", "thief")).Should(BeTrue())
 		Expect(copied(ctx, infra, "userdata")()).To(Equal("of somebody else"))
