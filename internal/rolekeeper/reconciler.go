@@ -59,7 +59,7 @@ type Reconciler struct {
 	// Lost is called when a RoleBinding in the scope is gone, or is not there when the controller starts.
 	Lost func()
 
-	// Watcher watches the API server for claims. Required if the controllers of HostClaims hold anything.
+	// Watcher watches the API server for claims.
 	Watcher client.WithWatch
 
 	unbound  unbound
@@ -69,8 +69,10 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, bindings cache.Cache) error {
-	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" || len(r.Holdings) == 0 || r.Lost == nil {
-		return errors.New("the role keeper needs a client, a reader, access reviews, a cache of RoleBindings, the instance, what is held and whom to tell of a loss")
+	if r.Client == nil || r.APIReader == nil || r.Reviews == nil || r.Bindings == nil || bindings == nil || r.Self.Name == "" ||
+		len(r.Holdings) == 0 || r.Lost == nil || r.Watcher == nil {
+		return errors.New("the role keeper needs clients, a reader, access reviews, a cache of RoleBindings, the instance, " +
+			"what is held and whom to tell of a loss")
 	}
 	if err := r.follow(ctx, bindings); err != nil {
 		return fmt.Errorf("watching RoleBindings: %w", err)

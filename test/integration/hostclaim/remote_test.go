@@ -97,6 +97,7 @@ var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 
 	faultSpecs(func() (*world, *world) { return here, there })
 	hostileSpecs(func() (*world, *world) { return here, there })
+	permissionSpecs(func() *world { return here })
 	exampleSpecs(func() (*world, *world, *standin.Standin) { return here, there, metal3 })
 
 	It("has asked for nothing but its own claims here, and claims and Secrets of one namespace there (case 21)", func() {
