@@ -95,21 +95,8 @@ func newMoveWorld(ctx context.Context, t *rapid.T) *moveWorld {
 }
 
 func (s *moveSite) start() {
-	cache := s.server.NewCache(simKinds...)
-	for _, index := range append(hostIndexes(), claimIndexes()...) {
-		cache.Index(index.Object, index.Name, index.Keys)
-	}
-	live := s.server.Client(s.fault)
-	r := &Reconciler{
-		Client: live, Recorder: simulation.Silent{},
-		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
-		Read:  Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
-	}
-	if err := r.complete(); err != nil {
-		s.m.t.Fatal(err)
-	}
-	s.process = &simulation.Process{Cache: cache, Reconciler: r, Watches: watchesOf(simScheme(), r)}
-	s.process.Start(s.m.ctx)
+	now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	s.process = newProcess(s.m.ctx, s.m.t, s.server, s.fault, now)
 }
 
 func (s *moveSite) fault(verb string, _ simulation.Key, answered bool) error {
@@ -122,23 +109,11 @@ func (s *moveSite) fault(verb string, _ simulation.Key, answered bool) error {
 }
 
 func (s *moveSite) hosts() []*bmov1.BareMetalHost {
-	var hosts []*bmov1.BareMetalHost
-	for _, object := range s.server.Objects(hostGK) {
-		if host, ok := object.(*bmov1.BareMetalHost); ok {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
+	return objectsOf[*bmov1.BareMetalHost](s.server, hostGK)
 }
 
 func (s *moveSite) claims() []*metal3v1.HostClaim {
-	var claims []*metal3v1.HostClaim
-	for _, object := range s.server.Objects(claimGK) {
-		if claim, ok := object.(*metal3v1.HostClaim); ok {
-			claims = append(claims, claim)
-		}
-	}
-	return claims
+	return objectsOf[*metal3v1.HostClaim](s.server, claimGK)
 }
 
 func (s *moveSite) cluster() *clusterv1.Cluster {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -41,7 +42,6 @@ type world struct {
 	server    *simulation.Server
 	processes []*simulation.Process
 	clock     *clocktesting.FakePassiveClock
-	scheme    *runtime.Scheme
 	// before is what is being written.
 	before client.Object
 	// asked and rebooted count reboots.
@@ -68,10 +68,10 @@ func simScheme() *runtime.Scheme {
 
 func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
-		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, scheme: simScheme(), forced: map[types.UID]bool{},
+		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, forced: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 	}
-	w.server = simulation.NewServer(w.scheme)
+	w.server = simulation.NewServer(simScheme())
 	for _, namespace := range []string{"a", "b", "infra"} {
 		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	}
@@ -116,22 +116,39 @@ func simClaim(namespace, name string) *metal3v1.HostClaim {
 	return claim
 }
 
-// start begins a new process: it knows what is there now, and nothing of what its predecessor did.
-func (w *world) start(n int) {
-	cache := w.server.NewCache(simKinds...)
+// start begins a new process.
+func (w *world) start(n int) { w.processes[n] = newProcess(w.ctx, w.t, w.server, w.fault, w.clock) }
+
+// newProcess returns a process of the controller: it knows what is there now, and nothing of what its predecessor did.
+func newProcess(
+	ctx context.Context, t *rapid.T, server *simulation.Server, fault simulation.Fault, clock clock.PassiveClock,
+) *simulation.Process {
+	cache := server.NewCache(simKinds...)
 	for _, index := range append(hostIndexes(), claimIndexes()...) {
 		cache.Index(index.Object, index.Name, index.Keys)
 	}
-	live := w.server.Client(w.fault)
+	live := server.Client(fault)
 	r := &Reconciler{
-		Client: live, Recorder: simulation.Silent{}, Clock: w.clock,
+		Client: live, Recorder: simulation.Silent{}, Clock: clock,
 		Read: Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
 	}
 	if err := r.complete(); err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	w.processes[n] = &simulation.Process{Cache: cache, Reconciler: r, Watches: watchesOf(w.scheme, r)}
-	w.processes[n].Start(w.ctx)
+	process := &simulation.Process{Cache: cache, Reconciler: r, Watches: watchesOf(live.Scheme(), r)}
+	process.Start(ctx)
+	return process
+}
+
+// objectsOf returns the objects of a kind.
+func objectsOf[T client.Object](server *simulation.Server, kind schema.GroupKind) []T {
+	var objects []T
+	for _, each := range server.Objects(kind) {
+		if object, ok := each.(T); ok {
+			objects = append(objects, object)
+		}
+	}
+	return objects
 }
 
 // watchesOf returns the watches that SetupWithManager builds.
@@ -188,23 +205,11 @@ func (w *world) deleteClaim() {
 }
 
 func (w *world) claims() []*metal3v1.HostClaim {
-	var claims []*metal3v1.HostClaim
-	for _, object := range w.server.Objects(claimGK) {
-		if claim, ok := object.(*metal3v1.HostClaim); ok {
-			claims = append(claims, claim)
-		}
-	}
-	return claims
+	return objectsOf[*metal3v1.HostClaim](w.server, claimGK)
 }
 
 func (w *world) hosts() []*bmov1.BareMetalHost {
-	var hosts []*bmov1.BareMetalHost
-	for _, object := range w.server.Objects(hostGK) {
-		if host, ok := object.(*bmov1.BareMetalHost); ok {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
+	return objectsOf[*bmov1.BareMetalHost](w.server, hostGK)
 }
 
 // What can happen, some of it more often.
