@@ -29,7 +29,7 @@ func (r *Reconciler) claims(ctx context.Context, namespace string) (bool, error)
 		return false, nil
 	}
 	// It begins before the look, so that nothing ends between the two unseen.
-	if err := r.await(namespace); err != nil {
+	if err := r.await(namespace); err != nil { //nolint:contextcheck // the watches outlive the run
 		return !absent(err), ignoreAbsent(err)
 	}
 	left := metadataList(metal3v1.GroupVersion.WithKind("HostClaimList"))

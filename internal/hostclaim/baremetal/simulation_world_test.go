@@ -121,7 +121,7 @@ func (w *world) start(n int) { w.processes[n] = newProcess(w.ctx, w.t, w.server,
 
 // newProcess returns a process of the controller: it knows what is there now, and nothing of what its predecessor did.
 func newProcess(
-	ctx context.Context, t *rapid.T, server *simulation.Server, fault simulation.Fault, clock clock.PassiveClock,
+	ctx context.Context, t *rapid.T, server *simulation.Server, fault simulation.Fault, now clock.PassiveClock,
 ) *simulation.Process {
 	cache := server.NewCache(simKinds...)
 	for _, index := range append(hostIndexes(), claimIndexes()...) {
@@ -129,7 +129,7 @@ func newProcess(
 	}
 	live := server.Client(fault)
 	r := &Reconciler{
-		Client: live, Recorder: simulation.Silent{}, Clock: clock,
+		Client: live, Recorder: simulation.Silent{}, Clock: now,
 		Read: Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
 	}
 	if err := r.complete(); err != nil {

@@ -285,19 +285,18 @@ func (w *world) pause(name string, paused bool) {
 
 // provide has the provider take its next step with a Machine. It takes the Machine off its host only when it was told
 // that there is nothing on that.
-func (w *world) provide(name string) string {
+func (w *world) provide(name string) {
 	before := w.getHost(name)
-	said := w.provider.Step(w.ctx, simNamespace, name)
+	w.provider.Step(w.ctx, simNamespace, name)
 	after := w.getHost(name)
 	if before == nil || before.Spec.BMC.Address != "" || before.Spec.ConsumerRef == nil || after == nil || after.Spec.ConsumerRef != nil {
-		return said
+		return
 	}
 	for _, s := range w.servers {
 		if claim := w.getClaim(name); claim != nil && s.claim == claim.UID && s.runs != "" {
 			w.T.Fatalf("Machine %s is released while %s runs %s (%s)", name, s.name, s.runs, before.Status.Provisioning.State)
 		}
 	}
-	return said
 }
 
 // collect deletes one thing whose owner is gone, as Kubernetes does. It reports false if there is none.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -122,11 +123,11 @@ func (w *world) apply(ctx context.Context, namespace, text string) {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
 			return
-		} else {
-			Expect(err).NotTo(HaveOccurred())
 		}
+		Expect(err).NotTo(HaveOccurred())
 		object.SetNamespace(namespace)
 		Expect(w.admin.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed())
 	}
@@ -203,9 +204,7 @@ func exampleSpecs(worlds func() (here, there *world, metal3 *standin.Standin)) {
 			"cluster.x-k8s.io/paused": "", "hostclaims.metal3.io/abandon-remote": "true", "reboot.metal3.io/hold": "",
 			"clusterctl.cluster.x-k8s.io/delete-for-move": "", "example.com/x": "y",
 		}
-		for key, value := range hostile {
-			forged.Annotations[key] = value
-		}
+		maps.Copy(forged.Annotations, hostile)
 		forged.Labels["cluster.x-k8s.io/cluster-name"] = "of-the-remote"
 		forged.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}}
 		forged.Finalizers = append(forged.Finalizers, "example.com/never")
