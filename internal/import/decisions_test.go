@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-//nolint:gochecknoglobals // a flag of the test binary
 var writeDecisions = flag.Bool("archelon.decisions", false, "write the page about decisions")
 
 // situations are rows of TestDecide in words, for the page. Each is about one intent.
@@ -149,7 +148,7 @@ In the examples the CAPI cluster is ` + "`tenant/prod`" + `, and its Rancher clu
 	}
 	file := filepath.Join("..", "..", "docs", "development", "decisions.md")
 	if *writeDecisions {
-		if err := os.WriteFile(file, []byte(page.String()), 0o644); err != nil { //nolint:gosec // a page of the documentation
+		if err := os.WriteFile(file, []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

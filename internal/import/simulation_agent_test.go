@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -42,9 +43,12 @@ type site struct {
 type installed struct {
 	exists, credentials bool
 	// features: Rancher has applied it itself.
-	features                                   bool
-	server, token, cluster, applied, env, drop string
+	features                             bool
+	server, token, cluster, applied, env string
 }
+
+// stranger reports whether it is the live agent of somebody else.
+func (a installed) stranger() bool { return a.server == otherURL || a.cluster == "c-vvvvv" }
 
 // opened is a workload cluster in the hands of a manager.
 type opened struct {
@@ -54,13 +58,13 @@ type opened struct {
 }
 
 // Inspect implements importer.Site. What is seen of an agent is what the real inspection sees of one.
-func (o opened) Inspect(context.Context) (agent.State, error) {
+func (o opened) Inspect(ctx context.Context) (agent.State, error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			o.m.w.fail("an inspection panics: %v", cause)
 		}
 	}()
-	return inspected(o.agent), nil
+	return inspected(context.WithoutCancel(ctx), o.agent), nil
 }
 
 // UID implements importer.Site.
@@ -73,7 +77,9 @@ func (o opened) NoCleanup(context.Context) error {
 	if !o.cleanup {
 		return nil
 	}
-	return &outcome.Problem{Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, Message: "it is cleaned up", After: 5e9}
+	return &outcome.Problem{
+		Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, Message: "it is cleaned up", After: 5 * time.Second,
+	}
 }
 
 // Install implements importer.Site.
@@ -104,9 +110,13 @@ func (o opened) Install(_ context.Context, objects []*unstructured.Unstructured,
 }
 
 // Manifest implements importer.Downloader: Rancher makes it for a token that it knows.
-func (w *world) Manifest(_ context.Context, registration rancher.Registration, _ rancher.Trust) (*rancher.Manifest, error) {
+func (w *world) Manifest(
+	_ context.Context, registration rancher.Registration, _ rancher.Trust,
+) (*rancher.Manifest, error) {
 	if w.tokenOf(registration.Cluster()) != registration.Tokens()[0] {
-		return nil, &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.RegistrationRefusedReason, Message: "Rancher does not know this token"}
+		return nil, &outcome.Problem{
+			Kind: outcome.KindFail, Reason: archelonv1.RegistrationRefusedReason, Message: "Rancher does not know this token",
+		}
 	}
 	env := ""
 	if cluster, ok := w.object(v3GK, "", registration.Cluster()).(*managementv3.Cluster); ok {
@@ -131,7 +141,7 @@ func manifestOf(token, env string) (*rancher.Manifest, error) {
 		return found, nil
 	}
 	variables := ""
-	for _, variable := range strings.Split(env, "_") {
+	for variable := range strings.SplitSeq(env, "_") {
 		if name, value, ok := strings.Cut(variable, "."); ok {
 			variables += fmt.Sprintf("\n        - {name: %s, value: %q}", name, value)
 		}
@@ -153,7 +163,7 @@ spec:
         env:
         - {name: CATTLE_SERVER, value: %q}
         - {name: CATTLE_CREDENTIAL_NAME, value: cattle-credentials-x}%s
-`, base64.StdEncoding.EncodeToString([]byte(simURL)), base64.StdEncoding.EncodeToString([]byte(token)), env, simURL, variables))
+`, encoded(simURL), encoded(token), env, simURL, variables))
 	if err != nil {
 		return nil, err
 	}
@@ -161,13 +171,15 @@ spec:
 	return manifest, nil
 }
 
+func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
 var (
 	states     sync.Map
 	inspecting sync.Mutex
 )
 
 // inspected is what a real inspection of such an agent sees. It is made once for each.
-func inspected(a installed) agent.State {
+func inspected(ctx context.Context, a installed) agent.State {
 	if known, ok := states.Load(a); ok {
 		state, _ := known.(agent.State)
 		return state
@@ -191,9 +203,12 @@ func inspected(a installed) agent.State {
 	defer server.Close()
 	raw, err := clientcmd.Write(api.Config{
 		Clusters: map[string]*api.Cluster{"a": {
-			Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			Server:                   server.URL,
+			CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 		}},
-		AuthInfos: map[string]*api.AuthInfo{"a": {Token: "x"}}, Contexts: map[string]*api.Context{"a": {Cluster: "a", AuthInfo: "a"}}, CurrentContext: "a",
+		AuthInfos:      map[string]*api.AuthInfo{"a": {Token: "x"}},
+		Contexts:       map[string]*api.Context{"a": {Cluster: "a", AuthInfo: "a"}},
+		CurrentContext: "a",
 	})
 	if err != nil {
 		panic(err)
@@ -204,11 +219,11 @@ func inspected(a installed) agent.State {
 	}
 	from := workload.Kubeconfig{Secret: types.NamespacedName{Namespace: "a", Name: "a"}, Key: "value"}
 	defer clients.Forget(from)
-	cluster, err := clients.Get(context.Background(), from)
+	cluster, err := clients.Get(ctx, from)
 	if err != nil {
 		panic(err)
 	}
-	state, err := agent.Inspect(context.Background(), cluster)
+	state, err := agent.Inspect(ctx, cluster)
 	if err != nil {
 		panic(err)
 	}
@@ -230,11 +245,13 @@ func (s oneSecret) Get(_ context.Context, _ client.ObjectKey, into client.Object
 }
 
 func (a installed) deployment() []byte {
-	env := []map[string]string{{"name": "CATTLE_SERVER", "value": a.server}, {"name": "CATTLE_CREDENTIAL_NAME", "value": "cattle-credentials-x"}}
+	env := []map[string]string{
+		{"name": "CATTLE_SERVER", "value": a.server}, {"name": "CATTLE_CREDENTIAL_NAME", "value": "cattle-credentials-x"},
+	}
 	if a.features {
 		env = append(env, map[string]string{"name": "CATTLE_FEATURES", "value": "multi-cluster-management-agent=true"})
 	}
-	for _, variable := range strings.Split(a.env, "_") {
+	for variable := range strings.SplitSeq(a.env, "_") {
 		if name, value, ok := strings.Cut(variable, "."); ok {
 			env = append(env, map[string]string{"name": name, "value": value})
 		}
@@ -242,8 +259,10 @@ func (a installed) deployment() []byte {
 	raw, err := json.Marshal(map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{"annotations": map[string]string{archelonv1.AppliedAnnotation: a.applied}},
-		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"env": env}}}}},
-		"status":   map[string]any{"availableReplicas": 1},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+			"containers": []any{map[string]any{"env": env}},
+		}}},
+		"status": map[string]any{"availableReplicas": 1},
 	})
 	if err != nil {
 		panic(err)
@@ -277,8 +296,9 @@ func (w *world) checkInstall(key types.NamespacedName, before, after installed) 
 		return
 	}
 	other, ok := w.object(v3GK, "", before.cluster).(*managementv3.Cluster)
-	if !ok || other.DeletionTimestamp != nil || other.Labels[uidLabel] == cluster.Labels[uidLabel] || slices.Contains(approved, before.cluster) {
+	if !ok || other.DeletionTimestamp != nil || other.Labels[uidLabel] == cluster.Labels[uidLabel] ||
+		slices.Contains(approved, before.cluster) {
 		return
 	}
-	w.fail("it takes over the live agent of v3 Rancher cluster %s in the workload cluster of %s, for %s", before.cluster, key, after.cluster)
+	w.fail("it takes over the live agent of %s in the workload cluster of %s, for %s", before.cluster, key, after.cluster)
 }

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -72,7 +71,6 @@ type Simulated struct {
 	Open       func(ctx context.Context, cluster types.NamespacedName) (Site, error)
 	Downloader Downloader
 	Runs       func(instance string) bool
-	Withdrawn  func(ctx context.Context, namespace string) (bool, error)
 	Switches   int
 }
 
@@ -91,9 +89,10 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 		return nil, err
 	}
 	r := &Reconciler{
-		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Recorder: simulation.Silent{}, Settings: settings, Tokens: tokens, DisplayNames: names,
-		Downloader: s.Downloader, Workloads: shared.workloads, Metrics: shared.metrics, Runs: s.Runs, Withdrawn: s.Withdrawn, Switches: s.Switches,
-		Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client, memory: newMemory(s.Switches), jobs: newJobs(100, s.Clock),
+		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Recorder: simulation.Silent{}, Settings: settings, Tokens: tokens,
+		DisplayNames: names, Downloader: s.Downloader, Workloads: shared.workloads, Metrics: shared.metrics, Runs: s.Runs,
+		Switches: s.Switches, Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client,
+		memory: newMemory(s.Switches), jobs: newJobs(100, s.Clock),
 	}
 	r.jobs.root = ctx
 	return r, nil
@@ -108,9 +107,9 @@ func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulatio
 		simulation.WatchOf(s, &clusterv1.Cluster{}, itself, clusterChanged(r.told)),
 		simulation.WatchOf(s, &clusterv1.Cluster{}, r.clusterOfNamesake, gone()),
 		simulation.WatchOf(s, secretMetadata(), clusterOfKubeconfig, nil),
-		simulation.WatchOf(s, secretMetadata(), r.clusterOfBackingNamespace, predicate.NewPredicateFuncs(func(object client.Object) bool {
-			return object.GetName() == rancher.DefaultTokenSecretName
-		})),
+		simulation.WatchOf(s, secretMetadata(), r.clusterOfBackingNamespace, predicate.NewPredicateFuncs(
+			func(object client.Object) bool { return object.GetName() == rancher.DefaultTokenSecretName },
+		)),
 		simulation.WatchOf(s, rancher.NewRegistrationToken(), r.clusterOfBackingNamespace, tokenChanged()),
 		simulation.WatchOf(s, &managementv3.Setting{}, r.clustersNotImported, settingMatters()),
 		simulation.WatchOf(s, &managementv3.Cluster{}, r.clustersWaitingFor, going()),
@@ -119,7 +118,7 @@ func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulatio
 		watches = append(watches, simulation.WatchOf(s, namespaceMetadata(), r.clustersIn, labelChanged(label)))
 	}
 	for _, strategy := range r.strategies() {
-		watches = append(watches, simulation.WatchOf(s, strategy.NewObject(), handler.MapFunc(r.clustersOfRecord(strategy)), recordChanged(r.writes)))
+		watches = append(watches, simulation.WatchOf(s, strategy.NewObject(), r.clustersOfRecord(strategy), recordChanged(r.writes)))
 	}
 	return watches
 }

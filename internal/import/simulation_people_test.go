@@ -16,13 +16,15 @@ import (
 // What can happen, some of it more often.
 var happenings = []string{
 	"user", "user", "user", "capi", "admin", "agent", "rancher", "rancher", "rancher", "rancher",
-	"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "job", "later", "restart", "fault", "fault", "fault",
+	"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "job", "later", "restart",
+	"fault", "fault", "fault", "hand over",
 }
 
 // What a user does, and somebody in Rancher.
 var (
 	userDoes = []string{
-		"include", "include", "exclude", "unlabel", "delete", "pause", "resume", "resume", "permit", "permit", "forbid", "describe", "env", "team", "namespace",
+		"include", "include", "exclude", "unlabel", "delete", "pause", "resume", "resume", "permit", "permit", "forbid",
+		"describe", "env", "team", "namespace",
 	}
 	adminDoes = []string{"delete", "delete", "touch"}
 )
@@ -62,9 +64,26 @@ func (w *world) act() {
 		m := w.someManager()
 		w.say("%s is killed and starts again", m.name)
 		m.die()
+	case "hand over":
+		w.handOver()
 	case "fault":
 		w.Disturb("meanwhile", "meanwhile", "meanwhile")
 	}
+}
+
+// handOver gives namespace b to the other instance. What the one has sent before has arrived then, or never does.
+func (w *world) handOver() {
+	if !w.divided {
+		return
+	}
+	one, two := w.managers[0], w.managers[1]
+	one.works, two.works = "a", "c,b"
+	if w.Pick("to", "one", "two") == "one" {
+		one.works, two.works = "a,b", "c"
+	}
+	w.say("the instances divide the namespaces: %s has %s, %s has %s", one.name, one.works, two.name, two.works)
+	one.die()
+	two.die()
 }
 
 func (w *world) someManager() *manager { return w.managers[w.Index("manager", len(w.managers))] }
@@ -126,6 +145,9 @@ func (w *world) user(key types.NamespacedName) {
 		return
 	}
 	can := userDoes
+	if w.sites[key].agent.stranger() {
+		can = append(slices.Clip(can), "approve", "approve")
+	}
 	if w.vandals && !w.vandalized {
 		can = append(slices.Clip(can), "forge", "forget")
 	}
@@ -161,11 +183,16 @@ func (w *world) user(key types.NamespacedName) {
 		note(archelonv1.DescriptionAnnotation, w.Pick("description", "one", "two"))
 	case "env":
 		note(archelonv1.AgentEnvAnnotation, w.Pick("env", "", "A: b", "A: c"))
+	case "approve":
+		of := w.Pick("of", "other.example.com", "c-vvvvv")
+		w.approved[key] = append(w.approved[key], of)
+		note(archelonv1.TakeOverAgentAnnotation, of)
 	case "team":
 		metav1.SetMetaDataLabel(&cluster.ObjectMeta, "team", w.Pick("team", "red", "blue"))
 	case "forge":
 		w.vandalized = true
-		note(archelonv1.RecordAnnotation, w.Pick("record", "v3/c-vvvvv", "v1/prod", "v1/prod-capi", "v3/c-bbbbc", "v3/c-bbbbd", "v1/other-capi", "?"))
+		note(archelonv1.RecordAnnotation, w.Pick("record",
+			"v3/c-vvvvv", "v1/prod", "v1/prod-capi", "v3/c-bbbbc", "v3/c-bbbbd", "v1/other-capi", "?"))
 	case "forget":
 		w.vandalized = true
 		delete(cluster.Annotations, archelonv1.RecordAnnotation)
@@ -257,6 +284,7 @@ func (w *world) admin() {
 				w.removed[owner] = true
 			}
 		}
+		delete(w.foreign, key) // Whoever comes after it has the name.
 		w.server.Remove(key)
 	default:
 		w.say("somebody changes %s in Rancher: %s", key, does)
@@ -279,10 +307,13 @@ func (w *world) admin() {
 // loseAgent does what happens in workload clusters.
 func (w *world) loseAgent(key types.NamespacedName) {
 	s := w.sites[key]
-	if !s.agent.exists {
-		return
-	}
-	switch w.Pick("agent", "lost", "lost", "credentials") {
+	switch w.Pick("agent", "lost", "lost", "credentials", "of another Rancher", "of a neighbour") {
+	case "of another Rancher":
+		w.say("another Rancher installs its agent in the workload cluster of %s", key)
+		s.agent = installed{exists: true, credentials: true, features: true, server: otherURL, token: "other", cluster: "c-m-other"}
+	case "of a neighbour":
+		w.say("the agent of the neighbour is installed in the workload cluster of %s", key)
+		s.agent = installed{exists: true, credentials: true, features: true, server: simURL, token: "neighbour", cluster: "c-vvvvv"}
 	case "lost":
 		w.say("the agent in the workload cluster of %s is deleted", key)
 		s.agent = installed{}

@@ -37,7 +37,11 @@ type reaction struct {
 }
 
 func (w *world) object(kind schema.GroupKind, namespace, name string) client.Object {
-	return w.server.Get(simulation.Key{Kind: kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	return w.server.Get(keyOf(kind, namespace, name))
+}
+
+func keyOf(kind schema.GroupKind, namespace, name string) simulation.Key {
+	return simulation.Key{Kind: kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
 // reactions are those that can come now.
@@ -58,13 +62,36 @@ func (w *world) reactions() []reaction {
 			found = append(found, w.ofV3(cluster)...)
 		}
 	}
+	return append(append(found, w.ofLeftovers()...), w.ofClusters()...)
+}
+
+// ofLeftovers is what becomes of the registration of a v3 Cluster that is gone.
+func (w *world) ofLeftovers() []reaction {
+	var found []reaction
 	for _, object := range w.server.Objects(tokenGK) {
 		if w.object(v3GK, "", object.GetNamespace()) == nil {
 			found = append(found, reaction{"Rancher removes the namespace of " + object.GetNamespace(), func() {
-				w.server.Remove(simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: tokenSecret}})
+				w.server.Remove(keyOf(secretGK, object.GetNamespace(), tokenSecret))
 				w.server.Remove(w.server.KeyOf(object))
-				w.server.Remove(simulation.Key{Kind: namespaceGK, NamespacedName: types.NamespacedName{Name: object.GetNamespace()}})
+				w.server.Remove(keyOf(namespaceGK, "", object.GetNamespace()))
 			}})
+		}
+	}
+	return found
+}
+
+// ofClusters is what becomes of CAPI clusters, and of workload clusters that are cleaned up.
+func (w *world) ofClusters() []reaction {
+	var found []reaction
+	for _, cluster := range w.clusters() {
+		held := slices.Contains(cluster.Finalizers, clusterv1.ClusterFinalizer)
+		switch going := cluster.DeletionTimestamp != nil; {
+		case !held && !going:
+			cluster.Finalizers = append(cluster.Finalizers, clusterv1.ClusterFinalizer)
+			found = append(found, reaction{"CAPI holds " + describe(cluster), w.put(cluster)})
+		case held && going:
+			cluster.Finalizers = without(cluster.Finalizers, clusterv1.ClusterFinalizer)
+			found = append(found, reaction{"CAPI releases " + describe(cluster), w.put(cluster)})
 		}
 	}
 	for _, key := range simClusters {
@@ -86,7 +113,9 @@ func (w *world) ofV1(cluster *provisioningv1.Cluster) []reaction {
 	made := w.madeFrom(cluster)
 	if cluster.DeletionTimestamp == nil {
 		if orphan := w.orphaned(cluster); orphan {
-			return []reaction{{"Kubernetes deletes v1 Cluster " + name + ", whose owner is gone", func() { w.server.Remove(w.server.KeyOf(cluster)) }}}
+			return []reaction{{"Kubernetes deletes v1 Cluster " + name + ", whose owner is gone", func() {
+				w.server.Remove(w.server.KeyOf(cluster))
+			}}}
 		}
 		switch {
 		case !slices.Contains(cluster.Finalizers, rancherOfV1):
@@ -155,7 +184,9 @@ func (w *world) ofGoing(cluster *managementv3.Cluster) []reaction {
 		v1 := w.object(v1GK, cluster.Annotations["objectset.rio.cattle.io/owner-namespace"], name)
 		switch {
 		case v1 != nil && v1.GetDeletionTimestamp() == nil:
-			return []reaction{{"Rancher deletes v1 Cluster " + name + " with " + cluster.Name, func() { w.server.Remove(w.server.KeyOf(v1)) }}}
+			return []reaction{{"Rancher deletes v1 Cluster " + name + " with " + cluster.Name, func() {
+				w.server.Remove(w.server.KeyOf(v1))
+			}}}
 		case v1 != nil:
 			return nil
 		}
@@ -193,7 +224,8 @@ func (w *world) ofV3(cluster *managementv3.Cluster) []reaction {
 		cluster.Finalizers = append(cluster.Finalizers, rancherFirst, rancherLast)
 		return []reaction{{"Rancher holds " + cluster.Name, w.put(cluster)}}
 	case w.object(namespaceGK, "", cluster.Name) == nil:
-		return []reaction{{"Rancher makes the namespace of " + cluster.Name, w.put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name}})}}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name}}
+		return []reaction{{"Rancher makes the namespace of " + cluster.Name, w.put(namespace)}}
 	case token == nil:
 		token = rancher.NewRegistrationToken()
 		token.SetNamespace(cluster.Name)
@@ -206,7 +238,9 @@ func (w *world) ofV3(cluster *managementv3.Cluster) []reaction {
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: tokenSecret}, Data: map[string][]byte{"token": []byte(value)},
 		})}}
 	case token.Object["status"] == nil:
-		token.Object["status"] = map[string]any{"manifestUrl": simURL + "/v3/import/{token}_" + cluster.Name + ".yaml", "tokenSecretName": tokenSecret}
+		token.Object["status"] = map[string]any{
+			"manifestUrl": simURL + "/v3/import/{token}_" + cluster.Name + ".yaml", "tokenSecretName": tokenSecret,
+		}
 		return []reaction{{"Rancher fills in the registration of " + cluster.Name, w.put(token)}}
 	}
 	return w.ofAgent(cluster)
@@ -225,7 +259,8 @@ func (w *world) tokenOf(cluster string) string {
 func (w *world) ofAgent(cluster *managementv3.Cluster) []reaction {
 	var here *site
 	for _, key := range simClusters {
-		if a := w.sites[key].agent; a.exists && a.credentials && a.server == simURL && a.token == w.tokenOf(cluster.Name) && a.token != "" {
+		a, token := w.sites[key].agent, w.tokenOf(cluster.Name)
+		if a.exists && a.credentials && a.server == simURL && a.token == token && token != "" {
 			here = w.sites[key]
 		}
 	}

@@ -1,9 +1,11 @@
 package importer_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -85,6 +87,8 @@ type world struct {
 	// vandals: somebody changes once what only managers write. No more must come of that than that a person is asked.
 	// Whoever takes two marks off, has nobody know the Rancher cluster any more.
 	vandals, vandalized bool
+	// unsettled: things go wrong. divided: there are two instances.
+	unsettled, divided bool
 	// named, made and tokens count names.
 	named, made, tokens int
 }
@@ -117,9 +121,10 @@ func (w *world) judge() {
 
 // manager is an instance: its process, which is another one after each crash.
 type manager struct {
-	w       *world
-	name    string
-	scope   shard.Scope
+	w    *world
+	name string
+	// works names its namespaces, none for all.
+	works   string
 	kind    string
 	process *simulation.Process
 	names   *nameCache
@@ -170,16 +175,28 @@ func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
 	for _, name := range []string{"a", "b"} {
 		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
 	}
-	for name, value := range map[string]string{"server-url": simURL, "cacerts": "", "agent-tls-mode": "system-store", "agent-image": "", "system-default-registry": ""} {
+	for name, value := range map[string]string{
+		"server-url": simURL, "cacerts": "", "agent-tls-mode": "system-store", "agent-image": "", "system-default-registry": "",
+	} {
 		w.server.Put(&managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
 	}
 	for _, key := range simClusters {
 		w.sites[key] = &site{}
 		w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}})
 	}
-	m := &manager{w: w, name: "archelon", kind: kind}
-	w.managers = []*manager{m}
-	m.start()
+	neighbour := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-vvvvv"}}
+	neighbour.Spec.DisplayName = "neighbour"
+	w.server.Put(neighbour)
+	w.foreign[w.server.KeyOf(neighbour)] = true
+	w.managers = []*manager{{w: w, name: "archelon", kind: kind}}
+	if w.divided = rapid.Bool().Draw(t, "divided"); w.divided {
+		// An instance each for namespaces a and b, of which b is handed over from time to time.
+		w.managers = []*manager{{w: w, name: "one", kind: kind, works: "a,b"}, {w: w, name: "two", kind: kind, works: "c"}}
+	}
+	for _, m := range w.managers {
+		m.start()
+	}
+	w.unsettled = true
 	return w
 }
 
@@ -204,27 +221,19 @@ func (s simV3) ProposeName(_ *clusterv1.Cluster, taken func(string) bool) string
 // start begins a new process: it knows what is there now, and nothing of what its predecessor did.
 func (m *manager) start() {
 	w := m.w
-	cache := w.server.NewCache(simKinds...)
 	v3, v1 := importer.Strategy(simV3{named: &w.named}), importer.Strategy(importv1.Strategy{})
-	rules := importer.Rules{Active: v3, Others: []importer.Strategy{v1}, Self: instance.ID{Name: m.name}, Claim: instance.Claim{Scope: m.scope}}
+	rules := importer.Rules{Active: v3, Others: []importer.Strategy{v1}, Self: instance.ID{Name: m.name}}
+	if m.works != "" {
+		scope, err := shard.New(strings.Split(m.works, ","), nil)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		rules.Claim = instance.Claim{Scope: scope}
+	}
 	if m.kind == "v1" {
 		rules.Active, rules.Others = v1, []importer.Strategy{v3}
 	}
-	owned := func(object client.Object) client.Object {
-		if _, ok := object.GetLabels()[ownedLabel]; !ok {
-			return nil
-		}
-		return reduced(object)
-	}
-	cache.Keep(v3GK, owned)
-	cache.Keep(v1GK, owned)
-	cache.Keep(clusterGK, reduced)
-	for _, strategy := range []importer.Strategy{v3, v1} {
-		cache.Index(strategy.NewObject(), importer.OwnerIndex, importer.OwnerKeys)
-	}
-	for name, keys := range importer.ClusterIndexes(rules.Active) {
-		cache.Index(&clusterv1.Cluster{}, name, keys)
-	}
+	cache := m.cache(rules)
 	live := w.server.Client(m.fault)
 	m.names = newNameCache(w.server)
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -236,6 +245,9 @@ func (m *manager) start() {
 	killed, gates, arrived := m.killed, m.gates, m.arrived
 	control, err := importer.Simulated{
 		Rules: rules, Client: live.Cached(cache), Live: live, Names: m.names, Clock: w.clock, Downloader: w, Switches: 1,
+		Runs: func(name string) bool {
+			return slices.ContainsFunc(w.managers, func(other *manager) bool { return "/"+other.name == name })
+		},
 		Open: func(ctx context.Context, key types.NamespacedName) (importer.Site, error) {
 			arrived <- key
 			select {
@@ -253,8 +265,48 @@ func (m *manager) start() {
 		w.t.Fatal(err)
 	}
 	m.control = control
-	m.process = &simulation.Process{Cache: cache, Reconciler: control, Watches: control.Watching(w.scheme, importLabel, "archelon.io/managed-by")}
+	m.process = &simulation.Process{
+		Cache: cache, Reconciler: control, Watches: control.Watching(w.scheme, importLabel, "archelon.io/managed-by"),
+	}
 	m.process.Start(w.ctx)
+}
+
+// cache returns what a new process knows.
+func (m *manager) cache(rules importer.Rules) *simulation.Cache {
+	w := m.w
+	cache := w.server.NewCache(simKinds...)
+	if w.unsettled && w.Pick("lists", "now", "the past") == "the past" {
+		for _, kind := range []schema.GroupKind{clusterGK, v3GK, v1GK} {
+			cache.Rewind(kind, w.Index("events ago", 8))
+		}
+	}
+	owned := func(object client.Object) client.Object {
+		namespace := cmp.Or(object.GetNamespace(), object.GetLabels()["cluster-api.cattle.io/capi-cluster-owner-ns"])
+		if _, ok := object.GetLabels()[ownedLabel]; !ok || !m.owns(namespace) {
+			return nil
+		}
+		return reduced(object)
+	}
+	cache.Keep(v3GK, owned)
+	cache.Keep(v1GK, owned)
+	cache.Keep(clusterGK, func(object client.Object) client.Object {
+		if !m.owns(object.GetNamespace()) {
+			return nil
+		}
+		return reduced(object)
+	})
+	for _, strategy := range []importer.Strategy{rules.Active, rules.Others[0]} {
+		cache.Index(strategy.NewObject(), importer.OwnerIndex, importer.OwnerKeys)
+	}
+	for name, keys := range importer.ClusterIndexes(rules.Active) {
+		cache.Index(&clusterv1.Cluster{}, name, keys)
+	}
+	return cache
+}
+
+// owns reports whether the instance works in a namespace.
+func (m *manager) owns(namespace string) bool {
+	return m.works == "" || slices.Contains(strings.Split(m.works, ","), namespace)
 }
 
 var errDead = errors.New("the process is dead")
@@ -382,8 +434,8 @@ func (m *manager) behind() int {
 
 // rest has everything happen that is under way, faults apart, until nothing is. It reports false if that does not end.
 func (w *world) rest() bool {
-	w.Faulty = ""
-	for round := 0; round < 30; round++ {
+	w.Faulty, w.unsettled = "", false
+	for round := range 30 {
 		before := w.state()
 		for steps := 0; w.goOn(); steps++ {
 			if w.wrong != "" {

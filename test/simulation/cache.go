@@ -37,6 +37,20 @@ func (s *Server) NewCache(kinds ...schema.GroupKind) *Cache {
 	return c
 }
 
+// Rewind has a new cache begin some events ago, as that of a process does which reads from an API server that lags
+// behind. It comes before Keep.
+func (c *Cache) Rewind(kind schema.GroupKind, events int) {
+	for ; events > 0 && c.seen[kind] > 0; events-- {
+		c.seen[kind]--
+		event := c.server.log[kind][c.seen[kind]]
+		if event.Before == nil {
+			delete(c.view.objects, event.Key)
+		} else {
+			c.view.objects[event.Key] = event.Before
+		}
+	}
+}
+
 // Keep says what the cache keeps of the objects of a kind, nil for nothing, as a selector and a transform do. It is given
 // a copy.
 func (c *Cache) Keep(kind schema.GroupKind, keeps func(client.Object) client.Object) {

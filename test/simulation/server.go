@@ -69,19 +69,9 @@ type Server struct {
 // NewServer returns a server without objects.
 func NewServer(scheme *runtime.Scheme) *Server {
 	return &Server{
-		scheme: scheme, objects: map[Key]client.Object{}, log: map[schema.GroupKind][]Event{}, owners: map[Key]map[string][]string{},
+		scheme: scheme, objects: map[Key]client.Object{}, log: map[schema.GroupKind][]Event{},
+		owners: map[Key]map[string][]string{},
 	}
-}
-
-// Copy returns a server with the same objects, and nothing to tell of how they came to be.
-func (s *Server) Copy() *Server {
-	copied := NewServer(s.scheme)
-	maps.Copy(copied.objects, s.objects) // They are never changed.
-	for key, owners := range s.owners {
-		copied.owners[key] = maps.Clone(owners)
-	}
-	copied.version, copied.uid, copied.Now = s.version, s.uid, s.Now
-	return copied
 }
 
 // Version is that of the last change.
