@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,9 +31,7 @@ func TestKeptOut(t *testing.T) {
 				t.Errorf("%s: got %q, %v", tc.reason, by, err)
 			}
 			left := map[string]string{}
-			for key, value := range tc.annotations {
-				left[key] = value
-			}
+			maps.Copy(left, tc.annotations)
 			letIn(left)
 			if diff := cmp.Diff(tc.left, left); diff != "" {
 				t.Errorf("what is left for the record that comes next (-want +got):\n%s", diff)

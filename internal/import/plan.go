@@ -119,8 +119,8 @@ func (p *Planner) Woken() []types.NamespacedName {
 	var woken []types.NamespacedName
 	for {
 		select {
-		case event := <-p.r.turns.come:
-			woken = append(woken, client.ObjectKeyFromObject(event.Object))
+		case come := <-p.r.turns.come:
+			woken = append(woken, client.ObjectKeyFromObject(come.Object))
 		default:
 			return woken
 		}

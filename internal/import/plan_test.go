@@ -37,9 +37,9 @@ const (
 )
 
 // planCluster is a CAPI cluster that is up and has the import label.
-func planCluster(name string, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
+func planCluster(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "tenant", Name: name, UID: types.UID("uid-" + name), Finalizers: []string{planOthers},
+		Namespace: "tenant", Name: "prod", UID: "uid-prod", Finalizers: []string{planOthers},
 		Labels: map[string]string{planLabel: "true", clusterv1.WatchLabel: "mine"}, Annotations: map[string]string{},
 	}}
 	c.Status.Initialization.ControlPlaneInitialized = new(true)
@@ -50,10 +50,10 @@ func planCluster(name string, change ...func(*clusterv1.Cluster)) *clusterv1.Clu
 }
 
 // planImported is one that has a Rancher cluster of a kind.
-func planImported(kind, name string, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
-	return planCluster(name, append([]func(*clusterv1.Cluster){func(c *clusterv1.Cluster) {
+func planImported(kind string, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
+	return planCluster(append([]func(*clusterv1.Cluster){func(c *clusterv1.Cluster) {
 		c.Finalizers = []string{planFinalizer, planOthers}
-		c.Annotations["archelon.io/rancher-cluster"] = kind + "/" + planName(kind, name)
+		c.Annotations["archelon.io/rancher-cluster"] = kind + "/" + planName(kind, "prod")
 		c.Annotations["archelon.io/instance"] = "archelon"
 	}}, change...)...)
 }
@@ -105,28 +105,28 @@ func planScenarios(kind, other string) map[string][]client.Object {
 		return append(planRecord(kind, cluster.Name, change...), cluster)
 	}
 	return map[string][]client.Object{
-		"import":           {planCluster("prod")},
-		"no control plane": {planCluster("prod", func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = nil })},
-		"idle":             {planCluster("prod", func(c *clusterv1.Cluster) { delete(c.Labels, planLabel) })},
-		"pause":            {planCluster("prod", func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })},
-		"delete":           of(planImported(kind, "prod", func(c *clusterv1.Cluster) { planDeleted(c) })),
-		"un-import":        of(planImported(kind, "prod", func(c *clusterv1.Cluster) { c.Labels[planLabel] = "false" })),
-		"hand over":        of(planImported(kind, "prod", func(c *clusterv1.Cluster) { c.Annotations["archelon.io/managed-by"] = "rancher-turtles" })),
-		"leave to others":  of(planImported(kind, "prod", func(c *clusterv1.Cluster) { delete(c.Labels, clusterv1.WatchLabel) }), planDeleted),
+		"import":           {planCluster()},
+		"no control plane": {planCluster(func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = nil })},
+		"idle":             {planCluster(func(c *clusterv1.Cluster) { delete(c.Labels, planLabel) })},
+		"pause":            {planCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })},
+		"delete":           of(planImported(kind, func(c *clusterv1.Cluster) { planDeleted(c) })),
+		"un-import":        of(planImported(kind, func(c *clusterv1.Cluster) { c.Labels[planLabel] = "false" })),
+		"hand over":        of(planImported(kind, func(c *clusterv1.Cluster) { c.Annotations["archelon.io/managed-by"] = "rancher-turtles" })),
+		"leave to others":  of(planImported(kind, func(c *clusterv1.Cluster) { delete(c.Labels, clusterv1.WatchLabel) }), planDeleted),
 		"release orphans":  planRecord(kind, "prod", planDeleted),
-		"settled":          of(planImported(kind, "prod")),
-		"removed":          of(planImported(kind, "prod"), planDeleted),
-		"change over":      append(planRecord(other, "prod"), planImported(other, "prod")),
-		"take over, update and rename": of(planImported(kind, "prod", func(c *clusterv1.Cluster) {
+		"settled":          of(planImported(kind)),
+		"removed":          of(planImported(kind), planDeleted),
+		"change over":      append(planRecord(other, "prod"), planImported(other)),
+		"take over, update and rename": of(planImported(kind, func(c *clusterv1.Cluster) {
 			c.Labels["tier"], c.Annotations["archelon.io/display-name"] = "gold", "other"
 			c.Annotations["archelon.io/instance"] = "elsewhere"
 		})),
-		"adopt": of(planCluster("prod", func(c *clusterv1.Cluster) { c.Annotations["archelon.io/managed-by"] = "archelon" }),
+		"adopt": of(planCluster(func(c *clusterv1.Cluster) { c.Annotations["archelon.io/managed-by"] = "archelon" }),
 			func(record client.Object) {
 				delete(record.GetLabels(), "archelon.io/capi-cluster-uid")
 				record.SetFinalizers([]string{"capicluster.turtles.cattle.io"})
 			}),
-		"not connected": of(planImported(kind, "prod"), func(record client.Object) {
+		"not connected": of(planImported(kind), func(record client.Object) {
 			if v3, ok := record.(*managementv3.Cluster); ok {
 				v3.Status.Conditions = nil
 			}

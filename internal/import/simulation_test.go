@@ -33,10 +33,10 @@ func TestSimulation(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				w := newWorld(ctx, t, kind)
 				for range rapid.IntRange(5, 40).Draw(t, "steps") {
-					w.act()
+					w.act() //nolint:contextcheck // processes have lives of their own
 					w.judge()
 				}
-				w.checkEnd()
+				w.checkEnd() //nolint:contextcheck // processes have lives of their own
 				w.stop()
 			})
 		})

@@ -194,7 +194,7 @@ func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
 		w.managers = []*manager{{w: w, name: "one", kind: kind, works: "a,b"}, {w: w, name: "two", kind: kind, works: "c"}}
 	}
 	for _, m := range w.managers {
-		m.start()
+		m.start() //nolint:contextcheck // a process has a life of its own
 	}
 	w.unsettled = true
 	return w

@@ -45,11 +45,11 @@ func serverURL() client.Object {
 }
 
 // management is a reader that counts lists, and fails for all else.
-func management(t testing.TB, lists *int, objects ...client.Object) client.Reader {
-	t.Helper()
+func management(tb testing.TB, lists *int, objects ...client.Object) client.Reader {
+	tb.Helper()
 	known, err := scheme.New()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return fake.NewClientBuilder().WithScheme(known).WithObjects(append(objects, serverURL())...).
 		WithIndex(&coordinationv1.Lease{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
@@ -65,21 +65,21 @@ func management(t testing.TB, lists *int, objects ...client.Object) client.Reade
 }
 
 // look makes plans with the arguments of a manager.
-func look(t testing.TB, reader client.Reader, opts Options, args ...string) []Cluster {
-	t.Helper()
-	opts.Manager = managerWith(t, args...)
-	plans, err := Look(t.Context(), reader, opts)
+func look(tb testing.TB, reader client.Reader, opts Options, args ...string) []Cluster {
+	tb.Helper()
+	opts.Manager = managerWith(tb, args...)
+	plans, err := Look(tb.Context(), reader, opts)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return plans
 }
 
-func managerWith(t testing.TB, args ...string) *options.Options {
-	t.Helper()
+func managerWith(tb testing.TB, args ...string) *options.Options {
+	tb.Helper()
 	manager, err := options.New()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
@@ -96,7 +96,7 @@ func managerWith(t testing.TB, args ...string) *options.Options {
 			manager.StrategySwitchConcurrency, err = strconv.Atoi(value)
 		}
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return manager
@@ -328,8 +328,8 @@ func TestPrincipal(t *testing.T) {
 }
 
 // many returns a management cluster with clusters of which half have a Rancher cluster.
-func many(t testing.TB, lists *int, clusters int) client.Reader {
-	t.Helper()
+func many(tb testing.TB, lists *int, clusters int) client.Reader {
+	tb.Helper()
 	objects := []client.Object{namespace("team-a")}
 	for i := range clusters {
 		c := cluster(fmt.Sprintf("c%04d", i), map[string]string{label: "true"})
@@ -343,7 +343,7 @@ func many(t testing.TB, lists *int, clusters int) client.Reader {
 		}
 		objects = append(objects, c)
 	}
-	return management(t, lists, objects...)
+	return management(tb, lists, objects...)
 }
 
 // It takes one list of each kind, however many clusters there are.

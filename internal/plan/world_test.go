@@ -15,7 +15,7 @@ import (
 )
 
 // The copy refuses what an API server refuses, and changes as the objects of one do.
-func TestWorld(t *testing.T) {
+func TestWorld(t *testing.T) { //nolint:gocognit // one story
 	known, err := scheme.New()
 	if err != nil {
 		t.Fatal(err)

@@ -62,21 +62,29 @@ func (p *Process) wake(ctx context.Context, e Event) {
 		if watch.Metadata {
 			seen = e.AsMetadata()
 		}
-		switch {
-		case seen.Before == nil:
-			if watch.Admits == nil || watch.Admits.Create(event.CreateEvent{Object: seen.After}) {
-				p.enqueue(watch.Requests(ctx, seen.After)...)
-			}
-		case seen.After == nil:
-			if watch.Admits == nil || watch.Admits.Delete(event.DeleteEvent{Object: seen.Before}) {
-				p.enqueue(watch.Requests(ctx, seen.Before)...)
-			}
-		default:
-			if watch.Admits == nil || watch.Admits.Update(event.UpdateEvent{ObjectOld: seen.Before, ObjectNew: seen.After}) {
-				p.enqueue(watch.Requests(ctx, seen.Before)...)
-				p.enqueue(watch.Requests(ctx, seen.After)...)
-			}
+		if !watch.admits(seen) {
+			continue
 		}
+		if seen.Before != nil {
+			p.enqueue(watch.Requests(ctx, seen.Before)...)
+		}
+		if seen.After != nil {
+			p.enqueue(watch.Requests(ctx, seen.After)...)
+		}
+	}
+}
+
+// admits reports whether the watch passes on an event.
+func (w Watch) admits(e Event) bool {
+	switch {
+	case w.Admits == nil:
+		return true
+	case e.Before == nil:
+		return w.Admits.Create(event.CreateEvent{Object: e.After})
+	case e.After == nil:
+		return w.Admits.Delete(event.DeleteEvent{Object: e.Before})
+	default:
+		return w.Admits.Update(event.UpdateEvent{ObjectOld: e.Before, ObjectNew: e.After})
 	}
 }
 

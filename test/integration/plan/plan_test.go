@@ -46,12 +46,11 @@ func labelled(name string) *clusterv1.Cluster {
 }
 
 // up creates a CAPI cluster whose control plane is up.
-func (w *world) up(ctx context.Context, cluster *clusterv1.Cluster) *clusterv1.Cluster {
+func (w *world) up(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	w.create(ctx, cluster)
 	builder.ControlPlaneUp(cluster)
 	Expect(w.client.Status().Update(ctx, cluster)).To(Succeed())
-	return cluster
 }
 
 // ownedBy are the labels of a Rancher cluster that was created for a CAPI cluster.
