@@ -45,6 +45,11 @@ const (
 	//
 	// alpha: v0.1
 	Fleet featuregate.Feature = "fleet"
+
+	// RemoteRancher imports into a Rancher in another cluster, which Options.RancherKubeconfig leads to. It needs ManagementV3Cluster.
+	//
+	// alpha: v0.1
+	RemoteRancher featuregate.Feature = "remote-rancher"
 )
 
 // NewGates returns all gates at their defaults.
@@ -57,6 +62,7 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 		HostClaim:                {Default: false, PreRelease: featuregate.Alpha},
 		HostClaimMachines:        {Default: false, PreRelease: featuregate.Alpha},
 		Fleet:                    {Default: false, PreRelease: featuregate.Alpha},
+		RemoteRancher:            {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err
 	}

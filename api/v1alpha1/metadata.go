@@ -60,6 +60,10 @@ const (
 	// that a namespace has one.
 	IsolatedRoleBinding = "archelon-isolated"
 
+	// ManagementClusterLabel on a v3 Rancher cluster is the UID of namespace kube-system of the management cluster that its CAPI Cluster is in, where
+	// that is another cluster than Rancher's.
+	ManagementClusterLabel = "archelon.io/management-cluster"
+
 	// OwnerUIDLabel on a Rancher cluster ties it to one incarnation of its CAPI Cluster.
 	OwnerUIDLabel = "archelon.io/capi-cluster-uid"
 

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -46,6 +47,8 @@ type Watch struct {
 	By cache.ByObject
 	// Own has it in a cache of the controller's own, because others need it by another selector.
 	Own bool
+	// Rancher: it is in Rancher's cluster, which usually is the management cluster.
+	Rancher bool
 }
 
 // CRD is one that a controller needs.
@@ -82,6 +85,10 @@ type Env struct {
 	Manager ctrl.Manager
 	// Own is the controller's own cache.
 	Own cache.Cache
+	// Rancher is Rancher's cluster with its shared cache, and RancherOwn the controller's own cache of it. Usually Rancher's cluster is the management
+	// cluster, and both are as above.
+	Rancher    cluster.Cluster
+	RancherOwn cache.Cache
 }
 
 // On returns those of the controllers that run.

@@ -16,7 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,6 +72,33 @@ type Holding struct {
 	Beside, Apart []schema.GroupVersionKind
 	// UIDLabel on what was created has the UID of the object that it was created for, NamespaceLabel its namespace.
 	UIDLabel, NamespaceLabel string
+	// Origin is the management cluster that what is apart carries, because that is in another cluster, with those of others. Empty where it is not.
+	Origin types.UID
+}
+
+// From returns the holdings of a management cluster whose Rancher is in another cluster, where nothing is beside an object; as they are if the origin is
+// empty.
+func From(origin types.UID, holdings []Holding) []Holding {
+	if origin == "" {
+		return holdings
+	}
+	for i := range holdings {
+		holdings[i].Origin, holdings[i].Beside = origin, nil
+	}
+	return holdings
+}
+
+// Origin selects the Rancher clusters of one management cluster: those that carry its UID or, where Rancher is in it, those that carry none.
+func Origin(origin types.UID) labels.Requirement {
+	operator, values := selection.DoesNotExist, []string(nil)
+	if origin != "" {
+		operator, values = selection.Equals, []string{string(origin)}
+	}
+	requirement, err := labels.NewRequirement(archelonv1.ManagementClusterLabel, operator, values)
+	if err != nil {
+		panic(err) // The key is a constant, and a UID is a valid value.
+	}
+	return *requirement
 }
 
 // Kinds returns all kinds that may carry the finalizer.
@@ -205,7 +235,8 @@ func (l Lister) visit(ctx context.Context, h Holding, v Visitor) (errs []error) 
 	}
 	objects, err := l.list(ctx, []schema.GroupVersionKind{h.Kind}, l.Namespaces, wanted)
 	inside, err2 := l.list(ctx, h.Beside, l.Namespaces, every, labelled)
-	outside, err3 := l.list(ctx, h.Apart, nil, every, labelled, apart)
+	origin := client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(Origin(h.Origin))}
+	outside, err3 := l.list(ctx, h.Apart, nil, every, origin, labelled, apart)
 	if err := errors.Join(err, err2, err3); err != nil {
 		return []error{err}
 	}

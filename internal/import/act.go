@@ -116,7 +116,7 @@ func (a createRecord) String() string {
 
 func (a createRecord) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
 	made := record{Object: a.object.DeepCopy(), strategy: a.strategy, settled: true}
-	err := r.Client.Create(ctx, made.Object, client.FieldOwner(fieldOwner))
+	err := r.inRancher().Create(ctx, made.Object, client.FieldOwner(fieldOwner))
 	doing := fmt.Sprintf("creating the %s Rancher cluster", a.strategy.Kind())
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -183,7 +183,7 @@ func (r *Reconciler) askToGo(ctx context.Context, known record) error {
 		return nil
 	}
 	uid := known.GetUID()
-	err := r.Client.Delete(ctx, known.Object, client.Preconditions{UID: &uid})
+	err := r.inRancher().Delete(ctx, known.Object, client.Preconditions{UID: &uid})
 	if apierrors.IsConflict(err) && r.replaced(ctx, known) {
 		err = nil
 	}
@@ -198,7 +198,7 @@ func (r *Reconciler) askToGo(ctx context.Context, known record) error {
 // conflict alone does not say so.
 func (r *Reconciler) replaced(ctx context.Context, known record) bool {
 	current := known.strategy.NewObject()
-	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(known.Object), current)
+	err := r.liveInRancher().Get(ctx, client.ObjectKeyFromObject(known.Object), current)
 	return apierrors.IsNotFound(err) || err == nil && current.GetUID() != known.GetUID()
 }
 

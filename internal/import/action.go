@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -25,15 +26,40 @@ func failure(doing string, err error) outcome.Outcome {
 	return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("%s: %w", doing, err))
 }
 
+// clientOf returns the client of the cluster that has the object: CAPI Clusters are in the management cluster, everything else that is written is
+// in Rancher's.
+func (r *Reconciler) clientOf(object client.Object) client.Client {
+	if _, ok := object.(*clusterv1.Cluster); ok {
+		return r.Client
+	}
+	return r.inRancher()
+}
+
+// inRancher is for Rancher clusters, and what else is in Rancher's cluster.
+func (r *Reconciler) inRancher() client.Client {
+	if r.Rancher != nil {
+		return r.Rancher
+	}
+	return r.Client
+}
+
+// liveInRancher settles what a stale cache of Rancher's cluster cannot.
+func (r *Reconciler) liveInRancher() client.Reader {
+	if r.RancherReader != nil {
+		return r.RancherReader
+	}
+	return r.APIReader
+}
+
 // patchLocked writes what differs between two versions of an object, if the API server has the first one.
 func (r *Reconciler) patchLocked(ctx context.Context, before, after client.Object) error {
 	locked := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return r.Client.Patch(ctx, after, locked, client.FieldOwner(fieldOwner))
+	return r.clientOf(before).Patch(ctx, after, locked, client.FieldOwner(fieldOwner))
 }
 
 // patchUID applies a merge patch that carries the UID of the object.
 func (r *Reconciler) patchUID(ctx context.Context, object client.Object, patch []byte) error {
-	err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
+	err := r.clientOf(object).Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
 	if err != nil {
 		return err
 	}

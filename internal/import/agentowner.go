@@ -197,7 +197,7 @@ func (r *Reconciler) permit(ctx context.Context, i *installation) (permission, e
 func (r *Reconciler) lookup(ctx context.Context) func(string) (*managementv3.Cluster, error) {
 	return func(name string) (*managementv3.Cluster, error) {
 		cluster := &managementv3.Cluster{}
-		err := r.APIReader.Get(ctx, client.ObjectKey{Name: name}, cluster)
+		err := r.liveInRancher().Get(ctx, client.ObjectKey{Name: name}, cluster)
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}

@@ -3,11 +3,13 @@ package importer
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,19 +21,22 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// Controller describes the import. Turtles may run in some namespaces.
-func Controller(turtlesNamespaces []string, setup func(context.Context, controller.Env) error) controller.Controller {
+// Controller describes the import. Turtles may run in some namespaces. The origin is the management cluster, if Rancher's cluster is another one.
+func Controller(turtlesNamespaces []string, origin types.UID, setup func(context.Context, controller.Env) error) controller.Controller {
+	crds := []controller.CRD{
+		{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
+		{Name: "clusters.management.cattle.io", Version: "v3", Of: controller.Rancher()},
+		{Name: "clusterregistrationtokens.management.cattle.io", Version: "v3", Of: controller.Rancher()},
+		{Name: "settings.management.cattle.io", Version: "v3", Of: controller.Rancher()},
+	}
+	if origin == "" {
+		crds = append(crds, controller.CRD{Name: "clusters.provisioning.cattle.io", Version: "v1", Of: controller.Rancher()})
+	}
 	return controller.Controller{
 		Name: ControllerName, Package: "import",
-		CRDs: []controller.CRD{
-			{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
-			{Name: "clusters.management.cattle.io", Version: "v3", Of: controller.Rancher()},
-			{Name: "clusters.provisioning.cattle.io", Version: "v1", Of: controller.Rancher()},
-			{Name: "clusterregistrationtokens.management.cattle.io", Version: "v3", Of: controller.Rancher()},
-			{Name: "settings.management.cattle.io", Version: "v3", Of: controller.Rancher()},
-		},
+		CRDs: crds,
 		Watches: func(scope shard.Scope) []controller.Watch {
-			return append(sharedWatches(scope, turtlesNamespaces), ownWatches(scope)...)
+			return slices.Concat(clusterWatches(origin), sharedWatches(scope, turtlesNamespaces, origin), ownWatches(scope))
 		},
 		Scheme: ownScheme,
 		Holds:  hold.Imports().Kinds(),
@@ -39,26 +44,36 @@ func Controller(turtlesNamespaces []string, setup func(context.Context, controll
 	}
 }
 
+// clusterWatches are the kinds with a namespace of the scope whose objects may be an import: CAPI clusters, and v1 Rancher clusters where Rancher is in the
+// same cluster.
+func clusterWatches(origin types.UID) []controller.Watch {
+	watches := []controller.Watch{{Object: &clusterv1.Cluster{}}}
+	if origin == "" {
+		watches = append(watches, controller.Watch{
+			Object: &provisioningv1.Cluster{}, By: cache.ByObject{Label: controller.Having(archelonv1.OwnedLabel), Transform: Reduce}, Rancher: true,
+		})
+	}
+	return watches
+}
+
 // sharedWatches limits the shared cache to what an import reads: in the namespaces of the scope CAPI clusters, Rancher clusters that name one, and
 // kubeconfig Secrets; of kinds without a namespace what belongs to these namespaces by a label; and from all namespaces the registration tokens that
 // Rancher makes, and the Lease of Turtles where that runs. Of what comes, transforms keep what is read.
-func sharedWatches(scope shard.Scope, turtlesNamespaces []string) []controller.Watch {
-	owned := controller.Having(archelonv1.OwnedLabel)
+func sharedWatches(scope shard.Scope, turtlesNamespaces []string, origin types.UID) []controller.Watch {
+	owned := controller.Having(archelonv1.OwnedLabel).Add(hold.Origin(origin))
 	inScope, _ := scope.Labelled(archelonv1.OwnerNamespaceLabel).Requirements()
 	turtles := map[string]cache.Config{}
 	for _, namespace := range turtlesNamespaces {
 		turtles[namespace] = cache.Config{}
 	}
 	return []controller.Watch{
-		{Object: &clusterv1.Cluster{}},
-		{Object: &provisioningv1.Cluster{}, By: cache.ByObject{Label: owned, Transform: Reduce}},
 		{Object: secretMetadata()},
-		{Object: &managementv3.Cluster{}, By: cache.ByObject{Label: owned.Add(inScope...), Transform: Reduce}},
-		{Object: &managementv3.Setting{}},
+		{Object: &managementv3.Cluster{}, By: cache.ByObject{Label: owned.Add(inScope...), Transform: Reduce}, Rancher: true},
+		{Object: &managementv3.Setting{}, Rancher: true},
 		{Object: &coordinationv1.Lease{}, By: cache.ByObject{Field: controller.Named(archelonv1.TurtlesLease), Namespaces: turtles, Transform: controller.KeepLease}},
 		{Object: rancher.NewRegistrationToken(), By: cache.ByObject{
 			Field: controller.Named(rancher.DefaultTokenName), Namespaces: controller.Everywhere(), Transform: rancher.ReduceRegistrationToken,
-		}},
+		}, Rancher: true},
 		{Object: namespaceMetadata()},
 	}
 }
@@ -71,9 +86,9 @@ func ownWatches(scope shard.Scope) []controller.Watch {
 	return []controller.Watch{
 		{Own: true, Object: secretMetadata(), By: cache.ByObject{
 			Field: controller.Named(rancher.DefaultTokenSecretName), Namespaces: controller.Everywhere(), Transform: controller.KeepIdentity,
-		}},
+		}, Rancher: true},
 		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{Label: controller.Having(archelonv1.ManagedByLabel).Add(inScope...)}},
-		{Own: true, Object: &rancher.NamedCluster{}, By: cache.ByObject{Transform: rancher.TrimNamedCluster}},
+		{Own: true, Object: &rancher.NamedCluster{}, By: cache.ByObject{Transform: rancher.TrimNamedCluster}, Rancher: true},
 	}
 }
 

@@ -34,7 +34,7 @@ func (r *Reconciler) requestDeployment(ctx context.Context, management managemen
 	// The API server is asked, for the cache may be older than what Rancher did since: a request after its answer would
 	// have it deploy twice.
 	cluster := &managementv3.Cluster{}
-	if err := r.APIReader.Get(ctx, client.ObjectKey{Name: management.name}, cluster); err != nil {
+	if err := r.liveInRancher().Get(ctx, client.ObjectKey{Name: management.name}, cluster); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if !lacksDeployment(cluster) {
@@ -44,7 +44,7 @@ func (r *Reconciler) requestDeployment(ctx context.Context, management managemen
 	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	object.SetName(cluster.Name)
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, cluster.UID, forceDeployAnnotation, forceDeployYes)
-	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+	if err := r.inRancher().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("asking Rancher to deploy its agent again: %w", err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Asked Rancher to deploy its agent again, because it does not notice that it was installed anew", "rancherCluster", cluster.Name)

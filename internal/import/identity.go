@@ -14,7 +14,7 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// identity knows the management cluster by the UID of its namespace kube-system, which it reads once.
+// identity knows Rancher's cluster by the UID of its namespace kube-system, which it reads once.
 type identity struct {
 	mu  sync.Mutex
 	uid types.UID
@@ -45,7 +45,7 @@ func (r *Reconciler) checkIdentity(ctx context.Context, i *installation) error {
 	if i.management.served() || i.want.managementCluster {
 		return nil
 	}
-	own, err := r.identity.of(ctx, r.APIReader)
+	own, err := r.identity.of(ctx, r.liveInRancher())
 	if err != nil {
 		return err
 	}

@@ -67,9 +67,9 @@ func (askNamesakes) read(ctx context.Context, r *Reconciler, o *Observation) err
 		if slices.ContainsFunc(o.records, func(r record) bool { return r.id() == found.record.id() }) {
 			continue // It names this cluster as its owner.
 		}
-		if found.cached = r.Client.Get(ctx, key, strategy.NewObject()) == nil; !found.cached {
+		if found.cached = r.inRancher().Get(ctx, key, strategy.NewObject()) == nil; !found.cached {
 			if found.left = r.looks.left(o.key, r.Clock.Now()); found.left == 0 {
-				switch err := r.APIReader.Get(ctx, key, strategy.NewObject()); {
+				switch err := r.liveInRancher().Get(ctx, key, strategy.NewObject()); {
 				case apierrors.IsNotFound(err):
 					r.looks.forget(o.key)
 					continue

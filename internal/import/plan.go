@@ -88,7 +88,7 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 	}
 	// Nobody takes out of it who is woken while a run goes on.
 	r.turns.come = make(chan event.GenericEvent, 2*opts.Clusters+turnsBacklog)
-	if err := r.addIndexes(ctx, opts.Indexes, opts.Indexes); err != nil {
+	if err := r.addIndexes(ctx, opts.Indexes, opts.Indexes, opts.Indexes); err != nil {
 		return nil, err
 	}
 	return &Planner{r: r, begin: opts.Begin}, nil

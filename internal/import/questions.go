@@ -50,7 +50,7 @@ func (q askRecord) String() string { return "Rancher cluster " + recordID(q.stra
 
 func (q askRecord) read(ctx context.Context, r *Reconciler, o *Observation) error {
 	found := &record{Object: q.strategy.NewObject(), strategy: q.strategy, unseen: true}
-	switch err := r.APIReader.Get(ctx, q.strategy.Key(o.cluster, q.name), found.Object); {
+	switch err := r.liveInRancher().Get(ctx, q.strategy.Key(o.cluster, q.name), found.Object); {
 	case apierrors.IsNotFound(err):
 		o.live[recordID(q.strategy, q.name)] = nil
 		return nil
@@ -103,7 +103,7 @@ func (q askNamespace) String() string { return "namespace " + q.name }
 func (q askNamespace) read(ctx context.Context, r *Reconciler, o *Observation) error {
 	namespaces := &metav1.PartialObjectMetadataList{}
 	namespaces.SetGroupVersionKind(namespaceMetadata().GetObjectKind().GroupVersionKind())
-	if err := r.APIReader.List(ctx, namespaces, client.MatchingFields{"metadata.name": q.name}); err != nil {
+	if err := r.liveInRancher().List(ctx, namespaces, client.MatchingFields{"metadata.name": q.name}); err != nil {
 		return fmt.Errorf("looking for a namespace of the record's name: %w", err)
 	}
 	o.namespaces[q.name] = len(namespaces.Items) > 0
@@ -123,7 +123,7 @@ func (q askFreeName) read(ctx context.Context, r *Reconciler, o *Observation) er
 			return true
 		}
 		key := r.Active.Key(o.cluster, name)
-		return r.Client.Get(ctx, key, r.Active.NewObject()) == nil ||
+		return r.inRancher().Get(ctx, key, r.Active.NewObject()) == nil ||
 			r.Active.Nature().TakesCluster && r.Client.Get(ctx, key, &clusterv1.Cluster{}) == nil
 	})
 	return nil
@@ -151,9 +151,9 @@ func (q askManagement) String() string { return "v3 Rancher cluster " + q.name }
 
 func (q askManagement) read(ctx context.Context, r *Reconciler, o *Observation) error {
 	cluster := &managementv3.Cluster{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: q.name}, cluster)
+	err := r.inRancher().Get(ctx, client.ObjectKey{Name: q.name}, cluster)
 	if apierrors.IsNotFound(err) && q.live {
-		err = r.APIReader.Get(ctx, client.ObjectKey{Name: q.name}, cluster)
+		err = r.liveInRancher().Get(ctx, client.ObjectKey{Name: q.name}, cluster)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting the v3 Rancher cluster: %w", err)

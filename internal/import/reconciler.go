@@ -23,6 +23,9 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads from the API server. It settles what a stale cache cannot.
 	APIReader client.Reader
+	// Rancher and RancherReader do the same in Rancher's cluster, which has the Rancher clusters. Optional: it is the management cluster.
+	Rancher       client.Client
+	RancherReader client.Reader
 	// Recorder publishes Events on CAPI Clusters.
 	Recorder events.EventRecorder
 	// Settings reads Rancher's settings.

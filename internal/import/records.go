@@ -135,7 +135,7 @@ func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) 
 		within := client.InNamespace(strategy.Key(cluster, "").Namespace)
 		for _, key := range keys {
 			list := strategy.NewList()
-			if err := r.Client.List(ctx, list, within, client.MatchingFields{ownerIndex: key}); err != nil {
+			if err := r.inRancher().List(ctx, list, within, client.MatchingFields{ownerIndex: key}); err != nil {
 				return nil, nil, fmt.Errorf("listing %s Rancher clusters: %w", strategy.Kind(), err)
 			}
 			err := meta.EachListItem(list, func(item runtime.Object) error {

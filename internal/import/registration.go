@@ -92,7 +92,7 @@ func (a requestRegistration) do(ctx context.Context, r *Reconciler, _ *Observati
 	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	object.SetName(a.name)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, archelonv1.RegistrationRequestedAnnotation, a.value)
-	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+	if err := r.inRancher().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
 		return failure("requesting the registration", err)
 	}
 	return outcome.Done()

@@ -3,6 +3,8 @@ package importer
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
@@ -14,6 +16,8 @@ type Rules struct {
 	Others []Strategy
 	// Self is this instance.
 	Self instance.ID
+	// Origin is the management cluster, where Rancher is in another one: its records carry it. Empty otherwise.
+	Origin types.UID
 	// Claim limits the import to CAPI Clusters; the zero value is all.
 	Claim instance.Claim
 	// AdoptTurtles takes over records that Rancher Turtles created, unless the CAPI Cluster says otherwise.

@@ -43,35 +43,31 @@ type Options struct {
 	// DisplayNames is a cache of all v3 Clusters as rancher.NamedCluster. The manager's holds those alone that belong
 	// to its scope.
 	DisplayNames cache.Cache
+	// Rancher is the shared cache of Rancher's cluster.
+	Rancher cache.Cache
 	// AgentChanges, if set, is given what to call when AgentGone says something else of a CAPI Cluster.
 	AgentChanges func(wake func(types.NamespacedName))
 	// InstanceGone, if set, is given what to call when another instance does not run any more, with its name.
 	InstanceGone func(wake func(instance string))
 }
 
-// What is needed in the namespaces of an instance only says namespace=scope. Kubeconfigs are in these namespaces. Registration tokens are in namespaces
-// whose names Rancher makes up, in Secrets whose names are fixed: that of the token, which an agent is installed with, and that of the one which it gets
-// afterwards. A list or watch is within such names if a field selector limits it to one of them. To create a Rancher cluster is a matter of the strategies.
+// What is needed in the namespaces of an instance only says namespace=scope. Kubeconfigs are in these namespaces. What is needed in Rancher's cluster is
+// in internal/rancher.
 //
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;patch,namespace=scope
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch,namespace=scope
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch,namespace=scope
-// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=crt-token-default-token;crt-token-system,verbs=get;list;watch
-// +kubebuilder:rbac:groups=management.cattle.io,resources=clusters,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups=management.cattle.io,resources=clusterregistrationtokens,verbs=list;watch
-// +kubebuilder:rbac:groups=management.cattle.io,resources=settings,verbs=list;watch
-// +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=get;list;watch;patch;delete,namespace=scope
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-rancher-turtles,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=scope
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusters.cluster.x-k8s.io;clusters.management.cattle.io;clusters.provisioning.cattle.io;clusterregistrationtokens.management.cattle.io;settings.management.cattle.io,verbs=list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusters.cluster.x-k8s.io,verbs=list;watch
 
 // SetupWithManager adds the controller to the manager. It fails if a required field is missing.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := r.complete(options); err != nil {
 		return err
 	}
-	if err := r.addIndexes(ctx, mgr.GetFieldIndexer(), options.DisplayNames); err != nil {
+	if err := r.addIndexes(ctx, mgr.GetFieldIndexer(), options.Rancher, options.DisplayNames); err != nil {
 		return err
 	}
 	if err := mgr.Add(r.jobs); err != nil {
@@ -86,8 +82,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfNamesake), builder.WithPredicates(gone())).
 		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(labelChanged(archelonv1.ImportLabel))).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfKubeconfig)).
-		Watches(rancher.NewRegistrationToken(), handler.EnqueueRequestsFromMapFunc(r.clusterOfBackingNamespace), builder.WithPredicates(tokenChanged())).
-		Watches(&managementv3.Setting{}, handler.EnqueueRequestsFromMapFunc(r.clustersNotImported), builder.WithPredicates(settingMatters())).
 		WatchesRawSource(source.Kind(options.TokenSecrets, secretMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
 				return r.clusterOfBackingNamespace(ctx, secret)
@@ -112,26 +106,38 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if options.InstanceGone != nil {
 		b = b.WatchesRawSource(r.instanceGone(options.InstanceGone))
 	}
-	b = b.Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersWaitingFor), builder.WithPredicates(going()))
 	if options.AgentChanges != nil {
 		b = b.WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			options.AgentChanges(func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) })
 			return nil
 		}))
 	}
-	for _, strategy := range r.strategies() {
-		b = b.Watches(strategy.NewObject(), handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord(strategy)), builder.WithPredicates(recordChanged(r.writes)))
-	}
+	b = r.watchRancher(b, options.Rancher)
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)
 	}
 	return nil
 }
 
-// addIndexes adds the indexes of the caches that the controller looks things up in.
-func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer, displayNames Indexed) error {
+// watchRancher has what is in Rancher's cluster wake CAPI clusters.
+func (r *Reconciler) watchRancher(b *builder.Builder, from cache.Cache) *builder.Builder {
+	b = b.WatchesRawSource(source.Kind(from, client.Object(rancher.NewRegistrationToken()),
+		handler.EnqueueRequestsFromMapFunc(r.clusterOfBackingNamespace), tokenChanged())).
+		WatchesRawSource(source.Kind(from, client.Object(&managementv3.Setting{}),
+			handler.EnqueueRequestsFromMapFunc(r.clustersNotImported), settingMatters())).
+		WatchesRawSource(source.Kind(from, client.Object(&managementv3.Cluster{}),
+			handler.EnqueueRequestsFromMapFunc(r.clustersWaitingFor), going()))
 	for _, strategy := range r.strategies() {
-		if err := indexer.IndexField(ctx, strategy.NewObject(), ownerIndex, ownerKeys); err != nil {
+		b = b.WatchesRawSource(source.Kind(from, strategy.NewObject(),
+			handler.EnqueueRequestsFromMapFunc(r.clustersOfRecord(strategy)), recordChanged(r.writes)))
+	}
+	return b
+}
+
+// addIndexes adds the indexes of the caches that the controller looks things up in.
+func (r *Reconciler) addIndexes(ctx context.Context, indexer, rancherIndexer client.FieldIndexer, displayNames Indexed) error {
+	for _, strategy := range r.strategies() {
+		if err := rancherIndexer.IndexField(ctx, strategy.NewObject(), ownerIndex, ownerKeys); err != nil {
 			return fmt.Errorf("indexing %s Rancher clusters by owner: %w", strategy.Kind(), err)
 		}
 	}
@@ -150,7 +156,8 @@ func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer
 // complete rejects missing dependencies and fills in defaults.
 func (r *Reconciler) complete(options Options) error {
 	for name, missing := range map[string]bool{
-		"Client": r.Client == nil, "APIReader": r.APIReader == nil, "Recorder": r.Recorder == nil, "Active": r.Active == nil,
+		"Client": r.Client == nil, "APIReader": r.APIReader == nil, "Rancher": (r.Rancher == nil) != (r.RancherReader == nil) || options.Rancher == nil,
+		"Recorder": r.Recorder == nil, "Active": r.Active == nil,
 		"Settings": r.Settings == nil, "Tokens": r.Tokens == nil, "Downloader": r.Downloader == nil, "Workloads": r.Workloads == nil,
 		"Metrics": r.Metrics == nil, "Self": r.Self.Name == "", "TokenSecrets": options.TokenSecrets == nil,
 		"Assigned": options.Assigned == nil, "DisplayNames": options.DisplayNames == nil,

@@ -156,7 +156,7 @@ func (r *Reconciler) clusterOfNamesake(ctx context.Context, object client.Object
 	var requests []reconcile.Request
 	for _, strategy := range r.strategies() {
 		record := strategy.NewObject()
-		if strategy.Nature().TakesCluster && r.Client.Get(ctx, strategy.Key(cluster, cluster.Name), record) == nil {
+		if strategy.Nature().TakesCluster && r.inRancher().Get(ctx, strategy.Key(cluster, cluster.Name), record) == nil {
 			requests = append(requests, r.clusterOfRecord(ctx, record)...)
 		}
 	}
@@ -197,7 +197,7 @@ func (r *Reconciler) clustersWaitingFor(_ context.Context, object client.Object)
 // name of that namespace is the name of the v3 Cluster.
 func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	cluster := &managementv3.Cluster{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, cluster); err != nil {
+	if err := r.inRancher().Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, cluster); err != nil {
 		// Not one of ours, or not in the cache yet: its own arrival will wake the CAPI cluster.
 		return nil
 	}

@@ -103,6 +103,9 @@ type Options struct {
 	// Credentials are the settings of gate oci-credential-translation.
 	Credentials Credentials
 
+	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name", for gate remote-rancher.
+	RancherKubeconfig string
+
 	// Gates are the feature gates.
 	Gates featuregate.MutableFeatureGate
 	// Logs are the settings of the log.
@@ -152,6 +155,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addLimitFlags(fs)
 	o.Identity.addFlags(fs)
 	o.Credentials.addFlags(fs)
+	o.addRancherFlags(fs)
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
 		"Do not verify Rancher's certificate at the download of the manifest. For development only.")
 	o.Gates.AddFlag(fs)
@@ -326,7 +330,7 @@ func (o *Options) Validate() error {
 	if o.Gates.Enabled(feature.OCICredentialTranslation) {
 		problems = append(problems, o.Credentials.validate(o))
 	}
-	problems = append(problems, o.validateMachines())
+	problems = append(problems, o.validateMachines(), o.validateRancher())
 	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
 		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}

@@ -170,7 +170,7 @@ type selectors map[schema.GroupVersionKind]labels.Selector
 // shown are the labels by which the caches of a manager select objects.
 func shown(w *world, scope shard.Scope, turtlesNamespaces []string) (selectors, error) {
 	all := selectors{}
-	for _, watch := range importer.Controller(turtlesNamespaces, nil).Watches(scope) {
+	for _, watch := range importer.Controller(turtlesNamespaces, "", nil).Watches(scope) {
 		if watch.Own || watch.By.Label == nil {
 			continue
 		}

@@ -64,6 +64,9 @@ type Options struct {
 // Look returns the plans of the clusters that are asked for, in the order of their names. All that it needs is a list of
 // each kind.
 func Look(ctx context.Context, reader client.Reader, opts Options) ([]Cluster, error) {
+	if opts.Manager.RancherKubeconfig != "" {
+		return nil, errors.New("plan does not look into a Rancher in another cluster yet: there is no plan with --rancher-kubeconfig")
+	}
 	ctx = ctrl.LoggerInto(ctx, logr.Discard())
 	found, err := load(ctx, reader, opts.Manager)
 	if err != nil {
@@ -140,7 +143,7 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	if claim.Scope.Empty() {
 		return nil, fmt.Errorf("instance %s would get no namespace beside others; archelon check says who has them", self)
 	}
-	rules, err := setup.ImportRules(opts.Manager, self, claim)
+	rules, err := setup.ImportRules(opts.Manager, self, claim, "")
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,13 @@ func shared(scope shard.Scope) map[client.Object]cache.ByObject {
 func cacheOptions(controllers []controller.Controller, scope shard.Scope, syncPeriod time.Duration) (cache.Options, error) {
 	options := scoped(scope, syncPeriod)
 	options.NewInformer = newInformer
+	return narrowed(options, shared(scope), controllers, scope)
+}
+
+// narrowed limits a cache to what is shared and to what the controllers read.
+func narrowed(
+	options cache.Options, common map[client.Object]cache.ByObject, controllers []controller.Controller, scope shard.Scope,
+) (cache.Options, error) {
 	s, err := scheme.New()
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("building the scheme: %w", err)
@@ -56,7 +63,7 @@ func cacheOptions(controllers []controller.Controller, scope shard.Scope, syncPe
 		return nil
 	}
 	var errs []error
-	for object, how := range shared(scope) {
+	for object, how := range common {
 		errs = append(errs, narrow("internal/setup", object, how))
 	}
 	for _, c := range controllers {

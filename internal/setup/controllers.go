@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -35,7 +36,7 @@ import (
 func (p *parts) controllers() []controller.Controller {
 	return []controller.Controller{
 		rolekeeper.Controller(p.setupRoleKeeper),
-		importer.Controller(p.opts.TurtlesNamespaces, p.setupImport),
+		importer.Controller(p.opts.TurtlesNamespaces, p.origin, p.setupImport),
 		identity.Controller(feature.OCIClusterIdentity, identityPolicy(p.opts.Identity), p.setupIdentity),
 		translation.Controller(feature.OCICredentialTranslation, p.opts.Credentials.Namespace, p.setupTranslation),
 		baremetal.Controller(feature.HostClaim, p.setupBareMetalClaims),
@@ -54,6 +55,7 @@ func Controllers() []controller.Controller { return (&parts{opts: &options.Optio
 func Permissions() map[string]string {
 	when := map[string]string{
 		"setup":     whenMetrics,
+		"rancher":   "",
 		"import/v1": "-" + string(feature.ManagementV3Cluster),
 		"import/v3": string(feature.ManagementV3Cluster),
 	}
@@ -66,6 +68,9 @@ func Permissions() map[string]string {
 	return when
 }
 
+// InRancher are the packages with markers whose permissions are needed in Rancher's cluster, wherever Archelon runs.
+func InRancher() []string { return []string{"rancher", "import/v1", "import/v3"} }
+
 // What permissions may be needed for besides a gate.
 const (
 	// whenMetrics is that metrics are served, to clients that are asked who they are.
@@ -76,8 +81,10 @@ const (
 
 // parts are what controllers are set up with.
 type parts struct {
-	opts       *options.Options
-	place      *place
+	opts  *options.Options
+	place *place
+	// origin is the management cluster, if Rancher's cluster is another one.
+	origin     types.UID
 	settings   *rancher.Settings
 	downloader *rancher.Downloader
 	metrics    *importer.Metrics
@@ -95,7 +102,7 @@ type parts struct {
 // setupImport adds the import controller with the strategy that the gate chooses. The role keeper, if there is one, tells it where to work no more.
 func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	mgr := env.Manager
-	tokens, err := rancher.NewTokens(mgr.GetClient(), mgr.GetAPIReader())
+	tokens, err := rancher.NewTokens(env.Rancher.GetClient(), env.Rancher.GetAPIReader())
 	if err != nil {
 		return err
 	}
@@ -103,14 +110,14 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	if err != nil {
 		return err
 	}
-	rules, err := ImportRules(p.opts, p.place.member.self, p.place.claim)
+	rules, err := ImportRules(p.opts, p.place.member.self, p.place.claim, p.origin)
 	if err != nil {
 		return err
 	}
 	reconciler := &importer.Reconciler{
-		Rules:      rules,
-		Client:     mgr.GetClient(),
-		APIReader:  mgr.GetAPIReader(),
+		Rules:  rules,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+		Rancher: env.Rancher.GetClient(), RancherReader: env.Rancher.GetAPIReader(),
 		Recorder:   mgr.GetEventRecorder(importer.ControllerName),
 		Settings:   p.settings,
 		Tokens:     tokens,
@@ -127,7 +134,9 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		return nil
 	}
 	reconciler.Withdrawn = p.withdrawn()
-	needs := importer.Options{Concurrency: p.opts.Concurrency, TokenSecrets: env.Own, Assigned: env.Own, DisplayNames: env.Own}
+	needs := importer.Options{
+		Concurrency: p.opts.Concurrency, TokenSecrets: env.RancherOwn, Assigned: env.Own, DisplayNames: env.RancherOwn, Rancher: env.Rancher.GetCache(),
+	}
 	if peers := p.place.member.peers; peers != nil {
 		reconciler.Runs, needs.InstanceGone = peers.Runs, peers.Gone
 	}
@@ -138,15 +147,20 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 }
 
 // ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses.
-func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim) (importer.Rules, error) {
+func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, origin types.UID) (importer.Rules, error) {
 	selector, err := opts.Selector()
 	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}
 	if opts.Gates.Enabled(feature.ManagementV3Cluster) {
 		active, other = other, active
 	}
+	others := []importer.Strategy{other}
+	if origin != "" {
+		others = nil // There are no v1 Rancher clusters of this management cluster in another one.
+	}
 	return importer.Rules{
 		Active:          active,
-		Others:          []importer.Strategy{other},
+		Others:          others,
+		Origin:          origin,
 		Self:            self,
 		Claim:           claim,
 		AdoptTurtles:    opts.AdoptTurtles,
@@ -203,11 +217,11 @@ func (p *parts) setupFleet(_ context.Context, env controller.Env) error {
 }
 
 // holdingsOf returns what the controllers hold that are on.
-func holdingsOf(opts *options.Options) []hold.Holding {
+func holdingsOf(opts *options.Options, origin types.UID) []hold.Holding {
 	if opts.Gates.Enabled(feature.HostClaim) {
-		return hold.All()
+		return hold.From(origin, hold.All())
 	}
-	return []hold.Holding{hold.Imports()}
+	return hold.From(origin, []hold.Holding{hold.Imports()})
 }
 
 // setupRoleKeeper adds the controller that lets RoleBindings go.
@@ -221,7 +235,7 @@ func (p *parts) setupRoleKeeper(ctx context.Context, env controller.Env) error {
 	}
 	keeper := &rolekeeper.Reconciler{
 		Watcher: watcher, Client: env.Manager.GetClient(), APIReader: env.Manager.GetAPIReader(), Reviews: p.place.rights.reviews, Bindings: env.Own,
-		Self: p.place.member.self, Scope: p.place.claim.Scope, Holdings: holdingsOf(p.opts),
+		Self: p.place.member.self, Scope: p.place.claim.Scope, Holdings: holdingsOf(p.opts, p.origin),
 	}
 	keeper.Lost = func() { p.place.rights.suspectLoss(keeper.Unbound) }
 	if err := keeper.SetupWithManager(ctx, env.Manager, env.Own); err != nil {

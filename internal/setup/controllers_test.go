@@ -23,6 +23,7 @@ type permissions struct {
 	When               string                         `json:"when"`
 	Cluster, Namespace []rbacv1.PolicyRule            `json:",omitempty"`
 	Named              map[string][]rbacv1.PolicyRule `json:"named"`
+	Rancher            bool                           `json:"rancher"`
 }
 
 func permissionsOf(t *testing.T, pkg string) permissions {
@@ -55,6 +56,10 @@ func TestEachControllerMayReceiveWhatItSays(t *testing.T) {
 	for _, c := range Controllers() {
 		t.Run(c.Name, func(t *testing.T) {
 			may := permissionsOf(t, c.Package)
+			if c.Package == "import" {
+				in := permissionsOf(t, "rancher")
+				may.Cluster, may.Namespace = append(may.Cluster, in.Cluster...), append(may.Namespace, in.Namespace...)
+			}
 			if want := Permissions()[c.Package]; may.When != want {
 				t.Errorf("its permissions are for %q, want %q: run make generate", may.When, want)
 			}

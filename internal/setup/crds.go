@@ -15,17 +15,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/archelon-io/archelon/internal/controller"
 )
 
 // crdWait waits for the CRDs of a controller. Each is watched by its name: a cluster with Rancher has hundreds of others, of some megabytes.
 type crdWait struct {
-	crds     apiextensionsclient.CustomResourceDefinitionInterface
+	// crds are those of the management cluster, rancher those of Rancher's cluster.
+	crds, rancher apiextensionsclient.CustomResourceDefinitionInterface
+
 	whose    string // the name of the controller
 	required []controller.CRD
 
@@ -35,12 +37,26 @@ type crdWait struct {
 	reported string
 }
 
-func newCRDWait(config *rest.Config, httpClient *http.Client, c controller.Controller) (*crdWait, error) {
-	client, err := apiextensionsclient.NewForConfigAndClient(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("building a client for CRDs: %w", err)
+func newCRDWait(management, rancher cluster.Cluster, c controller.Controller) (*crdWait, error) {
+	crds := make([]apiextensionsclient.CustomResourceDefinitionInterface, 0, 2)
+	for _, of := range []cluster.Cluster{management, rancher} {
+		client, err := apiextensionsclient.NewForConfigAndClient(of.GetConfig(), of.GetHTTPClient())
+		if err != nil {
+			return nil, fmt.Errorf("building a client for CRDs: %w", err)
+		}
+		crds = append(crds, client.CustomResourceDefinitions())
 	}
-	return waitOn(client.CustomResourceDefinitions(), c), nil
+	wait := waitOn(crds[0], c)
+	wait.rancher = crds[1]
+	return wait, nil
+}
+
+// of returns where a CRD has to be.
+func (w *crdWait) of(crd controller.CRD) apiextensionsclient.CustomResourceDefinitionInterface {
+	if crd.Of == controller.Rancher() && w.rancher != nil {
+		return w.rancher
+	}
+	return w.crds
 }
 
 func waitOn(crds apiextensionsclient.CustomResourceDefinitionInterface, c controller.Controller) *crdWait {
@@ -92,10 +108,10 @@ func (w *crdWait) wait(ctx context.Context, crd controller.CRD) error {
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return w.crds.List(ctx, only(options))
+			return w.of(crd).List(ctx, only(options))
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return w.crds.Watch(ctx, only(options))
+			return w.of(crd).Watch(ctx, only(options))
 		},
 	}
 	_, err := watchtools.UntilWithSync(ctx, lw, &apiextensionsv1.CustomResourceDefinition{}, func(store cache.Store) (bool, error) {

@@ -36,7 +36,7 @@ func (p *process) place(ctx context.Context) (*place, error) {
 		return nil, err
 	}
 	all := controller.On(Controllers(), p.opts.Gates, false)
-	rights, err := newAccess(p.config, scope, all, p.meters.lacking)
+	rights, err := newAccess(p.config, scope, p.remote.here(all), p.meters.lacking)
 	if err != nil {
 		return nil, err
 	}

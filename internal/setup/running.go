@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/archelon-io/archelon/internal/controller"
@@ -41,18 +42,20 @@ type started struct {
 }
 
 // add adds controllers to a manager.
-func (r *running) add(mgr ctrl.Manager, config *rest.Config, all []controller.Controller, scope shard.Scope, syncPeriod time.Duration) error {
+func (r *running) add(
+	mgr ctrl.Manager, config *rest.Config, there located, all []controller.Controller, scope shard.Scope, syncPeriod time.Duration,
+) error {
 	r.left.Store(int64(len(all)))
 	for _, c := range all {
-		crds, err := newCRDWait(mgr.GetConfig(), mgr.GetHTTPClient(), c)
+		crds, err := newCRDWait(mgr, there, c)
 		if err != nil {
 			return err
 		}
-		own, err := ownCache(mgr, config, c, ownOptions(c, scope, syncPeriod))
-		if err != nil {
+		env := controller.Env{Manager: mgr, Rancher: there}
+		if env.Own, env.RancherOwn, err = ownCaches(mgr, config, there, c, scope, syncPeriod); err != nil {
 			return err
 		}
-		s := &started{Controller: c, env: controller.Env{Manager: mgr, Own: own}, crds: crds}
+		s := &started{Controller: c, env: env, crds: crds}
 		r.controllers = append(r.controllers, s)
 		err = mgr.Add(everywhere(func(ctx context.Context) error { return r.start(ctx, s, scope) }))
 		if err != nil {
@@ -62,9 +65,25 @@ func (r *running) add(mgr ctrl.Manager, config *rest.Config, all []controller.Co
 	return nil
 }
 
-// ownCache adds a controller's own cache to a manager. It has the manager's connections, and its scheme unless the controller has one.
-func ownCache(mgr ctrl.Manager, config *rest.Config, c controller.Controller, options cache.Options) (cache.Cache, error) {
-	options.Mapper, options.HTTPClient, options.Scheme = mgr.GetRESTMapper(), mgr.GetHTTPClient(), mgr.GetScheme()
+// ownCaches adds a controller's own caches to a manager, of the management cluster and of Rancher's. They are the same where the clusters are.
+func ownCaches(
+	mgr ctrl.Manager, config *rest.Config, there located, c controller.Controller, scope shard.Scope, syncPeriod time.Duration,
+) (own, rancherOwn cache.Cache, err error) {
+	if there.config == nil {
+		own, err = ownCache(mgr, mgr, config, c, ownOptions(c, scope, syncPeriod))
+		return own, own, err
+	}
+	inManagement, inRancher := receiving([]controller.Controller{c}, false)[0], receiving([]controller.Controller{c}, true)[0]
+	if own, err = ownCache(mgr, mgr, config, c, ownOptions(inManagement, scope, syncPeriod)); err != nil {
+		return nil, nil, err
+	}
+	rancherOwn, err = ownCache(mgr, there, there.config, c, ownOptions(inRancher, scope, syncPeriod))
+	return own, rancherOwn, err
+}
+
+// ownCache adds a controller's own cache of a cluster to a manager. It has the cluster's connections, and its scheme unless the controller has one.
+func ownCache(mgr ctrl.Manager, of cluster.Cluster, config *rest.Config, c controller.Controller, options cache.Options) (cache.Cache, error) {
+	options.Mapper, options.HTTPClient, options.Scheme = of.GetRESTMapper(), of.GetHTTPClient(), of.GetScheme()
 	if c.Scheme != nil {
 		var err error
 		if options.Scheme, err = c.Scheme(); err != nil {
@@ -91,8 +110,13 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 	}
 	for _, watch := range s.Watches(scope) {
 		from := s.env.Manager.GetCache()
-		if watch.Own {
+		switch {
+		case watch.Own && watch.Rancher:
+			from = s.env.RancherOwn
+		case watch.Own:
 			from = s.env.Own
+		case watch.Rancher:
+			from = s.env.Rancher.GetCache()
 		}
 		if _, err := from.GetInformer(ctx, watch.Object); err != nil { // It has the first list then.
 			return ignoreStop(ctx, fmt.Errorf("starting the watch of %s on %T: %w", s.Name, watch.Object, err))

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -61,12 +62,18 @@ type process struct {
 	changes []func(*ctrl.Options)
 	meters  *meters
 	logger  logr.Logger
+	// remote is Rancher's cluster, if that is not the management cluster.
+	remote *otherRancher
 }
 
 // run finds out where the instance may work, and runs a manager for that until the context ends or the answer changes.
 func (p *process) run(ctx context.Context) error {
 	ctx, end := newEnding(ctx, p.logger)
 	defer end.cancel()
+	var err error
+	if p.remote, err = p.connect(ctx); err != nil {
+		return ignoreStop(ctx, err)
+	}
 	place, err := p.place(ctx)
 	if err != nil || ctx.Err() != nil {
 		return ignoreStop(ctx, err)
@@ -132,7 +139,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	defer downloader.Close()
 	p.meters.instances.Works(place.member.self, place.claim.Scope, place.claim.WatchFilter)
 	parts := &parts{
-		opts: p.opts, place: place, downloader: downloader, metrics: p.meters.imports, claims: p.meters.claims, keeping: make(chan struct{}),
+		opts: p.opts, place: place, origin: p.remote.originOf(), downloader: downloader, metrics: p.meters.imports, claims: p.meters.claims, keeping: make(chan struct{}),
 	}
 	on := controller.On(parts.controllers(), p.opts.Gates, place.isolated)
 	settings, err := p.managerOptions(s, on, place.claim.Scope, lock)
@@ -144,11 +151,15 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	if parts.settings, err = rancher.NewSettings(mgr.GetClient()); err != nil {
+	there, err := p.remote.cluster(mgr, place.member.guard, on, place.claim.Scope, p.opts.SyncPeriod, end)
+	if err != nil {
+		return err
+	}
+	if parts.settings, err = rancher.NewSettings(there.GetClient()); err != nil {
 		return err
 	}
 	running := &running{settings: parts.settings, synced: p.meters.synced, logger: p.logger}
-	if err := running.add(mgr, config, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
+	if err := running.add(mgr, config, there, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}
 	if err := mgr.Add(everywhere(func(ctx context.Context) error { place.watch(ctx, end); return nil })); err != nil {
@@ -157,7 +168,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if err := addProbes(mgr, running.checks()); err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return p.leaveBehind(ctx, place, mgr) })); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return p.leaveBehind(ctx, place, mgr, there) })); err != nil {
 		return fmt.Errorf("adding what leaves namespaces: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -176,7 +187,8 @@ const leavePause = 5 * time.Second
 // leaveBehind lets go of what this instance holds in namespaces that were taken out of its scope: nobody else would take
 // the finalizers off. Where it may not look any more there is nothing that it can do: it is the role keeper that lets go
 // before a RoleBinding is gone.
-func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manager) error {
+func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manager, where cluster.Cluster) error {
+	reader, writer := p.remote.both(mgr, where)
 	for _, namespace := range place.member.left() {
 		// It ends with the context only: what fails is tried again.
 		err := wait.PollUntilContextCancel(ctx, leavePause, true, func(ctx context.Context) (bool, error) {
@@ -184,7 +196,7 @@ func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manage
 				return true, nil
 			}
 			found, err := hold.Leave(
-				ctx, mgr.GetAPIReader(), mgr.GetClient(), place.member.stillHeld(holdingsOf(p.opts), namespace), namespace, place.member.self.String(),
+				ctx, reader, writer, place.member.stillHeld(holdingsOf(p.opts, p.remote.originOf()), namespace), namespace, place.member.self.String(),
 			)
 			if err != nil && ctx.Err() == nil {
 				p.logger.Error(err, "Letting go of what is held in a namespace that is not this instance's any more failed; trying again", "namespace", namespace)
@@ -202,7 +214,7 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	opts := p.opts
 	settings := serverOptions(opts)
 	var err error
-	if settings.Cache, err = cacheOptions(on, scope, opts.SyncPeriod); err != nil {
+	if settings.Cache, err = cacheOptions(p.remote.here(on), scope, opts.SyncPeriod); err != nil {
 		return settings, err
 	}
 	settings.Scheme = s

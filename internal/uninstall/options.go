@@ -45,6 +45,8 @@ type Options struct {
 	OnlyHostClaims bool
 	// DeleteRecords deletes the Rancher clusters that the instance made.
 	DeleteRecords bool
+	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name", if that is another cluster.
+	RancherKubeconfig string
 	// Timeout bounds all of it.
 	Timeout time.Duration
 }
@@ -67,6 +69,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.HostClaims, "host-claims", o.HostClaims, "Release HostClaims as well: the manager has feature host-claim. Their hosts stay as they are.")
 	fs.BoolVar(&o.OnlyHostClaims, "only-host-claims", o.OnlyHostClaims, "Release HostClaims and nothing else, of a manager that goes on without feature host-claim.")
 	fs.BoolVar(&o.DeleteRecords, "delete-records", o.DeleteRecords, "Delete the Rancher clusters that this instance made. Their agents are removed by Rancher.")
+	fs.StringVar(&o.RancherKubeconfig, "rancher-kubeconfig", o.RancherKubeconfig,
+		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it. When it is over, what is left is printed; run it again.")
 }
 

@@ -66,7 +66,7 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 // been narrowed, and what was taken before is still held.
 func (u *uninstaller) lister() hold.Lister {
 	return hold.Lister{
-		Reader: u.client, Holdings: u.opts.holdings(), Namespaces: u.scope.Included(), Forbidden: u.whyForbidden,
+		Reader: u.client, Holdings: hold.From(u.origin, u.opts.holdings()), Namespaces: u.scope.Included(), Forbidden: u.whyForbidden,
 	}
 }
 

@@ -13,11 +13,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/edge"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -31,7 +33,7 @@ const grace = 30 * time.Second
 
 // Run uninstalls what the options say and prints what it does. The error says what is left.
 func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer) error {
-	u, err := newUninstaller(config, opts, out)
+	u, err := newUninstaller(ctx, config, opts, out)
 	if err != nil {
 		return err
 	}
@@ -83,6 +85,8 @@ func (u *uninstaller) deleteLease(ctx context.Context) error {
 type uninstaller struct {
 	client client.Client
 	opts   *Options
+	// origin is the management cluster, if Rancher is in another one.
+	origin types.UID
 	scope  shard.Scope
 	self   instance.ID
 	out    io.Writer
@@ -92,7 +96,7 @@ type uninstaller struct {
 	skipped sets.Set[string]
 }
 
-func newUninstaller(config *rest.Config, opts *Options, out io.Writer) (*uninstaller, error) {
+func newUninstaller(ctx context.Context, config *rest.Config, opts *Options, out io.Writer) (*uninstaller, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -109,8 +113,14 @@ func newUninstaller(config *rest.Config, opts *Options, out io.Writer) (*uninsta
 	if err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
+	var origin types.UID
+	if opts.RancherKubeconfig != "" {
+		if c, origin, err = edge.Both(ctx, config, c, opts.RancherKubeconfig); err != nil {
+			return nil, err
+		}
+	}
 	return &uninstaller{
-		client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
+		client: c, origin: origin, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
 		skipped: sets.Set[string]{},
 	}, nil
 }

@@ -109,7 +109,7 @@ func (c *Clients) newClient(kubeconfig []byte, named, fingerprint string) (*Clie
 		// The cause is dropped because it may quote the kubeconfig.
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
 	}
-	transport := newTransport(config, tlsConfig, c.options.DialTimeout)
+	transport := NewTransport(config, tlsConfig, c.options.DialTimeout)
 	wrapped, err := rest.HTTPWrappersForConfig(config, &answerTransport{base: transport, host: server.Host})
 	if err != nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
@@ -140,7 +140,8 @@ func (c *Client) connect(kinds meta.RESTMapper) (client.Client, error) {
 	return api, nil
 }
 
-func newTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.Duration) *http.Transport {
+// NewTransport returns a transport to the server of a kubeconfig, without its credentials.
+func NewTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.Duration) *http.Transport {
 	proxy := http.ProxyFromEnvironment
 	if config.Proxy != nil {
 		proxy = config.Proxy

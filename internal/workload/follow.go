@@ -61,7 +61,7 @@ func (c *Client) Follow(ctx context.Context, f Following) error {
 	if err != nil {
 		return refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
 	}
-	transport := newTransport(config, tlsConfig, c.dialTimeout)
+	transport := NewTransport(config, tlsConfig, c.dialTimeout)
 	transport.ResponseHeaderTimeout = c.timeout
 	defer transport.CloseIdleConnections()
 	ctx, end := context.WithCancelCause(ctx)

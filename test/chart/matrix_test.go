@@ -155,7 +155,20 @@ func foreign() [][]choice {
 	}
 }
 
-// gates returns the names of what can be switched on besides the strategy of the import.
+// remote combines a Rancher in another cluster with what goes together with it.
+func remote() [][]choice {
+	on := values{"enabled": true}
+	return [][]choice{
+		{{wordOf(string(feature.RemoteRancher)), values{
+			"features": values{string(feature.ManagementV3Cluster): on, string(feature.RemoteRancher): on}, "rancher": values{"kubeconfigSecret": "rancher"},
+		}}},
+		{{"metrics", values{}}, {"", values{"metrics": values{"enabled": false}}}},
+		{{"central", values{}}, {"excluding", values{"excludedNamespaces": []string{"watch3"}}}},
+		{{"", values{}}, {"bare", values{"uninstall": values{"enabled": false}}}},
+	}
+}
+
+// gates returns the names of what can be switched on besides the strategy of the import and where Rancher is.
 func gates(t *testing.T) []string {
 	t.Helper()
 	all, err := feature.NewGates()
@@ -164,7 +177,7 @@ func gates(t *testing.T) []string {
 	}
 	var names []string
 	for gate := range all.GetAll() {
-		if !strings.HasPrefix(string(gate), "All") && gate != feature.ManagementV3Cluster {
+		if !strings.HasPrefix(string(gate), "All") && gate != feature.ManagementV3Cluster && gate != feature.RemoteRancher {
 			names = append(names, string(gate))
 		}
 	}
@@ -175,6 +188,7 @@ func TestMatrix(t *testing.T) {
 	all := readPermissions(t)
 	matrix := combinations(features(t))
 	maps.Copy(matrix, combinations(foreign()))
+	maps.Copy(matrix, combinations(remote()))
 	matrix["everything-v1-metrics"] = everything()
 	seen := &manifests{unique: map[string]bool{}}
 	t.Run("all", func(t *testing.T) {

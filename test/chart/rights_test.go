@@ -25,6 +25,8 @@ type permissions struct {
 	When               string                         `json:"when"`
 	Cluster, Namespace []rbacv1.PolicyRule            `json:",omitempty"`
 	Named              map[string][]rbacv1.PolicyRule `json:"named"`
+	// Rancher: they are needed in Rancher's cluster.
+	Rancher bool `json:"rancher"`
 }
 
 // needed reports whether it is needed for what is on.
@@ -37,6 +39,8 @@ func (p permissions) needed(on []string) bool {
 	}
 	off, inverted := strings.CutPrefix(p.When, "-")
 	switch {
+	case p.Rancher && enabled(string(feature.RemoteRancher)):
+		return false
 	case p.When == "":
 		return true
 	case p.When == "metrics" || p.When == "isolated":
@@ -213,6 +217,9 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []perm
 	}
 	if slices.Contains(on, "own") {
 		want["archelon-system"] = needed(namespace, own...)
+	}
+	if slices.Contains(on, wordOf(string(feature.RemoteRancher))) {
+		want["archelon-system"] = texts(append(own, rule("", "secrets", "rancher", "get", "list", "watch")))
 	}
 	if slices.Contains(on, wordOf(string(feature.OCICredentialTranslation))) {
 		want["cattle-global-data"] = texts(named(all, "oci-credentials"))

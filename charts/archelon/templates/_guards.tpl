@@ -23,6 +23,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if and (index .Values.features "host-claim-machines").enabled (not (index .Values.features "host-claim").enabled) }}
 {{- fail "features.host-claim-machines needs features.host-claim, which gives hosts to the claims of Machines: enable both" }}
 {{- end }}
+{{- include "archelon.remoteGuards" . }}
 {{- include "archelon.monitoringGuards" . }}
 {{- include "archelon.blindGuards" . }}
 {{- include "archelon.durationGuards" . }}
@@ -191,5 +192,25 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- end }}
 {{- if le (mulf $renew 1.0) (mulf $retry 1.2) }}
 {{- fail (printf "leaderElection: set renewDeadline (%s) to more than 1.2 times retryPeriod (%s), or the leader gives up before it has tried a second time" $election.renewDeadline $election.retryPeriod) }}
+{{- end }}
+{{- end }}
+
+{{/* A Rancher in another cluster. */}}
+{{- define "archelon.remoteGuards" -}}
+{{- if (index .Values.features "remote-rancher").enabled }}
+{{- if not .Values.rancher.kubeconfigSecret }}
+{{- fail "features.remote-rancher needs rancher.kubeconfigSecret: create a Secret with the kubeconfig of Rancher's cluster under key value in the namespace of the release, and name it" }}
+{{- end }}
+{{- if not (index .Values.features "managementv3-cluster").enabled }}
+{{- fail "features.remote-rancher needs features.managementv3-cluster: a v1 Rancher cluster belongs into the namespace of its CAPI Cluster, which is in another cluster" }}
+{{- end }}
+{{- if or .Values.turtles.adopt (index .Values.features "oci-credential-translation").enabled }}
+{{- fail "features.remote-rancher cannot be used with turtles.adopt or features.oci-credential-translation, which read what is in Rancher's own cluster" }}
+{{- end }}
+{{- if .Values.namespaces }}
+{{- fail "features.remote-rancher cannot be used with namespaces yet: leave them out, or use excludedNamespaces" }}
+{{- end }}
+{{- else if .Values.rancher.kubeconfigSecret }}
+{{- fail "rancher.kubeconfigSecret is for features.remote-rancher: enable it, or leave the Secret out" }}
 {{- end }}
 {{- end }}

@@ -246,11 +246,16 @@ Call it with "when" and "root".
 {{- end }}
 {{- end }}
 
-{{/* Rules of a role: those parts of the files of permissions that are needed. Call it with "parts" and "root". */}}
+{{/*
+Rules of a role: those parts of the files of permissions that are needed. Call it with "parts" and "root". What is needed in Rancher's cluster is in none of
+them where that is another one, and alone in the role for it ("rancher").
+*/}}
 {{- define "archelon.rules" -}}
+{{- $elsewhere := (index .root.Values.features "remote-rancher").enabled }}
 {{- range $path, $_ := .root.Files.Glob "files/permissions/*.yaml" }}
 {{- $file := $.root.Files.Get $path | fromYaml }}
-{{- if include "archelon.needed" (dict "when" $file.when "root" $.root) }}
+{{- $side := ternary (ternary true false (eq true $file.rancher)) (not (and $elsewhere $file.rancher)) (eq true $.rancher) }}
+{{- if and $side (include "archelon.needed" (dict "when" $file.when "root" $.root)) }}
 {{- range $part := $.parts }}
 {{- range index $file $part }}
 {{- /* The permission to add clusters to a Fleet workspace names those that may be asked for. No names would stand for all. */}}

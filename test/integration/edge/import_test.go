@@ -1,0 +1,123 @@
+package edge_test
+
+import (
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/uninstall"
+	"github.com/archelon-io/archelon/test/env"
+)
+
+var _ = Describe("A management cluster whose Rancher is in another one", Ordered, func() {
+	var (
+		hub      *hub
+		site     *management
+		workload *env.ControlPlane
+		stop     func() error
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		hub = newHub(ctx)
+		var err error
+		workload, err = hub.Workload(ctx, env.Options{Name: "workload"})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() {
+			hub.Rancher.RemoveWorkload("workload")
+			Expect(workload.Stop()).To(Succeed())
+		})
+		site = newManagement(ctx, hub, "site")
+		site.connect(ctx, hub.admit(ctx, site.uid))
+		stop = site.run(ctx)
+	})
+
+	It("imports, keeps its Rancher clusters apart, and deletes them", func(ctx SpecContext) {
+		cluster := site.cluster(ctx, "team-a", "one", workload)
+		Eventually(site.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		records := hub.records(ctx, site, cluster)
+		Expect(records).To(HaveLen(1))
+		Expect(records[0].Finalizers).To(ContainElement(finalizer))
+
+		By("writing nothing in Rancher's cluster once it is settled")
+		before := len(written(requests(hub.Management, account(site))))
+		touched := cluster.DeepCopy()
+		touched.Annotations = map[string]string{"example.com/touched": "true"}
+		Expect(site.client.Patch(ctx, touched, client.MergeFrom(cluster))).To(Succeed())
+		Consistently(func() int { return len(written(requests(hub.Management, account(site)))) }).Should(Equal(before))
+
+		By("taking the Rancher cluster along with the CAPI Cluster")
+		Expect(site.client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(func() bool {
+			return apierrors.IsNotFound(site.client.Get(ctx, client.ObjectKeyFromObject(cluster), &clusterv1.Cluster{}))
+		}).Should(BeTrue())
+		Eventually(func() []managementv3.Cluster { return hub.records(ctx, site, cluster) }).Should(BeEmpty())
+	})
+
+	It("takes over new credentials without a restart", func(ctx SpecContext) {
+		site.connect(ctx, hub.account(ctx, site.uid, "second"))
+		hub.revoke(ctx, "first")
+		Eventually(site.reason(ctx, site.cluster(ctx, "team-a", "two", workload))).Should(Equal("True/Imported"))
+	})
+
+	It("may write the Rancher clusters of its own management cluster and no others", func(ctx SpecContext) {
+		known, err := scheme.New()
+		Expect(err).NotTo(HaveOccurred())
+		stolen, err := client.New(hub.account(ctx, site.uid, "stolen"), client.Options{Scheme: known})
+		Expect(err).NotTo(HaveOccurred())
+
+		foreign := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-bcdfg"}}
+		Expect(hub.Client.Create(ctx, foreign)).To(Succeed())
+		forbidden := func(err error) { GinkgoHelper(); Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err) }
+		forbidden(stolen.Delete(ctx, foreign))
+		claimed := foreign.DeepCopy()
+		claimed.Labels = map[string]string{originLabel: site.uid}
+		forbidden(stolen.Patch(ctx, claimed, client.MergeFrom(foreign)))
+		forbidden(stolen.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-bcdfh"}}))
+		forbidden(stolen.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "local", Labels: map[string]string{originLabel: site.uid}}}))
+	})
+
+	It("lets go of what it holds in both clusters when it is uninstalled, and of nothing else", func(ctx SpecContext) {
+		foreign := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Name: "c-bcdfk", Finalizers: []string{finalizer}, Labels: map[string]string{uidLabel: "of-another", ownerNSLabel: "team-a", ownerLabel: "two"},
+		}}
+		Expect(hub.Client.Create(ctx, foreign)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(hub.Client.Patch(ctx, foreign, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		})
+		cluster := &clusterv1.Cluster{}
+		Expect(site.client.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "two"}, cluster)).To(Succeed())
+		Expect(cluster.Finalizers).To(ContainElement(finalizer))
+		Expect(stop()).To(Succeed())
+		config, err := site.ServiceAccountConfig(ctx, system, "archelon.uninstall")
+		Expect(err).NotTo(HaveOccurred())
+		opts := uninstall.NewOptions()
+		opts.Timeout = 30 * time.Second
+		opts.Instance, opts.InstanceNamespace, opts.RancherKubeconfig = "archelon", system, system+"/"+kubeconfig
+		Expect(uninstall.Run(ctx, config, opts, GinkgoWriter)).To(Succeed())
+		Expect(site.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
+		records := hub.records(ctx, site, cluster)
+		Expect(records).To(HaveLen(1))
+		Expect(records[0].Finalizers).NotTo(ContainElement(finalizer))
+		Expect(hub.Client.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
+		Expect(foreign.Finalizers).To(ContainElement(finalizer))
+	})
+})
+
+// account is the user of a management cluster in Rancher's.
+func account(of *management) string { return "system:serviceaccount:" + system + ":edge-" + of.uid }
+
+// written are requests that change something.
+func written(of []auditv1.Event) []auditv1.Event {
+	return slices.DeleteFunc(of, func(e auditv1.Event) bool { return slices.Contains([]string{"get", "list", "watch"}, e.Verb) })
+}
