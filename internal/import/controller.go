@@ -50,7 +50,7 @@ func clusterWatches(origin types.UID) []controller.Watch {
 	watches := []controller.Watch{{Object: &clusterv1.Cluster{}}}
 	if origin == "" {
 		watches = append(watches, controller.Watch{
-			Object: &provisioningv1.Cluster{}, By: cache.ByObject{Label: controller.Having(archelonv1.OwnedLabel), Transform: Reduce}, Rancher: true,
+			Object: &provisioningv1.Cluster{}, By: cache.ByObject{Label: controller.Having(archelonv1.OwnedLabel).Add(hold.Origin(origin)), Transform: Reduce}, Rancher: true,
 		})
 	}
 	return watches
