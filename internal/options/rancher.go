@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/component-base/featuregate"
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/edge"
@@ -41,10 +40,9 @@ func (o *Options) validateRancher() error {
 		problems = append(problems, fmt.Errorf("gate %s needs gate %s: a v1 Rancher cluster belongs into the namespace of its CAPI Cluster, "+
 			"which is in another cluster", feature.RemoteRancher, feature.ManagementV3Cluster))
 	}
-	for _, other := range []featuregate.Feature{feature.OCICredentialTranslation} {
-		if o.Gates.Enabled(other) {
-			problems = append(problems, fmt.Errorf("gate %s reads what Rancher has in its own cluster: it cannot be used with gate %s", other, feature.RemoteRancher))
-		}
+	if o.Gates.Enabled(feature.OCICredentialTranslation) {
+		problems = append(problems, fmt.Errorf("gate %s reads what Rancher has in its own cluster: it cannot be used with gate %s",
+			feature.OCICredentialTranslation, feature.RemoteRancher))
 	}
 	if o.AdoptTurtles {
 		problems = append(problems, fmt.Errorf("--adopt-turtles cannot be used with gate %s: Rancher Turtles runs in Rancher's cluster", feature.RemoteRancher))
