@@ -69,6 +69,29 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		Eventually(site.reason(ctx, site.cluster(ctx, "team-a", "two", workload))).Should(Equal("True/Imported"))
 	})
 
+	It("shares Rancher with another management cluster that has the same names", func(ctx SpecContext) {
+		other := newManagement(ctx, hub, "other")
+		other.connect(ctx, hub.admitted(ctx, other.uid, "other"))
+		end := other.run(ctx)
+		same := other.cluster(ctx, "team-a", "two", workload)
+		Eventually(other.reason(ctx, same)).Should(Equal("False/DisplayNameTaken"))
+		Expect(hub.records(ctx, other, same)).To(BeEmpty())
+		Expect(other.client.Patch(ctx, same, client.RawPatch(types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"archelon.io/display-name":"other-two"}}}`)))).To(Succeed())
+		Eventually(func() []managementv3.Cluster { return hub.records(ctx, other, same) }).Should(HaveLen(1))
+		first := hub.records(ctx, site, same)
+		Expect(first).To(HaveLen(1))
+
+		By("deleting its own alone")
+		Expect(other.client.Delete(ctx, same)).To(Succeed())
+		Eventually(func() []managementv3.Cluster { return hub.records(ctx, other, same) }).Should(BeEmpty())
+		still := hub.records(ctx, site, same)
+		Expect(still).To(HaveLen(1))
+		Expect(still[0].UID).To(Equal(first[0].UID))
+		Expect(still[0].DeletionTimestamp.IsZero()).To(BeTrue())
+		Expect(end()).To(Succeed())
+	})
+
 	It("may write the Rancher clusters of its own management cluster and no others", func(ctx SpecContext) {
 		known, err := scheme.New()
 		Expect(err).NotTo(HaveOccurred())

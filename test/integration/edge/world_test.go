@@ -64,9 +64,15 @@ func newHub(ctx context.Context) *hub {
 // admit renders the Rancher side for a management cluster and returns what acts as its account.
 func (h *hub) admit(ctx context.Context, uid string) *rest.Config {
 	GinkgoHelper()
+	return h.admitted(ctx, uid, "first")
+}
+
+// admitted is admit, with the name of the Secret that the account's token is bound to.
+func (h *hub) admitted(ctx context.Context, uid, token string) *rest.Config {
+	GinkgoHelper()
 	h.create(ctx, namespaceOf(system))
 	apply(ctx, h.Client, render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": uid}}))
-	return h.account(ctx, uid, "first")
+	return h.account(ctx, uid, token)
 }
 
 // account returns what acts as the account of a management cluster, until the Secret of the given name is gone.
