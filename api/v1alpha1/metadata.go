@@ -98,6 +98,9 @@ const (
 	// WatchFilterAnnotation on the Lease of an instance is its --watch-filter, if it has one.
 	WatchFilterAnnotation = "archelon.io/watch-filter"
 
+	// NamespaceSelectorAnnotation on the Lease of an instance is its --namespace-selector, if it has one.
+	NamespaceSelectorAnnotation = "archelon.io/namespace-selector"
+
 	// KeptOutAnnotation on a CAPI Cluster is ImportedAnnotation with a prefix, and wins over it: "true" keeps the cluster
 	// from being imported, and with "false" it is imported whatever ImportedAnnotation says.
 	KeptOutAnnotation = "archelon.io/imported"

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -52,6 +53,20 @@ func (r *Reconciler) namespaceAssignment(ctx context.Context, name string) (map[
 		return nil, fmt.Errorf("getting the namespace: %w", err)
 	}
 	return namespace.Labels, nil
+}
+
+// namespaceChanged admits Namespaces whose import label changed, or by whose labels the claim selects them or not any more.
+func namespaceChanged(claim instance.Claim) predicate.Predicate {
+	if claim.Selector == nil {
+		return labelChanged(archelonv1.ImportLabel)
+	}
+	return predicate.Or(labelChanged(archelonv1.ImportLabel), predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return claim.Selects(e.Object.GetLabels()) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false }, // Nothing is in it any more.
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return claim.Selects(e.ObjectOld.GetLabels()) != claim.Selects(e.ObjectNew.GetLabels())
+		},
+	})
 }
 
 // labelChanged admits objects on which a label appears, changes or goes. A cache that selects the label shows it as

@@ -19,6 +19,7 @@ func rulesOf(i intent) []rule {
 		return []rule{{"orphans", (*deciding).releaseOrphans}}
 	case intentLeave:
 		return []rule{
+			{"let", (*deciding).letOthers},
 			{"leave", (*deciding).leaveBehind},
 			{"removal", (*deciding).observeRemoval},
 			{"permission", (*deciding).checkPermission},

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -266,6 +267,14 @@ func decideRows() map[string]decideRow {
 	theirs := func(_ *Observation, r *Rules) {
 		r.Claim = instance.Claim{WatchFilter: "mine"}
 	}
+	selects := func(text string, namespace map[string]string) state {
+		return func(o *Observation, r *Rules) {
+			r.Claim.Selector, _ = labels.Parse(text)
+			o.namespace = namespace
+		}
+	}
+	relabelled := selects("team=blue", map[string]string{"team": "red"})
+	unmarked := note("archelon.io/instance", "")
 	forgotten := func(o *Observation, _ *Rules) { o.forgotten = true }
 	twin := askTwin{client.ObjectKey{Namespace: "tenant", Name: "prod-capi"}}
 	twinThere := func(o *Observation, _ *Rules) {
@@ -323,6 +332,17 @@ func decideRows() map[string]decideRow {
 		"TheirsRuns":     {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{}), func(o *Observation, _ *Rules) { o.elsewhere = true }}, "leave to others | leave: done"},
 		"TheirsNobody":   {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{})}, "leave to others | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
 		"TheirsNoted":    {[]state{theirs, forgotten, stopped, note("imported", "true"), condition("True", "Imported"), asked(askOthers{})}, "leave to others | permission: Stall RemovedInRancher"},
+		"Relabelled":     {[]state{relabelled, claimedV3, v3()}, "leave to others | let: forget the cluster"},
+		"RelabelledStop": {[]state{relabelled, claimedV3, v3(), forgotten}, "leave to others | let: ask for the work in the workload cluster"},
+		"RelabelledBusy": {[]state{relabelled, claimedV3, v3(), forgotten, asked(askJob{}), func(o *Observation, _ *Rules) { o.busy = true }}, "leave to others | let: done"},
+		"RelabelledLets": {[]state{relabelled, claimedV3, v3(), forgotten, asked(askJob{})},
+			"leave to others | let: CAPI cluster tenant/prod: leave it to the instance that selects its namespace"},
+		"RelabelledLeft":    {[]state{relabelled, claimedV3, unmarked, v3(), forgotten}, "leave to others | leave: done"},
+		"RelabelledUnknown": {[]state{selects("!team", nil), claimedV3, unmarked, v3(), forgotten}, "leave to others | leave: done"},
+		"RelabelledEnds":    {[]state{relabelled, claimedV3, v3(), ending, stopped}, "delete | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"Kept":              {[]state{selects("team=red", map[string]string{"team": "red"}), claimedV3, v3(), func(o *Observation, _ *Rules) { o.kept = true }}, "nothing | nothing: done"},
+		"KeptLetGo": {[]state{selects("team=red", map[string]string{"team": "red"}), claimedV3, unmarked, v3()},
+			"import | take-over: CAPI cluster tenant/prod: take it over from instance \"\""},
 		"TheirsDeleting": {[]state{theirs, claimedV3, ending}, `delete | delete-records: end the work in the workload cluster`},
 
 		// Deletion and un-import.

@@ -16,6 +16,7 @@ func situations() [][2]string {
 	return [][2]string{
 		{"Outside", "It is in a namespace of another instance."},
 		{"Withdrawn", "Its namespace was taken from this instance while that runs."},
+		{"Kept", "This instance selects its namespace now, and the one that did before has yet to leave it."},
 		{"Behind", "The cache has yet to show what was just written to it."},
 		{"Paused", "It is paused."},
 		{"Stranger", "No label selects it, and it is not imported."},
@@ -26,6 +27,8 @@ func situations() [][2]string {
 		{"TheirsSettled", "Its watch-filter label is not ours."},
 		{"TheirsRuns", "The same, its Rancher cluster was deleted, and the instance that imported it runs."},
 		{"TheirsNobody", "The same, and that instance does not run."},
+		{"RelabelledLets", "The labels of its namespace changed, so that this instance does not select it any more."},
+		{"RelabelledLeft", "The same, and it names no instance."},
 
 		{"Delete", "It is being deleted, and the cache does not show its Rancher cluster."},
 		{"DeleteRecord", "It is being deleted, and has a Rancher cluster."},

@@ -26,6 +26,8 @@ func (d *deciding) nothing() Decision {
 		return act(forgetCluster{withdrawn: true})
 	case d.withdrawn:
 		return endAfter(withdrawnRetry)
+	case d.kept:
+		return endAfter(0) // It is woken when the other one has left, or does not run any more.
 	case d.behind:
 		// The watch is about to bring what we wrote ourselves. Its event wakes us, unless it is filtered out.
 		return endAfter(conflictRetry)
@@ -49,6 +51,24 @@ func (d *deciding) takeOver() Decision {
 	what := fmt.Sprintf("take it over from instance %q", previous)
 	return d.change(what, "taking over the CAPI cluster", func(cluster *clusterv1.Cluster) {
 		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.InstanceAnnotation, d.Self.String())
+	})
+}
+
+// letOthers takes this instance off a cluster whose namespace it does not select any more, as the last that it does there: another instance begins
+// when it sees that. What is held stays held, and is released by whoever sees to the deletion.
+func (d *deciding) letOthers() Decision {
+	switch {
+	case !d.lets(d.Observation):
+		return pass()
+	case !d.forgotten:
+		return act(forgetCluster{})
+	case d.lacks(askJob{}):
+		return ask(askJob{})
+	case d.busy:
+		return endAfter(0) // The end of the work wakes the cluster.
+	}
+	return d.change("leave it to the instance that selects its namespace", "leaving the CAPI cluster to others", func(cluster *clusterv1.Cluster) {
+		delete(cluster.Annotations, archelonv1.InstanceAnnotation)
 	})
 }
 

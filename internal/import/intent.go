@@ -52,7 +52,9 @@ func (d *deciding) intend() intent {
 		return intentNothing
 	case d.cluster == nil:
 		return intentOrphans
-	case !d.responsible(d.cluster):
+	case d.kept:
+		return intentNothing
+	case !d.responsible(d.Observation):
 		return intentLeave
 	}
 	want, _ := d.wanted()
@@ -76,8 +78,18 @@ func (d *deciding) intend() intent {
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:
 // every step of it is idempotent, and a label that was taken away must not leave a finalizer behind. leaveBehind is
 // about the deletion of a record of such a cluster.
-func (r Rules) responsible(cluster *clusterv1.Cluster) bool {
-	return r.Claim.Covers(cluster) || !cluster.DeletionTimestamp.IsZero() && holds(cluster)
+func (r Rules) responsible(o *Observation) bool {
+	return r.covers(o) || !o.cluster.DeletionTimestamp.IsZero() && holds(o.cluster)
+}
+
+// covers reports whether the cluster is what this instance claims.
+func (r Rules) covers(o *Observation) bool {
+	return r.Claim.Covers(o.cluster) && r.Claim.Selects(o.namespace)
+}
+
+// lets reports whether this instance has to let another one have the cluster: the labels of its namespace have changed.
+func (r Rules) lets(o *Observation) bool {
+	return r.Claim.Selector != nil && !r.responsible(o) && o.cluster.Annotations[archelonv1.InstanceAnnotation] == r.Self.String()
 }
 
 func paused(cluster *clusterv1.Cluster) bool {

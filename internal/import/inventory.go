@@ -25,6 +25,8 @@ type inventory struct {
 type view struct {
 	reader client.Reader
 	claim  instance.Claim
+	// claimed reports whether an instance that runs imports what is in a namespace with these labels. Optional.
+	claimed func(namespace string, labels map[string]string) bool
 	// kind is that of the active strategy.
 	kind string
 }
@@ -57,12 +59,14 @@ func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	counts := map[[2]string]int{}
+	ours := seen.namespaces(list)
 	switches := map[string]int{switchWaits: 0, switchUnderWay: 0, switchDone: 0}
 	for n := range list.Items {
-		if state := switchState(&list.Items[n], seen.kind); state != "" && seen.claim.Covers(&list.Items[n]) {
+		if state := switchState(&list.Items[n], seen.kind); state != "" && seen.claim.Covers(&list.Items[n]) && ours[list.Items[n].Namespace] {
 			switches[state]++
 		}
-		if condition := conditions.Get(&list.Items[n], archelonv1.RancherImportedCondition); condition != nil && seen.claim.Covers(&list.Items[n]) {
+		if condition := conditions.Get(&list.Items[n], archelonv1.RancherImportedCondition); condition != nil && seen.claim.Covers(&list.Items[n]) &&
+			ours[list.Items[n].Namespace] {
 			counts[[2]string{string(condition.Status), condition.Reason}]++
 		}
 	}
@@ -72,6 +76,47 @@ func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
 	for state, count := range switches {
 		metrics <- prometheus.MustNewConstMetric(i.switches, prometheus.GaugeValue, float64(count), state)
 	}
+}
+
+// namespaces returns those of the clusters that the instance selects.
+func (v *view) namespaces(list *clusterv1.ClusterList) map[string]bool {
+	selected := map[string]bool{}
+	for name, labels := range v.labels(list) {
+		selected[name] = v.claim.Selects(labels)
+	}
+	return selected
+}
+
+// labels returns the labels of the namespaces of clusters, none of one that is not there. They are looked up if they count.
+func (v *view) labels(list *clusterv1.ClusterList) map[string]map[string]string {
+	found := map[string]map[string]string{}
+	for n := range list.Items {
+		name := list.Items[n].Namespace
+		if _, seen := found[name]; seen {
+			continue
+		}
+		found[name] = nil
+		if namespace := metadataOf("Namespace"); v.claim.Selector != nil &&
+			v.reader.Get(context.Background(), client.ObjectKey{Name: name}, namespace) == nil {
+			found[name] = namespace.Labels
+		}
+	}
+	return found
+}
+
+// unselected returns how many namespaces with CAPI clusters no instance selects that runs.
+func (v *view) unselected() int {
+	list := &clusterv1.ClusterList{}
+	if v.claimed == nil || v.claim.Selector == nil || v.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy) != nil {
+		return 0
+	}
+	unselected := 0
+	for name, labels := range v.labels(list) {
+		if v.claim.Scope.Owns(name) && !v.claimed(name, labels) {
+			unselected++
+		}
+	}
+	return unselected
 }
 
 // States of an imported cluster in a change of the strategy.
@@ -100,12 +145,18 @@ func switchState(cluster *clusterv1.Cluster, kind string) string {
 type counting struct {
 	inventory *inventory
 	view      view
+	// unselected, if set, is given what counts namespaces that no instance selects, and nothing at the end.
+	unselected func(count func() int)
 }
 
 // Start implements manager.Runnable.
 func (c counting) Start(ctx context.Context) error {
 	c.inventory.view.Store(&c.view)
 	defer c.inventory.view.CompareAndSwap(&c.view, nil)
+	if c.unselected != nil {
+		c.unselected(c.view.unselected)
+		defer c.unselected(nil)
+	}
 	<-ctx.Done()
 	return nil
 }

@@ -166,6 +166,14 @@ func (j *jobs) Forget(key types.NamespacedName) {
 	delete(j.entries, key)
 }
 
+// Running reports whether a job for the cluster has yet to end, also one that is cancelled.
+func (j *jobs) Running(key types.NamespacedName) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	entry := j.entries[key]
+	return entry != nil && entry.running
+}
+
 // Connected notes that what the work for the cluster installed has connected.
 func (j *jobs) Connected(key types.NamespacedName) { j.patience.arrive(key, j.clock.Now()) }
 

@@ -23,7 +23,10 @@ type Observation struct {
 	cluster *clusterv1.Cluster
 	// behind: the cache has yet to show what this process wrote to the cluster.
 	behind bool
-	// namespace are the labels of the Namespace if it has the import label, assigning those if it says who is to import.
+	// kept: another instance, which selects namespaces by their labels, has yet to leave the cluster.
+	kept bool
+	// namespace are the labels of the Namespace if it has the import label, or the instance selects namespaces by their labels;
+	// assigning those if it says who is to import.
 	namespace, assigning map[string]string
 	// records name the cluster as their owner; derived are Rancher's own companions of such records.
 	records, derived []record
@@ -67,6 +70,8 @@ type answers struct {
 	unpermitted error
 	// elsewhere: another instance, which runs, works on the cluster.
 	elsewhere bool
+	// busy: work in the workload cluster has yet to end.
+	busy bool
 	// left is for how much longer a cluster that is gone is remembered.
 	left time.Duration
 	// turn: the cluster has a slot to change over.

@@ -42,7 +42,13 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*Ob
 		return o, nil
 	}
 	r.holdings.note(cluster)
-	if !r.responsible(cluster) && !leftBehind(cluster) {
+	namespace := metadataOf("Namespace")
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: key.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return o, fmt.Errorf("getting namespace: %w", err)
+	}
+	o.namespace = namespace.Labels
+	o.kept = r.Keeps != nil && r.Keeps(cluster.Annotations[archelonv1.InstanceAnnotation], key.Namespace)
+	if !r.responsible(o) && !r.lets(o) && !leftBehind(cluster) {
 		return o, nil
 	}
 	return o, r.observeRecords(ctx, o)
@@ -50,12 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*Ob
 
 // observeRecords reads what there is about a cluster that is worked on.
 func (r *Reconciler) observeRecords(ctx context.Context, o *Observation) error {
-	namespace := metadataOf("Namespace")
-	err := r.Client.Get(ctx, client.ObjectKey{Name: o.key.Namespace}, namespace)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting namespace: %w", err)
-	}
-	o.namespace = namespace.Labels
+	var err error
 	if o.records, o.derived, err = r.recordsOf(ctx, o.cluster); err != nil {
 		return err
 	}

@@ -33,8 +33,9 @@ type PlannerOptions struct {
 	APIReader client.Reader
 	// Indexes are those of the caches. It reads display names as well.
 	Indexes Indexed
-	// Runs and Principals are those of the Reconciler. Optional.
+	// Runs, Keeps and Principals are those of the Reconciler. Optional.
 	Runs       func(instance string) bool
+	Keeps      func(instance, namespace string) bool
 	Principals Principals
 	// Switches is how many clusters change over to the kind of the active strategy at the same time.
 	Switches int
@@ -80,7 +81,7 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 	}
 	r := &Reconciler{
 		Rules: opts.Rules, Client: opts.Client, APIReader: opts.APIReader, Recorder: silent{}, Settings: settings,
-		Tokens: tokens, Workloads: workloads, Metrics: metrics, Runs: opts.Runs, Principals: opts.Principals,
+		Tokens: tokens, Workloads: workloads, Metrics: metrics, Runs: opts.Runs, Keeps: opts.Keeps, Principals: opts.Principals,
 		Switches: opts.Switches, Clock: clock.RealClock{},
 		// Jobs that nobody starts wait for that, so no work in a workload cluster begins.
 		jobs:   newJobs(defaultJobs, clock.RealClock{}),

@@ -201,6 +201,16 @@ func (askOthers) read(_ context.Context, r *Reconciler, o *Observation) error {
 	return nil
 }
 
+// askJob asks whether work in the workload cluster has yet to end.
+type askJob struct{}
+
+func (askJob) String() string { return "the work in the workload cluster" }
+
+func (askJob) read(_ context.Context, r *Reconciler, o *Observation) error {
+	o.busy = r.jobs.Running(o.key)
+	return nil
+}
+
 // askHolding asks for how much longer a cluster is remembered that is gone.
 type askHolding struct{}
 

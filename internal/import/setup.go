@@ -49,6 +49,11 @@ type Options struct {
 	AgentChanges func(wake func(types.NamespacedName))
 	// InstanceGone, if set, is given what to call when another instance does not run any more, with its name.
 	InstanceGone func(wake func(instance string))
+	// Claimed, if set, reports whether an instance that runs imports what is in a namespace with these labels.
+	Claimed func(namespace string, labels map[string]string) bool
+	// Unselected, if set, is given what counts namespaces with CAPI Clusters that no instance selects, and nothing when this replica does not lead
+	// any more.
+	Unselected func(count func() int)
 }
 
 // What is needed in the namespaces of an instance only says namespace=scope. Kubeconfigs are in these namespaces. What is needed in Rancher's cluster is
@@ -73,14 +78,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := mgr.Add(r.jobs); err != nil {
 		return fmt.Errorf("adding the jobs: %w", err)
 	}
-	if err := mgr.Add(counting{inventory: r.Metrics.present, view: view{reader: r.Client, claim: r.Claim, kind: r.Active.Kind()}}); err != nil {
+	count := counting{
+		inventory: r.Metrics.present, unselected: options.Unselected,
+		view: view{reader: r.Client, claim: r.Claim, claimed: options.Claimed, kind: r.Active.Kind()},
+	}
+	if err := mgr.Add(count); err != nil {
 		return fmt.Errorf("adding the count of clusters: %w", err)
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(ControllerName).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged(r.told))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfNamesake), builder.WithPredicates(gone())).
-		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(labelChanged(archelonv1.ImportLabel))).
+		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(namespaceChanged(r.Claim))).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfKubeconfig)).
 		WatchesRawSource(source.Kind(options.TokenSecrets, secretMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {

@@ -12,6 +12,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -49,16 +50,26 @@ type Claim struct {
 	Scope shard.Scope
 	// WatchFilter, if set, limits it to clusters whose label cluster.x-k8s.io/watch-filter has the value.
 	WatchFilter string
+	// Selector, if set, limits it to namespaces whose labels match, whatever they are at the moment.
+	Selector labels.Selector
 }
 
-// Covers reports whether the claim includes a CAPI cluster.
+// Selects reports whether the claim includes namespaces with these labels. None at all are those of a namespace that is not known yet.
+func (c Claim) Selects(namespace map[string]string) bool {
+	return c.Selector == nil || namespace != nil && c.Selector.Matches(labels.Set(namespace))
+}
+
+// Covers reports whether the claim includes a CAPI cluster, if it Selects the cluster's namespace.
 func (c Claim) Covers(cluster client.Object) bool {
 	return c.Scope.Owns(cluster.GetNamespace()) && (c.WatchFilter == "" || cluster.GetLabels()[clusterv1.WatchLabel] == c.WatchFilter)
 }
 
-// meets reports whether there may be a cluster in a namespace of both that both claim: different watch filters tell
-// clusters apart.
+// meets reports whether there may be a cluster in a namespace of both that both claim. Different watch filters tell clusters apart, and
+// different selectors namespaces: which cluster is whose is seen when it is worked on.
 func (c Claim) meets(other Claim) bool {
+	if c.Selector != nil && other.Selector != nil && c.Selector.String() != other.Selector.String() {
+		return false
+	}
 	return c.WatchFilter == "" || other.WatchFilter == "" || c.WatchFilter == other.WatchFilter
 }
 
@@ -92,6 +103,11 @@ func Read(lease *coordinationv1.Lease) (Registered, error) {
 	if works, ok := lease.Annotations[archelonv1.WorksInAnnotation]; ok {
 		if r.Works, err = shard.Decode(works); err != nil {
 			return Registered{}, fmt.Errorf("lease %s/%s has no scope in annotation %s", lease.Namespace, lease.Name, archelonv1.WorksInAnnotation)
+		}
+	}
+	if text := lease.Annotations[archelonv1.NamespaceSelectorAnnotation]; text != "" {
+		if r.Selector, err = labels.Parse(text); err != nil {
+			return Registered{}, fmt.Errorf("lease %s/%s has no selector in annotation %s", lease.Namespace, lease.Name, archelonv1.NamespaceSelectorAnnotation)
 		}
 	}
 	if names := lease.Annotations[archelonv1.LeavingAnnotation]; names != "" {

@@ -85,6 +85,9 @@ func (c Claim) annotations(works shard.Scope) map[string]string {
 	if c.WatchFilter != "" {
 		annotations[archelonv1.WatchFilterAnnotation] = c.WatchFilter
 	}
+	if c.Selector != nil {
+		annotations[archelonv1.NamespaceSelectorAnnotation] = c.Selector.String()
+	}
 	return annotations
 }
 
@@ -124,6 +127,7 @@ func (a announcing) write(lease *coordinationv1.Lease, send func() (*coordinatio
 		lease.Annotations = map[string]string{}
 	}
 	delete(lease.Annotations, archelonv1.WatchFilterAnnotation)
+	delete(lease.Annotations, archelonv1.NamespaceSelectorAnnotation)
 	delete(lease.Annotations, archelonv1.LeavingAnnotation)
 	if a.Leaving != nil {
 		if names := a.Leaving(); len(names) > 0 {

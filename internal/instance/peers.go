@@ -162,7 +162,7 @@ func (p *Peers) undecided() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.seen {
-		if s.ID != p.Self && s.old && rankOf(s.Scope) != named && now.Before(s.runsOut()) && s.meets(p.Claim) && s.Scope.Overlaps(p.Claim.Scope) {
+		if s.ID != p.Self && s.old && rankOf(s.Claim) != named && now.Before(s.runsOut()) && s.meets(p.Claim) && s.Scope.Overlaps(p.Claim.Scope) {
 			return true
 		}
 	}
@@ -173,6 +173,23 @@ func (p *Peers) undecided() bool {
 func (p *Peers) Runs(name string) bool {
 	instances, _ := p.registered()
 	return slices.ContainsFunc(instances, func(r Registered) bool { return r.Alive && r.String() == name })
+}
+
+// Keeps reports whether an instance has yet to leave what names it in a namespace: it is another one, works there, and selects namespaces by
+// their labels, so it says itself when it has left.
+func (p *Peers) Keeps(name, namespace string) bool {
+	instances, _ := p.registered()
+	return slices.ContainsFunc(instances, func(r Registered) bool {
+		return r.ID != p.Self && r.Alive && r.String() == name && r.Selector != nil && r.Works.Owns(namespace)
+	})
+}
+
+// Claimed reports whether an instance that runs, or this one, imports what is in a namespace with these labels.
+func (p *Peers) Claimed(namespace string, labels map[string]string) bool {
+	instances, _ := p.registered()
+	return slices.ContainsFunc(instances, func(r Registered) bool {
+		return (r.Alive || r.ID == p.Self) && r.Scope.Owns(namespace) && r.Selects(labels)
+	})
 }
 
 // WorkIn reports whether another instance works in a namespace.

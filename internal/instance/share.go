@@ -38,8 +38,8 @@ type Part struct {
 
 // Divide says what an instance gets of what it claims.
 //
-// A namespace belongs to one of the instances that claim it: to one that names it before one that does not exclude it
-// before one that claims all; of several to the one whose Lease is the oldest. Who names a namespace has it for as long
+// A namespace belongs to one of the instances that claim it: to one that names it before one that selects by labels before one that does not
+// exclude it before one that claims all; of several to the one whose Lease is the oldest. Who names a namespace has it for as long
 // as its Lease exists, whether it runs or not: what is dedicated is never taken over because of an outage. Of the
 // others those count that are alive.
 //
@@ -49,7 +49,7 @@ func Divide(self Registered, others []Registered) Share {
 	share := Share{}
 	rest := self.Scope
 	for _, other := range bySeniority(others) {
-		if other.ID == self.ID || !self.meets(other.Claim) || !other.Alive && rankOf(other.Scope) != named || !beats(other, self) {
+		if other.ID == self.ID || !self.meets(other.Claim) || !other.Alive && rankOf(other.Claim) != named || !beats(other, self) {
 			continue
 		}
 		if part := rest.Within(other.Scope); !part.Empty() {
@@ -94,14 +94,17 @@ type rank int
 const (
 	all rank = iota
 	excluding
+	selecting
 	named
 )
 
-func rankOf(scope shard.Scope) rank {
+func rankOf(claim Claim) rank {
 	switch {
-	case len(scope.Included()) > 0:
+	case len(claim.Scope.Included()) > 0:
 		return named
-	case scope.All():
+	case claim.Selector != nil:
+		return selecting
+	case claim.Scope.All():
 		return all
 	default:
 		return excluding
@@ -112,7 +115,7 @@ func rankOf(scope shard.Scope) rank {
 func beats(a, b Registered) bool { return bySenior(a, b) < 0 }
 
 func bySenior(a, b Registered) int {
-	return cmp.Or(cmp.Compare(rankOf(b.Scope), rankOf(a.Scope)), a.Since.Compare(b.Since), cmp.Compare(a.String(), b.String()))
+	return cmp.Or(cmp.Compare(rankOf(b.Claim), rankOf(a.Claim)), a.Since.Compare(b.Since), cmp.Compare(a.String(), b.String()))
 }
 
 // bySeniority returns the instances in the order in which they get namespaces.

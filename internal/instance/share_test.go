@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -22,7 +24,7 @@ func mustScope(t *testing.T, text string) shard.Scope {
 	return scope
 }
 
-// parse reads an instance: "name age scope works", and "dead" or "filter=x" after that. The age is in seconds; the
+// parse reads an instance: "name age scope works", and "dead", "filter=x" or "selector=x" after that. The age is in seconds; the
 // oldest is the first.
 func parse(t *testing.T, text string) Registered {
 	t.Helper()
@@ -41,6 +43,11 @@ func parse(t *testing.T, text string) Registered {
 		}
 		if filter, ok := strings.CutPrefix(word, "filter="); ok {
 			r.WatchFilter = filter
+		}
+		if selector, ok := strings.CutPrefix(word, "selector="); ok {
+			if r.Selector, err = labels.Parse(selector); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return r
@@ -75,6 +82,11 @@ func TestDivide(t *testing.T) {
 		"OtherFilters":                      {self: "a 1 * * filter=f", others: []string{"b 9 * * filter=g"}, scope: "*"},
 		"TheSameFilter":                     {self: "a 1 * * filter=f", others: []string{"b 9 * * filter=f"}, scope: "+"},
 		"AFilterBesideNone":                 {self: "a 1 * * filter=f", others: []string{"b 9 * *"}, scope: "+"},
+		"OtherSelectors":                    {self: "a 1 * * selector=x", others: []string{"b 9 * * selector=y"}, scope: "*"},
+		"TheSameSelector":                   {self: "a 1 * * selector=x", others: []string{"b 9 * * selector=x"}, scope: "+"},
+		"ASelectorBesideNone":               {self: "a 1 * * selector=x", others: []string{"b 9 -y +"}, scope: "*"},
+		"NoneBesideASelector":               {self: "a 9 * *", others: []string{"b 1 * * selector=x"}, scope: "+", says: "instance system/b has all namespaces"},
+		"NamedBesideASelector":              {self: "a 9 * * selector=x", others: []string{"b 1 +x +x"}, scope: "-x"},
 		"ThreeOfDocument000":                {self: "last 9 * *", others: []string{"one 5 +ns1-1,ns1-2 +ns1-1,ns1-2", "two 4 +ns2-1,ns2-2 +"}, scope: "-ns1-1,ns1-2,ns2-1,ns2-2"},
 		"AListOfExclusionsThatIsOutOfDate":  {self: "last 9 -x *", others: []string{"one 5 +x,y +x"}, scope: "-x,y"},
 		"WhatIsExcludedComesBackToNoOne":    {self: "a 9 -x -x", others: []string{"b 1 -y,x +"}, scope: "-x"},

@@ -54,6 +54,8 @@ type Options struct {
 	ExcludedNamespaces []string
 	// Instance names this instance among those that share a management cluster; empty stands for a name that follows from the scope.
 	Instance string
+	// NamespaceSelector limits the import to namespaces whose labels match.
+	NamespaceSelector string
 	// WatchFilter limits the import to CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value.
 	WatchFilter string
 	// AdoptTurtles takes over records that Rancher Turtles made.
@@ -193,8 +195,10 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 		"Namespace to work in; at most 1,000. Default: all.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", o.ExcludedNamespaces,
 		"Namespace not to work in; at most 1,000. It wins over --namespace.")
+	fs.StringVar(&o.NamespaceSelector, "namespace-selector", o.NamespaceSelector,
+		"Import only what is in namespaces with these labels, which may change.")
 	fs.StringVar(&o.Instance, "instance", o.Instance,
-		"Name of this instance. Default: archelon, with a suffix that follows from --namespace and --excluded-namespace.")
+		"Name of this instance. Default: archelon, with a suffix that follows from --namespace, --excluded-namespace and --namespace-selector.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", o.WatchFilter,
 		"Import only CAPI Clusters whose label cluster.x-k8s.io/watch-filter has this value.")
 	fs.BoolVar(&o.AdoptTurtles, "adopt-turtles", o.AdoptTurtles,
@@ -326,6 +330,7 @@ func (o *Options) Validate() error {
 	problems = append(problems, o.selectorProblems()...)
 	problems = append(problems, o.agentSettingProblems()...)
 	problems = append(problems, o.scopeProblems()...)
+	problems = append(problems, o.claimProblems()...)
 	problems = append(problems, o.Identity.validate())
 	if o.Gates.Enabled(feature.OCICredentialTranslation) {
 		problems = append(problems, o.Credentials.validate(o))

@@ -53,14 +53,17 @@ func (f *found) place(
 		before, me.Since = all[at], all[at].Since
 	}
 	share := instance.Divide(me, all)
-	return me.ID, before, instance.Claim{Scope: share.Owned(me.Claim), WatchFilter: opts.WatchFilter}, nil
+	claim = me.Claim
+	claim.Scope = share.Owned(me.Claim)
+	return me.ID, before, claim, nil
 }
 
 // registered returns the instance that the manager would be, and those that are registered where it would be.
 func (f *found) registered(opts *options.Options, scope shard.Scope) (instance.Registered, []instance.Registered) {
+	claim, _ := opts.Claim(scope) // The options were validated.
 	self := instance.Registered{
 		ID:    instance.ID{Namespace: opts.LeaderElectNamespace, Name: setup.InstanceName(opts, scope)},
-		Claim: instance.Claim{Scope: scope, WatchFilter: opts.WatchFilter}, Since: time.Now(), Alive: true,
+		Claim: claim, Since: time.Now(), Alive: true,
 	}
 	var all []instance.Registered
 	for i := range f.instances {
@@ -83,6 +86,16 @@ func (f *found) registered(opts *options.Options, scope shard.Scope) (instance.R
 
 // defaultNamespace is where the chart is installed if nobody says otherwise.
 const defaultNamespace = "archelon-system"
+
+// keeps reports whether another instance has yet to leave what names it in a namespace, see instance.Peers.
+func (f *found) keeps(self instance.ID) func(name, namespace string) bool {
+	return func(name, namespace string) bool {
+		return name != self.String() && slices.ContainsFunc(f.instances, func(lease coordinationv1.Lease) bool {
+			one, err := instance.Read(&lease)
+			return err == nil && one.String() == name && one.Selector != nil && one.Works.Owns(namespace) && instance.Held(&lease, time.Now())
+		})
+	}
+}
 
 // runs reports whether another instance runs.
 func (f *found) runs(name string) bool {

@@ -168,7 +168,7 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	}
 	p.planner, err = importer.NewPlanner(ctx, importer.PlannerOptions{
 		Principals: permitted, Rules: rules, Client: p.cached, APIReader: f.world, Indexes: f.world,
-		Runs: f.runs, Switches: opts.Manager.StrategySwitchConcurrency, Clusters: len(f.clusters),
+		Runs: f.runs, Keeps: f.keeps(self), Switches: opts.Manager.StrategySwitchConcurrency, Clusters: len(f.clusters),
 		Begin: func(does string) { f.world.does = does },
 	})
 	return p, err

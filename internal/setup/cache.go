@@ -25,20 +25,20 @@ import (
 
 // shared are kinds that several controllers read, and so are narrowed by none of them. Of Secrets, kubeconfigs are kept (newInformer), and of these
 // metadata: their data is read through the manager's API reader, at each use.
-func shared(scope shard.Scope) map[client.Object]cache.ByObject {
+func shared(scope shard.Scope, selecting bool) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&clusterv1.Cluster{}: {Transform: importer.Reduce},
 		&corev1.Secret{}:     {Label: controller.Having(clusterv1.ClusterNameLabel), Transform: controller.KeepIdentity},
-		&corev1.Namespace{}:  {Label: namespaces(scope)},
+		&corev1.Namespace{}:  {Label: namespaces(scope, selecting)},
 	}
 }
 
 // cacheOptions limits the shared cache to what the controllers read; the API server does not even send the rest. It is an error if two of them narrow
 // one kind: one has to have it in its own cache.
-func cacheOptions(controllers []controller.Controller, scope shard.Scope, syncPeriod time.Duration) (cache.Options, error) {
+func cacheOptions(controllers []controller.Controller, scope shard.Scope, selecting bool, syncPeriod time.Duration) (cache.Options, error) {
 	options := scoped(scope, syncPeriod)
 	options.NewInformer = newInformer
-	return narrowed(options, shared(scope), controllers, scope)
+	return narrowed(options, shared(scope, selecting), controllers, scope)
 }
 
 // narrowed limits a cache to what is shared and to what the controllers read.
@@ -141,10 +141,10 @@ func mappingOf(c controller.Controller, object client.Object) (*meta.RESTMapping
 	return nil, fmt.Errorf("naming the resource of %T: %w", object, errors.Join(errs...))
 }
 
-// namespaces selects the Namespaces of the scope. Unless they are named, those without the import label are left out: it is all that is read of
+// namespaces selects the Namespaces of the scope. Unless they are named, or the instance selects among them by their labels, those without the import label are left out: it is all that is read of
 // them, and Rancher has a Namespace for each of its clusters.
-func namespaces(scope shard.Scope) labels.Selector {
-	if len(scope.Included()) > 0 {
+func namespaces(scope shard.Scope, selecting bool) labels.Selector {
+	if selecting || len(scope.Included()) > 0 {
 		return scope.NamespaceObjects()
 	}
 	inScope, _ := scope.NamespaceObjects().Requirements()

@@ -139,6 +139,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	}
 	if peers := p.place.member.peers; peers != nil {
 		reconciler.Runs, needs.InstanceGone = peers.Runs, peers.Gone
+		reconciler.Keeps, needs.Claimed, needs.Unselected = peers.Keeps, peers.Claimed, peers.Metrics.Unselected
 	}
 	if p.opts.Gates.Enabled(feature.Fleet) {
 		reconciler.AgentGone, needs.AgentChanges = p.agents.Gone, p.agents.Tell

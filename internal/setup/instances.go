@@ -44,7 +44,7 @@ func identify(opts *options.Options) (instance.ID, error) {
 
 // InstanceName is the name of an instance that has these options, which mean a scope.
 func InstanceName(opts *options.Options, scope shard.Scope) string {
-	return cmp.Or(opts.Instance, scope.LeaseName(defaultInstance))
+	return cmp.Or(opts.Instance, opts.SelectorSuffix(scope.LeaseName(defaultInstance)))
 }
 
 // coordinationNamespace returns the namespace of the Leases of all instances, that of this one among them. It fails if

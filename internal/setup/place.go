@@ -70,7 +70,11 @@ func (p *process) find(ctx, asking context.Context, rights *access, waits func()
 	if err != nil {
 		return nil, err
 	}
-	found := &place{claim: instance.Claim{Scope: granted, WatchFilter: p.opts.WatchFilter}, missing: missing, rights: rights}
+	claim, err := p.opts.Claim(granted)
+	if err != nil {
+		return nil, err
+	}
+	found := &place{claim: claim, missing: missing, rights: rights}
 	found.isolated = len(granted.Included()) > 0 && rights.mayWatchBindings(asking)
 	if found.member, err = p.join(ctx, asking, found.claim, waits); err != nil {
 		return nil, err

@@ -137,7 +137,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 		return err
 	}
 	defer downloader.Close()
-	p.meters.instances.Works(place.member.self, place.claim.Scope, place.claim.WatchFilter)
+	p.meters.instances.Works(place.member.self, place.claim)
 	parts := &parts{
 		opts: p.opts, place: place, origin: p.remote.originOf(), downloader: downloader, metrics: p.meters.imports, claims: p.meters.claims, keeping: make(chan struct{}),
 	}
@@ -214,7 +214,7 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	opts := p.opts
 	settings := serverOptions(opts)
 	var err error
-	if settings.Cache, err = cacheOptions(p.remote.here(on), scope, opts.SyncPeriod); err != nil {
+	if settings.Cache, err = cacheOptions(p.remote.here(on), scope, opts.NamespaceSelector != "", opts.SyncPeriod); err != nil {
 		return settings, err
 	}
 	settings.Scheme = s

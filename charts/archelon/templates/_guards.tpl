@@ -36,7 +36,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- $release := dig "annotations" "meta.helm.sh/release-name" "" .metadata }}
 {{- $namespace := dig "annotations" "meta.helm.sh/release-namespace" "" .metadata }}
 {{- $lease := dict "namespace" (dig "annotations" "archelon.io/coordination-namespace" "" .metadata) "instance" (dig "annotations" "archelon.io/instance" "" .metadata) }}
-{{- $role := dict "lease" $lease "name" .metadata.name "own" (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace)) "release" $release "namespace" $namespace "filter" (dig "labels" "archelon.io/watch-filter" "" .metadata) }}
+{{- $role := dict "lease" $lease "name" .metadata.name "own" (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace)) "release" $release "namespace" $namespace "filter" (dig "labels" "archelon.io/watch-filter" "" .metadata) "selector" (dig "annotations" "archelon.io/namespace-selector" "" .metadata) }}
 {{- $scope := dig "labels" "archelon.io/scope" "" .metadata }}
 {{- if eq $scope "isolated" }}{{ include "archelon.isolatedRoleGuards" (dict "role" $role "root" $) }}{{ end }}
 {{- if eq $scope "central" }}{{ include "archelon.centralRoleGuards" (dict "role" $role "root" $) }}{{ end }}
@@ -51,6 +51,13 @@ What cannot work is refused before anything is changed. A field of the schema ca
 
 {{- /* The manager would refuse to start. */}}
 {{- define "archelon.selectorGuards" -}}
+{{- if .Values.namespaceSelector }}
+{{- range $name, $feature := .Values.features }}
+{{- if and $feature.enabled (ne $name "managementv3-cluster") }}
+{{- fail (printf "namespaceSelector divides imports alone, and cannot be used with features.%s: use namespaces in its place" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- $names := (include "archelon.namespaces" . | fromJson).names }}
 {{- range without .Values.import.selector.namespaces "*" }}
 {{- if or (has . $.Values.excludedNamespaces) (and $.Values.namespaces (not (has . $names))) }}
@@ -111,8 +118,10 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- define "archelon.centralRoleGuards" -}}
 {{- if and .role.own (include "archelon.isolated" .root) }}{{ include "archelon.heldElsewhereGuards" .root }}{{ end }}
 {{- $filter := .root.Values.watchFilter }}
-{{- if and (not .role.own) (not (include "archelon.isolated" .root)) (or (eq .role.filter $filter) (not .role.filter) (not $filter)) }}
-{{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter on both, or uninstall it" .role.release .role.namespace (ternary (printf ", on Clusters with watch filter %s" .role.filter) "" (ne .role.filter ""))) }}
+{{- $selector := .root.Values.namespaceSelector }}
+{{- $divided := and $selector .role.selector (ne $selector .role.selector) }}
+{{- if and (not .role.own) (not $divided) (not (include "archelon.isolated" .root)) (or (eq .role.filter $filter) (not .role.filter) (not $filter)) }}
+{{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter or a namespaceSelector on both, or uninstall it" .role.release .role.namespace (ternary (printf ", on Clusters with watch filter %s" .role.filter) "" (ne .role.filter ""))) }}
 {{- end }}
 {{- end }}
 

@@ -152,6 +152,13 @@ the API, which every cluster serves.
 {{- end }}
 {{- end }}
 
+{{/* What the objects of a central release have in their names, so that there is one release for each: its filter, and a digest of its selector. */}}
+{{- define "archelon.central" -}}
+{{- $selector := "" }}
+{{- with .Values.namespaceSelector }}{{ $selector = sha256sum . | trunc 8 }}{{ end }}
+{{- list "central" .Values.watchFilter $selector | compact | join "-" }}
+{{- end }}
+
 {{/* What selects the namespaces that the instance works in, in an admission policy. */}}
 {{- define "archelon.namespaceSelector" -}}
 {{- $names := (include "archelon.namespaces" . | fromJson).names }}

@@ -1,0 +1,66 @@
+package options
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-base/featuregate"
+
+	"github.com/archelon-io/archelon/feature"
+	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// Claim is what the instance is told to work on, in namespaces of its scope.
+func (o *Options) Claim(scope shard.Scope) (instance.Claim, error) {
+	claim := instance.Claim{Scope: scope, WatchFilter: o.WatchFilter}
+	if strings.TrimSpace(o.NamespaceSelector) == "" {
+		return claim, nil
+	}
+	selector, err := labels.Parse(o.NamespaceSelector)
+	switch {
+	case err != nil:
+		return claim, fmt.Errorf("--namespace-selector %q cannot be read: %w", o.NamespaceSelector, err)
+	case selector.Empty():
+		return claim, fmt.Errorf("--namespace-selector %q selects everything: leave it out", o.NamespaceSelector)
+	}
+	claim.Selector = selector
+	return claim, nil
+}
+
+// SelectorSuffix appends to a name what tells instances with different selectors apart.
+func (o *Options) SelectorSuffix(name string) string {
+	claim, err := o.Claim(shard.Scope{})
+	if err != nil || claim.Selector == nil {
+		return name
+	}
+	sum := sha256.Sum256([]byte(claim.Selector.String()))
+	return name + "-" + hex.EncodeToString(sum[:4])
+}
+
+// claimProblems reports what cannot be divided by the labels of namespaces.
+func (o *Options) claimProblems() []error {
+	if o.NamespaceSelector == "" {
+		return nil
+	}
+	var problems []error
+	if _, err := o.Claim(shard.Scope{}); err != nil {
+		problems = append(problems, err)
+	}
+	for _, gate := range []featuregate.Feature{
+		feature.OCIClusterIdentity, feature.OCICredentialTranslation, feature.HostClaim, feature.HostClaimMachines, feature.Fleet, feature.RemoteRancher,
+	} {
+		if o.Gates.Enabled(gate) {
+			problems = append(problems, fmt.Errorf("--namespace-selector divides imports alone, and cannot be used with gate %s: "+
+				"use --namespace in its place", gate))
+		}
+	}
+	if !o.LeaderElect {
+		problems = append(problems, errors.New("--namespace-selector needs --leader-elect: without a Lease other instances do not see what this one selects"))
+	}
+	return problems
+}
