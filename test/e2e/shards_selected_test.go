@@ -92,7 +92,7 @@ var _ = Describe("Shards by label", Ordered, func() {
 	It("begin when the instance before does not run any more", func(ctx context.Context) {
 		s.dye(ctx, "blue", s.clusters...)
 		s.expectHandedOver(ctx, s.clusters...)
-		s.instances[0].Kill()
+		s.instances[0].kill()
 		s.dye(ctx, "red", s.clusters[0])
 		Expect(s.worker(ctx, s.clusters[0])()).To(Equal(s.instances[0].ID()), "it may run, for all that anybody knows")
 		Eventually(s.worker(ctx, s.clusters[0])).WithTimeout(2 * patience).Should(Equal(s.instances[1].ID()))

@@ -50,6 +50,13 @@ type instance struct {
 	stage.Instance
 	since  time.Time
 	shards *shards
+	killed bool
+}
+
+// kill ends the instance as a machine that fails does.
+func (i *instance) kill() {
+	i.killed = true
+	i.Kill()
 }
 
 // central starts an instance with the rights of config/rbac.
@@ -77,7 +84,9 @@ func (s *shards) launch(ctx context.Context, as stage.Instance, args ...string) 
 	i.Manager, err = s.StartInstance(ctx, as, manager, GinkgoWriter, append([]string{"-v=1", quickLoss}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(i.Stop()).To(Succeed())
+		if !i.killed {
+			Expect(i.Stop()).To(Succeed())
+		}
 		Expect(i.Logs()).NotTo(Or(ContainSubstring("DATA RACE"), ContainSubstring("panic")))
 		s.unregister(ctx, as) // What it names would be its own in other specs.
 	})
