@@ -213,7 +213,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 
 TIERS := lint verify test-unit test-simulation test-docs test-chart test-integration test-import test-e2e
 # The specs of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL   := $(filter-out test-import test-e2e test-simulation,$(TIERS)) test-simulation-long test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
+ALL   := $(filter-out test-import test-e2e test-simulation,$(TIERS)) test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
 test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
@@ -244,6 +244,15 @@ test-simulation: ## The import in simulated worlds, the same schedules each time
 .PHONY: test-simulation-long
 test-simulation-long: ## The same with many schedules, others each time.
 	$(SIMULATE) -rapid.checks=100000 -rapid.seed=$$(date +%s) $(TIMED)
+
+# Not part of make test: tests that have not changed find what they found.
+MUTATE = go run ./hack/mutate --package=./internal/import
+FIND   = '-test.run=^(TestDecide|TestThe)' '-test.run=^TestSimulation$$ -rapid.checks=300 $(FOUND)' '-test.skip=^(TestSimulation|Fuzz.*)$$'
+FOUND  = -rapid.seed=1 -rapid.nofailfile -rapid.shrinktime=1ms
+.PHONY: test-mutation
+test-mutation: ## Change 60 tokens of the rules of the import, twice, and have tests find all but a few of the changes.
+	$(MUTATE) --files=decide.go --count=60 --seed=1 --at-least=57 -- $(FIND)
+	$(MUTATE) --files=decide.go --count=60 --seed=18 --at-least=57 -- $(FIND)
 
 # Not part of make test: it builds all of a release, twice.
 .PHONY: test-image

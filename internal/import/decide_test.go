@@ -305,6 +305,7 @@ func decideRows() map[string]decideRow {
 		"StrangerInvalid": {[]state{func(o *Observation, _ *Rules) {
 			o.namespace = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "maybe"}
 		}}, "idle | selection: Stall InvalidImportLabel"},
+		"StrangerGoing": {[]state{v3(of2, goingV3)}, "idle | removal: ask for the CAPI cluster, for records of another one"},
 
 		// What the installation selects.
 		"Selected":      {[]state{bySelector, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
@@ -363,9 +364,13 @@ func decideRows() map[string]decideRow {
 		"UnimportedAlready": {[]state{labelledFalse}, "idle | done"},
 
 		// Rancher Turtles.
-		"HandOver":          {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, v3()}, "hand over | hand-over: v3 Rancher cluster c-abcde: hand it to Rancher Turtles"},
-		"HandOverStops":     {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles")}, "hand over | hand-over: end the work in the workload cluster"},
-		"HandOverStranger":  {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, v3(of2, goingV3)}, "hand over | hand-over: ask for the CAPI cluster, for records of another one"},
+		"HandOver":         {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, v3()}, "hand over | hand-over: v3 Rancher cluster c-abcde: hand it to Rancher Turtles"},
+		"HandOverStops":    {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles")}, "hand over | hand-over: end the work in the workload cluster"},
+		"HandOverStranger": {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, v3(of2, goingV3)}, "hand over | hand-over: ask for the CAPI cluster, for records of another one"},
+		"HandOverTakesOver": {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), note("archelon.io/instance", "/old")},
+			`hand over | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
+		"HandOverReleases": {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, asked(named)},
+			"hand over | release-cluster: CAPI cluster tenant/prod: release it"},
 		"HandedOver":        {[]state{labelledTrue, note("archelon.io/managed-by", "rancher-turtles"), stopped}, "hand over | handed-over: Stall HandedToTurtles"},
 		"Turtles":           {[]state{labelledTrue, up}, "import | turtles: ask for the Lease of Rancher Turtles"},
 		"TurtlesRuns":       {[]state{labelledTrue, up, turtlesHolding}, "import | turtles: Poll TurtlesActive"},
@@ -379,6 +384,11 @@ func decideRows() map[string]decideRow {
 		"TurtlesTouched": {append(importedV3("Connected"), func(o *Observation, _ *Rules) { turtlesFinalizer(o.cluster) }), "import | neighbours: Stall ManagedByTurtles"},
 
 		// Before an import.
+		"TakesOver": {append(importedV3("Connected"), note("archelon.io/instance", "/old")),
+			`import | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
+		"Invalid": {append(importedV3("Connected"), func(o *Observation, _ *Rules) {
+			o.cluster.Labels["cluster-api.cattle.io/rancher-auto-import"] = "maybe"
+		}), "import | selection: Stall InvalidImportLabel"},
 		"Blocked":       {[]state{labelledTrue, note("imported", "true")}, "import | permission: end the work in the workload cluster"},
 		"BlockedStops":  {[]state{labelledTrue, stopped, note("imported", "true")}, "import | permission: Stall RemovedInRancher"},
 		"BlockedPrefix": {[]state{labelledTrue, stopped, note("archelon.io/imported", "true")}, "import | permission: Stall RemovedInRancher"},
@@ -513,6 +523,17 @@ func TestDecide(t *testing.T) {
 				t.Errorf("the decision has changed what is known (-before +after)\n%s", diff)
 			}
 		})
+	}
+}
+
+// Of all rules that pass for the time being, the one counts that wants to look again the soonest.
+func TestTheSoonestLookCounts(t *testing.T) {
+	var rules []rule
+	for _, after := range []time.Duration{3, 1, 2, 0} {
+		rules = append(rules, rule{"one", func(*deciding) Decision { return Decision{Outcome: outcome.DoneFor(after)} }})
+	}
+	if d := (&deciding{Observation: &Observation{}}).by(rules); d.Outcome.After != 1 {
+		t.Errorf("got %s, want 1ns", d.Outcome.After)
 	}
 }
 
