@@ -342,6 +342,10 @@ func (a forgetCluster) do(ctx context.Context, r *Reconciler, o *Observation) ou
 	r.turns.leave(ctx, o.key)
 	r.forget(o.key)
 	r.memory.forgetCluster(o.key)
+	r.steps.forget(o.holding)
+	if o.cluster != nil {
+		r.steps.forget(o.cluster.UID)
+	}
 	if a.withdrawn {
 		r.holdings.forget(o.key)
 	}

@@ -33,7 +33,7 @@ func NewWorld(t *testing.T, objects ...client.Object) client.WithWatch {
 		WithIndex(&corev1.Namespace{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 }
 
-// NewProcess returns a Reconciler that remembers nothing. The client stands for both the cache and the API server.
+// NewProcess returns a Reconciler that remembers nothing, and tells each step at once. The client stands for both the cache and the API server.
 func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches int) *Reconciler {
 	t.Helper()
 	must := func(err error) {
@@ -53,12 +53,14 @@ func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches 
 	nobody := &names{}
 	displayNames, err := rancher.NewDisplayNames(t.Context(), nobody, nobody)
 	must(err)
-	return &Reconciler{
+	r := &Reconciler{
 		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(10_000), Settings: settings, Tokens: tokens,
 		Rules:     Rules{Active: active, Others: []Strategy{other}, Self: instance.ID{Name: "archelon"}},
 		Workloads: workloads, Metrics: metrics, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
 		memory: newMemory(switches), jobs: newJobs(1, clock.RealClock{}),
 	}
+	r.steps.patience = 0
+	return r
 }
 
 // Woken returns the names of the clusters whose turn has come, and forgets them.

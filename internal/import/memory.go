@@ -7,9 +7,10 @@ import (
 // memory is what this process remembers of clusters. It enters runs through the Observation, and is changed by actions.
 // Safety never rests on it: another process knows none of it.
 type memory struct {
-	// writes, told, creations and holdings are about what was written, and is not in the cache yet.
+	// writes, told, steps, creations and holdings are about what was written, and is not in the cache yet.
 	writes    *ownWrites
 	told      *told
+	steps     *steps
 	creations *creations
 	holdings  *holdings
 	// conflicts, looks, registrations, disconnections and replacements pace what is tried again.
@@ -29,7 +30,7 @@ type memory struct {
 
 func newMemory(switches int) *memory {
 	return &memory{
-		writes: newOwnWrites(), told: newTold(), creations: newCreations(), holdings: newHoldings(),
+		writes: newOwnWrites(), told: newTold(), steps: newSteps(stepPatience), creations: newCreations(), holdings: newHoldings(),
 		conflicts: newConflicts(), looks: newLooks(), registrations: newPatience(registrationPatience), replacements: newReplacements(),
 		turns: newTurns(switches), reserved: newReservations(), contests: newContests(),
 	}

@@ -87,6 +87,7 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 		jobs:   newJobs(defaultJobs, clock.RealClock{}),
 		memory: newMemory(opts.Switches), tokenSecrets: opts.Client, assigned: opts.Client,
 	}
+	r.steps.patience = 0 // A plan says what comes of each run.
 	// Nobody takes out of it who is woken while a run goes on.
 	r.turns.come = make(chan event.GenericEvent, 2*opts.Clusters+turnsBacklog)
 	if err := r.addIndexes(ctx, opts.Indexes, opts.Indexes, opts.Indexes); err != nil {

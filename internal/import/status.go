@@ -58,30 +58,56 @@ func (r *Reconciler) finish(ctx context.Context, o *Observation, d Decision) (ct
 	} else {
 		r.conflicts.forget(o.key)
 	}
-	if err := r.publish(ctx, o, d); err != nil {
+	left, err := r.publish(ctx, o, d)
+	if err != nil {
 		return ctrl.Result{}, errors.Join(out.Err, err)
 	}
-	return out.Result()
+	result, err := out.Result()
+	if left > 0 && (result.RequeueAfter == 0 || left < result.RequeueAfter) {
+		result.RequeueAfter = left
+	}
+	return result, err
 }
 
-// publish writes the condition that a run calls for, if it is another one, and tells what has changed.
-func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) error {
-	before := conditions.Get(o.cluster, archelonv1.RancherImportedCondition)
+// publish writes the condition that a run calls for, if it is another one, and tells what has changed. It returns for
+// how much longer the condition can be told later.
+func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) (time.Duration, error) {
+	read, uid := conditions.Get(o.cluster, archelonv1.RancherImportedCondition), o.cluster.UID
+	untold := r.steps.of(uid)
+	before := read
+	if untold != nil {
+		before = untold
+	}
 	after := conditionFor(o, d, before)
-	if after != nil && !sameState(before, after) {
+	switch {
+	case after == nil && lookingAtAgent(d.Outcome):
+		after = untold
+	case after != nil && sameState(before, after):
+		after = before
+	case after != nil:
 		r.stampTransition(before, after)
+	}
+	var left time.Duration
+	switch {
+	case after == nil || sameState(read, after):
+		r.steps.forget(uid)
+	case passing(d, read, after):
+		left = r.steps.note(uid, after, r.Clock.Now())
+	}
+	if after != nil && !sameState(read, after) && left <= 0 {
 		r.told.note(o.cluster, after)
 		if err := r.applyConditions(ctx, o.cluster, fieldOwner, *after); err != nil {
 			// It may be there all the same: then its event has the cluster looked at again, which may have changed since.
 			r.told.forget(o.key)
-			return fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err)
+			return 0, fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err)
 		}
+		r.steps.forget(uid)
 		if !createdEarly(o.cluster, d.record) {
 			r.observeImport(d.record, before, after)
 		}
 	}
 	r.publishChange(o, d, before, after)
-	return nil
+	return left, nil
 }
 
 const conflictRemedy = "; writes have met nothing but conflicts for seconds: look whether an admission webhook refuses with code 409, whether somebody else writes the object all the time, and at the health of each API server"

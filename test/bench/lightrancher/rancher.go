@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -175,13 +176,15 @@ func (r *Rancher) installSettings(ctx context.Context) error {
 	return nil
 }
 
-// derive makes the v3 Cluster of a v1 Cluster, as Rancher's provisioning does.
+// derive makes the v3 Cluster of a v1 Cluster, as Rancher's provisioning does: it copies labels, annotations and description.
 func (r *Rancher) derive(ctx context.Context, v1 *unstructured.Unstructured) error {
 	name := "c-m-" + strings.ReplaceAll(string(v1.GetUID()), "-", "")[:8]
 	v3 := object(managementKind(), "", name)
 	v3.SetLabels(v1.GetLabels())
-	v3.SetAnnotations(map[string]string{"provisioning.cattle.io/administrated": "true"})
-	v3.Object["spec"] = map[string]any{"displayName": v1.GetName()}
+	annotations := maps.Clone(v1.GetAnnotations())
+	annotations["provisioning.cattle.io/administrated"] = "true"
+	v3.SetAnnotations(annotations)
+	v3.Object["spec"] = map[string]any{"displayName": v1.GetName(), "description": annotations["field.cattle.io/description"]}
 	if err := r.client.Create(ctx, v3); err != nil {
 		return fmt.Errorf("creating the v3 Cluster of %s: %w", v1.GetName(), err)
 	}

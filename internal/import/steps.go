@@ -1,0 +1,79 @@
+package importer
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
+)
+
+// stepPatience is how long the condition of a CAPI cluster may be behind the steps of its import. A step takes less as a
+// rule: to write each of them would cost a third of the writes of an import, and nobody could read them.
+const stepPatience = 3 * time.Second
+
+// onTheWay are the reasons that an import has one after the other if all goes well.
+var onTheWay = []string{
+	archelonv1.WaitingForControlPlaneReason, archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason,
+}
+
+// passing reports whether a condition can be told a moment later: the import goes on well, and users read nothing else of
+// it. Waiting for the control plane takes long, so it is told at once.
+func passing(d Decision, read, next *metav1.Condition) bool {
+	return next.Status == metav1.ConditionFalse && next.Reason != archelonv1.WaitingForControlPlaneReason && slices.Contains(onTheWay, next.Reason) &&
+		(d.Outcome.Kind == outcome.KindWait || d.Outcome.Kind == outcome.KindPoll) && !troubled(d.Outcome) &&
+		(read == nil || read.Status == metav1.ConditionFalse && slices.Contains(onTheWay, read.Reason))
+}
+
+// steps remembers the conditions that are not written yet, because the step of the import that they tell of has only
+// just begun.
+type steps struct {
+	patience time.Duration
+
+	mu     sync.Mutex
+	untold map[types.UID]step
+}
+
+type step struct {
+	condition metav1.Condition
+	// since is when the first step began that is not told.
+	since time.Time
+}
+
+func newSteps(patience time.Duration) *steps {
+	return &steps{patience: patience, untold: map[types.UID]step{}}
+}
+
+// of returns the condition of a cluster that is not written yet, nil if there is none.
+func (s *steps) of(cluster types.UID) *metav1.Condition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.untold[cluster]; ok {
+		return &known.condition
+	}
+	return nil
+}
+
+// note remembers a condition that can be told later, and returns for how much longer it can.
+func (s *steps) note(cluster types.UID, condition *metav1.Condition, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.untold[cluster]
+	if !ok {
+		known.since = now
+	}
+	known.condition = *condition
+	s.untold[cluster] = known
+	return s.patience - now.Sub(known.since)
+}
+
+// forget drops a cluster whose condition says what is so, or that is gone.
+func (s *steps) forget(cluster types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.untold, cluster)
+}
