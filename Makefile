@@ -231,18 +231,21 @@ TIMED := $(if $(ARCHELON_TIMES),| go run ./hack/tiers -)
 test-chart: ## The Helm chart: its values, what it renders, its alerts; no network, no cluster.
 	go test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./test/chart $(TIMED)
 
+# With -short simulations walk a part of their schedules: all of them are for test-simulation.
 .PHONY: test-unit
 test-unit: ## Tests beside the code: no network, no processes.
-	go test $(JSON) -race -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/) $(TIMED)
+	go test $(JSON) -race -short -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/) $(TIMED)
 
-# One process in which nothing happens at the same time, so it goes without the race detector, which test-unit has.
-SIMULATE = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulation$$' $(TESTFLAGS) ./internal/import
+# A simulation is one process in which nothing happens at the same time, so it goes without the race detector, which test-unit has.
+SIMULATE  = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulation$$' $(TESTFLAGS) ./internal/import
+SIMULATED = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
 .PHONY: test-simulation
-test-simulation: ## The import in simulated worlds, the same schedules each time.
+test-simulation: ## All controllers in simulated worlds: the import in some thousand, the same each time.
 	$(SIMULATE) -rapid.checks=2000 $(TIMED)
+	go test $(JSON) -count=1 -timeout=30m -run='Simulation$$|^TestUpheaval$$' $(TESTFLAGS) $(SIMULATED) $(TIMED)
 
 .PHONY: test-simulation-long
-test-simulation-long: ## The same with many schedules, others each time.
+test-simulation-long: ## The import with many schedules, others each time.
 	$(SIMULATE) -rapid.checks=100000 -rapid.seed=$$(date +%s) $(TIMED)
 
 # Not part of make test: tests that have not changed find what they found.

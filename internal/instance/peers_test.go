@@ -236,7 +236,11 @@ func TestAStrangersNoteOnALeaseIsNoRenewal(t *testing.T) {
 // that somebody claims has one that writes.
 func TestUpheaval(t *testing.T) {
 	scopes := []string{"*", "*", "+x", "+x,y", "-x", "-y,z"}
-	for seed := range uint64(40) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 8
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 7))
 			inWorld(t, func(w *world) {
