@@ -63,12 +63,12 @@ func (b build) compile(ctx context.Context, mutants []mutant, lenient bool) ([]m
 // goes runs go build or go test with the changes. All errors are told, so that all changes are known that do not compile.
 func (b build) goes(ctx context.Context, args ...string) (string, error) {
 	args = slices.Insert(args, 1, "-gcflags=-e", "-overlay="+filepath.Join(b.dir, "overlay.json"))
-	output, err := exec.CommandContext(ctx, "go", args...).CombinedOutput() //nolint:gosec // All of it is from here.
+	output, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
 	return string(output), err
 }
 
 // overlay writes the changed files, and which files they stand for. It returns the packages that have changes.
-func (b build) overlay(mutants []mutant) ([]string, error) {
+func (b build) overlay(mutants []mutant) ([]string, error) { //nolint:gocognit // most of it passes errors on
 	byFile := map[string][]mutant{}
 	for _, m := range mutants {
 		for _, e := range m.edits {
@@ -85,7 +85,7 @@ func (b build) overlay(mutants []mutant) ([]string, error) {
 		return os.WriteFile(replace[absolute], []byte(content), 0o600)
 	}
 	for file, changes := range byFile {
-		raw, err := os.ReadFile(file) //nolint:gosec // Who runs this names the file.
+		raw, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func only(content, text string) (int, error) {
 func (b build) test(ctx context.Context, m mutant, stages []string) (string, error) {
 	for _, stage := range stages {
 		args := append(strings.Fields(stage), "-test.failfast", "-test.timeout=5m")
-		cmd := exec.CommandContext(ctx, b.program(), args...) //nolint:gosec // It was just built.
+		cmd := exec.CommandContext(ctx, b.program(), args...)
 		cmd.Dir, cmd.Env = b.pkg, append(os.Environ(), variable+"="+strconv.Itoa(m.id))
 		var output bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &output, &output

@@ -211,7 +211,7 @@ func (c *counted) prepare(kind string) *managementv3.Cluster {
 
 // Each request counts thousands of times. A step of an import that has gone by before anybody could read of it is not
 // written; one that lasts is. Where Rancher keeps the token in a Secret, that is read besides: TestRequests counts it.
-func TestRequestsOfAnImport(t *testing.T) {
+func TestRequestsOfAnImport(t *testing.T) { //nolint:gocognit // one story
 	for _, kind := range []string{"v3", "v1"} {
 		record := map[string]string{"v3": "clusters.management.cattle.io", "v1": "clusters.provisioning.cattle.io"}[kind]
 		for name, tc := range map[string]struct {

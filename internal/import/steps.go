@@ -17,7 +17,7 @@ import (
 const stepPatience = 3 * time.Second
 
 // onTheWay are the reasons that an import has one after the other if all goes well.
-var onTheWay = []string{
+var onTheWay = []string{ //nolint:gochecknoglobals // it is never changed
 	archelonv1.WaitingForControlPlaneReason, archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason,
 }
 

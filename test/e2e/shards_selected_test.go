@@ -57,13 +57,13 @@ var _ = Describe("Shards by label", Ordered, func() {
 		}
 		for range 3 {
 			for _, cluster := range s.clusters {
-				s.dye(ctx, []string{"blue", "red"}[rand.IntN(2)], cluster) //nolint:gosec // any will do
+				s.dye(ctx, []string{"blue", "red"}[rand.IntN(2)], cluster)
 			}
 			s.expectHandedOver(ctx, s.clusters...)
 		}
 		// Nobody waits for what was begun before.
 		for range 20 {
-			s.dye(ctx, []string{"blue", "red"}[rand.IntN(2)], s.clusters[rand.IntN(len(s.clusters))]) //nolint:gosec // any will do
+			s.dye(ctx, []string{"blue", "red"}[rand.IntN(2)], s.clusters[rand.IntN(len(s.clusters))])
 		}
 		s.expectHandedOver(ctx, s.clusters...)
 		s.expectInTurn(ctx)
