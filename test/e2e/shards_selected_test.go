@@ -160,6 +160,9 @@ func (s *selectedShards) expectInTurn(context.Context) {
 			}
 			if last != nil && last.User.Username != now.User.Username {
 				handovers++
+				Expect(last.RequestObject).NotTo(BeNil(), "%s %s by %s", last.Verb, last.RequestURI, last.User.Username)
+				Expect(string(last.RequestObject.Raw)).To(ContainSubstring(fmt.Sprintf("%q:null", instanceKey)), "%s took over from %s before that had left",
+					now.User.Username, last.User.Username)
 				for _, write := range []*auditv1.Event{last, now} {
 					Expect(write.ObjectRef.APIGroup).To(Equal("cluster.x-k8s.io"), "%s %s by %s", write.Verb, write.RequestURI, write.User.Username)
 				}

@@ -18,8 +18,8 @@ import (
 
 // auditPolicy records who asked for what and how it was answered, without bodies:
 // a test's audit log must not become a second home of Secrets. A review of somebody's
-// rights holds none, and says nothing without its body; nor does a host hold any, and
-// whose it was is only in what was written to it.
+// rights holds none, and says nothing without its body; nor do hosts and CAPI Clusters
+// hold any, and whose they were is only in what was written to them.
 func auditPolicy(users []string) auditv1.Policy {
 	return auditv1.Policy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
@@ -31,7 +31,9 @@ func auditPolicy(users []string) auditv1.Policy {
 			},
 			{
 				Level: auditv1.LevelRequest, Users: users, Verbs: []string{"patch", "update"},
-				Resources: []auditv1.GroupResources{{Group: "metal3.io", Resources: []string{"baremetalhosts"}}},
+				Resources: []auditv1.GroupResources{
+					{Group: "metal3.io", Resources: []string{"baremetalhosts"}}, {Group: "cluster.x-k8s.io", Resources: []string{"clusters"}},
+				},
 			},
 			{Level: auditv1.LevelMetadata, Users: users},
 		},
