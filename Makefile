@@ -211,13 +211,16 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-TIERS := lint verify test-unit test-simulation test-docs test-chart test-integration test-import test-e2e
+# The first keep all processors busy, the second wait most of the time, so they run beside each other in make test.
+# While verify runs, files are missing that others read.
+BUSY    := lint test-unit test-simulation test-docs test-chart
+PATIENT := test-integration test-claims
 # The specs of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL   := $(filter-out test-import test-e2e test-simulation,$(TIERS)) test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
+ALL     := verify $(BUSY) $(PATIENT) test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
 test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
-	@go run ./hack/tiers $(TIERS)
+	@go run ./hack/tiers verify '$(BUSY) + $(PATIENT)' test-import test-e2e
 
 .PHONY: test-all
 test-all: ## The same with everything that takes long, but for test-e2e-kind.
@@ -276,11 +279,12 @@ test-docs-browser: docs ## Look at the site in a real browser: search, dark and 
 test-state: ## Have kube-state-metrics read examples/kube-state-metrics.yaml.
 	go -C hack/state test $(JSON) -count=1 $(TESTFLAGS) ./... $(TIMED)
 
-# Two packages at a time, which wait most of the time: each starts API servers of its own. The longest is the first, so that it is not alone at the end.
+# Three packages at a time, which wait most of the time: each starts API servers of its own. The longest is the first,
+# so that it is not alone at the end.
 .PHONY: test-integration
-test-integration: controlplane ## Each controller but the import, the agent and the simulation of imports, against real API servers.
-	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) ./test/integration/hostclaim \
-		$$(go list ./test/integration/... ./test/simulation/... | grep -v /integration/import) $(TIMED)
+test-integration: controlplane ## Each controller but those of imports and HostClaims, and the commands, against real API servers.
+	go test $(JSON) -race -count=1 -p=3 -timeout=30m $(TESTFLAGS) ./test/integration/identity \
+		$$(go list ./test/integration/... ./test/simulation/... | grep -v -E '/integration/(hostclaim|identity|import)$$') $(TIMED)
 
 # Not part of make test: what other tests are made of seldom changes, and where it is wrong they fail.
 .PHONY: test-tools
@@ -291,9 +295,16 @@ test-tools: controlplane ## The stand-ins, the test environment and a small benc
 # Scenarios wait much of the time, so three at once are no hindrance to each other on two processors. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
 # Labels say where a spec runs that is not in make test: nightly in test-e2e-long and in its three variants, long in test-e2e-long alone.
 CORE   := !nightly && !long
-GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=3 --timeout=90m --no-color --output-interceptor-mode=none
+PROCS  := 3
+GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=$(PROCS) --timeout=90m --no-color --output-interceptor-mode=none
 
-# The import itself is in the process of the tests here, so these have the race detector.
+# What is tested is in the process of the tests in these two, so they have the race detector. Four at once, because each
+# starts fewer programs.
+test-claims test-import: PROCS := 4
+.PHONY: test-claims
+test-claims: controlplane ## The controllers of HostClaims, in the process of the tests, against real API servers.
+	$(GINKGO) --race $(TESTFLAGS) ./test/integration/hostclaim
+
 .PHONY: test-import
 test-import: controlplane ## The import alone, in the process of the tests, against real API servers, without the specs for the night.
 	$(GINKGO) --race --label-filter='$(CORE)' $(TESTFLAGS) ./test/integration/import

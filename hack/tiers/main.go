@@ -1,7 +1,9 @@
-// Command tiers runs targets of make one after the other, until one fails, and says at the end how long each took and which tests were the slowest.
+// Command tiers runs targets of make, until one fails, and says at the end how long each took and which tests were the
+// slowest.
 //
-//	tiers lint test-unit        runs these targets
-//	go test -json | tiers -     prints what go test would without -json, and notes how long tests took
+//	tiers lint test-unit          runs these targets
+//	tiers 'lint unit + api' e2e   runs lint and unit beside api, whose output comes when it has ended, and then e2e
+//	go test -json | tiers -       prints what go test would without -json, and notes how long tests took
 package main
 
 import (
@@ -23,6 +25,9 @@ const (
 	timesFile = "ARCHELON_TIMES"
 	// slowest is how many tests are named.
 	slowest = 10
+	// collector has the garbage collectors of all that is started run half as often as by default: there is more
+	// memory than processor time. One that is set already has precedence.
+	collector = "GOGC=200"
 )
 
 func main() {
@@ -42,26 +47,22 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	times := filepath.Join(dir, "times")
-	var tiers []timed
-	var failed error
-	for _, target := range args {
-		began := time.Now()
+	all := &runs{out: os.Stdout, run: func(target string, out io.Writer) error {
 		cmd := exec.CommandContext(ctx, "make", "--no-print-directory", target)
-		cmd.Env = append(os.Environ(), timesFile+"="+times)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		failed = cmd.Run()
-		tiers = append(tiers, timed{time.Since(began), target})
-		if failed != nil {
-			failed = fmt.Errorf("make %s: %w", target, failed)
-			break
-		}
+		cmd.Env = slices.Concat([]string{collector}, os.Environ(), []string{timesFile + "=" + times})
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, out
+		return cmd.Run()
+	}}
+	began := time.Now()
+	for _, arg := range args {
+		all.together(arg)
 	}
 	tests, err := read(times)
 	if err != nil {
 		return err
 	}
-	report(os.Stdout, tiers, tests)
-	return failed
+	report(os.Stdout, time.Since(began), all.tiers, tests)
+	return all.failed
 }
 
 // timed is how long something took.
@@ -93,15 +94,13 @@ func read(path string) ([]timed, error) {
 	return tests, lines.Err()
 }
 
-// report says how long tiers took, and the slowest tests.
-func report(out io.Writer, tiers, tests []timed) {
+// report says how long tiers took, some of them beside others, and the slowest tests.
+func report(out io.Writer, took time.Duration, tiers, tests []timed) {
 	_, _ = fmt.Fprintln(out, "\nTime of each tier:")
-	var sum time.Duration
 	for _, tier := range tiers {
 		_, _ = fmt.Fprintf(out, "%8s  %s\n", tier.took.Round(time.Second), tier.what)
-		sum += tier.took
 	}
-	_, _ = fmt.Fprintf(out, "%8s  all\n", sum.Round(time.Second))
+	_, _ = fmt.Fprintf(out, "%8s  all\n", took.Round(time.Second))
 	tests = slices.Clone(tests)
 	slices.SortStableFunc(tests, func(a, b timed) int { return int(b.took - a.took) })
 	_, _ = fmt.Fprintf(out, "\nThe slowest of %d tests and specs:\n", len(tests))

@@ -88,9 +88,9 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	report(&out, []timed{{90 * time.Second, "test-unit"}, {30 * time.Second, "test-e2e"}}, tests)
+	report(&out, 100*time.Second, []timed{{90 * time.Second, "test-unit"}, {30 * time.Second, "test-e2e"}}, tests)
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
-	want := []string{"Time of each tier:", "   1m30s  test-unit", "     30s  test-e2e", "    2m0s  all", "", "The slowest of 20 tests and specs:", "   19.2s  suite: spec 19"}
+	want := []string{"Time of each tier:", "   1m30s  test-unit", "     30s  test-e2e", "   1m40s  all", "", "The slowest of 20 tests and specs:", "   19.2s  suite: spec 19"}
 	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

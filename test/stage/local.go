@@ -78,6 +78,8 @@ func (s *Stage) startManager(config *rest.Config, binary string, out io.Writer, 
 	m.command = func() *exec.Cmd {
 		cmd := exec.Command(binary, slices.Concat(args, own)...) //nolint:noctx // it outlives the call; Stop and Kill end it
 		cmd.Stdout, cmd.Stderr = m.logs, m.logs
+		// The garbage collector is the program's own, as it is released, not that of tests.
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "GOGC=") })
 		// A Ctrl-C in the terminal is for whoever started the stage, who then stops the manager.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		return cmd
