@@ -3,7 +3,6 @@ package import_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -68,6 +67,20 @@ type badInput struct {
 	rate rate
 }
 
+// part returns what everyday runs show of the things that are wrong, or what they leave to the night. Tests beside the
+// code have a row for each.
+func part(night bool, cases []badInput, everyday ...string) []badInput {
+	return slices.DeleteFunc(cases, func(c badInput) bool { return slices.Contains(everyday, c.name) == night })
+}
+
+func names(cases []badInput) []string {
+	var list []string
+	for _, c := range cases {
+		list = append(list, c.name)
+	}
+	return list
+}
+
 func entries(cases []badInput) []TableEntry {
 	var list []TableEntry
 	for _, c := range cases {
@@ -91,14 +104,16 @@ type badWorld struct {
 var (
 	_ = Describe("Bad input", Ordered, ContinueOnFailure, func() {
 		w := newBadWorld()
-		Describe("of Rancher's manifest", Ordered, w.badManifests)
+		Describe("of Rancher's manifest", Ordered, func() { w.badManifests(false) })
+		Describe("of Rancher's manifest, in more ways", Label("nightly"), Ordered, func() { w.badManifests(true) })
 		Describe("of objects", Ordered, w.badObjects)
 	})
 	_ = Describe("Bad input", Ordered, ContinueOnFailure, func() {
 		w := newBadWorld()
 		Describe("of Rancher's settings", Ordered, w.badSettings)
 		Describe("of Rancher's tokens", Ordered, w.badTokens)
-		Describe("of kubeconfigs", Ordered, w.badKubeconfigs)
+		Describe("of kubeconfigs", Ordered, func() { w.badKubeconfigs(false) })
+		Describe("of kubeconfigs, in more ways", Label("nightly"), Ordered, func() { w.badKubeconfigs(true) })
 	})
 )
 
@@ -282,7 +297,7 @@ func (w *badWorld) release(ctx context.Context) {
 	Expect(w.Rancher.HoldTokens(ctx, false)).To(Succeed())
 }
 
-func (w *badWorld) badManifests() {
+func (w *badWorld) badManifests(night bool) {
 	var (
 		clusters  = map[string]*clusterv1.Cluster{}
 		strangers atomic.Int32
@@ -312,7 +327,11 @@ func (w *badWorld) badManifests() {
 		"hang":      {Kind: rancher.FaultHang},
 		"drop":      {Kind: rancher.FaultDrop},
 	}
-	cases := []badInput{
+	during := window
+	if night {
+		during = 2 * window // One of them has a timeout.
+	}
+	cases := part(night, []badInput{
 		{"status 400", "refused", "RegistrationRefused", "delete registration token", growing},
 		{"status 404", "not-found", "ManifestNotFound", "check that Rancher's setting server-url", growing},
 		{"status 500", "error", "RancherServerError", lookAtRancher, growing},
@@ -329,17 +348,18 @@ func (w *badWorld) badManifests() {
 		{"a redirect to another host", "redirect", "ManifestRedirected", "set Rancher's setting server-url", growing},
 		{"no answer", "hang", "RancherTimeout", "check its load, the network", growing},
 		{"a closed connection", "drop", "RancherUnreachable", lookBetween, growing},
-	}
+	}, "refused", "html", "truncated", "foreign", "redirect")
 	BeforeAll(func(ctx context.Context) {
 		stranger.StartTLS()
 		DeferCleanup(stranger.Close)
-		clusters = w.begin(ctx, slices.Collect(maps.Keys(faults)), func(cluster *clusterv1.Cluster) {
+		clusters = w.begin(ctx, names(cases), func(cluster *clusterv1.Cluster) {
 			Expect(w.Client.Create(ctx, w.kubeconfig(cluster))).To(Succeed())
 			// Half of a short manifest would still be in a buffer of Rancher's when the connection ends.
 			w.patch(ctx, cluster, func(o client.Object) { setAnnotation(o, "archelon.io/agent-env", "LONG: "+strings.Repeat("x", 8000)) })
 		})
-		for name, fault := range faults {
-			fault.Cluster = w.v3Records(ctx, clusters[name])[0].Name
+		for name, cluster := range clusters {
+			fault := faults[name]
+			fault.Cluster = w.v3Records(ctx, cluster)[0].Name
 			fault.Location = stranger.URL
 			w.Rancher.SetFault(fault)
 		}
@@ -355,7 +375,7 @@ func (w *badWorld) badManifests() {
 			id := w.v3Records(ctx, cluster)[0].Name
 			Eventually(func() int { return counted()[id] }).Should(BeNumerically(">=", 2), name)
 		}
-		found = w.examine(ctx, clusters, 2*window, cases...)
+		found = w.examine(ctx, clusters, during, cases...)
 		downloads = counted()
 		w.Rancher.ClearFaults()
 	})
@@ -366,7 +386,9 @@ func (w *badWorld) badManifests() {
 		Expect(downloads[id]).To(And(BeNumerically(">=", 2), BeNumerically("<=", len(found[c.name].tries)+1)), "downloads")
 		Eventually(w.reason(ctx, clusters[c.name])).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 	}, entries(cases))
-	It("follows nobody to another host", func() { Expect(strangers.Load()).To(BeZero()) })
+	if !night {
+		It("follows nobody to another host", func() { Expect(strangers.Load()).To(BeZero()) })
+	}
 }
 
 func (w *badWorld) badSettings() {
@@ -405,7 +427,7 @@ func (w *badWorld) badSettings() {
 			set("cacerts", to(marker)), set("cacerts", rancherCA)),
 		Entry("agent-tls-mode is unknown", Label("nightly"), badInput{"", "mode", "AgentTLSModeInvalid", "correct it in Rancher's global settings", once},
 			set("agent-tls-mode", to(marker)), set("agent-tls-mode", to(""))),
-		Entry("server-url is empty", Label("nightly"), badInput{"", "no-url", "ServerURLMissing", "set it in Rancher's global settings", never},
+		Entry("server-url is empty", badInput{"", "no-url", "ServerURLMissing", "set it in Rancher's global settings", never},
 			set("server-url", to("")), set("server-url", serverURL)),
 		Entry("server-url is empty and then not https", Label("nightly"), badInput{"", "no-url-plain", "ServerURLMissing", "set it in Rancher's global settings", never},
 			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
@@ -413,7 +435,7 @@ func (w *badWorld) badSettings() {
 				Eventually(w.reason(ctx, cluster)).Should(Equal("False/ServerURLInvalid"))
 				set("server-url", serverURL)(ctx, cluster)
 			}),
-		Entry("server-url is empty until somebody has paused the cluster", badInput{"", "no-url-paused", "ServerURLMissing", "set it in Rancher's global settings", never},
+		Entry("server-url is empty until somebody has paused the cluster", Label("nightly"), badInput{"", "no-url-paused", "ServerURLMissing", "set it in Rancher's global settings", never},
 			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
 				pause := func(paused bool) {
 					w.patch(ctx, current(ctx, w.fixture, cluster), func(client.Object) { cluster.Spec.Paused = &paused })

@@ -43,10 +43,10 @@ var _ = Describe("Faults", func() {
 				inside = startProxy(f.workload.Config)
 				kubeconfig = f.kubeconfigThrough(ctx, inside)
 			})
-			survive := func(gateway func() *proxy.Proxy, matters func(*http.Request) bool, least int) func(context.Context, proxy.Verdict, bool) {
-				return func(ctx context.Context, verdict proxy.Verdict, crash bool) {
+			survive := func(gateway func() *proxy.Proxy, matters func(*http.Request) bool, least int) func(context.Context, proxy.Verdict, bool, int) {
+				return func(ctx context.Context, verdict proxy.Verdict, crash bool, each int) {
 					m := f.restartable(ctx, args)
-					for n := 1; ; n++ {
+					for n := 1; ; n += each {
 						trap := &trap{at: n, verdict: verdict, matters: matters}
 						if crash {
 							trap.sprung = m.crash
@@ -62,16 +62,18 @@ var _ = Describe("Faults", func() {
 				}
 			}
 			DescribeTable("survives", survive(func() *proxy.Proxy { return gateway }, managementRequest, 10),
-				Entry("requests that are refused", Label("long"), proxy.Refuse, false),
-				Entry("conflicts", Label("nightly"), longUnless(strategy == "v3"), proxy.Conflict, false),
-				Entry("answers that are lost", Label("long"), proxy.Lose, false),
-				Entry("crashes right after a request took effect", nightlyUnless(strategy == "v3"), proxy.Lose, true),
-				Entry("crashes right before a request", Label("long"), proxy.Refuse, true),
+				Entry("requests that are refused", Label("long"), proxy.Refuse, false, 1),
+				Entry("conflicts", Label("nightly"), longUnless(strategy == "v3"), proxy.Conflict, false, 1),
+				Entry("answers that are lost", Label("long"), proxy.Lose, false, 1),
+				Entry("crashes right after a request took effect", Label("nightly"), proxy.Lose, true, 1),
+				// The simulation has a crash at every request.
+				Entry("crashes right after every fifth request took effect", longUnless(strategy == "v3"), proxy.Lose, true, 5),
+				Entry("crashes right before a request", Label("long"), proxy.Refuse, true, 1),
 			)
 			DescribeTable("survives, in the workload cluster,", Label("long"), survive(func() *proxy.Proxy { return inside }, anyRequest, 12),
-				Entry("requests that are refused", proxy.Refuse, false),
-				Entry("answers that are lost", proxy.Lose, false),
-				Entry("crashes right after a request took effect", proxy.Lose, true),
+				Entry("requests that are refused", proxy.Refuse, false, 1),
+				Entry("answers that are lost", proxy.Lose, false, 1),
+				Entry("crashes right after a request took effect", proxy.Lose, true, 1),
 			)
 		})
 	}

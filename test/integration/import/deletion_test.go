@@ -118,10 +118,11 @@ func (d *deletion) launchAndSetUp(ctx context.Context, strategy string, cells []
 	return d.setUp(ctx, d.tenant(ctx, strategy), strategy, d.servers, cells)
 }
 
-// matrix makes two specs of the cells, of which one takes its time.
+// matrix makes specs of the cells, of which some take their time.
 func matrix(spec func(context.Context, []cell)) {
-	some, others := cells()
-	It(fmt.Sprintf("ends in %d cells that begin with: %s", len(some), some[0]), func(ctx context.Context) { spec(ctx, some) })
+	few, some, others := cells()
+	It(fmt.Sprintf("ends in %d cells that begin with: %s", len(few), few[0]), func(ctx context.Context) { spec(ctx, few) })
+	It(fmt.Sprintf("ends in %d cells that begin with: %s", len(some), some[0]), Label("nightly"), func(ctx context.Context) { spec(ctx, some) })
 	It(fmt.Sprintf("ends in %d cells that begin with: %s", len(others), others[0]), Label("long"), func(ctx context.Context) { spec(ctx, others) })
 }
 

@@ -74,24 +74,29 @@ func (c cell) String() string {
 	return strings.Join([]string{c.side, c.plane, c.label, c.workload}, ", ")
 }
 
-// cells returns the deletion matrix for one strategy and one fate of the manager, in two halves. Any two values of different
-// columns meet in each half.
-func cells() (some, others []cell) {
+// cells returns the deletion matrix for one strategy and one fate of the manager, in two halves, and a quarter of it.
+// Any two values of different columns meet in each half, and in the quarter.
+func cells() (few, some, others []cell) {
 	for s, side := range []string{capiSide, rancherSide} {
 		for p, plane := range []string{planeUp, planeDown} {
 			for l, label := range []string{labelKept, labelRemoved, labelFalse} {
 				for w, workload := range []string{reachable, blackHoled, kubeconfigGone} {
 					c := cell{side, plane, label, workload}
-					if (s+p+l+w)%2 == 0 {
-						some = append(some, c)
-					} else {
-						others = append(others, c)
+					half := []*[]cell{&some, &others}[(s+p+l+w)%2]
+					*half = append(*half, c)
+					if inQuarter(s, p, l, w) {
+						few = append(few, c)
 					}
 				}
 			}
 		}
 	}
-	return some, others
+	return few, some, others
+}
+
+// inQuarter has one cell for each label and workload, in which the other two columns take turns.
+func inQuarter(side, plane, label, workload int) bool {
+	return side == (label+workload)%2 && (plane == 1) == (workload == (label+2)%3)
 }
 
 // eachAtOnce calls a function for each of n numbers, a few at a time.

@@ -155,9 +155,16 @@ func (u *unimport) byLabel(ctx context.Context) {
 func (u *unimport) isOver(ctx context.Context) {
 	u.deleteInRancher(ctx)
 	u.allow(ctx)
-	for _, cluster := range u.both() {
-		Eventually(u.reason(ctx, cluster)).Should(Equal("False/WaitingForCleanup"))
-	}
+	// They wait at the same time, and not for long.
+	waited := map[string]bool{}
+	Eventually(func() map[string]bool {
+		for _, cluster := range u.both() {
+			if u.reason(ctx, cluster)() == "False/WaitingForCleanup" {
+				waited[cluster.Name] = true
+			}
+		}
+		return waited
+	}).Should(HaveLen(2))
 	u.expectReason(ctx, "True/Imported")
 	u.expectPatience()
 }
