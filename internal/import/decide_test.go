@@ -283,6 +283,11 @@ func decideRows() map[string]decideRow {
 	turn := func(given bool) state {
 		return func(o *Observation, _ *Rules) { o.answered[takeTurn{}.String()], o.turn = true, given }
 	}
+	withoutUID := func(o *Observation, _ *Rules) {
+		delete(o.records[0].GetLabels(), "archelon.io/capi-cluster-uid")
+		o.records[0].settled = false
+	}
+	unseen := func(o *Observation, _ *Rules) { o.records[0].unseen = true }
 	turtlesFinalizer := func(o client.Object) { touched(o) }
 	adopts := func(_ *Observation, r *Rules) { r.AdoptTurtles = true }
 	turtlesV3 := v3(unheld, func(c *managementv3.Cluster) {
@@ -349,6 +354,7 @@ func decideRows() map[string]decideRow {
 		// Deletion and un-import.
 		"Delete":            {[]state{claimedV3, ending, stopped}, "delete | delete-records: ask for Rancher cluster v3/c-abcde"},
 		"DeleteTakesOver":   {[]state{claimedV3, ending, note("archelon.io/instance", "/old")}, `delete | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
+		"DeleteReplaced":    {[]state{claimedV3, ending, stopped, v3(), note("archelon.io/strategy-switch", "v1/prod-capi")}, "delete | delete-records: ask for Rancher cluster v1/prod-capi"},
 		"DeleteRecord":      {[]state{claimedV3, ending, stopped, v3()}, "delete | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
 		"DeleteForeign":     {[]state{claimedV3, ending, stopped, v3(of2)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
 		"DeleteGoing":       {[]state{claimedV3, ending, stopped, v3(goingV3, unheld)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
@@ -461,6 +467,17 @@ func decideRows() map[string]decideRow {
 			o.records[0].SetFinalizers(nil)
 		}), "import | migrate: Wait RecordTerminating"},
 		"TurnCompanion": {[]state{labelledTrue, claimedV3, up, quiet, func(o *Observation, r *Rules) { v3(goingV3, unheld)(o, r); o.derived, o.records = o.records, nil }}, "import | removal: ask for Rancher cluster v3/c-abcde"},
+		"TurnHidden":    {[]state{labelledTrue, claimedV3, up, switchToV1, quiet}, "import | turn: ask for Rancher cluster v3/c-abcde"},
+		"TurnNotThere":  {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, asked(named), free("", "prod-capi")}, "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v1/prod-capi"},
+		"TurnLabels":    {append(importedV3("Connected"), switchToV1, quiet, turn(true), withoutUID), "import | turn: v3 Rancher cluster c-abcde: update it"},
+		"TurnUnseen":    {append(importedV3("Connected"), switchToV1, quiet, turn(true), withoutUID, unseen), "import | turn: v3 Rancher cluster c-abcde: update it"},
+		"TurnCalledOff": {append(importedV3("Connected"), switchToV1, quiet, withoutUID, note("archelon.io/strategy-switch", "v1/prod-capi")), "import | turn: v3 Rancher cluster c-abcde: update it"},
+		"TurnLostSince": {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde")}, "import | migrate: ask for Rancher cluster v3/c-abcde"},
+		"TurnLostMade":  {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde"), v1(), management("c-m-1", "m", "Connected")}, "import | switched: CAPI cluster tenant/prod: note the end of its change of strategy"},
+		"TurnLostGoes": {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), unseen, func(o *Observation, _ *Rules) {
+			o.records[0].SetDeletionTimestamp(new(metav1.NewTime(decideNow)))
+			o.records[0].SetFinalizers(nil)
+		}), "import | migrate: Poll RecordTerminating"},
 		"TurnTwin":      {[]state{labelledTrue, up, quiet, claimedV3, note(recordKey, "v1/prod-capi"), v1(), management("c-m-1", "m", "Connected"), turn(true)}, "import | turn: ask for CAPI cluster tenant/prod-capi"},
 		"TurnTwinThere": {[]state{labelledTrue, up, quiet, claimedV3, note(recordKey, "v1/prod-capi"), v1(), management("c-m-1", "m", "Connected"), turn(true), twinThere}, "import | turn: Stall RecordNameTaken"},
 		"SwitchBack":    {append(importedV3("Connected"), note("archelon.io/strategy-switch", "v1/prod-capi")), "import | switched: CAPI cluster tenant/prod: note the end of its change of strategy"},

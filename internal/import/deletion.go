@@ -27,6 +27,9 @@ func (d *deciding) deleteRecords() Decision {
 	if named, look := d.named(); look {
 		return ask(named)
 	}
+	if replaced, look := d.replaced(); look {
+		return ask(replaced)
+	}
 	for i := range d.records {
 		if !d.records[i].madeFor(d.cluster) {
 			continue
@@ -202,18 +205,32 @@ func (d *deciding) deleteOtherKinds() Decision {
 		if found.strategy == d.Active || !found.madeFor(d.cluster) {
 			continue
 		}
+		if labelled := d.labelAgain(found); !labelled.passes() {
+			return labelled
+		}
 		if permitted := d.permitSuccessor(found); !permitted.passes() {
 			return permitted
 		}
 		if removed := d.removeRecord(found); !removed.passes() {
 			return removed
 		}
-		return wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The %s is being replaced by one of the kind %s", found, d.Active.Kind()))
+		out := outcome.Wait(archelonv1.RecordTerminatingReason,
+			fmt.Sprintf("The %s is being replaced by one of the kind %s", found, d.Active.Kind()))
+		if found.unseen {
+			out.Kind, out.After = outcome.KindPoll, unseenRecheck
+		}
+		return stop(out)
 	}
 	for _, old := range d.derived {
 		if old.madeFor(d.cluster) && old.deleting() {
 			return wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
 		}
+	}
+	if made := d.find(d.cluster.Annotations[archelonv1.RecordAnnotation]); made != nil && made.madeFor(d.cluster) {
+		return pass()
+	}
+	if hidden, look := d.hidden(archelonv1.StrategySwitchAnnotation); look {
+		return ask(hidden) // It may have lost its labels since the name of the next one was written.
 	}
 	return pass()
 }

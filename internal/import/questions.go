@@ -72,7 +72,15 @@ func (q askRecord) read(ctx context.Context, r *Reconciler, o *Observation) erro
 // that record, for a process may have died right after creating it. The annotation that names it can be written by
 // others, so a record of another cluster is none of this one's.
 func (d *deciding) named() (askRecord, bool) {
-	id := d.cluster.Annotations[archelonv1.RecordAnnotation]
+	return d.unseenRecord(d.cluster.Annotations[archelonv1.RecordAnnotation])
+}
+
+// replaced is the same for the record that is being replaced by one of the other kind.
+func (d *deciding) replaced() (askRecord, bool) {
+	return d.unseenRecord(d.cluster.Annotations[archelonv1.StrategySwitchAnnotation])
+}
+
+func (d *deciding) unseenRecord(id string) (askRecord, bool) {
 	strategy, name, ok := d.splitID(id)
 	if !ok || d.find(id) != nil {
 		return askRecord{}, false

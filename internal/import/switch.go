@@ -32,9 +32,22 @@ func (d *deciding) outdated() *record {
 // awaitTurn lets a cluster with a record of another kind change over when it has a slot. Only one that is connected and
 // has a control plane gets any: another one would not come back either, and keep its slot. Until then the rules that
 // follow work on the record that there is.
+//
+// The record is found by its labels. Without them the cache does not show it, or it is known by its name on the cluster
+// alone: it is asked for, and gets them back before another name is written.
 func (d *deciding) awaitTurn() Decision {
+	if hidden, look := d.hidden(archelonv1.RecordAnnotation); look {
+		return ask(hidden)
+	}
 	old := d.outdated()
-	if old == nil || switching(d.cluster) {
+	if old == nil {
+		return pass()
+	}
+	if labelled := d.labelAgain(old); !labelled.passes() {
+		return labelled
+	}
+	if switching(d.cluster) {
+		d.replaces = old // It may be what a change over that was called off has created.
 		return pass()
 	}
 	d.record, d.waits = old, turnMessage(old, d.Active)
@@ -63,6 +76,24 @@ func (d *deciding) awaitTurn() Decision {
 	}
 	d.record, d.management, d.waits, d.replaces = nil, nil, "", old
 	return pass()
+}
+
+// hidden is the question for a record of another kind that the cache does not show and an annotation of the cluster
+// names, and whether it is to be asked. A cluster that names a record of its own kind costs no request.
+func (d *deciding) hidden(annotation string) (askRecord, bool) {
+	q, look := d.unseenRecord(d.cluster.Annotations[annotation])
+	return q, look && q.strategy != d.Active
+}
+
+// labelAgain has a record of another kind known by its labels, if it lacks them.
+func (d *deciding) labelAgain(old *record) Decision {
+	if !old.unseen && old.GetLabels()[archelonv1.OwnerUIDLabel] != "" {
+		return pass()
+	}
+	before := d.record
+	defer func() { d.record = before }()
+	d.record = old
+	return d.syncRecord()
 }
 
 // followOld has the cluster name the record that it has. It may name one of the new kind, of a change over that was

@@ -32,6 +32,7 @@ const (
 	finalizer   = "archelon.io/rancher-import"
 	recordKey   = "archelon.io/rancher-cluster"
 	switchKey   = "archelon.io/strategy-switch"
+	ownerKey    = "cluster-api.cattle.io/capi-cluster-owner"
 	importLabel = "cluster-api.cattle.io/rancher-auto-import"
 	namespace   = "tenant"
 )
@@ -52,6 +53,8 @@ type switchWorld struct {
 	crashAt  int // the write that is the last of its process, none if zero
 	dead     bool
 	mostLost int
+	// single: no cluster may ever have two records that nobody has deleted.
+	single bool
 }
 
 func newSwitchWorld(t *testing.T, clusters int) *switchWorld {
@@ -160,6 +163,9 @@ func (w *switchWorld) client() client.Client {
 			return c.List(ctx, list, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if w.single && w.standing() > 0 { //nolint:contextcheck // it is that of the test
+				w.t.Errorf("a second record is created for %s", obj.GetLabels()[ownerKey])
+			}
 			return write(func() error { return c.Create(ctx, w.asRancher(obj), opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
@@ -537,5 +543,92 @@ func TestAForgedMarkGoes(t *testing.T) {
 	w.settle("v3", 1)
 	if got := w.state(); got["c0"] != "v3 True/Imported" || strings.Contains(got["c9"], "marked") {
 		t.Errorf("got %v, want the import switched and no mark on the new one", got)
+	}
+}
+
+// Somebody takes labels off records in Rancher, before a change of the kind or in the midst of it: wherever the process
+// dies, no cluster has two records, and each is connected by one of the new kind in the end.
+func TestASwitchFindsRecordsWithoutLabels(t *testing.T) {
+	all := []string{ownedLabel, ownerKey, ownerKey + "-ns", uidLabel}
+	for _, to := range []string{"v3", "v1"} {
+		from := newSwitchWorld(t, 1)
+		if to == "v1" {
+			from.start("v3", 1)
+			from.settle("v3", 1)
+			from.expect("before", always("v3 True/Imported"))
+		}
+		begin := from.objects()
+		for name, lost := range map[string][]string{"UID": {uidLabel}, "All": all} {
+			for _, begun := range []bool{false, true} {
+				t.Run(fmt.Sprintf("To%s%sBegun=%t", to, name, begun), func(t *testing.T) {
+					for crash, last := 1, switchStripped(t, begin, to, lost, begun, 0); crash <= last; crash++ {
+						switchStripped(t, begin, to, lost, begun, crash)
+					}
+				})
+			}
+		}
+	}
+}
+
+// switchStripped changes a cluster over whose record has lost labels, before that has begun or after its first write,
+// with a crash after a write. It returns how many writes there were.
+func switchStripped(
+	t *testing.T, begin []client.Object, to string, lost []string, begun bool, crash int,
+) int {
+	t.Helper()
+	w := &switchWorld{t: t, names: []string{"c0"}, store: importer.NewWorld(t, begin...), single: true}
+	if begun {
+		w.crashAt = 1
+		w.start(to, 1)
+		w.reconcile(w.names...)
+		if !w.dead || w.cluster("c0").Annotations[switchKey] == "" {
+			t.Fatal("the change over has not begun")
+		}
+	}
+	w.strip("c0", lost)
+	w.writes, w.crashAt = 0, crash
+	w.start(to, 1)
+	w.settle(to, 1)
+	w.expect(fmt.Sprintf("crash after write %d", crash), always(to+" True/Imported"))
+	return w.writes
+}
+
+// A change over that is called off replaces what it has created, also when that has lost its labels meanwhile.
+func TestASwitchThatIsCalledOffFindsRecordsWithoutLabels(t *testing.T) {
+	w := newSwitchWorld(t, 1)
+	w.single, w.silent["c0"] = true, true
+	w.start("v3", 1)
+	w.settle("v3", 1)
+	w.strip("c0", []string{ownedLabel, uidLabel})
+	w.start("v1", 0)
+	w.settle("v1", 0)
+	w.expect("after it was called off", always("v1 True/Imported"))
+}
+
+// standing counts the records that nobody has deleted, whatever labels they have.
+func (w *switchWorld) standing() int {
+	return len(slices.DeleteFunc(w.objects(), func(object client.Object) bool {
+		_, capi := object.(*clusterv1.Cluster)
+		_, derived := object.GetAnnotations()["objectset.rio.cattle.io/owner-name"]
+		return capi || derived || !object.GetDeletionTimestamp().IsZero()
+	}))
+}
+
+// strip takes labels off the record of a cluster.
+func (w *switchWorld) strip(name string, keys []string) {
+	w.t.Helper()
+	for _, object := range w.objects() {
+		_, derived := object.GetAnnotations()["objectset.rio.cattle.io/owner-name"]
+		if _, capi := object.(*clusterv1.Cluster); capi || derived || object.GetLabels()[ownerKey] != name {
+			continue
+		}
+		before, _ := object.DeepCopyObject().(client.Object)
+		labels := object.GetLabels()
+		for _, key := range keys {
+			delete(labels, key)
+		}
+		if err := w.store.Patch(w.t.Context(), object, client.MergeFrom(before)); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
