@@ -339,13 +339,12 @@ type forgetCluster struct {
 func (forgetCluster) String() string { return "forget the cluster" }
 
 func (a forgetCluster) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
-	r.turns.leave(ctx, o.key)
-	r.forget(o.key)
-	r.memory.forgetCluster(o.key)
-	r.steps.forget(o.holding)
 	if o.cluster != nil {
 		r.steps.forget(o.cluster.UID)
+	} else {
+		r.forgetIncarnation(r.incarnations.of(o.key))
 	}
+	r.forgetAll(ctx, o.key)
 	if a.withdrawn {
 		r.holdings.forget(o.key)
 	}

@@ -38,6 +38,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*Ob
 		return o, fmt.Errorf("getting CAPI cluster: %w", err)
 	}
 	o.cluster = cluster
+	r.recall(ctx, cluster)
 	if o.behind = r.writes.ahead(cluster); o.behind {
 		return o, nil
 	}
