@@ -21,6 +21,7 @@ allowed=(
 	"internal/hostclaim/remote internal/workload"
 	"internal/hostclaim/remote internal/hostclaim"
 	"internal/uninstall internal/hold"
+	"internal/forget internal/hold"
 	"internal/check charts"
 	"internal/check internal/instance"
 	"internal/import/v1 internal/import"
