@@ -471,7 +471,11 @@ func decideRows() map[string]decideRow {
 		"TurnNotThere":  {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, asked(named), free("", "prod-capi")}, "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v1/prod-capi"},
 		"TurnLabels":    {append(importedV3("Connected"), switchToV1, quiet, turn(true), withoutUID), "import | turn: v3 Rancher cluster c-abcde: update it"},
 		"TurnUnseen":    {append(importedV3("Connected"), switchToV1, quiet, turn(true), withoutUID, unseen), "import | turn: v3 Rancher cluster c-abcde: update it"},
-		"TurnCalledOff": {append(importedV3("Connected"), switchToV1, quiet, withoutUID, note("archelon.io/strategy-switch", "v1/prod-capi")), "import | turn: v3 Rancher cluster c-abcde: update it"},
+		"TurnCalledOff": {append(importedV3("Connected"), switchToV1, quiet, withoutUID, note("archelon.io/strategy-switch", "v1/prod-capi"), asked(askRecord{strategy: decideV1{}, name: "prod-capi"})), "import | turn: v3 Rancher cluster c-abcde: update it"},
+		"TurnOffHidden": {[]state{
+			labelledTrue, claimedV3, up, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde"),
+			asked(askRecord{strategy: decideV1{}, name: "prod-capi"}),
+		}, "import | turn: ask for Rancher cluster v3/c-abcde"},
 		"TurnLostSince": {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde")}, "import | migrate: ask for Rancher cluster v3/c-abcde"},
 		"TurnLostMade":  {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde"), v1(), management("c-m-1", "m", "Connected")}, "import | switched: CAPI cluster tenant/prod: note the end of its change of strategy"},
 		"TurnLostGoes": {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), unseen, func(o *Observation, _ *Rules) {

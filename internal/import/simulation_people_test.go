@@ -55,11 +55,7 @@ func (w *world) act() {
 			w.job(m, running[w.Index("job", len(running))])
 		}
 	case "later":
-		w.say("a minute passes")
-		w.clock.SetTime(w.clock.Now().Add(60e9))
-		for _, m := range w.managers {
-			m.process.Later()
-		}
+		w.later()
 	case "restart":
 		m := w.someManager()
 		w.say("%s is killed and starts again", m.name)
@@ -68,6 +64,15 @@ func (w *world) act() {
 		w.handOver()
 	case "fault":
 		w.Disturb("meanwhile", "meanwhile", "meanwhile")
+	}
+}
+
+// later has a minute pass.
+func (w *world) later() {
+	w.say("a minute passes")
+	w.clock.SetTime(w.clock.Now().Add(60e9))
+	for _, m := range w.managers {
+		m.process.Later()
 	}
 }
 

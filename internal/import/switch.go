@@ -39,6 +39,9 @@ func (d *deciding) awaitTurn() Decision {
 	if hidden, look := d.hidden(archelonv1.RecordAnnotation); look {
 		return ask(hidden)
 	}
+	if first, look := d.calledOff(); look {
+		return ask(first)
+	}
 	old := d.outdated()
 	if old == nil {
 		return pass()
@@ -83,6 +86,14 @@ func (d *deciding) awaitTurn() Decision {
 func (d *deciding) hidden(annotation string) (askRecord, bool) {
 	q, look := d.unseenRecord(d.cluster.Annotations[annotation])
 	return q, look && q.strategy != d.Active
+}
+
+// calledOff is the question for the record that a change over was to replace which is called off now, and whether it is
+// to be asked: the cache does not show that record, and the cluster names the one that was to be created.
+func (d *deciding) calledOff() (askRecord, bool) {
+	strategy, _, ok := d.splitID(d.cluster.Annotations[archelonv1.RecordAnnotation])
+	q, look := d.replaced()
+	return q, look && q.strategy == d.Active && ok && strategy != d.Active
 }
 
 // labelAgain has a record of another kind known by its labels, if it lacks them.

@@ -1,0 +1,129 @@
+package importer_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// Whenever the strategy is changed, and changed back, while somebody takes labels off Rancher clusters: no CAPI cluster
+// gets a second one, and in the end each is imported by one of the kind that was chosen last.
+func TestSimulationOfASwitch(t *testing.T) {
+	ctx := t.Context()
+	unlessSet(t, map[string]string{"rapid.checks": "60", "rapid.seed": "1"})
+	for _, kind := range []string{"v3", "v1"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				w := newWorld(ctx, t, kind)
+				w.imported() //nolint:contextcheck // processes have lives of their own
+				w.unsettled = true
+				for range rapid.IntRange(5, 40).Draw(t, "steps") {
+					w.switchStep() //nolint:contextcheck // processes have lives of their own
+					w.judge()
+				}
+				w.checkEnd() //nolint:contextcheck // processes have lives of their own
+				w.checkKind()
+				w.judge()
+				w.stop()
+			})
+		})
+	}
+}
+
+// imported has all clusters be imported.
+func (w *world) imported() {
+	for _, key := range simClusters {
+		w.create(key)
+		cluster := w.cluster(key)
+		cluster.Labels = map[string]string{importLabel: "true"}
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.DisplayNameAnnotation, key.Namespace+"-"+key.Name)
+		cluster.Status.Initialization.ControlPlaneInitialized = new(true)
+		w.server.Put(cluster)
+		w.spared[cluster.UID] = true
+	}
+	if !w.rest() {
+		w.fail("it does not come to rest")
+	}
+	w.judge()
+	w.say("--- all clusters are imported ---")
+}
+
+// switchStep does one thing that can happen to clusters that change over.
+func (w *world) switchStep() {
+	switch w.Pick("what", "switch", "strip", "strip", "rancher", "rancher", "rancher", "deliver", "deliver", "deliver",
+		"work", "work", "work", "work", "job", "later", "restart", "fault", "fault") {
+	case "switch":
+		for _, m := range w.managers {
+			m.kind = map[string]string{"v1": "v3", "v3": "v1"}[m.kind]
+			w.say("%s starts again, and its strategy is %s", m.name, m.kind)
+			m.die()
+		}
+	case "strip":
+		w.strip()
+	case "rancher":
+		w.rancher()
+	case "deliver":
+		if m := w.someManager(); m.behind() > 0 {
+			w.deliver(m, w.Index("event", m.behind()))
+		}
+	case "work":
+		w.workSome(w.someManager())
+	case "job":
+		m := w.someManager()
+		if running := m.control.RunningJobs(); len(running) > 0 {
+			w.job(m, running[w.Index("job", len(running))])
+		}
+	case "later":
+		w.later()
+	case "restart":
+		m := w.someManager()
+		w.say("%s is killed and starts again", m.name)
+		m.die()
+	case "fault":
+		w.Disturb()
+	}
+}
+
+// strip takes labels off a Rancher cluster that is held.
+func (w *world) strip() {
+	objects := slices.DeleteFunc(append(w.server.Objects(v3GK), w.server.Objects(v1GK)...), func(object client.Object) bool {
+		return object.GetDeletionTimestamp() != nil || !slices.Contains(object.GetFinalizers(), finalizer)
+	})
+	if len(objects) == 0 {
+		return
+	}
+	object := objects[w.Index("Rancher cluster", len(objects))]
+	lost := map[string][]string{
+		"UID": {uidLabel}, "owned": {ownedLabel}, "both": {ownedLabel, uidLabel},
+		"all": {ownedLabel, uidLabel, ownerKey, ownerKey + "-ns"},
+	}
+	which := w.Pick("labels", "UID", "owned", "both", "all")
+	w.say("somebody takes labels off %s: %s", w.server.KeyOf(object), which)
+	labels := object.GetLabels()
+	for _, key := range lost[which] {
+		delete(labels, key)
+	}
+	object.SetLabels(labels)
+	w.server.Put(object)
+}
+
+// checkKind is what must hold of clusters that have changed over.
+func (w *world) checkKind() {
+	for _, cluster := range w.clusters() {
+		records := w.recordsOf(cluster.UID)
+		want := v1GK
+		if w.managers[0].kind == "v3" {
+			want = v3GK
+		}
+		if len(records) != 1 || records[0].Kind != want {
+			w.fail("%s has %s, and not one of the kind %s", describe(cluster), fmt.Sprint(records), w.managers[0].kind)
+		}
+	}
+}
