@@ -146,6 +146,29 @@ var _ = Describe("Switching the strategy where new imports are kept out", Ordere
 		end(ctx, cluster)
 	})
 
+	It("replaces a record that has lost its labels before, and creates none beside it", func(ctx context.Context) {
+		for from, to := range map[string]string{"v1": "v3", "v3": "v1"} {
+			f.run(ctx, gate(from), "--sync-period=1h")
+			cluster := imported(ctx, "stripped-"+from)
+			record := f.look(ctx).records(from, cluster)[0]
+			Expect(f.manager.Stop()).To(Succeed())
+			f.patch(ctx, current(ctx, f, record), func(o client.Object) {
+				labels := o.GetLabels()
+				delete(labels, ownedLabel) // The cache selects by it.
+				delete(labels, uidLabel)
+				o.SetLabels(labels)
+			})
+			f.run(ctx, gate(to), "--sync-period=1h")
+			Eventually(func(g Gomega) {
+				Expect(f.look(ctx).standing(namespace)).To(BeNumerically("<=", 1), "records of "+cluster.Name)
+				g.Expect(f.gone(ctx, record)()).To(BeTrue())
+			}).Should(Succeed())
+			expectImportedAs(ctx, to, cluster)
+			end(ctx, cluster)
+			Expect(f.manager.Stop()).To(Succeed())
+		}
+	})
+
 	It("follows the record that is left when one of two is deleted in Rancher", func(ctx context.Context) {
 		f.run(ctx, gate("v3"), "--sync-period=1h")
 		cluster := imported(ctx, "twice")
@@ -210,6 +233,23 @@ func (w world) alive(s *switching) int {
 			if record.GetDeletionTimestamp().IsZero() {
 				count++
 			}
+		}
+	}
+	return count
+}
+
+// standing counts the records of a namespace, and those without one, that nobody has deleted, whatever labels they have.
+// Rancher has a v1 Cluster of its own for each v3 record, elsewhere.
+func (w world) standing(namespace string) int {
+	count := 0
+	for i := range w.v1 {
+		if w.v1[i].DeletionTimestamp.IsZero() && w.v1[i].Namespace == namespace {
+			count++
+		}
+	}
+	for i := range w.v3 {
+		if w.v3[i].DeletionTimestamp.IsZero() && !strings.HasPrefix(w.v3[i].Name, "c-m-") {
+			count++
 		}
 	}
 	return count
