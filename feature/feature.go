@@ -50,6 +50,12 @@ const (
 	//
 	// alpha: v0.1
 	RemoteRancher featuregate.Feature = "remote-rancher"
+
+	// ManagementClusters imports from all management clusters that Secrets register into the Rancher of this cluster, and not from this cluster. It needs
+	// ManagementV3Cluster and excludes RemoteRancher.
+	//
+	// alpha: v0.1
+	ManagementClusters featuregate.Feature = "management-clusters"
 )
 
 // NewGates returns all gates at their defaults.
@@ -63,6 +69,7 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 		HostClaimMachines:        {Default: false, PreRelease: featuregate.Alpha},
 		Fleet:                    {Default: false, PreRelease: featuregate.Alpha},
 		RemoteRancher:            {Default: false, PreRelease: featuregate.Alpha},
+		ManagementClusters:       {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func newTestCache(t *testing.T, objects ...client.Object) testCache {
 		t.Fatal(err)
 	}
 	c := testCache{Cache: held, t: t}
-	for name, index := range clusterIndexes(namingV3{}) {
+	for name, index := range clusterIndexes(Rules{Active: namingV3{}}) {
 		if err := held.IndexField(t.Context(), &clusterv1.Cluster{}, name, index); err != nil {
 			t.Fatal(err)
 		}

@@ -166,6 +166,11 @@ func holder(name, of string, cluster types.UID) state {
 	}
 }
 
+// ofWest is one of several management clusters that one process imports from.
+func ofWest(_ *Observation, r *Rules) { r.OriginName = "west" }
+
+func renames(_ *Observation, r *Rules) { r.Active = renaming{} }
+
 func selfHolds(o *Observation, r *Rules) {
 	holder("prod", "c-abcde", "uid-1")(o, r)
 	o.holders["prod"][0].UID = "record-1"
@@ -425,6 +430,11 @@ func decideRows() map[string]decideRow {
 		"NameHolders":    {with(newcomer, free("", "c-new22")), "import | claim: ask for the display name prod"},
 		"NameHeld":       {with(newcomer, free("", "c-new22"), holder("prod", "c-x", "")), "import | claim: Stall DisplayNameTaken"},
 		"NameReserve":    {with(newcomer, free("", "c-new22"), holder("prod", "", "")), `import | claim: reserve the display name "prod"`},
+		"NameApart":      {with(newcomer, free("", "c-new22"), holder("prod", "c-x", ""), ofWest, renames), "import | claim: ask for the display name prod-west"},
+		"NameApartFree":  {with(newcomer, free("", "c-new22"), holder("prod", "c-x", ""), holder("prod-west", "", ""), ofWest, renames), `import | claim: reserve the display name "prod-west"`},
+		"NameApartHeld":  {with(newcomer, free("", "c-new22"), holder("prod", "c-x", ""), holder("prod-west", "c-y", ""), ofWest, renames), "import | claim: Stall DisplayNameTaken"},
+		"NameApartNot":   {with(newcomer, free("", "c-new22"), holder("prod", "", ""), ofWest, renames), `import | claim: reserve the display name "prod"`},
+		"NameApartAsked": {with(newcomer, free("", "c-new22"), note("archelon.io/display-name", "blue"), holder("blue", "c-x", ""), ofWest, renames), "import | claim: Stall DisplayNameTaken"},
 		"NameReserved":   {with(newcomer, free("", "c-new22"), holder("prod", "", ""), asked(reserveName{"prod"}), func(o *Observation, _ *Rules) { o.reserved["prod"] = time.Second }), "import | claim: Poll DisplayNameTaken"},
 		"NameAhead":      {with(newcomer, free("", "c-new22"), holder("prod", "", ""), asked(reserveName{"prod"})), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-new22"},
 		"NameInvalid":    {with(newcomer, free("", "c-new22"), note("archelon.io/display-name", "Not A Name")), "import | claim: Stall InvalidSetting"},
@@ -506,6 +516,15 @@ func decideRows() map[string]decideRow {
 			o.holders["prod"] = append(o.holders["prod"], rancher.NamedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", UID: "record-1"}, Owner: "uid-1"})
 			o.holders["prod"][0].UID = "older"
 		}), "import | display-name: Stall DisplayNameTaken"},
+		"NameOlderApart": {append(waitingAgent, ofWest, holder("prod", "c-older", ""), func(o *Observation, r *Rules) {
+			selfHolds(o, r)
+			o.holders["prod"] = append(o.holders["prod"], rancher.NamedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", UID: "record-1"}, Owner: "uid-1"})
+			o.holders["prod"][0].UID = "older"
+		}), `import | display-name: v3 Rancher cluster c-abcde: give it the display name "prod-west"`},
+		"NameStaysApart": {append(importedV3("Connected"), ofWest, func(o *Observation, r *Rules) {
+			r.Active, o.records[0].strategy = renaming{}, renaming{}
+			o.managements["c-abcde"].object.Spec.DisplayName = "prod-west"
+		}), "import | done"},
 		"AgentEarly":     {[]state{labelledTrue, claimedV3, v3(), management("c-abcde", "record-1"), selfHolds}, "import | early: Wait WaitingForControlPlane"},
 		"AgentDown":      {append(waitingAgent, selfHolds, down), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
 		"AgentOffDown":   {append(importedV3("Waiting")[:2:2], v3(), management("c-abcde", "record-1", "Waiting")), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},

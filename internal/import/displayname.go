@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -39,27 +41,38 @@ func naming(cluster *clusterv1.Cluster, record string) (Desired, error) {
 	return Desired{Cluster: cluster, Name: record, DisplayName: display, FleetWorkspace: workspace}, nil
 }
 
-// wantedNameKeys returns the values of wantedNameIndex for a CAPI cluster.
-func wantedNameKeys(strategy Strategy) client.IndexerFunc {
-	return func(object client.Object) []string {
-		cluster, ok := object.(*clusterv1.Cluster)
-		if !ok {
-			return nil
-		}
-		keys := []string{rancher.FoldDisplayName(cluster.Name)}
-		first := strategy.ProposeName(cluster, func(string) bool { return false })
-		for _, record := range []string{first, strategy.ProposeName(cluster, func(name string) bool { return name == first })} {
-			desired, err := naming(cluster, record)
-			if err != nil {
-				return keys
-			}
-			name, unique := strategy.DisplayName(desired)
-			if key := rancher.FoldDisplayName(name); unique && !slices.Contains(keys, key) {
-				keys = append(keys, key)
-			}
-		}
-		return keys
+// apartFrom is the display name of a CAPI cluster whose name another management cluster has taken: it names its management cluster as well. It is empty where
+// imports from others do not come by the same hands, and where the two names are none in one.
+func (r Rules) apartFrom(cluster *clusterv1.Cluster) string {
+	name := cluster.Name + "-" + r.OriginName
+	if r.OriginName == "" || len(validation.IsDNS1123Label(name)) > 0 {
+		return ""
 	}
+	return name
+}
+
+// wantedNameKeys returns the values of wantedNameIndex for a CAPI cluster.
+func (r Rules) wantedNameKeys(object client.Object) []string {
+	cluster, ok := object.(*clusterv1.Cluster)
+	if !ok {
+		return nil
+	}
+	strategy, keys := r.Active, []string{rancher.FoldDisplayName(cluster.Name)}
+	if apart := r.apartFrom(cluster); apart != "" {
+		keys = append(keys, rancher.FoldDisplayName(apart))
+	}
+	first := strategy.ProposeName(cluster, func(string) bool { return false })
+	for _, record := range []string{first, strategy.ProposeName(cluster, func(name string) bool { return name == first })} {
+		desired, err := naming(cluster, record)
+		if err != nil {
+			return keys
+		}
+		name, unique := strategy.DisplayName(desired)
+		if key := rancher.FoldDisplayName(name); unique && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // clustersOfName returns the CAPI clusters whose record has, or would have, the display name of a v3 Cluster.
@@ -92,9 +105,22 @@ func (d *deciding) claimDisplayName(desired Desired) Decision {
 		return ask(askHolders{name})
 	}
 	if holder := otherHolder(d.holders[name], d.cluster.UID, self); holder != nil {
+		if apart := d.toldApart(desired); apart.DisplayName != desired.DisplayName {
+			return d.claimDisplayName(apart)
+		}
 		return d.displayNameTaken(d.Active, name, holder)
 	}
 	return d.reserveDisplayName(name)
+}
+
+// toldApart has a new record named after its management cluster as well, if nobody asked for a name and another Rancher cluster has the first one.
+func (d *deciding) toldApart(desired Desired) Desired {
+	name, unique := d.Active.DisplayName(desired)
+	if apart := d.apartFrom(desired.Cluster); unique && desired.DisplayName == "" && apart != "" &&
+		otherHolder(d.holders[name], desired.Cluster.UID, desired.Name) != nil {
+		desired.DisplayName = apart
+	}
+	return desired
 }
 
 // otherHolder returns the oldest of the v3 Clusters that was not created for the CAPI cluster and is not called self,
@@ -157,10 +183,16 @@ func (d *deciding) checkDisplayName() Decision {
 		// What was created before it comes by the same watch before it, so whoever sees it sees all that are older.
 		return stop(waitingForRancher())
 	}
-	if holder := otherHolder(holders[:self], d.cluster.UID, object.Name); holder != nil {
-		return d.displayNameTaken(d.record.strategy, name, holder)
+	holder := otherHolder(holders[:self], d.cluster.UID, object.Name)
+	if holder == nil {
+		return pass()
 	}
-	return pass()
+	// Imports from two management clusters may have found the name free at the same time.
+	desired, err := naming(d.cluster, object.Name)
+	if apart := d.apartFrom(d.cluster); err == nil && itself && apart != "" && name != apart && desired.DisplayName == "" {
+		return renamed(object, apart)
+	}
+	return d.displayNameTaken(d.record.strategy, name, holder)
 }
 
 // changeDisplayName renames a v3 record. A name that is taken is refused where the owner of the CAPI cluster asked for
@@ -172,7 +204,7 @@ func (d *deciding) changeDisplayName() Decision {
 		return fail(err)
 	}
 	name, _ := d.record.strategy.DisplayName(desired)
-	if name == object.Spec.DisplayName {
+	if name == object.Spec.DisplayName || desired.DisplayName == "" && d.apartFrom(d.cluster) == object.Spec.DisplayName {
 		return pass()
 	}
 	if d.lacks(askHolders{name}) {
@@ -188,6 +220,11 @@ func (d *deciding) changeDisplayName() Decision {
 	if reserved := d.reserveDisplayName(name); !reserved.passes() {
 		return reserved
 	}
+	return renamed(object, name)
+}
+
+// renamed gives a v3 Cluster a display name.
+func renamed(object *managementv3.Cluster, name string) Decision {
 	return act(updateManagement{
 		name: object.Name, displayName: name,
 		patch: fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"displayName":%q}}`, object.UID, name),

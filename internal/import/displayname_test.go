@@ -317,7 +317,7 @@ func TestWantedNames(t *testing.T) {
 		"V1Elsewhere": {"either name that the record may have", namingV1{}, testCluster(annotated("archelon.io/fleet-workspace", "fleet-default")), []string{"prod", "prod-capi", "prod-2-capi"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, wantedNameKeys(tc.strategy)(tc.cluster)); diff != "" {
+			if diff := cmp.Diff(tc.want, (Rules{Active: tc.strategy}).wantedNameKeys(tc.cluster)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -23,11 +23,11 @@ const (
 	infrastructureIndex = "archelon.io/infrastructure"
 )
 
-// clusterIndexes returns the indexes of CAPI clusters for imports with a strategy.
-func clusterIndexes(active Strategy) map[string]client.IndexerFunc {
+// clusterIndexes returns the indexes of CAPI clusters for imports by rules.
+func clusterIndexes(rules Rules) map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
 		uidIndex:            func(cluster client.Object) []string { return []string{string(cluster.GetUID())} },
-		wantedNameIndex:     wantedNameKeys(active),
+		wantedNameIndex:     rules.wantedNameKeys,
 		infrastructureIndex: infrastructureKeys,
 		pendingIndex: func(object client.Object) []string {
 			cluster, ok := object.(*clusterv1.Cluster)

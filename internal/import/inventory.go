@@ -2,8 +2,10 @@ package importer
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,7 +20,28 @@ import (
 // costs no request.
 type inventory struct {
 	desc, switches *prometheus.Desc
-	view           atomic.Pointer[view]
+
+	mu sync.Mutex
+	// views has one for each management cluster that is imported from.
+	views map[*view]struct{}
+}
+
+// add has a view counted until what it returns is called.
+func (i *inventory) add(v *view) (remove func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.views[v] = struct{}{}
+	return func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		delete(i.views, v)
+	}
+}
+
+func (i *inventory) all() []*view {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Collect(maps.Keys(i.views))
 }
 
 // view is what the leader sees. Other replicas count nothing, so that a sum over all of them is right.
@@ -32,7 +55,7 @@ type view struct {
 }
 
 func newInventory() *inventory {
-	return &inventory{desc: prometheus.NewDesc("archelon_import_clusters",
+	return &inventory{views: map[*view]struct{}{}, desc: prometheus.NewDesc("archelon_import_clusters",
 		"CAPI clusters that are imported or to be imported, by status and reason of their condition RancherImported. Only the leader counts.",
 		[]string{"status", "reason"}, nil),
 		switches: prometheus.NewDesc("archelon_import_switch_clusters",
@@ -48,26 +71,16 @@ func (i *inventory) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
-	seen := i.view.Load()
-	if seen == nil {
-		return
-	}
-	list := &clusterv1.ClusterList{}
-	// Nothing of it is changed. The context never ends: a list from a cache does not wait.
-	if err := seen.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
-		metrics <- prometheus.NewInvalidMetric(i.desc, err)
+	views := i.all()
+	if len(views) == 0 {
 		return
 	}
 	counts := map[[2]string]int{}
-	ours := seen.namespaces(list)
 	switches := map[string]int{switchWaits: 0, switchUnderWay: 0, switchDone: 0}
-	for n := range list.Items {
-		if state := switchState(&list.Items[n], seen.kind); state != "" && seen.claim.Covers(&list.Items[n]) && ours[list.Items[n].Namespace] {
-			switches[state]++
-		}
-		if condition := conditions.Get(&list.Items[n], archelonv1.RancherImportedCondition); condition != nil && seen.claim.Covers(&list.Items[n]) &&
-			ours[list.Items[n].Namespace] {
-			counts[[2]string{string(condition.Status), condition.Reason}]++
+	for _, seen := range views {
+		if err := seen.count(counts, switches); err != nil {
+			metrics <- prometheus.NewInvalidMetric(i.desc, err)
+			return
 		}
 	}
 	for key, count := range counts {
@@ -76,6 +89,26 @@ func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
 	for state, count := range switches {
 		metrics <- prometheus.MustNewConstMetric(i.switches, prometheus.GaugeValue, float64(count), state)
 	}
+}
+
+// count adds the clusters by status and reason of their condition, and by how far a change of the strategy has come.
+func (v *view) count(counts map[[2]string]int, switches map[string]int) error {
+	list := &clusterv1.ClusterList{}
+	// Nothing of it is changed. The context never ends: a list from a cache does not wait.
+	if err := v.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	ours := v.namespaces(list)
+	for n := range list.Items {
+		if state := switchState(&list.Items[n], v.kind); state != "" && v.claim.Covers(&list.Items[n]) && ours[list.Items[n].Namespace] {
+			switches[state]++
+		}
+		if condition := conditions.Get(&list.Items[n], archelonv1.RancherImportedCondition); condition != nil && v.claim.Covers(&list.Items[n]) &&
+			ours[list.Items[n].Namespace] {
+			counts[[2]string{string(condition.Status), condition.Reason}]++
+		}
+	}
+	return nil
 }
 
 // namespaces returns those of the clusters that the instance selects.
@@ -151,8 +184,7 @@ type counting struct {
 
 // Start implements manager.Runnable.
 func (c counting) Start(ctx context.Context) error {
-	c.inventory.view.Store(&c.view)
-	defer c.inventory.view.CompareAndSwap(&c.view, nil)
+	defer c.inventory.add(&c.view)()
 	if c.unselected != nil {
 		c.unselected(c.view.unselected)
 		defer c.unselected(nil)

@@ -85,7 +85,7 @@ func TestInventory(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = counting.Start(ctx) }()
-	for metrics.present.view.Load() == nil && ctx.Err() == nil {
+	for len(metrics.present.all()) == 0 && ctx.Err() == nil {
 		runtime.Gosched()
 	}
 	want := map[string]float64{

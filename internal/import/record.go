@@ -131,7 +131,7 @@ func (d *deciding) ensureRecord() Decision {
 	if desired.Description == "" {
 		desired.Description = defaultDescription
 	}
-	return act(createRecord{strategy: strategy, object: strategy.Render(desired)})
+	return act(createRecord{strategy: strategy, object: strategy.Render(d.toldApart(desired))})
 }
 
 // confirmClaim asks the API server whether the cluster still wants the record. Without it a stale cache could bring

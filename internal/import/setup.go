@@ -154,7 +154,7 @@ func (r *Reconciler) addIndexes(ctx context.Context, indexer, rancherIndexer cli
 	if r.DisplayNames, err = rancher.NewDisplayNames(ctx, displayNames, displayNames); err != nil {
 		return err
 	}
-	for name, index := range clusterIndexes(r.Active) {
+	for name, index := range clusterIndexes(r.Rules) {
 		if err := indexer.IndexField(ctx, &clusterv1.Cluster{}, name, index); err != nil {
 			return fmt.Errorf("indexing CAPI clusters for %s: %w", name, err)
 		}

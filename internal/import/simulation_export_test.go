@@ -37,7 +37,9 @@ const OwnerIndex = ownerIndex
 func OwnerKeys(object client.Object) []string { return ownerKeys(object) }
 
 // ClusterIndexes are those of CAPI clusters.
-func ClusterIndexes(active Strategy) map[string]client.IndexerFunc { return clusterIndexes(active) }
+func ClusterIndexes(active Strategy) map[string]client.IndexerFunc {
+	return clusterIndexes(Rules{Active: active})
+}
 
 // Shared are parts of processes that know nothing of any.
 type Shared struct {

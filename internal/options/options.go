@@ -108,6 +108,9 @@ type Options struct {
 	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name", for gate remote-rancher.
 	RancherKubeconfig string
 
+	// ManagementClustersNamespace has the Secrets with the kubeconfigs of management clusters, for gate management-clusters.
+	ManagementClustersNamespace string
+
 	// Gates are the feature gates.
 	Gates featuregate.MutableFeatureGate
 	// Logs are the settings of the log.
@@ -140,8 +143,11 @@ func New() (*Options, error) {
 		WorkloadTimeout:           10 * time.Second,
 		AgentDisconnectGrace:      45 * time.Second,
 		Identity:                  Identity{VerifyTimeout: 10 * time.Second},
-		Gates:                     gates,
-		Logs:                      logsapi.NewLoggingConfiguration(),
+
+		ManagementClustersNamespace: "archelon-system",
+
+		Gates: gates,
+		Logs:  logsapi.NewLoggingConfiguration(),
 	}, nil
 }
 
@@ -158,6 +164,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Identity.addFlags(fs)
 	o.Credentials.addFlags(fs)
 	o.addRancherFlags(fs)
+	o.addHubFlags(fs)
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
 		"Do not verify Rancher's certificate at the download of the manifest. For development only.")
 	o.Gates.AddFlag(fs)
@@ -335,7 +342,7 @@ func (o *Options) Validate() error {
 	if o.Gates.Enabled(feature.OCICredentialTranslation) {
 		problems = append(problems, o.Credentials.validate(o))
 	}
-	problems = append(problems, o.validateMachines(), o.validateRancher())
+	problems = append(problems, o.validateMachines(), o.validateRancher(), o.validateHub())
 	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
 		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/hostclaim/machines"
 	"github.com/archelon-io/archelon/internal/hostclaim/remote"
+	"github.com/archelon-io/archelon/internal/hub"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/identity/translation"
 	importer "github.com/archelon-io/archelon/internal/import"
@@ -44,6 +45,7 @@ func (p *parts) controllers() []controller.Controller {
 		kinds.Controller(feature.HostClaim, baremetal.CRD(), handledKinds(), p.setupUnknownClaims),
 		machines.Controller(feature.HostClaimMachines, baremetal.CRD(), p.setupClaimMachines),
 		fleet.Controller(feature.Fleet, p.setupFleet),
+		hub.Controller(feature.ManagementClusters, p.opts.ManagementClustersNamespace, p.setupHub),
 	}
 }
 
@@ -84,7 +86,10 @@ type parts struct {
 	opts  *options.Options
 	place *place
 	// origin is the management cluster, if Rancher's cluster is another one.
-	origin     types.UID
+	origin types.UID
+	// many says that there are other imports in this process, from other management clusters, and originName how people call this one.
+	many       bool
+	originName string
 	settings   *rancher.Settings
 	downloader *rancher.Downloader
 	metrics    *importer.Metrics
@@ -114,6 +119,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	if err != nil {
 		return err
 	}
+	rules.OriginName = p.originName
 	reconciler := &importer.Reconciler{
 		Rules:  rules,
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
@@ -138,8 +144,10 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		Concurrency: p.opts.Concurrency, TokenSecrets: env.RancherOwn, Assigned: env.Own, DisplayNames: env.RancherOwn, Rancher: env.Rancher.GetCache(),
 	}
 	if peers := p.place.member.peers; peers != nil {
-		reconciler.Runs, needs.InstanceGone = peers.Runs, peers.Gone
-		reconciler.Keeps, needs.Claimed, needs.Unselected = peers.Keeps, peers.Claimed, peers.Metrics.Unselected
+		reconciler.Runs, reconciler.Keeps, needs.Claimed = peers.Runs, peers.Keeps, peers.Claimed
+		if !p.many { // They have one listener.
+			needs.InstanceGone, needs.Unselected = peers.Gone, peers.Metrics.Unselected
+		}
 	}
 	if p.opts.Gates.Enabled(feature.Fleet) {
 		reconciler.AgentGone, needs.AgentChanges = p.agents.Gone, p.agents.Tell

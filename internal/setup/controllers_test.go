@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +57,7 @@ func TestEachControllerMayReceiveWhatItSays(t *testing.T) {
 	for _, c := range Controllers() {
 		t.Run(c.Name, func(t *testing.T) {
 			may := permissionsOf(t, c.Package)
-			if c.Package == "import" {
+			if c.Package == "import" || c.Package == "hub" {
 				in := permissionsOf(t, "rancher")
 				may.Cluster, may.Namespace = append(may.Cluster, in.Cluster...), append(may.Namespace, in.Namespace...)
 			}
@@ -80,7 +81,8 @@ func expectWatched(t *testing.T, may permissions, c controller.Controller, watch
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, name := may.Cluster, ""
+	rules, name := slices.Concat(slices.Collect(maps.Values(may.Named))...), ""
+	rules = append(rules, may.Cluster...)
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && watch.By.Namespaces == nil {
 		rules = may.Namespace
 	}

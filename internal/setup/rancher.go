@@ -109,14 +109,22 @@ func (r *otherRancher) cluster(
 	config := r.connection.Config()
 	config.QPS, config.Burst = mgr.GetConfig().QPS, mgr.GetConfig().Burst
 	config.UserAgent = version.Get().UserAgent()
-	config = guard(config)
+	there, err := rancherAt(mgr, guard(config), on, scope, syncPeriod)
+	if err != nil {
+		return located{}, err
+	}
+	return there, r.follow(mgr, end)
+}
+
+// rancherAt adds Rancher's cluster, which is another one, to the manager of a management cluster.
+func rancherAt(mgr ctrl.Manager, config *rest.Config, on []controller.Controller, scope shard.Scope, syncPeriod time.Duration) (located, error) {
 	cacheOf, err := narrowed(scoped(shard.Scope{}, syncPeriod), nil, receiving(on, true), scope)
 	if err != nil {
 		return located{}, err
 	}
 	rancher, err := cluster.New(config, func(o *cluster.Options) {
 		o.Scheme = mgr.GetScheme()
-		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil }
+		o.MapperProvider = staticMapper
 		o.Cache, o.Client = cacheOf, clientOptions()
 	})
 	if err != nil {
@@ -125,8 +133,11 @@ func (r *otherRancher) cluster(
 	if err := mgr.Add(everywhere(rancher.Start)); err != nil {
 		return located{}, fmt.Errorf("adding Rancher's cluster: %w", err)
 	}
-	return located{Cluster: rancher, config: config}, r.follow(mgr, end)
+	return located{Cluster: rancher, config: config}, nil
 }
+
+// staticMapper knows the kinds that this program uses: nobody has to be asked.
+func staticMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil }
 
 // follow takes over new credentials, and ends the process when the kubeconfig leads elsewhere.
 func (r *otherRancher) follow(mgr ctrl.Manager, end *ending) error {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,7 +27,7 @@ const probeTimeout = 2 * time.Second
 type running struct {
 	controllers []*started
 	settings    *rancher.Settings
-	synced      prometheus.Gauge
+	synced      func() // is called once caches are synced
 	logger      logr.Logger
 	left        atomic.Int64 // how many are not synced
 }
@@ -123,7 +122,7 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 		}
 	}
 	if ctx.Err() == nil && r.left.Add(-1) == 0 {
-		r.synced.Set(1)
+		r.synced()
 		r.logger.Info("Caches are synced")
 	}
 	return nil

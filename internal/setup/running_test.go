@@ -45,7 +45,7 @@ func TestAControllerWaitsForItsOwnCRDsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{synced: gauge, logger: logr.Discard()}
+	r := &running{synced: func() { gauge.Set(1) }, logger: logr.Discard()}
 	synced := func() bool {
 		families, err := registry.Gather()
 		if err != nil {

@@ -5,12 +5,10 @@ package setup
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -22,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -141,7 +140,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	parts := &parts{
 		opts: p.opts, place: place, origin: p.remote.originOf(), downloader: downloader, metrics: p.meters.imports, claims: p.meters.claims, keeping: make(chan struct{}),
 	}
-	on := controller.On(parts.controllers(), p.opts.Gates, place.isolated)
+	on := p.here(controller.On(parts.controllers(), p.opts.Gates, place.isolated))
 	settings, err := p.managerOptions(s, on, place.claim.Scope, lock)
 	if err != nil {
 		return err
@@ -158,7 +157,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if parts.settings, err = rancher.NewSettings(there.GetClient()); err != nil {
 		return err
 	}
-	running := &running{settings: parts.settings, synced: p.meters.synced, logger: p.logger}
+	running := &running{settings: parts.settings, synced: func() { p.meters.synced.Set(1) }, logger: p.logger}
 	if err := running.add(mgr, config, there, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}
@@ -188,6 +187,9 @@ const leavePause = 5 * time.Second
 // the finalizers off. Where it may not look any more there is nothing that it can do: it is the role keeper that lets go
 // before a RoleBinding is gone.
 func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manager, where cluster.Cluster) error {
+	if p.opts.Gates.Enabled(feature.ManagementClusters) {
+		return nil // It holds nothing in this cluster but Rancher clusters, whose CAPI Clusters are elsewhere.
+	}
 	reader, writer := p.remote.both(mgr, where)
 	for _, namespace := range place.member.left() {
 		// It ends with the context only: what fails is tried again.
@@ -214,7 +216,7 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	opts := p.opts
 	settings := serverOptions(opts)
 	var err error
-	if settings.Cache, err = cacheOptions(p.remote.here(on), scope, opts.NamespaceSelector != "", opts.SyncPeriod); err != nil {
+	if settings.Cache, err = p.cacheOptions(on, scope); err != nil {
 		return settings, err
 	}
 	settings.Scheme = s
@@ -226,6 +228,7 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	settings.LeaseDuration = &opts.LeaderElectLeaseDuration
 	settings.RenewDeadline = &opts.LeaderElectRenewDeadline
 	settings.RetryPeriod = &opts.LeaderElectRetryPeriod
+	settings.Controller.UsePriorityQueue = p.priorityQueue()
 	for _, change := range p.changes {
 		change(&settings)
 	}
@@ -236,7 +239,7 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 // whether the client may read them.
 func serverOptions(opts *options.Options) ctrl.Options {
 	return ctrl.Options{
-		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return scheme.Mapper(), nil },
+		MapperProvider:         staticMapper,
 		HealthProbeBindAddress: opts.HealthProbeBindAddress,
 		Metrics: metricsserver.Options{
 			BindAddress: opts.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,

@@ -41,6 +41,8 @@ func (p permissions) needed(on []string) bool {
 	switch {
 	case p.Rancher && enabled(string(feature.RemoteRancher)):
 		return false
+	case !p.Rancher && p.When != "metrics" && enabled(string(feature.ManagementClusters)):
+		return false
 	case p.When == "":
 		return true
 	case p.When == "metrics" || p.When == "isolated":
@@ -214,6 +216,10 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []perm
 		want["watch1"], want["watch2"] = needed(namespace), needed(namespace)
 	} else {
 		want[""] = needed(both)
+	}
+	if slices.Contains(on, wordOf(string(feature.ManagementClusters))) {
+		want[""] = needed(cluster)
+		want["archelon-system"] = texts(append(own, named(all, "registrations")...))
 	}
 	if slices.Contains(on, "own") {
 		want["archelon-system"] = needed(namespace, own...)

@@ -24,6 +24,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- fail "features.host-claim-machines needs features.host-claim, which gives hosts to the claims of Machines: enable both" }}
 {{- end }}
 {{- include "archelon.remoteGuards" . }}
+{{- include "archelon.hubGuards" . }}
 {{- include "archelon.monitoringGuards" . }}
 {{- include "archelon.blindGuards" . }}
 {{- include "archelon.durationGuards" . }}
@@ -221,5 +222,25 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- end }}
 {{- else if .Values.rancher.kubeconfigSecret }}
 {{- fail "rancher.kubeconfigSecret is for features.remote-rancher: enable it, or leave the Secret out" }}
+{{- end }}
+{{- end }}
+
+{{/* Many management clusters. */}}
+{{- define "archelon.hubGuards" -}}
+{{- if (index .Values.features "management-clusters").enabled }}
+{{- if not (index .Values.features "managementv3-cluster").enabled }}
+{{- fail "features.management-clusters needs features.managementv3-cluster: a v1 Rancher cluster belongs into the namespace of its CAPI Cluster, which is in another cluster" }}
+{{- end }}
+{{- range $feature := list "fleet" "host-claim" "host-claim-machines" "oci-cluster-identity" "oci-credential-translation" "remote-rancher" }}
+{{- if (index $.Values.features $feature).enabled }}
+{{- fail (printf "features.management-clusters cannot be used with features.%s: disable it" $feature) }}
+{{- end }}
+{{- end }}
+{{- if or .Values.namespaces .Values.excludedNamespaces .Values.namespaceSelector }}
+{{- fail "features.management-clusters cannot be used with namespaces, excludedNamespaces or namespaceSelector: leave them out" }}
+{{- end }}
+{{- if or .Values.turtles.adopt .Values.turtles.parked }}
+{{- fail "features.management-clusters cannot be used with turtles.adopt or turtles.parked: leave them out" }}
+{{- end }}
 {{- end }}
 {{- end }}

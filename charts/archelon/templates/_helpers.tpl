@@ -125,10 +125,10 @@ a namespace up when it has the rights, with the next upgrade. Where there is no 
 
 {{/*
 Whether the hook that uninstalls is rendered: "true" or nothing. Where there is no cluster to ask, as with "helm template", what is rendered is
-mostly applied by something that does not know Helm's hooks, and would uninstall at once.
+mostly applied by something that does not know Helm's hooks, and would uninstall at once. What is imported from other management clusters is not in reach of it.
 */}}
 {{- define "archelon.uninstalls" -}}
-{{- if and .Values.uninstall.enabled (or .Values.uninstall.offline (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
+{{- if and .Values.uninstall.enabled (not (index .Values.features "management-clusters").enabled) (or .Values.uninstall.offline (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
 {{- end }}
 
 {{/*
@@ -255,13 +255,15 @@ Call it with "when" and "root".
 
 {{/*
 Rules of a role: those parts of the files of permissions that are needed. Call it with "parts" and "root". What is needed in Rancher's cluster is in none of
-them where that is another one, and alone in the role for it ("rancher").
+them where that is another one, and alone in the role for it ("rancher"). It is alone as well, but for metrics, where what is imported is in other clusters.
 */}}
 {{- define "archelon.rules" -}}
 {{- $elsewhere := (index .root.Values.features "remote-rancher").enabled }}
+{{- $hub := (index .root.Values.features "management-clusters").enabled }}
 {{- range $path, $_ := .root.Files.Glob "files/permissions/*.yaml" }}
 {{- $file := $.root.Files.Get $path | fromYaml }}
 {{- $side := ternary (ternary true false (eq true $file.rancher)) (not (and $elsewhere $file.rancher)) (eq true $.rancher) }}
+{{- if and $hub (ne true $file.rancher) (ne "metrics" $file.when) }}{{ $side = false }}{{ end }}
 {{- if and $side (include "archelon.needed" (dict "when" $file.when "root" $.root)) }}
 {{- range $part := $.parts }}
 {{- range index $file $part }}
