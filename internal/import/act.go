@@ -140,6 +140,19 @@ func isRejection(err error) bool {
 		apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsNotAcceptable(err)
 }
 
+// keepRecord leaves a record as it is whose CAPI cluster vanished without having been deleted, and says so.
+type keepRecord struct{ record record }
+
+func (a keepRecord) String() string { return fmt.Sprintf("%s: keep it", a.record) }
+
+func (a keepRecord) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
+	ctrl.LoggerFrom(ctx).Info("The CAPI Cluster is gone without having been deleted: its Rancher cluster stays as it is. If it is not to come back, delete the "+
+		"Rancher cluster in Rancher", "rancherCluster", a.record.id())
+	r.holdings.forget(o.key)
+	o.holding = ""
+	return outcome.Done()
+}
+
 // endRecord takes the finalizer off a record and deletes it. The finalizer goes first: a record that is being deleted
 // and still held was deleted by somebody else, and that is how such a deletion is told apart.
 type endRecord struct {

@@ -238,7 +238,8 @@ func (d *deciding) deleteOtherKinds() Decision {
 // releaseOrphans releases records that are being deleted and whose CAPI cluster is gone. A record that is not being
 // deleted is left alone, for its cluster may be about to be restored from a backup, unless this process has seen the
 // cluster vanish together with our finalizer. What it has seen is kept for a moment, until the record must have come by
-// its own watch.
+// its own watch. From a management cluster elsewhere a record is kept even then: another backup of it, or another API
+// server behind its address, looks the same.
 func (d *deciding) releaseOrphans() Decision {
 	if !d.forgotten {
 		return act(forgetCluster{})
@@ -255,6 +256,8 @@ func (d *deciding) releaseOrphans() Decision {
 			return ask(current)
 		case d.current[current.why] != nil:
 			return pass()
+		case lost && d.Origin != "":
+			return act(keepRecord{record: *found})
 		case lost:
 			return act(endRecord{record: *found})
 		default:
