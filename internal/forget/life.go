@@ -10,13 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// A management cluster is registered by a Secret with a kubeconfig in Rancher's cluster, which has this label. The
-// annotation has the UID of the management cluster.
-const (
-	registeredLabel = "archelon.io/management-cluster-kubeconfig"
-	registeredUID   = "archelon.io/management-cluster-uid"
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // AliveError is that a management cluster is not gone, as far as Rancher's cluster knows. It says what to do if it is.
@@ -37,12 +32,12 @@ func (f *forgetter) life(ctx context.Context) error {
 	}
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := f.client.List(ctx, secrets, client.HasLabels{registeredLabel}); err != nil {
+	if err := f.client.List(ctx, secrets, client.HasLabels{archelonv1.ManagementClusterKubeconfigLabel}); err != nil {
 		return fmt.Errorf("looking for the Secret that registers the management cluster: %w", err)
 	}
 	for i := range secrets.Items {
 		secret := &secrets.Items[i]
-		if secret.Annotations[registeredUID] == string(f.opts.UID) {
+		if secret.Annotations[archelonv1.ManagementClusterUIDAnnotation] == string(f.opts.UID) {
 			return AliveError{fmt.Sprintf("Secret %s registers the management cluster; delete that Secret if "+
 				"the management cluster is gone for good", client.ObjectKeyFromObject(secret))}
 		}
