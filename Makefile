@@ -241,19 +241,22 @@ test-unit: ## Tests beside the code: no network, no processes.
 
 # A simulation is one process in which nothing happens at the same time, so it goes without the race detector, which test-unit has.
 SIMULATE  = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulation$$' $(TESTFLAGS) ./internal/import
+SWITCH    = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulationOfASwitch$$' $(TESTFLAGS) ./internal/import
 SIMULATED = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
 .PHONY: test-simulation
 test-simulation: ## All controllers in simulated worlds: the import in some thousand, the same each time.
 	$(SIMULATE) -rapid.checks=2000 $(TIMED)
+	$(SWITCH) -rapid.checks=300 $(TIMED)
 	go test $(JSON) -count=1 -timeout=30m -run='Simulation$$|^TestUpheaval$$' $(TESTFLAGS) $(SIMULATED) $(TIMED)
 
 .PHONY: test-simulation-long
 test-simulation-long: ## The import with many schedules, others each time.
 	$(SIMULATE) -rapid.checks=100000 -rapid.seed=$$(date +%s) $(TIMED)
+	$(SWITCH) -rapid.checks=20000 -rapid.seed=$$(date +%s) $(TIMED)
 
 # Not part of make test: tests that have not changed find what they found.
 MUTATE = go run ./hack/mutate --package=./internal/import
-FIND   = '-test.run=^(TestDecide|TestThe)' '-test.run=^TestSimulation$$ -rapid.checks=300 $(FOUND)' '-test.skip=^(TestSimulation|Fuzz.*)$$'
+FIND   = '-test.run=^(TestDecide|TestThe)' '-test.run=^TestSimulation$$ -rapid.checks=300 $(FOUND)' '-test.skip=^(TestSimulation.*|Fuzz.*)$$'
 FOUND  = -rapid.seed=1 -rapid.nofailfile -rapid.shrinktime=1ms
 .PHONY: test-mutation
 test-mutation: ## Change 60 tokens of the rules of the import, twice, and have tests find all but a few of the changes.
