@@ -45,6 +45,8 @@ type Options struct {
 	DisplayNames cache.Cache
 	// Rancher is the shared cache of Rancher's cluster.
 	Rancher cache.Cache
+	// Begin is closed when the controller may begin. Optional: it begins at once.
+	Begin <-chan struct{}
 	// AgentChanges, if set, is given what to call when AgentGone says something else of a CAPI Cluster.
 	AgentChanges func(wake func(types.NamespacedName))
 	// InstanceGone, if set, is given what to call when another instance does not run any more, with its name.
@@ -122,7 +124,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		}))
 	}
 	b = r.watchRancher(b, options.Rancher)
-	if err := b.Complete(r); err != nil {
+	if err := b.Complete(beginning(options.Begin, r)); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)
 	}
 	return nil

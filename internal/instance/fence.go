@@ -157,6 +157,9 @@ func (f *Fence) open() {
 	}
 }
 
+// Opened is closed when the process may write for the first time.
+func (f *Fence) Opened() <-chan struct{} { return f.opened }
+
 // Lapsed returns why others may have taken this process for dead, in a sentence; empty if they have not.
 func (f *Fence) Lapsed() string {
 	f.mu.Lock()

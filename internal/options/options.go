@@ -17,6 +17,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // adds --logging-format=json
 
 	"github.com/archelon-io/archelon/feature"
+	"github.com/archelon-io/archelon/internal/edge/seat"
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -107,6 +108,10 @@ type Options struct {
 
 	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name", for gate remote-rancher.
 	RancherKubeconfig string
+	// RancherNamespace is the namespace of Rancher's cluster with the seat of this management cluster.
+	RancherNamespace string
+	// Seat are the times that the seat is kept by. No flag changes them: all that can serve a management cluster have to have the same.
+	Seat seat.Timing
 
 	// ManagementClustersNamespace has the Secrets with the kubeconfigs of management clusters, for gate management-clusters.
 	ManagementClustersNamespace string
@@ -142,6 +147,8 @@ func New() (*Options, error) {
 		ManifestMaxBytes:          4 << 20,
 		WorkloadTimeout:           10 * time.Second,
 		AgentDisconnectGrace:      45 * time.Second,
+		RancherNamespace:          "archelon-system",
+		Seat:                      seat.DefaultTiming(),
 		Identity:                  Identity{VerifyTimeout: 10 * time.Second},
 
 		ManagementClustersNamespace: "archelon-system",

@@ -16,6 +16,8 @@ import (
 func (o *Options) addRancherFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.RancherKubeconfig, "rancher-kubeconfig", o.RancherKubeconfig,
 		"Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster under key value, for gate remote-rancher.")
+	fs.StringVar(&o.RancherNamespace, "rancher-namespace", o.RancherNamespace,
+		"Namespace of the Rancher side of the chart, for gate remote-rancher.")
 }
 
 // RancherSecret is the Secret that RancherKubeconfig names.
@@ -35,6 +37,9 @@ func (o *Options) validateRancher() error {
 	secret := o.RancherSecret()
 	if len(validation.IsDNS1123Label(secret.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(secret.Name)) > 0 {
 		problems = append(problems, fmt.Errorf("--rancher-kubeconfig %q must be NAMESPACE/NAME of a Secret", o.RancherKubeconfig))
+	}
+	if len(validation.IsDNS1123Label(o.RancherNamespace)) > 0 {
+		problems = append(problems, fmt.Errorf("--rancher-namespace %q must be the name of a namespace", o.RancherNamespace))
 	}
 	if !o.Gates.Enabled(feature.ManagementV3Cluster) {
 		problems = append(problems, fmt.Errorf("gate %s needs gate %s: a v1 Rancher cluster belongs into the namespace of its CAPI Cluster, "+

@@ -11,6 +11,7 @@ import (
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/fleet"
 	"github.com/archelon-io/archelon/internal/fleet/agenthealth"
 	"github.com/archelon-io/archelon/internal/hold"
@@ -90,6 +91,8 @@ type parts struct {
 	// many says that there are other imports in this process, from other management clusters, and originName how people call this one.
 	many       bool
 	originName string
+	// seat is what is held while it is written there; nil if it is this one.
+	seat       *seat.Seat
 	settings   *rancher.Settings
 	downloader *rancher.Downloader
 	metrics    *importer.Metrics
@@ -142,6 +145,9 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	reconciler.Withdrawn = p.withdrawn()
 	needs := importer.Options{
 		Concurrency: p.opts.Concurrency, TokenSecrets: env.RancherOwn, Assigned: env.Own, DisplayNames: env.RancherOwn, Rancher: env.Rancher.GetCache(),
+	}
+	if p.seat != nil {
+		needs.Begin = p.seat.Held()
 	}
 	if peers := p.place.member.peers; peers != nil {
 		reconciler.Runs, reconciler.Keeps, needs.Claimed = peers.Runs, peers.Keeps, peers.Claimed

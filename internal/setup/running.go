@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -29,6 +30,7 @@ type running struct {
 	settings    *rancher.Settings
 	synced      func() // is called once caches are synced
 	logger      logr.Logger
+	seat        *seat.Seat   // nil where Rancher is in the management cluster
 	left        atomic.Int64 // how many are not synced
 }
 
@@ -131,6 +133,9 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 // checks are what the readiness of the process depends on.
 func (r *running) checks() map[string]healthz.Checker {
 	checks := map[string]healthz.Checker{"caches": r.cachesSynced, "rancher-settings": r.settingsReadable}
+	if r.seat != nil {
+		checks["rancher-seat"] = r.seat.Ready
+	}
 	for _, s := range r.controllers {
 		checks["crds-"+s.Name] = s.crds.check
 	}

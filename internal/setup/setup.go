@@ -140,6 +140,9 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	parts := &parts{
 		opts: p.opts, place: place, origin: p.remote.originOf(), downloader: downloader, metrics: p.meters.imports, claims: p.meters.claims, keeping: make(chan struct{}),
 	}
+	if parts.seat, err = p.seat(ctx, place, end); err != nil {
+		return err
+	}
 	on := p.here(controller.On(parts.controllers(), p.opts.Gates, place.isolated))
 	settings, err := p.managerOptions(s, on, place.claim.Scope, lock)
 	if err != nil {
@@ -150,24 +153,32 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	there, err := p.remote.cluster(mgr, place.member.guard, on, place.claim.Scope, p.opts.SyncPeriod, end)
+	there, err := p.remote.cluster(mgr, guardOf(place.member, parts.seat), on, place.claim.Scope, p.opts.SyncPeriod, end)
 	if err != nil {
 		return err
 	}
 	if parts.settings, err = rancher.NewSettings(there.GetClient()); err != nil {
 		return err
 	}
-	running := &running{settings: parts.settings, synced: func() { p.meters.synced.Set(1) }, logger: p.logger}
+	running := &running{settings: parts.settings, synced: func() { p.meters.synced.Set(1) }, logger: p.logger, seat: parts.seat}
 	if err := running.add(mgr, config, there, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}
 	if err := mgr.Add(everywhere(func(ctx context.Context) error { place.watch(ctx, end); return nil })); err != nil {
 		return fmt.Errorf("adding the watch over permissions: %w", err)
 	}
+	if err := addSeat(mgr, place.member, parts.seat); err != nil {
+		return err
+	}
 	if err := addProbes(mgr, running.checks()); err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return p.leaveBehind(ctx, place, mgr, there) })); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if !seated(ctx, parts.seat) {
+			return nil
+		}
+		return p.leaveBehind(ctx, place, mgr, there)
+	})); err != nil {
 		return fmt.Errorf("adding what leaves namespaces: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {

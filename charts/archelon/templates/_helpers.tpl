@@ -290,6 +290,13 @@ them where that is another one, and alone in the role for it ("rancher"). It is 
   resources: [leases]
   resourceNames: [{{ printf "%s-leader-election" (include "archelon.instance" .) | quote }}]
   verbs: [get, update]
+{{- if (index .Values.features "remote-rancher").enabled }}
+# By this one it remembers who it was in Rancher's cluster.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ printf "%s-rancher" (include "archelon.instance" .) | quote }}]
+  verbs: [get, update]
+{{- end }}
 # Events about the Lease, which client-go writes to the core group.
 - apiGroups: [""]
   resources: [events]

@@ -76,9 +76,9 @@ func (s *Seat) waitFor(why string) {
 	former := s.waits
 	s.waits = why
 	s.mu.Unlock()
-	switch {
-	case why == former:
-	case why == "":
+	switch why {
+	case former:
+	case "":
 		s.Logger.Info("This Archelon serves its management cluster in Rancher's cluster", "seat", s.RancherNamespace+"/"+LeaseName(s.Origin), "holder", s.name)
 	default:
 		s.Logger.Info("Nothing is written to Rancher's cluster yet", "cause", why, "seat", s.RancherNamespace+"/"+LeaseName(s.Origin))

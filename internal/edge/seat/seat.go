@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -25,8 +26,8 @@ func LeaseName(origin types.UID) string { return "archelon-" + string(origin) }
 // Reasons of Events.
 const takenReason = "RancherSeatTaken"
 
-// Options are what a seat needs. All fields are required unless they say otherwise.
-type Options struct {
+// Place is where a seat is, and what remembers who has had it. All fields are required.
+type Place struct {
 	// Origin is the management cluster.
 	Origin types.UID
 	// Rancher are the Leases of Rancher's cluster, and RancherNamespace is where the seat is.
@@ -35,6 +36,18 @@ type Options struct {
 	// Management are the Leases of the management cluster, and Memory is the one by which this installation remembers its names.
 	Management coordinationclient.LeasesGetter
 	Memory     types.NamespacedName
+}
+
+func (p Place) validate() error {
+	if p.Origin == "" || p.Rancher == nil || p.RancherNamespace == "" || p.Management == nil || p.Memory.Name == "" || p.Memory.Namespace == "" {
+		return errors.New("a seat needs the management cluster, and Leases on both sides")
+	}
+	return nil
+}
+
+// Options are what a seat needs. All fields are required unless they say otherwise.
+type Options struct {
+	Place
 	// Self is the name of this instance. Others show it to people.
 	Self string
 	// Timing are the times that the seat is kept by.
@@ -84,11 +97,10 @@ type Seat struct {
 
 // New returns a seat that is not held. It fails if an option is missing.
 func New(opts Options) (*Seat, error) {
-	if opts.Origin == "" || opts.Rancher == nil || opts.RancherNamespace == "" || opts.Management == nil || opts.Memory.Name == "" ||
-		opts.Memory.Namespace == "" || opts.Self == "" || opts.Lost == nil {
-		return nil, errors.New("a seat needs the management cluster, Leases on both sides, the name of the instance, and what is done when it is lost")
+	if opts.Self == "" || opts.Lost == nil {
+		return nil, errors.New("a seat needs the name of the instance, and what is done when it is lost")
 	}
-	if err := opts.Timing.validate(); err != nil {
+	if err := errors.Join(opts.Place.validate(), opts.Timing.validate()); err != nil {
 		return nil, err
 	}
 	if opts.Clock == nil {
@@ -220,7 +232,7 @@ func (s *Seat) write(ctx context.Context, lasts time.Duration) error {
 	if ptr.Deref(spec.HolderIdentity, "") != s.name {
 		spec.AcquireTime, spec.LeaseTransitions = &metav1.MicroTime{Time: now}, new(ptr.Deref(spec.LeaseTransitions, 0)+1)
 	}
-	spec.HolderIdentity, spec.RenewTime, spec.LeaseDurationSeconds = &s.name, &metav1.MicroTime{Time: now}, new(int32(lasts/time.Second))
+	spec.HolderIdentity, spec.RenewTime, spec.LeaseDurationSeconds = &s.name, &metav1.MicroTime{Time: now}, new(int32(min(lasts/time.Second, math.MaxInt32))) //nolint:gosec // it fits
 	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	if err != nil {
 		return err

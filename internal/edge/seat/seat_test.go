@@ -287,8 +287,8 @@ func TestRunGivesBackWhenWritesHaveEnded(t *testing.T) {
 	go func() { ended <- first.Run(ctx) }()
 	stop()
 	select {
-	case <-ended:
-		t.Fatal("it ended during a write")
+	case err := <-ended:
+		t.Fatalf("it ended during a write: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(answer)

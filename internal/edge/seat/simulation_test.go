@@ -59,75 +59,99 @@ func fault(t *rapid.T, w *world, sites []*site) {
 	}
 }
 
+// play is a run of the simulation.
+type play struct {
+	*world
+	rt    *rapid.T
+	sites []*site
+}
+
+// act has something happen somewhere.
+func (p *play) act() {
+	s := rapid.SampledFrom(p.sites).Draw(p.rt, "site")
+	switch rapid.SampledFrom([]string{"begin", "step", "step", "step", "end", "kill", "copy", "others"}).Draw(p.rt, "what") {
+	case "begin":
+		if s.process == nil {
+			s.begin(p.world)
+		}
+	case "step":
+		s.act(func(one *Seat) { one.step(p.t.Context()) })
+	case "end":
+		s.act(func(one *Seat) { one.park(p.t.Context()) })
+		s.process = nil
+	case "kill":
+		s.process = nil
+	case "copy":
+		if s.process == nil {
+			s.memory = rapid.SampledFrom(p.sites).Draw(p.rt, "of").memory.copied()
+		}
+	case "others":
+		p.disturb()
+	}
+}
+
+// disturb has happen what no process does.
+func (p *play) disturb() {
+	switch rapid.SampledFrom([]string{"live", "fault", "time", "label", "empty"}).Draw(p.rt, "disturbance") {
+	case "live": // all that run, for a time that is long for them
+		for range rapid.IntRange(1, 70).Draw(p.rt, "rounds") {
+			for _, one := range p.sites {
+				one.act(func(s *Seat) { s.step(p.t.Context()) })
+				p.check()
+			}
+			p.clock.Step(DefaultTiming().Renew)
+		}
+	case "fault":
+		fault(p.rt, p.world, p.sites)
+	case "time":
+		p.clock.Step(time.Duration(rapid.IntRange(1, 400).Draw(p.rt, "seconds")) * time.Second)
+	case "label":
+		lease := p.rancher.all[LeaseName(origin)].DeepCopy()
+		lease.Labels = map[string]string{"at": p.clock.Now().String()}
+		p.rancher.put(lease)
+	case "empty":
+		p.rancher.put(resource(LeaseName(origin)))
+	}
+}
+
+// check fails if two may write.
+func (p *play) check() {
+	writes := 0
+	for _, s := range p.sites {
+		if s.process != nil && s.process.Check() == nil {
+			writes++
+		}
+	}
+	if writes > 1 {
+		p.rt.Fatalf("%d may write", writes)
+	}
+}
+
+// checkEnd fails if the one that is left does not get the seat.
+func (p *play) checkEnd() {
+	last := rapid.SampledFrom(p.sites).Draw(p.rt, "last")
+	p.rancher.befall = func(bool) error { return nil }
+	last.memory.befall = p.rancher.befall
+	last.begin(p.world)
+	for range int(DefaultTiming().Expire/DefaultTiming().Renew) + 2 {
+		last.process.step(p.t.Context())
+		p.clock.Step(DefaultTiming().Renew)
+	}
+	last.process.step(p.t.Context())
+	if err := last.process.Check(); err != nil {
+		p.rt.Fatalf("the last one does not get the seat: %v; %v", err, last.process.Ready(nil))
+	}
+}
+
 // Whatever happens in whatever order, two never write, and when there is one left it gets the seat.
 func TestSimulation(t *testing.T) {
-	ctx, timing := t.Context(), DefaultTiming()
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(t)
-		sites := []*site{{memory: newLeases()}, {memory: newLeases()}, {memory: newLeases()}}
-		check := func() {
-			t.Helper()
-			writes := 0
-			for _, s := range sites {
-				if s.process != nil && s.process.Check() == nil {
-					writes++
-				}
-			}
-			if writes > 1 {
-				rt.Fatalf("%d may write", writes)
-			}
-		}
+		p := &play{world: newWorld(t), rt: rt, sites: []*site{{memory: newLeases()}, {memory: newLeases()}, {memory: newLeases()}}}
 		for range rapid.IntRange(10, 80).Draw(rt, "steps") {
-			s := rapid.SampledFrom(sites).Draw(rt, "site")
-			switch rapid.SampledFrom([]string{"begin", "step", "step", "step", "steps", "end", "kill", "copy", "fault", "time", "label", "empty"}).Draw(rt, "what") {
-			case "begin":
-				if s.process == nil {
-					s.begin(w)
-				}
-			case "step":
-				s.act(func(p *Seat) { p.step(ctx) })
-			case "steps": // all that live, for a time that is long for them
-				for range rapid.IntRange(1, 70).Draw(rt, "rounds") {
-					for _, one := range sites {
-						one.act(func(p *Seat) { p.step(ctx) })
-						check()
-					}
-					w.clock.Step(timing.Renew)
-				}
-			case "end":
-				s.act(func(p *Seat) { p.park(ctx) })
-				s.process = nil
-			case "kill":
-				s.process = nil
-			case "copy":
-				if s.process == nil {
-					s.memory = rapid.SampledFrom(sites).Draw(rt, "of").memory.copied()
-				}
-			case "fault":
-				fault(rt, w, sites)
-			case "time":
-				w.clock.Step(time.Duration(rapid.IntRange(1, 400).Draw(rt, "seconds")) * time.Second)
-			case "label":
-				lease := w.rancher.all[LeaseName(origin)].DeepCopy()
-				lease.Labels = map[string]string{"at": w.clock.Now().String()}
-				w.rancher.put(lease)
-			case "empty":
-				w.rancher.put(resource(LeaseName(origin)))
-			}
-			check()
+			p.act()
+			p.check()
 		}
-		last := rapid.SampledFrom(sites).Draw(rt, "last")
-		w.rancher.befall = func(bool) error { return nil }
-		last.memory.befall = w.rancher.befall
-		last.begin(w)
-		for range int(timing.Expire/timing.Renew) + 2 {
-			last.process.step(ctx)
-			w.clock.Step(timing.Renew)
-		}
-		last.process.step(ctx)
-		if err := last.process.Check(); err != nil {
-			rt.Fatalf("the last one does not get the seat: %v; %v", err, last.process.Ready(nil))
-		}
+		p.checkEnd()
 	})
 }
 

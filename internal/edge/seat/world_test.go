@@ -89,6 +89,14 @@ func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1
 	})
 }
 
+func (l *leases) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
+	if l.all[name] == nil {
+		return apierrors.NewNotFound(coordinationv1.Resource("leases"), name)
+	}
+	delete(l.all, name)
+	return nil
+}
+
 func (l *leases) write(send func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	if err := l.befall(false); err != nil {
 		return nil, err
@@ -112,11 +120,16 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), rancher: newLeases(LeaseName(origin))}
 }
 
+// place is where the seat of a management cluster is.
+func (w *world) place(management *leases) Place {
+	return Place{Origin: origin, Rancher: w.rancher, RancherNamespace: rancherNamespace, Management: management, Memory: memoryKey}
+}
+
 // start begins a process in a management cluster.
 func (w *world) start(management *leases, change ...func(*Options)) *Seat {
 	w.t.Helper()
 	opts := Options{
-		Origin: origin, Rancher: w.rancher, RancherNamespace: rancherNamespace, Management: management, Memory: memoryKey, Self: "archelon",
+		Place: w.place(management), Self: "archelon",
 		Timing: DefaultTiming(), Lost: func(string) {}, Logger: logr.Discard(), Clock: w.clock,
 	}
 	for _, c := range change {

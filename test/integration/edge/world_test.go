@@ -2,9 +2,11 @@ package edge_test
 
 import (
 	"context"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/setup"
@@ -117,6 +120,8 @@ type management struct {
 	client client.Client
 	uid    string
 	hub    *hub
+	// lookalike has the manager take the UID of this management cluster for that of the one it is a copy of.
+	lookalike func(http.RoundTripper) http.RoundTripper
 }
 
 func newManagement(ctx context.Context, h *hub, name string) *management {
@@ -159,12 +164,28 @@ func values() map[string]any {
 }
 
 // run starts a manager as the chart does, in this process, and returns what stops it.
-func (m *management) run(ctx context.Context) (stop func() error) {
+func (m *management) run(ctx context.Context, change ...func(*options.Options)) (stop func() error) {
+	GinkgoHelper()
+	address, stop := m.begin(ctx, change...)
+	Eventually(func() error { return stage.Ready(ctx, address) }).WithContext(ctx).Should(Succeed())
+	return stop
+}
+
+// soon are times of the seat that specs can wait for.
+func soon() seat.Timing {
+	return seat.Timing{Renew: 200 * time.Millisecond, Fresh: time.Second, Quiet: 2 * time.Second, Expire: 4 * time.Second}
+}
+
+// begin is run for a manager that may not become ready. It returns where its probes are as well.
+func (m *management) begin(ctx context.Context, change ...func(*options.Options)) (probes string, stop func() error) {
 	GinkgoHelper()
 	objects := render(ctx, "archelon", values())
 	apply(ctx, m.client, objects)
 	config, err := m.ServiceAccountConfig(ctx, system, "archelon")
 	Expect(err).NotTo(HaveOccurred())
+	if m.lookalike != nil {
+		config.Wrap(m.lookalike)
+	}
 	opts, err := options.New()
 	Expect(err).NotTo(HaveOccurred())
 	flags := pflag.NewFlagSet("archelon", pflag.ContinueOnError)
@@ -172,6 +193,10 @@ func (m *management) run(ctx context.Context) (stop func() error) {
 	address, err := process.FreeAddresses(1)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(flags.Parse(append(argsOf(objects), "--metrics-bind-address=0", "--health-probe-bind-address="+address[0]))).To(Succeed())
+	opts.Seat = soon()
+	for _, c := range change {
+		c(opts)
+	}
 	Expect(opts.Validate()).To(Succeed())
 	running, cancel := context.WithCancel(context.Background())
 	metrics.Registry = prometheus.NewRegistry() // Each manager registers the same.
@@ -190,8 +215,7 @@ func (m *management) run(ctx context.Context) (stop func() error) {
 		return <-done
 	}
 	DeferCleanup(stop)
-	Eventually(func() error { return stage.Ready(ctx, "http://"+address[0]) }).WithContext(ctx).Should(Succeed())
-	return stop
+	return "http://" + address[0], stop
 }
 
 // cluster creates a CAPI Cluster whose control plane is up and which is selected.
