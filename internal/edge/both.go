@@ -20,31 +20,45 @@ func Secret(named string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// Both returns a client for what goes through objects of a management cluster and of Rancher's, as Route does, and the UID of the management cluster,
-// which its Rancher clusters carry. The kubeconfig of Rancher's cluster is in the named Secret, "namespace/name", and is read once.
-func Both(ctx context.Context, config *rest.Config, management client.Client, named string) (client.Client, types.UID, error) {
+// Pair is a management cluster, and Rancher's.
+type Pair struct {
+	// Client is for what goes through objects of both, as Route does.
+	Client client.Client
+	// Origin is the UID of the management cluster, which its Rancher clusters carry.
+	Origin types.UID
+	// Management and Rancher are clients of one.
+	Management, Rancher kubernetes.Interface
+}
+
+// Both returns clients of a management cluster and of Rancher's. The kubeconfig of Rancher's cluster is in the named Secret, "namespace/name", and is
+// read once.
+func Both(ctx context.Context, config *rest.Config, management client.Client, named string) (*Pair, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, "", fmt.Errorf("building a client for the kubeconfig of Rancher's cluster: %w", err)
+		return nil, fmt.Errorf("building a client for the kubeconfig of Rancher's cluster: %w", err)
 	}
 	asking, done := context.WithTimeout(ctx, timeout)
 	defer done()
 	own, err := clients.CoreV1().Namespaces().Get(asking, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the UID of the management cluster: %w", err)
+		return nil, fmt.Errorf("reading the UID of the management cluster: %w", err)
 	}
 	if own.UID == "" {
-		return nil, "", errors.New("namespace kube-system of the management cluster has no UID")
+		return nil, errors.New("namespace kube-system of the management cluster has no UID")
 	}
 	connection, err := Connect(ctx, clients, Secret(named), ctrl.LoggerFrom(ctx))
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	there := connection.Config()
 	there.UserAgent = config.UserAgent
 	rancher, err := client.New(there, client.Options{Scheme: management.Scheme(), Mapper: management.RESTMapper()})
 	if err != nil {
-		return nil, "", fmt.Errorf("building a client of Rancher's cluster: %w", err)
+		return nil, fmt.Errorf("building a client of Rancher's cluster: %w", err)
 	}
-	return Route(management, rancher), own.UID, nil
+	ranchers, err := kubernetes.NewForConfig(there)
+	if err != nil {
+		return nil, fmt.Errorf("building a client of Rancher's cluster: %w", err)
+	}
+	return &Pair{Client: Route(management, rancher), Origin: own.UID, Management: clients, Rancher: ranchers}, nil
 }

@@ -13,7 +13,7 @@
 //	get and patch of RoleBinding archelon-isolated there
 //	get of these namespaces
 //
-// in the coordination namespace list of Leases, and get of its own by name; and in its own namespace, by name, get and patch of deployments/scale.
+// in the coordination namespace list of Leases, and get and delete of its own by name; and in its own namespace, by name, get and patch of deployments/scale.
 package uninstall
 
 import (
@@ -47,13 +47,15 @@ type Options struct {
 	DeleteRecords bool
 	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name", if that is another cluster.
 	RancherKubeconfig string
+	// RancherNamespace is the namespace of Rancher's cluster with the Lease of this management cluster.
+	RancherNamespace string
 	// Timeout bounds all of it.
 	Timeout time.Duration
 }
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{Timeout: 5 * time.Minute}
+	return &Options{RancherNamespace: "archelon-system", Timeout: 5 * time.Minute}
 }
 
 // AddFlags binds the options to flags.
@@ -71,6 +73,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.DeleteRecords, "delete-records", o.DeleteRecords, "Delete the Rancher clusters that this instance made. Their agents are removed by Rancher.")
 	fs.StringVar(&o.RancherKubeconfig, "rancher-kubeconfig", o.RancherKubeconfig,
 		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster.")
+	fs.StringVar(&o.RancherNamespace, "rancher-namespace", o.RancherNamespace,
+		"As the manager has it: namespace of Rancher's cluster with the Lease of this management cluster.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it. When it is over, what is left is printed; run it again.")
 }
 

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/internal/edge"
+	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -40,11 +40,14 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
 	phases := []phase{
+		{"looking who serves this management cluster", u.seatIsOurs},
 		{"letting the manager finish deletions that have begun", u.finishDeletions},
 		{"looking into every namespace", u.reach},
 		{"stopping the manager", u.stopManager},
 		{"waiting for the manager to stop", u.awaitStop},
+		{"waiting for the seat in Rancher's cluster", u.seatIsFree},
 		{"letting go of what is held", u.release},
+		{"leaving the seat in Rancher's cluster", u.leaveSeat},
 		{"deleting the Lease", u.deleteLease},
 	}
 	if opts.OnlyHostClaims {
@@ -87,6 +90,8 @@ type uninstaller struct {
 	opts   *Options
 	// origin is the management cluster, if Rancher is in another one.
 	origin types.UID
+	// seat is what the manager has held in Rancher's cluster, nil if that is the management cluster.
+	seat   *seat.Leaver
 	scope  shard.Scope
 	self   instance.ID
 	out    io.Writer
@@ -113,16 +118,14 @@ func newUninstaller(ctx context.Context, config *rest.Config, opts *Options, out
 	if err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
-	var origin types.UID
-	if opts.RancherKubeconfig != "" {
-		if c, origin, err = edge.Both(ctx, config, c, opts.RancherKubeconfig); err != nil {
-			return nil, err
-		}
-	}
-	return &uninstaller{
-		client: c, origin: origin, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
+	u := &uninstaller{
+		client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
 		skipped: sets.Set[string]{},
-	}, nil
+	}
+	if opts.RancherKubeconfig != "" {
+		err = u.reachRancher(ctx, config)
+	}
+	return u, err
 }
 
 // finishDeletions waits for CAPI clusters that are being deleted and held by this instance: as long as the manager runs, it deletes their Rancher

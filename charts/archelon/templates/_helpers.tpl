@@ -310,6 +310,13 @@ the registration. */}}
   resources: [leases]
   resourceNames: [{{ printf "%s-leader-election" (include "archelon.instance" .) | quote }}]
   verbs: [delete, get]
+{{- if (index .Values.features "remote-rancher").enabled }}
+# Who it was in Rancher's cluster.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ printf "%s-rancher" (include "archelon.instance" .) | quote }}]
+  verbs: [delete, get]
+{{- end }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [list]

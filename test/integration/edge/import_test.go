@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/uninstall"
 	"github.com/archelon-io/archelon/test/env"
@@ -123,10 +125,10 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		Expect(stop()).To(Succeed())
 		config, err := site.ServiceAccountConfig(ctx, system, "archelon.uninstall")
 		Expect(err).NotTo(HaveOccurred())
-		opts := uninstall.NewOptions()
-		opts.Timeout = 30 * time.Second
-		opts.Instance, opts.InstanceNamespace, opts.RancherKubeconfig = "archelon", system, system+"/"+kubeconfig
-		Expect(uninstall.Run(ctx, config, opts, GinkgoWriter)).To(Succeed())
+		Expect(uninstall.Run(ctx, config, uninstallation(), GinkgoWriter)).To(Succeed())
+		held := &coordinationv1.Lease{}
+		Expect(hub.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.uid))}, held)).To(Succeed())
+		Expect(held.Spec).To(BeZero())
 		Expect(site.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
 		records := hub.records(ctx, site, cluster)
@@ -136,6 +138,14 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		Expect(foreign.Finalizers).To(ContainElement(finalizer))
 	})
 })
+
+// uninstallation is that of the release.
+func uninstallation() *uninstall.Options {
+	opts := uninstall.NewOptions()
+	opts.Timeout = 30 * time.Second
+	opts.Instance, opts.InstanceNamespace, opts.RancherKubeconfig = "archelon", system, system+"/"+kubeconfig
+	return opts
+}
 
 // account is the user of a management cluster in Rancher's.
 func account(of *management) string { return "system:serviceaccount:" + system + ":edge-" + of.uid }

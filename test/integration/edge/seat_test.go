@@ -26,6 +26,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/uninstall"
 	"github.com/archelon-io/archelon/test/env"
 )
 
@@ -50,6 +51,13 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 		}).WithTimeout(soon().Expire + soon().Quiet).Should(BeZero())
 		Expect(clone.reason(ctx, twin)()).To(Equal("none"))
 		Expect(hub.records(ctx, site, cluster)).To(HaveExactElements(HaveField("UID", record.UID)))
+	}
+
+	// imports fails if the original does not create a Rancher cluster for a new CAPI Cluster.
+	imports := func(ctx context.Context, name string) {
+		GinkgoHelper()
+		added := site.cluster(ctx, "team-a", name, workload)
+		Eventually(func() []managementv3.Cluster { return hub.records(ctx, site, added) }).Should(HaveLen(1))
 	}
 
 	BeforeAll(func(ctx SpecContext) {
@@ -99,11 +107,17 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 		untouched(ctx)
 		Expect(ptr.Deref(clone.memory(ctx).Spec.HolderIdentity, "none")).To(BeEmpty())
 
+		By("refusing to be uninstalled")
+		config, err := clone.ServiceAccountConfig(ctx, system, "archelon.uninstall")
+		Expect(err).NotTo(HaveOccurred())
+		config.Wrap(clone.lookalike)
+		Expect(uninstall.Run(ctx, config, uninstallation(), GinkgoWriter)).To(MatchError(seat.ErrTaken))
+
 		By("leaving the seat to the original, which starts again")
 		Expect(stop()).To(Succeed())
 		stop = site.run(ctx)
 		untouched(ctx)
-		Eventually(site.reason(ctx, site.cluster(ctx, "team-a", "two", workload))).Should(Equal("True/Imported"))
+		imports(ctx, "two")
 		Expect(end()).To(Succeed())
 	})
 
@@ -112,7 +126,7 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 		stop = site.run(ctx, func(o *options.Options) {
 			o.Seat.Quiet, o.Seat.Expire = time.Hour, time.Hour // Only a seat that was given back is taken sooner.
 		})
-		Eventually(site.reason(ctx, site.cluster(ctx, "team-a", "three", workload))).Should(Equal("True/Imported"))
+		imports(ctx, "three")
 	})
 
 	It("keeps its Rancher clusters when it is restored from an older backup, and the original is dead", func(ctx SpecContext) {
@@ -135,7 +149,7 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 			g.Expect(events.Items).To(ContainElement(HaveField("Reason", "RancherSeatTaken")))
 		}).Should(Succeed())
 
-		Eventually(site.reason(ctx, site.cluster(ctx, "team-a", "four", workload))).Should(Equal("True/Imported"))
+		imports(ctx, "four")
 		Eventually(site.reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(hub.records(ctx, site, cluster)).To(HaveExactElements(HaveField("UID", record.UID)))
 		Expect(hub.all(ctx, site)).To(HaveLen(before + 1))
@@ -207,7 +221,7 @@ func rewriting(uid, other string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return rewriter(func(request *http.Request) (*http.Response, error) {
 			response, err := next.RoundTrip(request)
-			if err != nil || !strings.HasSuffix(request.URL.Path, "/api/v1/namespaces") || !strings.Contains(request.URL.RawQuery, "kube-system") {
+			if err != nil || !strings.HasPrefix(request.URL.Path, "/api/v1/namespaces") || !strings.Contains(request.URL.String(), "kube-system") {
 				return response, err
 			}
 			defer func() { _ = response.Body.Close() }()
