@@ -6,7 +6,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// beginning has a reconciler do nothing, reads included, until a channel is closed; nil is at once. What it reads is not older than that then.
+// beginning has a reconciler do nothing, reads included, until a channel is closed; nil is at once. What it reads is
+// not older than that then.
 func beginning(when <-chan struct{}, then reconcile.Reconciler) reconcile.Reconciler {
 	if when == nil {
 		return then

@@ -15,7 +15,8 @@ import (
 	"github.com/archelon-io/archelon/internal/version"
 )
 
-// seat returns what this process has to hold while it writes to Rancher's cluster, nil where that is the management cluster.
+// seat returns what this process has to hold while it writes to Rancher's cluster, nil where that is the management
+// cluster.
 func (p *process) seat(ctx context.Context, place *place, end *ending) (*seat.Seat, error) {
 	if p.remote == nil {
 		return nil, nil //nolint:nilnil // there is none

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -164,22 +165,8 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if err := running.add(mgr, config, there, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}
-	if err := mgr.Add(everywhere(func(ctx context.Context) error { place.watch(ctx, end); return nil })); err != nil {
-		return fmt.Errorf("adding the watch over permissions: %w", err)
-	}
-	if err := addSeat(mgr, place.member, parts.seat); err != nil {
+	if err := p.accompany(mgr, parts, running.checks(), there, end); err != nil {
 		return err
-	}
-	if err := addProbes(mgr, running.checks()); err != nil {
-		return err
-	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if !seated(ctx, parts.seat) {
-			return nil
-		}
-		return p.leaveBehind(ctx, place, mgr, there)
-	})); err != nil {
-		return fmt.Errorf("adding what leaves namespaces: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
 		if why := place.member.lapsed(); why != "" {
@@ -187,6 +174,30 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 			return nil
 		}
 		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}
+
+// accompany adds what is done beside the controllers.
+func (p *process) accompany(
+	mgr ctrl.Manager, parts *parts, checks map[string]healthz.Checker, there cluster.Cluster, end *ending,
+) error {
+	if err := mgr.Add(everywhere(func(ctx context.Context) error { parts.place.watch(ctx, end); return nil })); err != nil {
+		return fmt.Errorf("adding the watch over permissions: %w", err)
+	}
+	if err := addSeat(mgr, parts.place.member, parts.seat); err != nil {
+		return err
+	}
+	if err := addProbes(mgr, checks); err != nil {
+		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if !seated(ctx, parts.seat) {
+			return nil
+		}
+		return p.leaveBehind(ctx, parts.place, mgr, there)
+	})); err != nil {
+		return fmt.Errorf("adding what leaves namespaces: %w", err)
 	}
 	return nil
 }

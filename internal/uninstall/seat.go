@@ -26,7 +26,8 @@ func (u *uninstaller) reachRancher(ctx context.Context, config *rest.Config) err
 	return err
 }
 
-// seatIsOurs fails if another Archelon imports the clusters of this management cluster: this one is a clone, or has one.
+// seatIsOurs fails if another Archelon imports the clusters of this management cluster: this one is a clone, or has
+// one.
 func (u *uninstaller) seatIsOurs(ctx context.Context) error {
 	return u.withSeat(ctx, func(ctx context.Context) (bool, error) { return true, u.seat.Taken(ctx) })
 }

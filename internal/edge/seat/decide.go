@@ -15,14 +15,15 @@ type Timing struct {
 	Renew time.Duration
 	// Fresh is how long after a renewal was sent the process may write.
 	Fresh time.Duration
-	// Quiet is for how long nobody may have renewed the seat when it is taken from an earlier process of the same installation, or when nobody has it.
-	// It is longer than Fresh: the one who had it does not write any more.
+	// Quiet is for how long nobody may have renewed the seat when it is taken from an earlier process of the same
+	// installation, or when nobody has it. It is longer than Fresh: the one who had it does not write any more.
 	Quiet time.Duration
 	// Expire is the same for a holder that this installation does not know.
 	Expire time.Duration
 }
 
-// DefaultTiming returns the times of an installation. A Rancher that does not answer for a moment costs nobody the seat.
+// DefaultTiming returns the times of an installation. A Rancher that does not answer for a moment costs nobody the
+// seat.
 func DefaultTiming() Timing {
 	return Timing{Renew: 5 * time.Second, Fresh: 10 * time.Second, Quiet: 15 * time.Second, Expire: 5 * time.Minute}
 }
@@ -34,7 +35,8 @@ func (t Timing) validate() error {
 	return nil
 }
 
-// parkedFor is how long the Lease of a holder lasts that has ended in order, and says so by it. No other Lease is as short.
+// parkedFor is how long the Lease of a holder lasts that has ended in order, and says so by it. No other Lease is as
+// short.
 const parkedFor = time.Second
 
 // sight is what a Lease says.
@@ -63,7 +65,8 @@ type view struct {
 	quiet time.Duration
 	// alive is whether somebody else was seen to renew or to take the seat.
 	alive bool
-	// own is whether this very process has written it, remembered whether the name is one that this installation has had.
+	// own is whether this very process has written it, remembered whether the name is one that this installation has
+	// had.
 	own, remembered bool
 }
 
@@ -87,8 +90,8 @@ const (
 
 // decide says what to do.
 //
-// Who has seen another one alive does not take over when that is silent: a clone would when the original is cut off. A person has to say that the
-// other one is gone, by a restart.
+// Who has seen another one alive does not take over when that is silent: a clone would when the original is cut off. A
+// person has to say that the other one is gone, by a restart.
 func decide(v view, t Timing) step {
 	switch {
 	case v.own:

@@ -30,7 +30,8 @@ func (s *Seat) Check() error {
 	return nil
 }
 
-// age is for how long the seat was not renewed. The clock that never goes back stands still while a machine sleeps, so both are asked. The lock is held.
+// age is for how long the seat was not renewed. The clock that never goes back stands still while a machine sleeps, so
+// both are asked. The lock is held.
 func (s *Seat) age() time.Duration {
 	now := s.Clock.Now()
 	return max(now.Sub(s.fresh), now.Round(0).Sub(s.fresh.Round(0)))

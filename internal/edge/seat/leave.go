@@ -39,7 +39,8 @@ func NewLeaver(place Place, timing Timing, now clock.PassiveClock) (*Leaver, err
 	return &Leaver{place: place, timing: timing, clock: now}, nil
 }
 
-// Taken returns ErrTaken if another installation holds the seat. It does not wait, so it goes by the clock of who has renewed the seat.
+// Taken returns ErrTaken if another installation holds the seat. It does not wait, so it goes by the clock of who has
+// renewed the seat.
 func (l *Leaver) Taken(ctx context.Context) error {
 	lease, names, err := l.read(ctx)
 	if err != nil || lease == nil {
@@ -53,8 +54,9 @@ func (l *Leaver) Taken(ctx context.Context) error {
 	return fmt.Errorf("%w: it is %s", ErrTaken, shown(seen.holder))
 }
 
-// Free reports whether nobody writes the Rancher clusters of the management cluster any more. It is asked again and again after the manager has stopped:
-// a manager that was killed, or an original whose clone this is, cannot be told from each other at once.
+// Free reports whether nobody writes the Rancher clusters of the management cluster any more. It is asked again and
+// again after the manager has stopped: a manager that was killed, or an original whose clone this is, cannot be told
+// from each other at once.
 func (l *Leaver) Free(ctx context.Context) (bool, error) {
 	if err := l.Taken(ctx); err != nil {
 		return false, err

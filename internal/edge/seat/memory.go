@@ -14,14 +14,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// MemoryName is the name of the Lease by which an instance remembers the names that it has had on the seat. It is in the coordination namespace, and has
-// no label of an instance.
+// MemoryName is the name of the Lease by which an instance remembers the names that it has had on the seat. It is in
+// the coordination namespace, and has no label of an instance.
 func MemoryName(instance string) string { return instance + "-rancher" }
 
 // separator is between names; no name has it.
 const separator = ","
 
-// memory is what an installation remembers across its processes: the name of the last one that had the seat, and that of the one which takes it.
+// memory is what an installation remembers across its processes: the name of the last one that had the seat, and that
+// of the one which takes it.
 type memory struct {
 	leases coordinationclient.LeaseInterface
 	key    types.NamespacedName

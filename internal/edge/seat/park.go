@@ -8,7 +8,8 @@ import (
 // parkLimit bounds how long a process that ends waits for its writes, and for the answer to the last request.
 const parkLimit = 5 * time.Second
 
-// park ends all writes and says on the Lease that there are none any more. Where that fails the next process waits a little longer.
+// park ends all writes and says on the Lease that there are none any more. Where that fails the next process waits a
+// little longer.
 func (s *Seat) park(ctx context.Context) {
 	s.end()
 	if !s.hasBegun() || !s.idle() {

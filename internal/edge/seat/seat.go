@@ -20,7 +20,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// LeaseName is the name of the Lease in Rancher's cluster that is the seat of a management cluster, by the UID of its kube-system.
+// LeaseName is the name of the Lease in Rancher's cluster that is the seat of a management cluster, by the UID of its
+// kube-system.
 func LeaseName(origin types.UID) string { return "archelon-" + string(origin) }
 
 // Reasons of Events.
@@ -33,7 +34,8 @@ type Place struct {
 	// Rancher are the Leases of Rancher's cluster, and RancherNamespace is where the seat is.
 	Rancher          coordinationclient.LeasesGetter
 	RancherNamespace string
-	// Management are the Leases of the management cluster, and Memory is the one by which this installation remembers its names.
+	// Management are the Leases of the management cluster, and Memory is the one by which this installation remembers
+	// its names.
 	Management coordinationclient.LeasesGetter
 	Memory     types.NamespacedName
 }
@@ -52,7 +54,8 @@ type Options struct {
 	Self string
 	// Timing are the times that the seat is kept by.
 	Timing Timing
-	// May returns why this process must not renew the seat, because another process of the same installation may have taken over. Optional.
+	// May returns why this process must not renew the seat, because another process of the same installation may have
+	// taken over. Optional.
 	May func() error
 	// Lost is called with a sentence when somebody else has taken the seat. This process must end.
 	Lost func(why string)
@@ -75,7 +78,8 @@ type Seat struct {
 	// lease is what was read or written last.
 	lease *coordinationv1.Lease
 
-	// seen is what a process that waits saw last, since when, and alive whether somebody else lives. There is no since before the first look.
+	// seen is what a process that waits saw last, since when, and alive whether somebody else lives. There is no since
+	// before the first look.
 	seen  sight
 	since time.Time
 	alive bool
@@ -118,8 +122,8 @@ func New(opts Options) (*Seat, error) {
 	return s, nil
 }
 
-// Run takes the seat and keeps it until the context ends. Then it waits for the writes under way, and gives the seat back to the next process of this
-// installation. It returns early when the seat is lost.
+// Run takes the seat and keeps it until the context ends. Then it waits for the writes under way, and gives the seat
+// back to the next process of this installation. It returns early when the seat is lost.
 func (s *Seat) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if s.step(ctx) {
@@ -253,14 +257,15 @@ func (s *Seat) read(ctx context.Context) error {
 	return err
 }
 
-// mine reports whether this very process has written what the Lease says. The name is not enough: a virtual machine may be copied while it runs, with the
-// process in it.
+// mine reports whether this very process has written what the Lease says. The name is not enough: a virtual machine may
+// be copied while it runs, with the process in it.
 func (s *Seat) mine() bool {
 	seen := sightOf(s.lease)
 	return seen.holder == s.name && slices.Contains(s.sent, seen.renewed)
 }
 
-// renew renews the seat. What fails is tried again: as long as nobody else is on the Lease, nobody has written. It reports whether somebody is.
+// renew renews the seat. What fails is tried again: as long as nobody else is on the Lease, nobody has written. It
+// reports whether somebody is.
 func (s *Seat) renew(ctx context.Context) (lost bool) {
 	err := s.May()
 	if err == nil {

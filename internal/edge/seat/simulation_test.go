@@ -155,7 +155,8 @@ func TestSimulation(t *testing.T) {
 	})
 }
 
-// Wherever a process ends between two writes, the next one of the same installation has the seat as soon as it is quiet, and not later.
+// Wherever a process ends between two writes, the next one of the same installation has the seat as soon as it is
+// quiet, and not later.
 func TestACrashBetweenWritesCostsNoMoreThanQuiet(t *testing.T) {
 	for at := range 4 {
 		w := newWorld(t)
