@@ -189,21 +189,7 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []perm
 	cluster := func(p permissions) []rbacv1.PolicyRule { return p.Cluster }
 	namespace := func(p permissions) []rbacv1.PolicyRule { return p.Namespace }
 	both := func(p permissions) []rbacv1.PolicyRule { return slices.Concat(p.Cluster, p.Namespace) }
-	rule := func(group, resource, name string, verbs ...string) rbacv1.PolicyRule {
-		rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
-		if name != "" {
-			rule.ResourceNames = []string{name}
-		}
-		return rule
-	}
-	instance := "archelon"
-	if slices.Contains(on, "everything") {
-		instance = "archelon1"
-	}
-	own := []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", "leases", "", "create", "list", "watch"), rule("coordination.k8s.io", "leases", instance+"-leader-election", "get", "update"),
-		rule("", "events", "", "create"),
-	}
+	own := leases(on)
 	want := map[string][]string{}
 	if slices.Contains(on, "everything") { // It has its Lease elsewhere.
 		want["coordination"], own = texts(own), nil
@@ -241,6 +227,31 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []perm
 		t.Errorf("rights of the manager (-want +got):\n%s", diff)
 	}
 	checkConditional(t, got, on)
+}
+
+// leases returns the rules for the coordination namespace.
+func leases(on []string) []rbacv1.PolicyRule {
+	instance := "archelon"
+	if slices.Contains(on, "everything") {
+		instance = "archelon1"
+	}
+	names := []string{instance + "-leader-election"}
+	if slices.Contains(on, wordOf(string(feature.RemoteRancher))) { // It remembers who had the seat in Rancher's cluster.
+		names = append(names, instance+"-rancher")
+	}
+	rules := []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "", "create", "list", "watch"), rule("", "events", "", "create")}
+	for _, name := range names {
+		rules = append(rules, rule("coordination.k8s.io", "leases", name, "get", "update"))
+	}
+	return rules
+}
+
+func rule(group, resource, name string, verbs ...string) rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	if name != "" {
+		rule.ResourceNames = []string{name}
+	}
+	return rule
 }
 
 // named returns the rules for namespaces that values name for some purposes.
