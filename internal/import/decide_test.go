@@ -254,6 +254,7 @@ func decideRows() map[string]decideRow {
 	foreignGoing := &record{Object: &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", DeletionTimestamp: new(metav1.NewTime(decideNow))}}, strategy: decideV3{}, unseen: true}
 	free := func(besides, name string) state {
 		return func(o *Observation, _ *Rules) {
+			o.answered[askOwned{}.String()] = true // It comes before.
 			o.answered[askFreeName{besides}.String()], o.free[besides] = true, name
 		}
 	}
@@ -446,7 +447,8 @@ func decideRows() map[string]decideRow {
 		"NameWaits":      {with(newcomer, v3(goingV3, unheld)), "import | claim: Wait RecordTerminating"},
 		"NameWaitsBlind": {with(newcomer, v3(goingV3, unheld), func(o *Observation, _ *Rules) { o.records[0].unseen = true }), "import | claim: Poll RecordTerminating"},
 		"NameForged":     {with(ahead, note(recordKey, "v3/victim")), "import | claim: ask for Rancher cluster v3/victim"},
-		"NameForgedTwo":  {with(ahead, note(recordKey, "v3/victim"), asked(askRecord{strategy: decideV3{}, name: "victim"})), `import | claim: ask for a free name besides ""`},
+		"NameForgedTwo":  {with(ahead, note(recordKey, "v3/victim"), asked(askRecord{strategy: decideV3{}, name: "victim"}, askOwned{})), `import | claim: ask for a free name besides ""`},
+		"NameForgedMore": {with(ahead, note(recordKey, "v3/victim"), asked(askRecord{strategy: decideV3{}, name: "victim"})), "import | claim: ask for Rancher clusters of the CAPI cluster"},
 		"NameEdited":     {with(ahead, note(recordKey, "v3/c-other"), v3()), "import | claim: ask for Rancher cluster v3/c-abcde, which the cluster does not name"},
 
 		// The record.
@@ -460,7 +462,8 @@ func decideRows() map[string]decideRow {
 		"RecordAwaited":    {with(ahead, func(o *Observation, _ *Rules) { o.creation = creation{"v3/c-abcde", decideNow} }), "import | record: Poll WaitingForRancher"},
 		"RecordOccupied":   {with(ahead, func(o *Observation, _ *Rules) { o.occupied = true }), "import | record: ask for " + occupant.String()},
 		"RecordVanished":   {with(ahead, occupied(nil)), "import | record: Fail InternalError"},
-		"RecordOfOthers":   {with(ahead, occupied(foreign)), `import | record: ask for a free name besides "c-abcde"`},
+		"RecordOfOthers":   {with(ahead, occupied(foreign), asked(askOwned{})), `import | record: ask for a free name besides "c-abcde"`},
+		"RecordOthersMore": {with(ahead, occupied(foreign)), "import | record: ask for Rancher clusters of the CAPI cluster"},
 		"RecordOthersGo":   {with(ahead, occupied(foreignGoing)), "import | record: Poll RecordTerminating"},
 		"RecordNoName":     {with(ahead, occupied(foreign), free("c-abcde", "c-abcde")), "import | record: Poll ForeignRecord"},
 		"RecordSecond":     {with(ahead, occupied(foreign), free("c-abcde", "c-other")), "import | record: ask for " + second.String()},

@@ -91,6 +91,9 @@ func (d *deciding) checkNamespace(strategy Strategy, name string) Decision {
 // rename writes another name ahead, because the one that the cluster has is not free. Where the other one is not free
 // either, nothing is written: it would go to and fro between the two.
 func (d *deciding) rename(found *record) Decision {
+	if d.mayOwnMore() {
+		return ask(askOwned{})
+	}
 	strategy, name := found.strategy, found.GetName()
 	if d.lacks(askFreeName{name}) {
 		return ask(askFreeName{name})

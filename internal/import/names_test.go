@@ -24,6 +24,15 @@ type fixedNames struct {
 
 func (s fixedNames) NewObject() client.Object { return s.object() }
 
+func (s fixedNames) NewList() client.ObjectList {
+	if s.kind == "v1" {
+		return &provisioningv1.ClusterList{}
+	}
+	return &managementv3.ClusterList{}
+}
+
+func (fixedNames) Derived(client.Object) bool { return false }
+
 func (s fixedNames) Key(cluster *clusterv1.Cluster, name string) client.ObjectKey {
 	if s.kind == "v1" {
 		return client.ObjectKey{Namespace: cluster.Namespace, Name: name}
@@ -139,5 +148,25 @@ func TestCheckPermissionLooksForTheRecord(t *testing.T) {
 	r := &Reconciler{Rules: Rules{Active: v3}, APIReader: clientWith(t, hidden.Object), Clock: clock.RealClock{}}
 	if out := r.obey(t.Context(), o, (*deciding).checkPermission).Outcome; !out.IsDone() || !o.hasRecord() {
 		t.Errorf("got %+v, want the import to go on with its record", out)
+	}
+}
+
+// A record that the cluster does not name any more, and that the cache does not show, is followed.
+func TestClaimFollowsTheRecordThatNobodyNames(t *testing.T) {
+	v3 := &fixedNames{testStrategy: testStrategy{kind: "v3"}, object: func() client.Object { return &managementv3.Cluster{} }, first: "c-hjklm", second: "c-npqrs"}
+	o := seen(namedCluster(""))
+	delete(o.cluster.Annotations, "archelon.io/rancher-cluster")
+	o.cluster.Finalizers = []string{"archelon.io/rancher-import"}
+	r := &Reconciler{Rules: Rules{Active: v3}, APIReader: clientWith(t, testRecord("v3", "c-bcdfg").Object), Clock: clock.RealClock{}}
+	got := ""
+	r.obey(t.Context(), o, func(d *deciding) Decision {
+		if d.mayOwnMore() {
+			return ask(askOwned{})
+		}
+		got = d.ownName()
+		return pass()
+	})
+	if got != "c-bcdfg" {
+		t.Errorf("got %q, want the name of its record", got)
 	}
 }

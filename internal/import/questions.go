@@ -7,7 +7,9 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,6 +89,37 @@ func (d *deciding) unseenRecord(id string) (askRecord, bool) {
 	}
 	q := askRecord{strategy: strategy, name: name}
 	return q, d.lacks(q)
+}
+
+// askOwned asks the API server for Rancher clusters that are labelled as those of this cluster.
+type askOwned struct{}
+
+func (askOwned) String() string { return "Rancher clusters of the CAPI cluster" }
+
+func (askOwned) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	for _, strategy := range r.strategies() {
+		list, within := strategy.NewList(), client.InNamespace(strategy.Key(o.cluster, "").Namespace)
+		if err := r.liveInRancher().List(ctx, list, within, client.MatchingLabels{archelonv1.OwnerUIDLabel: string(o.cluster.UID)}); err != nil {
+			return fmt.Errorf("looking for %s Rancher clusters of the CAPI cluster: %w", strategy.Kind(), err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			found := record{Object: item.(client.Object), strategy: strategy, unseen: true} //nolint:forcetypeassert // a list of client.Objects
+			if o.find(found.id()) == nil && !strategy.Derived(found.Object) {
+				o.records = append(o.records, found)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayOwnMore reports whether it is to be asked for records that the cluster does not name: a name is to be chosen for a
+// cluster that was imported, so somebody has changed the annotation, and the cache may be older than the record.
+func (d *deciding) mayOwnMore() bool {
+	return holds(d.cluster) && d.replaces == nil && d.lacks(askOwned{})
 }
 
 // askTwin asks for a CAPI cluster of the namespace and the name of a record.

@@ -24,6 +24,9 @@ func (d *deciding) claim() Decision {
 	case stays && holds(d.cluster):
 		return pass()
 	case !stays:
+		if d.mayOwnMore() {
+			return ask(askOwned{})
+		}
 		if terminating := d.waitForTerminating(); !terminating.passes() {
 			return terminating
 		}
