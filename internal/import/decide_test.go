@@ -331,6 +331,8 @@ func decideRows() map[string]decideRow {
 			"release orphans | orphans: ask for the CAPI cluster, for what it has left behind"},
 		"GoneLostConfirmed": {[]state{forgotten, v3(), gone, asked(askCluster{"for what it has left behind"}), func(o *Observation, _ *Rules) { o.holding = "uid-1" }},
 			"release orphans | orphans: v3 Rancher cluster c-abcde: release and delete it"},
+		"GoneLostTwin": {[]state{forgotten, v1(), gone, asked(askCluster{"for what it has left behind"}), twinThere, func(o *Observation, _ *Rules) { o.holding = "uid-1" }},
+			"release orphans | orphans: v1 Rancher cluster tenant/prod-capi: leave it to the administrator"},
 		"GoneLostElsewhere": {[]state{forgotten, v3(), gone, asked(askCluster{"for what it has left behind"}), func(o *Observation, r *Rules) { o.holding, r.Origin = "uid-1", "site" }},
 			"release orphans | orphans: v3 Rancher cluster c-abcde: keep it"},
 		"GoneElsewhere": {[]state{forgotten, v3(goingV3), gone, asked(askCluster{"for what it has left behind"}), func(_ *Observation, r *Rules) { r.Origin = "site" }},

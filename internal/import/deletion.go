@@ -42,7 +42,7 @@ func (d *deciding) deleteRecords() Decision {
 }
 
 // removeRecord deletes a record, unless Rancher would delete a CAPI cluster together with it. A CAPI cluster that is being
-// deleted must be able to leave, so its record is left behind then; otherwise a person decides.
+// deleted must be able to leave, or is gone, so its record is left behind then; otherwise a person decides.
 func (d *deciding) removeRecord(found *record) Decision {
 	if found.left || found.deleting() && !found.held() {
 		return pass()
@@ -55,7 +55,7 @@ func (d *deciding) removeRecord(found *record) Decision {
 		switch {
 		case d.lacks(twin):
 			return ask(twin)
-		case d.twins[twin.key] && d.intent == intentDelete:
+		case d.twins[twin.key] && (d.intent == intentDelete || d.intent == intentOrphans):
 			return d.abandon(found)
 		case d.twins[twin.key]:
 			return heldByTwin(found)
@@ -259,7 +259,7 @@ func (d *deciding) releaseOrphans() Decision {
 		case lost && d.Origin != "":
 			return act(keepRecord{record: *found})
 		case lost:
-			return act(endRecord{record: *found})
+			return d.removeRecord(found)
 		default:
 			return release(found)
 		}
