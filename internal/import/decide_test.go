@@ -263,8 +263,10 @@ func decideRows() map[string]decideRow {
 		o.cluster.DeletionTimestamp = new(metav1.NewTime(decideNow))
 	}
 	stopped := func(o *Observation, _ *Rules) { o.stopped = true }
-	refused := func(id string) state {
-		return func(o *Observation, _ *Rules) { o.refusals[id] = apierrors.NewInternalError(errors.New("webhook")) }
+	refused := func() state {
+		return func(o *Observation, _ *Rules) {
+			o.refusals["v3/c-abcde"] = apierrors.NewInternalError(errors.New("webhook"))
+		}
 	}
 	later := func(o *Observation, _ *Rules) {
 		o.cluster.DeletionTimestamp = new(metav1.NewTime(decideNow.Add(-time.Minute)))
@@ -371,9 +373,10 @@ func decideRows() map[string]decideRow {
 		"DeleteForeign":     {[]state{claimedV3, ending, stopped, v3(of2)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
 		"DeleteGoing":       {[]state{claimedV3, ending, stopped, v3(goingV3, unheld)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
 		"DeleteReleased":    {[]state{ending, stopped}, "delete | done"},
-		"DeleteWebhook":     {[]state{claimedV3, ending, stopped, v3(), refused("v3/c-abcde")}, "delete | delete-records: Poll Deleting"},
-		"DeleteNoWebhook":   {[]state{claimedV3, later, stopped, v3(), refused("v3/c-abcde")}, "delete | delete-records: v3 Rancher cluster c-abcde: delete it, and release it when that is possible"},
-		"DeleteHalfLabel":   {[]state{claimedV3, later, stopped, v3(func(c *managementv3.Cluster) { delete(c.Labels, "cluster-api.cattle.io/capi-cluster-owner") }), refused("v3/c-abcde")}, "delete | delete-records: Fail InternalError"},
+		"DeleteWebhook":     {[]state{claimedV3, ending, stopped, v3(), refused()}, "delete | delete-records: Poll Deleting"},
+		"DeleteNoWebhook":   {[]state{claimedV3, later, stopped, v3(), refused()}, "delete | delete-records: v3 Rancher cluster c-abcde: delete it, and release it when that is possible"},
+		"DeleteUnseen":      {[]state{claimedV3, later, stopped, v3(), unseen, refused()}, "delete | delete-records: Fail InternalError"},
+		"DeleteHalfLabel":   {[]state{claimedV3, later, stopped, v3(func(c *managementv3.Cluster) { delete(c.Labels, "cluster-api.cattle.io/capi-cluster-owner") }), refused()}, "delete | delete-records: Fail InternalError"},
 		"DeleteV1":          {[]state{claimedV3, ending, stopped, asked(named), v1()}, "delete | delete-records: ask for CAPI cluster tenant/prod-capi"},
 		"DeleteV1Twin":      {[]state{claimedV3, ending, stopped, asked(named), v1(), twinThere}, "delete | delete-records: v1 Rancher cluster tenant/prod-capi: leave it to the administrator"},
 		"Unimport":          {[]state{labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},

@@ -77,8 +77,8 @@ func (d *deciding) withoutWebhook(found *record, cause error) Decision {
 	if left := patienceLeft(d.cluster, d.now); left > 0 {
 		return stop(outcome.Poll(archelonv1.DeletingReason, webhookAway+": "+cause.Error(), min(left, webhookRecheck)))
 	}
-	if found.halfLabelled() {
-		return fail(cause) // releaseOrphans would not know it.
+	if found.halfLabelled() || found.unseen {
+		return fail(cause) // releaseOrphans would not know it, or not see it.
 	}
 	owned := slices.ContainsFunc(found.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 		return ref.UID == d.cluster.UID
