@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -110,6 +111,30 @@ func (c *Cache) Next(kind schema.GroupKind) (Event, bool) {
 		c.view.objects[event.Key] = event.After
 	}
 	return event, true
+}
+
+// Relist has the cache see all events of a kind at once, as after a gap in its watch: of each object it learns what has
+// become of it, and not that it was deleted and created again meanwhile.
+func (c *Cache) Relist(kind schema.GroupKind) []Event {
+	before := map[Key]client.Object{}
+	for _, key := range keysOf(c.view.objects, kind) {
+		before[key] = c.view.objects[key]
+	}
+	for more := true; more; {
+		_, more = c.Next(kind)
+	}
+	var events []Event
+	for _, key := range slices.SortedFunc(maps.Keys(before), compareKeys) {
+		if after := c.view.objects[key]; after == nil || after.GetResourceVersion() != before[key].GetResourceVersion() {
+			events = append(events, Event{Key: key, Before: before[key], After: after})
+		}
+	}
+	for _, key := range keysOf(c.view.objects, kind) {
+		if before[key] == nil {
+			events = append(events, Event{Key: key, After: c.view.objects[key]})
+		}
+	}
+	return events
 }
 
 // All returns an event of creation for each object that the cache has, as a watch begins with them.

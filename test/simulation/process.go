@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,6 +49,13 @@ func (p *Process) Deliver(ctx context.Context, kind schema.GroupKind) bool {
 		p.wake(ctx, e)
 	}
 	return ok
+}
+
+// Relist has the cache see all events of a kind at once, and enqueues what they wake.
+func (p *Process) Relist(ctx context.Context, kind schema.GroupKind) {
+	for _, e := range p.Cache.Relist(kind) {
+		p.wake(ctx, e)
+	}
 }
 
 func (p *Process) wake(ctx context.Context, e Event) {
@@ -105,6 +113,9 @@ func (p *Process) enqueue(requests ...reconcile.Request) {
 
 // Queued returns how many requests wait.
 func (p *Process) Queued() int { return len(p.queue) }
+
+// Place returns the place of a request in the queue, -1 if it does not wait.
+func (p *Process) Place(request reconcile.Request) int { return slices.Index(p.queue, request) }
 
 // Work reconciles the n-th request that waits. It reports whether the process lives on: a crash ends it in the middle.
 // An error or a delay puts the request back.

@@ -1,8 +1,10 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"pgregory.net/rapid"
@@ -15,17 +17,28 @@ var ErrOutage = apierrors.NewServiceUnavailable("simulated outage")
 type Schedule struct {
 	// T draws.
 	T *rapid.T
+	// Script says by label what is drawn where there is no T: in a story that is told. What it does not name is the first.
+	Script map[string]string
 	// Faulty is what befalls the next write: a crash or a lost answer, before it is carried out or after. Empty is nothing.
 	Faulty string
 }
 
 // Pick draws one of some words.
 func (s *Schedule) Pick(label string, from ...string) string {
+	if s.T == nil {
+		return cmp.Or(s.Script[label], from[0])
+	}
 	return rapid.SampledFrom(from).Draw(s.T, label)
 }
 
 // Index draws one of n.
-func (s *Schedule) Index(label string, n int) int { return rapid.IntRange(0, n-1).Draw(s.T, label) }
+func (s *Schedule) Index(label string, n int) int {
+	if s.T == nil {
+		i, _ := strconv.Atoi(s.Script[label])
+		return min(i, n-1)
+	}
+	return rapid.IntRange(0, n-1).Draw(s.T, label)
+}
 
 // Disturb draws what befalls the next write. More can be drawn than what Befall knows.
 func (s *Schedule) Disturb(more ...string) {

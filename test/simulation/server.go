@@ -126,16 +126,23 @@ func (s *Server) born(object client.Object) {
 	}
 }
 
+// Vanish deletes an object whatever finalizers it has: what asked for its deletion had read it before it got them.
+func (s *Server) Vanish(key Key) {
+	if before := s.objects[key]; before != nil {
+		s.version++
+		delete(s.objects, key)
+		delete(s.owners, key)
+		s.log[key.Kind] = append(s.log[key.Kind], Event{Key: key, Before: before})
+	}
+}
+
 // Remove deletes an object, if it is there. One that has finalizers stays until it has none.
 func (s *Server) Remove(key Key) {
 	before := s.objects[key]
 	switch {
 	case before == nil:
 	case len(before.GetFinalizers()) == 0:
-		s.version++
-		delete(s.objects, key)
-		delete(s.owners, key)
-		s.log[key.Kind] = append(s.log[key.Kind], Event{Key: key, Before: before})
+		s.Vanish(key)
 	case before.GetDeletionTimestamp() == nil:
 		after := copyOf(before)
 		after.SetDeletionTimestamp(&deletionTime)
@@ -307,8 +314,10 @@ func keysOf(objects map[Key]client.Object, kind schema.GroupKind) []Key {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b Key) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(keys, compareKeys)
 	return keys
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
