@@ -35,8 +35,12 @@ const otherURL = "https://other.example.com"
 // site is a workload cluster.
 type site struct {
 	agent installed
-	// cleanup: Rancher's Job that removes its agent is under way.
-	cleanup bool
+	// cleanup is the v3 Cluster, by UID, for which Rancher's Job that removes the agent is under way.
+	cleanup types.UID
+	// session is the v3 Cluster whose agent has connected. It lasts until Rancher has noticed that the agent is gone.
+	session string
+	// installedFor is the v3 Cluster, by UID, for which a manager has installed the agent last.
+	installedFor types.UID
 }
 
 // installed is an agent of Rancher.
@@ -74,7 +78,7 @@ func (o opened) UID(context.Context) (types.UID, error) {
 
 // NoCleanup implements importer.Site.
 func (o opened) NoCleanup(context.Context) error {
-	if !o.cleanup {
+	if o.cleanup == "" {
 		return nil
 	}
 	return &outcome.Problem{
@@ -104,6 +108,9 @@ func (o opened) Install(_ context.Context, objects []*unstructured.Unstructured,
 	}
 	o.m.w.checkInstall(o.key, o.agent, next)
 	o.m.w.say("   %s installs the agent of %s in the workload cluster of %s", o.m.name, next.cluster, o.key)
+	if cluster := o.m.w.object(v3GK, "", next.cluster); cluster != nil {
+		o.installedFor = cluster.GetUID()
+	}
 	o.agent = next
 	o.m.w.changes++
 	return nil
@@ -285,6 +292,9 @@ func (a installed) secret() []byte {
 // checkInstall is what must hold for an installation: a live agent is never taken over.
 func (w *world) checkInstall(key types.NamespacedName, before, after installed) {
 	cluster, ok := w.object(v3GK, "", after.cluster).(*managementv3.Cluster)
+	if ok {
+		w.checkNamed(cluster)
+	}
 	if !ok || !before.exists || !before.credentials || before.cluster == after.cluster || before.cluster == "" {
 		return
 	}

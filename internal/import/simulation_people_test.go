@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -17,13 +16,13 @@ import (
 var happenings = []string{
 	"user", "user", "user", "capi", "admin", "agent", "rancher", "rancher", "rancher", "rancher",
 	"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "job", "later", "restart",
-	"fault", "fault", "fault", "hand over",
+	"fault", "fault", "fault", "hand over", "a while", "a while", "webhook", "relist",
 }
 
 // What a user does, and somebody in Rancher.
 var (
 	userDoes = []string{
-		"include", "include", "exclude", "unlabel", "delete", "pause", "resume", "resume", "permit", "permit", "forbid",
+		"include", "include", "exclude", "unlabel", "delete", "delete", "pause", "resume", "resume", "permit", "permit", "forbid",
 		"describe", "env", "team", "namespace",
 	}
 	adminDoes = []string{"delete", "delete", "touch"}
@@ -31,7 +30,7 @@ var (
 
 // act does one thing that can happen.
 func (w *world) act() {
-	switch w.Pick("what", happenings...) {
+	switch what := w.Pick("what", happenings...); what {
 	case "user":
 		w.user(w.someCluster())
 	case "capi":
@@ -63,13 +62,16 @@ func (w *world) act() {
 	case "hand over":
 		w.handOver()
 	case "fault":
-		w.Disturb("meanwhile", "meanwhile", "meanwhile")
+		w.Disturb("meanwhile", "meanwhile", "meanwhile", "conflict", "conflict")
+	default:
+		w.actSeldom(what)
 	}
 }
 
 // later has a minute pass.
 func (w *world) later() {
 	w.say("a minute passes")
+	w.loseVanished()
 	w.clock.SetTime(w.clock.Now().Add(60e9))
 	for _, m := range w.managers {
 		m.process.Later()
@@ -94,7 +96,7 @@ func (w *world) handOver() {
 func (w *world) someManager() *manager { return w.managers[w.Index("manager", len(w.managers))] }
 
 func (w *world) someCluster() types.NamespacedName {
-	return simClusters[w.Index("cluster", len(simClusters))]
+	return w.keys[w.Index("cluster", len(w.keys))]
 }
 
 func (w *world) workSome(m *manager) {
@@ -114,6 +116,10 @@ func (w *world) rancher() {
 
 // meanwhile has others do something between the reads of a run and its write.
 func (w *world) meanwhile(m *manager) {
+	if w.interlude != nil {
+		w.interlude()
+		return
+	}
 	switch w.Pick("meanwhile", "user", "user", "capi", "admin", "rancher", "rancher", "other") {
 	case "user":
 		w.user(w.someCluster())
@@ -122,12 +128,12 @@ func (w *world) meanwhile(m *manager) {
 	case "admin":
 		w.admin()
 	case "rancher":
-		for range rapid.IntRange(1, 3).Draw(w.t, "reactions") {
+		for range 1 + w.Index("reactions", 3) {
 			w.rancher()
 		}
 	case "other":
 		if other := w.someManager(); other != m {
-			for range rapid.IntRange(1, 4).Draw(w.t, "runs") {
+			for range 1 + w.Index("runs", 4) {
 				for other.behind() > 0 && w.Pick("sees", "yes", "no") == "yes" {
 					w.deliver(other, 0)
 				}
@@ -171,7 +177,7 @@ func (w *world) user(key types.NamespacedName) {
 	case "delete":
 		w.backups[key] = cluster.DeepCopy()
 		delete(w.spared, cluster.UID)
-		w.server.Remove(w.server.KeyOf(cluster))
+		w.delete(cluster)
 		return
 	case "pause":
 		cluster.Spec.Paused = new(true)
@@ -216,6 +222,7 @@ func (w *world) user(key types.NamespacedName) {
 }
 
 func (w *world) create(key types.NamespacedName) {
+	w.loseVanished() // Whoever comes after one of those gets a Rancher cluster of its own.
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	if backup := w.backups[key]; backup != nil && w.Pick("create", "new", "restored") == "restored" {
 		// A backup tool and clusterctl create it anew, with what was written on it.

@@ -46,6 +46,19 @@ func keyOf(kind schema.GroupKind, namespace, name string) simulation.Key {
 
 // reactions are those that can come now.
 func (w *world) reactions() []reaction {
+	found := w.ofLeftovers()
+	if !w.webhookDown {
+		found = append(w.ofRancher(), found...) // Nobody can write a Rancher cluster without the webhook.
+	}
+	found = append(found, w.ofClusters()...)
+	if w.withheld != nil {
+		found = slices.DeleteFunc(found, func(r reaction) bool { return w.withheld(r.what) })
+	}
+	return found
+}
+
+// ofRancher is what becomes of Rancher clusters.
+func (w *world) ofRancher() []reaction {
 	var found []reaction
 	for _, object := range w.server.Objects(v1GK) {
 		if cluster, ok := object.(*provisioningv1.Cluster); ok {
@@ -62,7 +75,7 @@ func (w *world) reactions() []reaction {
 			found = append(found, w.ofV3(cluster)...)
 		}
 	}
-	return append(append(found, w.ofLeftovers()...), w.ofClusters()...)
+	return found
 }
 
 // ofLeftovers is what becomes of the registration of a v3 Cluster that is gone.
@@ -94,12 +107,9 @@ func (w *world) ofClusters() []reaction {
 			found = append(found, reaction{"CAPI releases " + describe(cluster), w.put(cluster)})
 		}
 	}
-	for _, key := range simClusters {
-		if s := w.sites[key]; s.cleanup {
-			found = append(found, reaction{fmt.Sprintf("the clean-up in the workload cluster of %s ends", key), func() {
-				s.agent, s.cleanup = installed{}, false
-				w.changes++
-			}})
+	for _, key := range w.keys {
+		if s := w.sites[key]; s.cleanup != "" {
+			found = append(found, reaction{fmt.Sprintf("the clean-up in the workload cluster of %s ends", key), func() { w.cleanUp(key) }})
 		}
 	}
 	return found
@@ -144,8 +154,10 @@ func (w *world) ofV1(cluster *provisioningv1.Cluster) []reaction {
 	switch {
 	case made != nil && made.DeletionTimestamp == nil:
 		return []reaction{{"Rancher deletes " + made.Name + " with v1 Cluster " + name, func() {
-			if twin := w.object(clusterGK, cluster.Namespace, cluster.Name); twin != nil {
-				w.fail("Rancher deletes CAPI cluster %s together with the v1 Cluster of its name", name)
+			if twin := w.cluster(client.ObjectKeyFromObject(cluster)); twin != nil {
+				w.say("   and CAPI cluster %s, which has its name", name)
+				delete(w.spared, twin.UID)
+				w.server.Remove(w.server.KeyOf(twin))
 			}
 			w.server.Remove(w.server.KeyOf(made))
 		}}}
@@ -178,6 +190,15 @@ func (w *world) madeFrom(cluster client.Object) *managementv3.Cluster {
 	return nil
 }
 
+// stemOf returns the v1 Cluster that an object was made from, if there is one, and the object itself otherwise.
+func (w *world) stemOf(object client.Object) client.Object {
+	from := object.GetAnnotations()
+	if stem := w.object(v1GK, from["objectset.rio.cattle.io/owner-namespace"], from["objectset.rio.cattle.io/owner-name"]); stem != nil {
+		return stem
+	}
+	return object
+}
+
 // ofGoing is what becomes of a v3 Cluster that is deleted.
 func (w *world) ofGoing(cluster *managementv3.Cluster) []reaction {
 	if name := cluster.Annotations["objectset.rio.cattle.io/owner-name"]; name != "" {
@@ -192,11 +213,11 @@ func (w *world) ofGoing(cluster *managementv3.Cluster) []reaction {
 		}
 	}
 	if conditionOf(cluster, "Connected") && !w.cleaned[cluster.UID] {
-		for _, key := range simClusters {
+		for _, key := range w.keys {
 			s := w.sites[key]
-			if s.agent.exists && s.agent.cluster == cluster.Name {
+			if s.agent.exists && s.session == cluster.Name {
 				return []reaction{{fmt.Sprintf("Rancher begins to clean up the workload cluster of %s, for %s", key, cluster.Name), func() {
-					w.cleaned[cluster.UID], s.cleanup = true, true
+					w.cleaned[cluster.UID], s.cleanup = true, cluster.UID
 					w.changes++
 				}}}
 			}
@@ -258,7 +279,7 @@ func (w *world) tokenOf(cluster string) string {
 // ofAgent is what Rancher does when the agent of a v3 Cluster comes and goes.
 func (w *world) ofAgent(cluster *managementv3.Cluster) []reaction {
 	var here *site
-	for _, key := range simClusters {
+	for _, key := range w.keys {
 		a, token := w.sites[key].agent, w.tokenOf(cluster.Name)
 		if a.exists && a.credentials && a.server == simURL && a.token == token && token != "" {
 			here = w.sites[key]
@@ -267,7 +288,7 @@ func (w *world) ofAgent(cluster *managementv3.Cluster) []reaction {
 	forced := cluster.Annotations["io.cattle.agent.force.deploy"] == "true"
 	switch {
 	case here == nil && conditionOf(cluster, "Connected"):
-		return []reaction{{"Rancher loses the agent of " + cluster.Name, w.put(w.condition(cluster, "Connected", false))}}
+		return []reaction{{"Rancher loses the agent of " + cluster.Name, w.loses(cluster)}}
 	case here == nil:
 		return nil
 	case !conditionOf(cluster, "AgentDeployed") || forced:
@@ -281,11 +302,14 @@ func (w *world) ofAgent(cluster *managementv3.Cluster) []reaction {
 			w.server.Put(w.condition(cluster, "AgentDeployed", true))
 		}}}
 	case !here.agent.features && conditionOf(cluster, "Connected"):
-		return []reaction{{"Rancher loses the agent of " + cluster.Name, w.put(w.condition(cluster, "Connected", false))}}
+		return []reaction{{"Rancher loses the agent of " + cluster.Name, w.loses(cluster)}}
 	case !here.agent.features:
 		return nil // It only registers.
 	case !conditionOf(cluster, "Connected"):
-		return []reaction{{"the agent of " + cluster.Name + " connects", w.put(w.condition(cluster, "Connected", true))}}
+		return []reaction{{"the agent of " + cluster.Name + " connects", func() {
+			here.session = cluster.Name
+			w.server.Put(w.condition(cluster, "Connected", true))
+		}}}
 	case !conditionOf(cluster, "Waiting"):
 		return []reaction{{"Rancher finds the cluster of " + cluster.Name + " healthy", w.put(w.condition(cluster, "Waiting", true))}}
 	}

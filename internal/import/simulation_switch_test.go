@@ -22,6 +22,7 @@ func TestSimulationOfASwitch(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
 				w := newWorld(ctx, t, kind)
+				w.vandals = rapid.Bool().Draw(t, "labels are taken off")
 				w.imported() //nolint:contextcheck // processes have lives of their own
 				w.unsettled = true
 				for range rapid.IntRange(5, 40).Draw(t, "steps") {
@@ -57,16 +58,18 @@ func (w *world) imported() {
 
 // switchStep does one thing that can happen to clusters that change over.
 func (w *world) switchStep() {
-	switch w.Pick("what", "switch", "strip", "strip", "rancher", "rancher", "rancher", "deliver", "deliver", "deliver",
-		"work", "work", "work", "work", "job", "later", "restart", "fault", "fault") {
+	switch w.Pick("what", "switch", "person", "person", "rancher", "rancher", "rancher", "deliver", "deliver", "deliver",
+		"work", "work", "work", "work", "job", "later", "restart", "fault", "fault", "a while") {
 	case "switch":
 		for _, m := range w.managers {
 			m.kind = map[string]string{"v1": "v3", "v3": "v1"}[m.kind]
 			w.say("%s starts again, and its strategy is %s", m.name, m.kind)
 			m.die()
 		}
-	case "strip":
-		w.strip()
+	case "person":
+		w.person()
+	case "a while":
+		w.actSeldom("a while")
 	case "rancher":
 		w.rancher()
 	case "deliver":
@@ -91,8 +94,8 @@ func (w *world) switchStep() {
 	}
 }
 
-// strip takes labels off a Rancher cluster that is held.
-func (w *world) strip() {
+// person does what somebody does in Rancher: takes labels off, or deletes a Rancher cluster.
+func (w *world) person() {
 	objects := slices.DeleteFunc(append(w.server.Objects(v3GK), w.server.Objects(v1GK)...), func(object client.Object) bool {
 		return object.GetDeletionTimestamp() != nil || !slices.Contains(object.GetFinalizers(), finalizer)
 	})
@@ -100,6 +103,14 @@ func (w *world) strip() {
 		return
 	}
 	object := objects[w.Index("Rancher cluster", len(objects))]
+	if !w.vandals {
+		w.say("somebody deletes %s in Rancher", w.server.KeyOf(object))
+		if owner := w.created[object.GetUID()]; len(w.recordsOf(owner)) == 1 {
+			w.removed[owner] = true
+		}
+		w.server.Remove(w.server.KeyOf(object))
+		return
+	}
 	lost := map[string][]string{
 		"UID": {uidLabel}, "owned": {ownedLabel}, "both": {ownedLabel, uidLabel},
 		"all": {ownedLabel, uidLabel, ownerKey, ownerKey + "-ns"},
@@ -118,6 +129,9 @@ func (w *world) strip() {
 func (w *world) checkKind() {
 	for _, cluster := range w.clusters() {
 		records := w.recordsOf(cluster.UID)
+		if w.removed[cluster.UID] && len(records) == 0 {
+			continue
+		}
 		want := v1GK
 		if w.managers[0].kind == "v3" {
 			want = v3GK

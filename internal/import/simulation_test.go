@@ -1,6 +1,7 @@
 package importer_test
 
 import (
+	"cmp"
 	"flag"
 	"maps"
 	"slices"
@@ -32,6 +33,10 @@ func TestSimulation(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
 				w := newWorld(ctx, t, kind)
+				if rapid.IntRange(0, 2).Draw(t, "imported") == 0 {
+					w.imported() //nolint:contextcheck // processes have lives of their own
+					w.unsettled = true
+				}
 				for range rapid.IntRange(5, 40).Draw(t, "steps") {
 					w.act() //nolint:contextcheck // processes have lives of their own
 					w.judge()
@@ -59,7 +64,8 @@ func unlessSet(t *testing.T, values map[string]string) {
 // checkWrite is what must hold for each write.
 func (w *world) checkWrite(verb string, key simulation.Key, before, after client.Object) {
 	if w.foreign[key] {
-		if verb != "create" { // Only creating it tells whether a name is free.
+		changed := before == nil || after == nil || before.GetResourceVersion() != after.GetResourceVersion()
+		if verb != "create" && changed { // Only creating it tells whether a name is free.
 			w.fail("it writes to %s, which is somebody else's", key)
 		}
 		return
@@ -123,6 +129,8 @@ func (w *world) checkRecord(verb string, key simulation.Key, before, after clien
 	if after != nil && before.GetLabels()[uidLabel] == "" && after.GetLabels()[uidLabel] != "" {
 		w.created[before.GetUID()] = types.UID(after.GetLabels()[uidLabel]) // It was the record of nobody any more.
 	}
+	w.checkAbandoned(key, before, after)
+	w.checkDeleted(verb, key, before, owner)
 	if verb == "delete" && (after == nil || after.GetDeletionTimestamp() != nil) && before.GetDeletionTimestamp() == nil && w.spared[owner] {
 		for _, cluster := range w.clusters() {
 			if cluster.UID == owner && (key.Kind == v3GK) == (w.working.kind == "v3") && len(w.recordsOf(owner)) == 0 {
@@ -141,12 +149,13 @@ func (w *world) checkCreated(key simulation.Key, object client.Object) {
 	if w.removed[owner] {
 		w.fail("it creates %s although the Rancher cluster of this CAPI cluster was deleted in Rancher", key)
 	}
+	w.checkTitle(key, object)
 	w.created[object.GetUID()] = owner
 }
 
 // stop ends what runs beside the test.
 func (w *world) stop() {
-	for _, m := range w.managers {
+	for _, m := range slices.Concat(w.managers, w.others) {
 		close(m.killed)
 		m.end()
 	}
@@ -161,6 +170,7 @@ func (w *world) checkEnd() {
 			w.server.Put(cluster)
 		}
 	}
+	w.checkLeaving()
 	if !w.rest() {
 		w.fail("it does not come to rest")
 	}
@@ -218,7 +228,7 @@ func (w *world) checkSettled(cluster *clusterv1.Cluster) {
 		w.fail("the deletion of %s does not end: %v, %s", name, cluster.Finalizers, says)
 	case len(records) > 1:
 		w.fail("%s has %v", name, records)
-	case w.selected(cluster) == "false":
+	case w.selected(cluster) == "false" && !w.heldByTwin(cluster):
 		if len(records) > 0 || slices.Contains(cluster.Finalizers, finalizer) {
 			w.fail("%s is not un-imported: %v, %v, %s", name, records, cluster.Finalizers, says)
 		}
@@ -233,6 +243,9 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 		return
 	}
 	reason := conditions.GetReason(cluster, archelonv1.RancherImportedCondition)
+	if w.twins && reason == archelonv1.RecordNameTakenReason {
+		return // Rancher would delete a CAPI cluster of the name together with the Rancher cluster.
+	}
 	if w.vandals && slices.Contains([]string{
 		archelonv1.ForeignRecordReason, archelonv1.IncompleteOwnerLabelsReason, archelonv1.DuplicateRecordsReason, archelonv1.RecordNameTakenReason,
 		archelonv1.RecordTerminatingReason,
@@ -249,7 +262,8 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 		other, ok := object.(*managementv3.Cluster)
 		switch {
 		case owner == cluster.UID:
-		case reason == archelonv1.DisplayNameTakenReason && ok && other.Spec.DisplayName == cluster.Name:
+		case reason == archelonv1.DisplayNameTakenReason && ok &&
+			other.Spec.DisplayName == cmp.Or(cluster.Annotations[archelonv1.DisplayNameAnnotation], cluster.Name):
 			return
 		case reason == archelonv1.ForeignRecordReason && w.lost[owner] && object.GetLabels()[archelonv1.OwnerNamespaceLabel] == cluster.Namespace:
 			return // It was restored, and its record is that of before. A person has to decide.
@@ -261,7 +275,7 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 // checkLeft is what must have become of a Rancher cluster.
 func (w *world) checkLeft(object client.Object) {
 	owner, ours := w.created[object.GetUID()]
-	_, owned := object.GetLabels()[ownedLabel]
+	_, owned := w.stemOf(object).GetLabels()[ownedLabel]
 	if !ours || w.lost[owner] && (w.vandals || object.GetDeletionTimestamp() == nil) || !owned || object.GetLabels()[uidLabel] == "" {
 		return // Nobody can tell what belonged to the CAPI cluster.
 	}

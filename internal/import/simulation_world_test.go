@@ -1,9 +1,7 @@
 package importer_test
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,11 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	importer "github.com/archelon-io/archelon/internal/import"
-	importv1 "github.com/archelon-io/archelon/internal/import/v1"
-	importv3 "github.com/archelon-io/archelon/internal/import/v3"
-	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/scheme"
-	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -50,12 +44,18 @@ const (
 	simURL     = "https://rancher.example.com"
 )
 
+// failing is the test that a world belongs to.
+type failing interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // world is a simulated management cluster with Rancher in it, managers, CAPI, users, workload clusters with their
 // agents, and all that can go wrong between them.
 type world struct {
 	simulation.Schedule
 
-	t        *rapid.T
+	t        failing
 	ctx      context.Context //nolint:containedctx // it is that of the test, as t is
 	server   *simulation.Server
 	clock    *clocktesting.FakePassiveClock
@@ -89,6 +89,19 @@ type world struct {
 	vandals, vandalized bool
 	// unsettled: things go wrong. divided: there are two instances.
 	unsettled, divided bool
+	// webhookDown: Rancher's admission webhook does not answer.
+	webhookDown bool
+	// keys are the names of CAPI clusters. twins: one of them is that of the v1 record of another one.
+	keys  []types.NamespacedName
+	twins bool
+	// vanished are CAPI clusters, by UID, that went with the finalizer which they got too late to be held by it.
+	vanished map[types.UID]bool
+	// interlude is what happens meanwhile in a story, befalls what becomes of a write, and withheld what has yet to happen.
+	interlude func()
+	befalls   func(verb string, key simulation.Key) error
+	withheld  func(what string) bool
+	// others are processes beside those that go on.
+	others []*manager
 	// named, made and tokens count names.
 	named, made, tokens int
 }
@@ -119,26 +132,6 @@ func (w *world) judge() {
 	w.t.Fatalf("%s\n%s", w.wrong, told.String())
 }
 
-// manager is an instance: its process, which is another one after each crash.
-type manager struct {
-	w    *world
-	name string
-	// works names its namespaces, none for all.
-	works   string
-	kind    string
-	process *simulation.Process
-	names   *nameCache
-	control *importer.Reconciler
-	end     context.CancelFunc
-	killed  chan struct{}
-	// A job arrives at its gate, and waits there until the schedule has it go on.
-	arrived chan types.NamespacedName
-	waits   map[types.NamespacedName]bool
-	gates   map[types.NamespacedName]chan struct{}
-	dead    bool
-	inJob   bool
-}
-
 var (
 	simScheme = sync.OnceValue(func() *runtime.Scheme {
 		s, err := scheme.New()
@@ -159,17 +152,33 @@ var (
 	})
 )
 
-var simClusters = []types.NamespacedName{{Namespace: "a", Name: "prod"}, {Namespace: "b", Name: "prod"}}
+var (
+	simClusters = []types.NamespacedName{{Namespace: "a", Name: "prod"}, {Namespace: "b", Name: "prod"}}
+	// simTwin has the name that the v1 record of the first one has.
+	simTwin = types.NamespacedName{Namespace: "a", Name: "prod-capi"}
+)
 
 func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
-	w := &world{
-		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctrl.LoggerInto(ctx, logr.Discard()), scheme: simScheme(),
+	w := emptyWorld(ctx, t, simulation.Schedule{T: t})
+	w.vandals = rapid.Bool().Draw(t, "vandals")
+	w.divided = rapid.Bool().Draw(t, "divided")
+	w.twins = kind == "v1" && rapid.IntRange(0, 2).Draw(t, "twins") == 0
+	w.begin(kind) //nolint:contextcheck // processes have lives of their own
+	return w
+}
+
+func emptyWorld(ctx context.Context, t failing, schedule simulation.Schedule) *world {
+	return &world{
+		Schedule: schedule, t: t, ctx: ctrl.LoggerInto(ctx, logr.Discard()), scheme: simScheme(), vanished: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 		sites: map[types.NamespacedName]*site{}, lost: map[types.UID]bool{}, removed: map[types.UID]bool{},
 		cleaned: map[types.UID]bool{}, foreign: map[simulation.Key]bool{}, created: map[types.UID]types.UID{}, spared: map[types.UID]bool{},
 		approved: map[types.NamespacedName][]string{}, backups: map[types.NamespacedName]*clusterv1.Cluster{},
 	}
-	w.vandals = rapid.Bool().Draw(t, "vandals")
+}
+
+// begin has Rancher and the managers run.
+func (w *world) begin(kind string) {
 	w.server = simulation.NewServer(w.scheme)
 	w.server.Now = w.clock.Now
 	for _, name := range []string{"a", "b"} {
@@ -180,7 +189,10 @@ func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
 	} {
 		w.server.Put(&managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
 	}
-	for _, key := range simClusters {
+	if w.keys = simClusters; w.twins {
+		w.keys = append(slices.Clip(w.keys), simTwin)
+	}
+	for _, key := range w.keys {
 		w.sites[key] = &site{}
 		w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}})
 	}
@@ -189,180 +201,22 @@ func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
 	w.server.Put(neighbour)
 	w.foreign[w.server.KeyOf(neighbour)] = true
 	w.managers = []*manager{{w: w, name: "archelon", kind: kind}}
-	if w.divided = rapid.Bool().Draw(t, "divided"); w.divided {
+	if w.divided {
 		// An instance each for namespaces a and b, of which b is handed over from time to time.
 		w.managers = []*manager{{w: w, name: "one", kind: kind, works: "a,b"}, {w: w, name: "two", kind: kind, works: "c"}}
 	}
 	for _, m := range w.managers {
-		m.start() //nolint:contextcheck // a process has a life of its own
+		m.start()
 	}
 	w.unsettled = true
-	return w
-}
-
-// simV3 proposes names that are the same whenever a schedule is replayed.
-type simV3 struct {
-	importv3.Strategy
-	named *int
-}
-
-// ProposeName implements importer.Strategy.
-func (s simV3) ProposeName(_ *clusterv1.Cluster, taken func(string) bool) string {
-	const letters = "bcdfghjklmnpqrstvwxz"
-	for {
-		*s.named++
-		n := *s.named
-		if name := fmt.Sprintf("c-bbb%c%c", letters[n/len(letters)%len(letters)], letters[n%len(letters)]); !taken(name) {
-			return name
-		}
-	}
-}
-
-// start begins a new process: it knows what is there now, and nothing of what its predecessor did.
-func (m *manager) start() {
-	w := m.w
-	v3, v1 := importer.Strategy(simV3{named: &w.named}), importer.Strategy(importv1.Strategy{})
-	rules := importer.Rules{Active: v3, Others: []importer.Strategy{v1}, Self: instance.ID{Name: m.name}}
-	if m.works != "" {
-		scope, err := shard.New(strings.Split(m.works, ","), nil)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		rules.Claim = instance.Claim{Scope: scope}
-	}
-	if m.kind == "v1" {
-		rules.Active, rules.Others = v1, []importer.Strategy{v3}
-	}
-	cache := m.cache(rules)
-	live := w.server.Client(m.fault)
-	m.names = newNameCache(w.server)
-	ctx, cancel := context.WithCancel(w.ctx)
-	m.end, m.killed, m.gates, m.dead = cancel, make(chan struct{}), map[types.NamespacedName]chan struct{}{}, false
-	for _, key := range simClusters {
-		m.gates[key] = make(chan struct{})
-	}
-	m.arrived, m.waits = make(chan types.NamespacedName, len(simClusters)), map[types.NamespacedName]bool{}
-	killed, gates, arrived := m.killed, m.gates, m.arrived
-	control, err := importer.Simulated{
-		Rules: rules, Client: live.Cached(cache), Live: live, Names: m.names, Clock: w.clock, Downloader: w, Switches: 1,
-		Runs: func(name string) bool {
-			return slices.ContainsFunc(w.managers, func(other *manager) bool { return "/"+other.name == name })
-		},
-		Open: func(ctx context.Context, key types.NamespacedName) (importer.Site, error) {
-			arrived <- key
-			select {
-			case <-gates[key]:
-			case <-killed:
-				return nil, errDead
-			}
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return opened{w.sites[key], m, key}, nil
-		},
-	}.Start(ctx, simShared())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	m.control = control
-	m.process = &simulation.Process{
-		Cache: cache, Reconciler: control, Watches: control.Watching(w.scheme, importLabel, "archelon.io/managed-by"),
-	}
-	m.process.Start(w.ctx)
-}
-
-// cache returns what a new process knows.
-func (m *manager) cache(rules importer.Rules) *simulation.Cache {
-	w := m.w
-	cache := w.server.NewCache(simKinds...)
-	if w.unsettled && w.Pick("lists", "now", "the past") == "the past" {
-		for _, kind := range []schema.GroupKind{clusterGK, v3GK, v1GK} {
-			cache.Rewind(kind, w.Index("events ago", 8))
-		}
-	}
-	owned := func(object client.Object) client.Object {
-		namespace := cmp.Or(object.GetNamespace(), object.GetLabels()["cluster-api.cattle.io/capi-cluster-owner-ns"])
-		if _, ok := object.GetLabels()[ownedLabel]; !ok || !m.owns(namespace) {
-			return nil
-		}
-		return reduced(object)
-	}
-	cache.Keep(v3GK, owned)
-	cache.Keep(v1GK, owned)
-	cache.Keep(clusterGK, func(object client.Object) client.Object {
-		if !m.owns(object.GetNamespace()) {
-			return nil
-		}
-		return reduced(object)
-	})
-	for _, strategy := range []importer.Strategy{rules.Active, rules.Others[0]} {
-		cache.Index(strategy.NewObject(), importer.OwnerIndex, importer.OwnerKeys)
-	}
-	for name, keys := range importer.ClusterIndexes(rules.Active) {
-		cache.Index(&clusterv1.Cluster{}, name, keys)
-	}
-	return cache
-}
-
-// owns reports whether the instance works in a namespace.
-func (m *manager) owns(namespace string) bool {
-	return m.works == "" || slices.Contains(strings.Split(m.works, ","), namespace)
-}
-
-var errDead = errors.New("the process is dead")
-
-// reduced is what caches keep.
-func reduced(object client.Object) client.Object {
-	kept, _ := importer.Reduce(object)
-	small, _ := kept.(client.Object)
-	return small
-}
-
-// die ends the process and begins another one.
-func (m *manager) die() {
-	close(m.killed)
-	m.end()
-	m.start()
-}
-
-// fault disturbs writes as the schedule has it, and looks at each of them.
-func (m *manager) fault(verb string, key simulation.Key, answered bool) error {
-	w := m.w
-	if m.dead {
-		return errDead
-	}
-	if verb == "get" || verb == "list" {
-		return nil
-	}
-	w.working = m
-	if w.Faulty == "meanwhile" && !answered {
-		w.Faulty = ""
-		w.say("... meanwhile:")
-		w.meanwhile(m)
-		w.working = m
-	}
-	if answered {
-		w.checkWrite(verb, key, w.before, w.server.Get(key))
-	} else {
-		w.before = w.server.Get(key)
-		w.say("   %s writes: %s %s", m.name, verb, key)
-	}
-	if w.Faulty != "" {
-		w.say("   %s: %s", m.name, w.Faulty)
-	}
-	if m.inJob && strings.HasPrefix(w.Faulty, "crash") {
-		// The process of a job dies when the job has ended, which fails from here on.
-		if (w.Faulty == "crash after") == answered {
-			w.Faulty, m.dead = "", true
-			return errDead
-		}
-		return nil
-	}
-	return w.Befall(answered)
 }
 
 // work has a manager reconcile one of the clusters that wait.
 func (w *world) work(m *manager, n int) {
+	m.refused, m.there = false, map[types.UID]bool{}
+	for _, cluster := range w.clusters() {
+		m.there[cluster.UID] = true
+	}
 	lives, err := m.process.Work(w.ctx, n)
 	if !lives {
 		w.say("%s dies and starts again", m.name)
@@ -376,17 +230,6 @@ func (w *world) work(m *manager, n int) {
 		}
 	}
 	m.wake()
-}
-
-// wake takes up what the process has woken itself by.
-func (m *manager) wake() {
-	for _, name := range m.control.Woken() {
-		for _, key := range simClusters {
-			if key.Name == name {
-				m.process.Wake(ctrl.Request{NamespacedName: key})
-			}
-		}
-	}
 }
 
 // job has a job of a manager run.
@@ -413,23 +256,6 @@ func (w *world) deliver(m *manager, n int) bool {
 	}
 	w.say("%s sees a change of a display name", m.name)
 	return m.deliverName()
-}
-
-func (m *manager) deliverName() bool {
-	before, after, ok := m.names.next()
-	if ok && (before != nil || after != nil) {
-		m.process.Wake(m.control.Named(m.w.ctx, before, after)...)
-	}
-	return ok
-}
-
-// behind is how many events there are of which one can be shown next.
-func (m *manager) behind() int {
-	n := len(m.process.Cache.Behind())
-	if m.names.behind() {
-		n++
-	}
-	return n
 }
 
 // rest has everything happen that is under way, faults apart, until nothing is. It reports false if that does not end.
