@@ -104,3 +104,25 @@ func TestFinalizersHold(t *testing.T) {
 		t.Error("it is still there")
 	}
 }
+
+// After a gap, what was deleted and created again looks like something that has changed, whatever held it.
+func TestRelist(t *testing.T) {
+	server := newServer(t)
+	held := configMap("1")
+	held.Finalizers = []string{"example.com/held"}
+	server.Put(held)
+	cache := server.NewCache(configMaps)
+	before := server.Get(server.KeyOf(held))
+	server.Vanish(server.KeyOf(held))
+	server.Put(configMap("2"))
+	events := cache.Relist(configMaps)
+	if len(events) != 1 || events[0].Before == nil || events[0].After == nil {
+		t.Fatalf("got %v, want one change", events)
+	}
+	if events[0].Before.GetUID() != before.GetUID() || events[0].After.GetUID() == before.GetUID() {
+		t.Errorf("got %s and then %s", events[0].Before.GetUID(), events[0].After.GetUID())
+	}
+	if len(cache.Behind()) != 0 || len(cache.Relist(configMaps)) != 0 {
+		t.Error("it is still behind")
+	}
+}
