@@ -259,9 +259,10 @@ MUTATE = go run ./hack/mutate --package=./internal/import
 FIND   = '-test.run=^(TestDecide|TestThe)' '-test.run=^TestSimulation$$ -rapid.checks=300 $(FOUND)' '-test.skip=^(TestSimulation.*|Fuzz.*)$$'
 FOUND  = -rapid.seed=1 -rapid.nofailfile -rapid.shrinktime=1ms
 .PHONY: test-mutation
-test-mutation: ## Change 60 tokens of the rules of the import, twice, and have tests find all but a few of the changes.
+test-mutation: ## Change 60 tokens of the rules of the import, twice, and have tests find all but a few of the changes, and all races that were fixed.
 	$(MUTATE) --files=decide.go --count=60 --seed=1 --at-least=57 -- $(FIND)
 	$(MUTATE) --files=decide.go --count=60 --seed=18 --at-least=57 -- $(FIND)
+	$(MUTATE) --list=internal/import/testdata/races.yaml -- '-test.run=^TestSimulationOfRaces$$' '-test.run=^TestSimulation$$ -rapid.checks=2000 $(FOUND)'
 
 # Not part of make test: it builds all of a release, twice.
 .PHONY: test-image
