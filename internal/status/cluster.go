@@ -1,5 +1,5 @@
 // Package status shows CAPI clusters as the instances of Archelon report them: "archelon status". It reads CAPI Clusters
-// and nothing else.
+// and nothing else, unless Rancher is in another cluster than CAPI.
 package status
 
 import (
@@ -14,6 +14,9 @@ import (
 
 // Cluster is what is known of a CAPI cluster. Its form in JSON and YAML stays as it is.
 type Cluster struct {
+	// ManagementCluster is how people call the management cluster, where there are several. That of one which is not
+	// registered any more is its UID.
+	ManagementCluster string `json:"managementCluster,omitempty"`
 	// Namespace and Name are those of the CAPI Cluster.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -26,6 +29,11 @@ type Cluster struct {
 	Since *metav1.Time `json:"since,omitempty"`
 	// RancherCluster is "v3/<name>" or "v1/<name>", in the namespace of the CAPI Cluster.
 	RancherCluster string `json:"rancherCluster,omitempty"`
+	// InRancher is how the Rancher cluster is in Rancher, where that is in another cluster: "waiting" for its agent,
+	// "connected", "disconnected", "deleting" or "missing".
+	InRancher string `json:"inRancher,omitempty"`
+	// CAPICluster is "gone" if there is only the Rancher cluster, and "unseen" if the management cluster was not asked.
+	CAPICluster string `json:"capiCluster,omitempty"`
 	// Agent is how far Rancher's agent is, by the reason: "installing", "waiting", "connected" or "disconnected". It is
 	// empty before that.
 	Agent string `json:"agent,omitempty"`
@@ -74,7 +82,7 @@ func agentOf(imported *metav1.Condition) string {
 	}
 }
 
-// compare orders clusters by namespace and name.
+// compare orders clusters by management cluster, namespace and name.
 func compare(a, b Cluster) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.ManagementCluster, b.ManagementCluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

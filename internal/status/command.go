@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -38,11 +39,18 @@ type Options struct {
 	NoHeaders bool
 	// Watch goes on with what changes, until the context ends.
 	Watch bool
+
+	// RancherKubeconfig is the Secret "namespace/name" with the kubeconfig of Rancher's cluster, where that is another one.
+	RancherKubeconfig string
+	// ManagementClustersNamespace has the Secrets that register management clusters.
+	ManagementClustersNamespace string
+	// Timeout bounds what each of the other clusters is asked.
+	Timeout time.Duration
 }
 
 // Command returns "status". It has the flags of kubectl for the connection.
 func Command() *cobra.Command {
-	opts := &Options{}
+	opts := &Options{Timeout: 10 * time.Second}
 	all := false
 	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
 	connection := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
@@ -51,10 +59,12 @@ func Command() *cobra.Command {
 		Short: "Show which CAPI clusters are imported, and why others are not",
 		Long: "Show for each CAPI cluster the state of its import, the reason, since when, its Rancher cluster, Rancher's agent,\n" +
 			"and the instance that works on it. It needs the permission to list clusters.cluster.x-k8s.io, and with --watch\n" +
-			"to watch them. It writes nothing. The exit code is 0 whatever the state of the clusters is, and 1 if it cannot be read.",
+			"to watch them. It writes nothing. The exit code is 0 whatever the state of the clusters is, and 1 if it cannot be read.\n" +
+			"Where Rancher is in another cluster, it looks into both, with the credentials that the manager has.",
 		Example: "  archelon status -A\n" +
 			"  archelon status -n team-a -o wide --not-imported\n" +
-			"  archelon status -A --reason=WaitingForAgent --watch",
+			"  archelon status -A --reason=WaitingForAgent --watch\n" +
+			"  archelon status -A --management-clusters-namespace=archelon-system",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := connection.ClientConfig()
@@ -74,6 +84,9 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if opts.elsewhere() {
+				return runElsewhere(cmd.Context(), config, c, *opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
 			return Run(cmd.Context(), c, *opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -81,28 +94,31 @@ func Command() *cobra.Command {
 	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "Path of a kubeconfig. Default: as kubectl has it, in a Pod the ServiceAccount.")
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.BoolVarP(&all, "all-namespaces", "A", false, "Show the clusters of all namespaces.")
-	flags.StringVarP(&opts.Selector, "selector", "l", "", "Show CAPI Clusters with these labels only, as kubectl has it.")
-	flags.StringSliceVar(&opts.Reasons, "reason", nil, "Show clusters with this reason only; repeatable.")
-	flags.StringVar(&opts.Instance, "instance", "", "Show the clusters of this instance only, as <namespace>/<name>.")
-	flags.BoolVar(&opts.NotImported, "not-imported", false, "Show only clusters that are not imported.")
-	flags.StringVarP(&opts.Output, "output", "o", "", "Form of the output: wide, json or yaml. Default: a table.")
-	flags.BoolVar(&opts.NoHeaders, "no-headers", false, "Leave out the first line of the table.")
-	flags.BoolVarP(&opts.Watch, "watch", "w", false, "Go on with what changes.")
+	addFlags(flags, opts)
 	return cmd
+}
+
+func addFlags(flags *pflag.FlagSet, o *Options) {
+	flags.StringVarP(&o.Selector, "selector", "l", "", "Show CAPI Clusters with these labels only, as kubectl has it.")
+	flags.StringSliceVar(&o.Reasons, "reason", nil, "Show clusters with this reason only; repeatable.")
+	flags.StringVar(&o.Instance, "instance", "", "Show the clusters of this instance only, as <namespace>/<name>.")
+	flags.BoolVar(&o.NotImported, "not-imported", false, "Show only clusters that are not imported.")
+	flags.StringVarP(&o.Output, "output", "o", "", "Form of the output: wide, json or yaml. Default: a table.")
+	flags.BoolVar(&o.NoHeaders, "no-headers", false, "Leave out the first line of the table.")
+	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on with what changes.")
+	flags.StringVar(&o.RancherKubeconfig, "rancher-kubeconfig", "",
+		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster, where that is another one.")
+	flags.StringVar(&o.ManagementClustersNamespace, "management-clusters-namespace", "",
+		"As the manager has it: namespace with the Secrets that register management clusters. Shows the clusters of all of them.")
+	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "How long each of those other clusters may take.")
 }
 
 // Run prints clusters to out, and what is no cluster to notes.
 func Run(ctx context.Context, c client.WithWatch, opts Options, out, notes io.Writer) error {
-	switch opts.Output {
-	case terminal.Table, formWide, terminal.JSON, terminal.YAML:
-	default:
-		return fmt.Errorf("--output is %q; it can be wide, json or yaml", opts.Output)
-	}
-	selector, err := labels.Parse(opts.Selector)
+	which, err := opts.which()
 	if err != nil {
-		return fmt.Errorf("--selector: %w", err)
+		return err
 	}
-	which := &client.ListOptions{Namespace: opts.Namespace, LabelSelector: selector}
 	found := &clusterv1.ClusterList{}
 	if err := c.List(ctx, found, which); err != nil {
 		return explain(err)
@@ -122,13 +138,27 @@ func Run(ctx context.Context, c client.WithWatch, opts Options, out, notes io.Wr
 		if _, err := fmt.Fprintln(notes, opts.nothing()); err != nil {
 			return err
 		}
-	} else if err := t.printer.all(clusters); err != nil {
+	} else if err := t.printer.all(list{Items: clusters}); err != nil {
 		return err
 	}
 	if !opts.Watch {
 		return nil
 	}
 	return t.follow(ctx, c, which, found.ResourceVersion)
+}
+
+// which says what is listed. It fails for options that cannot be used.
+func (o Options) which() (*client.ListOptions, error) {
+	switch o.Output {
+	case terminal.Table, formWide, terminal.JSON, terminal.YAML:
+	default:
+		return nil, fmt.Errorf("--output is %q; it can be wide, json or yaml", o.Output)
+	}
+	selector, err := labels.Parse(o.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	return &client.ListOptions{Namespace: o.Namespace, LabelSelector: selector}, nil
 }
 
 func key(c Cluster) string { return c.Namespace + "/" + c.Name }

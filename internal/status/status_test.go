@@ -126,7 +126,7 @@ func TestPrinter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := &bytes.Buffer{}
 			p := &printer{form: tc.form, headers: tc.headers, out: out, now: func() time.Time { return now }}
-			if err := p.all(clusters); err != nil {
+			if err := p.all(list{Items: clusters}); err != nil {
 				t.Fatal(err)
 			}
 			gone := clusters[1]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,6 +24,8 @@ type printer struct {
 	headers bool
 	out     io.Writer
 	now     func() time.Time
+	// many is whether there are several management clusters, inRancher whether Rancher's cluster was looked into.
+	many, inRancher bool
 }
 
 // list is the form of several clusters in JSON and YAML.
@@ -30,18 +33,24 @@ type list struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Items []Cluster `json:"items"`
+	// ManagementClusters are those that are registered.
+	ManagementClusters []ManagementCluster `json:"managementClusters,omitempty"`
+	// Problems say what could not be looked at.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // all prints clusters.
-func (p *printer) all(clusters []Cluster) error {
+func (p *printer) all(found list) error {
 	switch p.form {
 	case terminal.JSON, terminal.YAML:
-		return p.document(list{
-			TypeMeta: metav1.TypeMeta{APIVersion: "archelon.io/v1alpha1", Kind: "ClusterStatusList"},
-			Items:    append([]Cluster{}, clusters...),
-		})
+		found.APIVersion, found.Kind = "archelon.io/v1alpha1", "ClusterStatusList"
+		found.Items = append([]Cluster{}, found.Items...)
+		return p.document(found)
 	default:
-		return p.table(clusters)
+		if err := p.table(found.Items); err != nil || len(found.ManagementClusters) == 0 {
+			return err
+		}
+		return p.managementClusters(found.ManagementClusters)
 	}
 }
 
@@ -66,47 +75,100 @@ const (
 // table prints a line for each cluster, below a headline the first time.
 func (p *printer) table(clusters []Cluster) error {
 	lines := tabwriter.NewWriter(p.out, columnWidth, 0, columnGap, ' ', 0)
-	line := func(cells []string) error {
-		if p.form != formWide {
-			cells = cells[:narrow]
-		}
-		for i := range cells {
-			cells[i] = cmp.Or(terminal.Printable(cells[i]), "-")
-		}
-		_, err := fmt.Fprintln(lines, strings.Join(cells, "\t"))
-		return err
-	}
 	if p.headers {
 		p.headers = false
-		if err := line(columns()); err != nil {
-			return err
+		var names []string
+		for _, column := range p.columns() {
+			names = append(names, column.name)
 		}
+		_, _ = fmt.Fprintln(lines, strings.Join(names, "\t")) // Flush has the error.
 	}
 	for i := range clusters {
-		if err := line(p.cells(clusters[i])); err != nil {
-			return err
+		cluster, cells := &clusters[i], []string{}
+		for _, column := range p.columns() {
+			cells = append(cells, column.of(cluster))
 		}
+		row(lines, cells)
 	}
 	return lines.Flush()
 }
 
-// narrow is how many columns there are without -o wide.
-const narrow = 8
+// row prints a line. Tenants have written most of it.
+func row(lines io.Writer, cells []string) {
+	for i := range cells {
+		cells[i] = cmp.Or(terminal.Printable(cells[i]), "-")
+	}
+	_, _ = fmt.Fprintln(lines, strings.Join(cells, "\t")) // Flush has the error.
+}
 
-func columns() []string {
-	return []string{
-		"NAMESPACE", "NAME", "IMPORTED", "REASON", "SINCE", "RANCHER CLUSTER", "AGENT", "INSTANCE", "FLEET", "MESSAGE",
+// column is one of a table.
+type column struct {
+	name string
+	of   func(*Cluster) string
+}
+
+func (p *printer) columns() []column {
+	var all []column
+	if p.many {
+		all = append(all, column{"MANAGEMENT CLUSTER", func(c *Cluster) string { return c.ManagementCluster }})
+	}
+	all = append(
+		all,
+		column{"NAMESPACE", func(c *Cluster) string { return c.Namespace }},
+		column{"NAME", func(c *Cluster) string { return c.Name }},
+		column{"IMPORTED", func(c *Cluster) string { return c.Imported }},
+		column{"REASON", reasonOf},
+		column{"SINCE", func(c *Cluster) string {
+			if c.Since == nil {
+				return ""
+			}
+			return duration.HumanDuration(p.now().Sub(c.Since.Time))
+		}},
+		column{"RANCHER CLUSTER", func(c *Cluster) string { return c.RancherCluster }},
+	)
+	if p.inRancher {
+		all = append(all, column{"IN RANCHER", func(c *Cluster) string { return c.InRancher }})
+	}
+	all = append(all, column{"AGENT", func(c *Cluster) string { return c.Agent }}, column{"INSTANCE", func(c *Cluster) string { return c.Instance }})
+	if p.form == formWide {
+		all = append(all, column{"FLEET", func(c *Cluster) string { return c.Fleet }}, column{"MESSAGE", func(c *Cluster) string { return c.Message }})
+	}
+	return all
+}
+
+// reasonOf is the reason, or why there is none.
+func reasonOf(c *Cluster) string {
+	switch {
+	case c.Deleted:
+		return "(deleted)"
+	case c.CAPICluster == capiGone:
+		return "(no CAPI cluster)"
+	case c.CAPICluster == capiUnseen:
+		return "(not seen)"
+	default:
+		return c.Reason
 	}
 }
 
-func (p *printer) cells(c Cluster) []string {
-	since := ""
-	if c.Since != nil {
-		since = duration.HumanDuration(p.now().Sub(c.Since.Time))
+// managementClusters prints a line for each management cluster, below those of CAPI clusters.
+func (p *printer) managementClusters(all []ManagementCluster) error {
+	lines := tabwriter.NewWriter(p.out, columnWidth, 0, columnGap, ' ', 0)
+	_, _ = fmt.Fprintln(lines) // Flush has the error.
+	row(lines, []string{"MANAGEMENT CLUSTER", "SECRET", "ANSWERS", "STATE", "HUB SAID", "CAPI CLUSTERS", "RANCHER CLUSTERS", "MESSAGE"})
+	for i := range all {
+		one := &all[i]
+		answers, counted := "no", ""
+		if one.Answers {
+			answers = "yes"
+		}
+		if one.CAPIClusters != nil {
+			counted = strconv.Itoa(*one.CAPIClusters)
+		}
+		said := one.Said
+		if one.SaidAt != nil {
+			said += " " + duration.HumanDuration(p.now().Sub(one.SaidAt.Time)) + " ago"
+		}
+		row(lines, []string{one.DisplayName, one.Secret, answers, one.Reason, said, counted, strconv.Itoa(one.RancherClusters), one.Message})
 	}
-	reason := c.Reason
-	if c.Deleted {
-		reason = "(deleted)"
-	}
-	return []string{c.Namespace, c.Name, c.Imported, reason, since, c.RancherCluster, c.Agent, c.Instance, c.Fleet, c.Message}
+	return lines.Flush()
 }

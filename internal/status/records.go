@@ -1,0 +1,133 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+)
+
+// Where a Rancher cluster has no CAPI Cluster beside it.
+const (
+	capiGone   = "gone"
+	capiUnseen = "unseen"
+)
+
+// record is what is read of a Rancher cluster.
+type record struct {
+	origin          types.UID
+	id              string
+	namespace, name string
+	state           string
+}
+
+// of selects the Rancher clusters of a management cluster.
+func of(origin types.UID) client.ListOption {
+	return client.MatchingLabels{archelonv1.ManagementClusterLabel: string(origin)}
+}
+
+// records returns the Rancher clusters that are selected in Rancher's cluster. They are read in pages. That it failed is
+// one of the problems.
+func (v *view) records(ctx context.Context, rancher func() (client.Reader, client.ListOption, error)) ([]record, error) {
+	reader, selected, err := rancher()
+	if err != nil {
+		v.problems = append(v.problems, "Rancher's cluster was not looked into: "+err.Error())
+		return nil, err
+	}
+	var found []record
+	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+		list := &managementv3.ClusterList{}
+		return list, reader.List(ctx, list, selected, client.Limit(opts.Limit), client.Continue(opts.Continue))
+	})
+	err = pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		cluster, ok := item.(*managementv3.Cluster)
+		if !ok {
+			return fmt.Errorf("reading a %T", item)
+		}
+		found = append(found, recordOf(cluster))
+		return nil
+	})
+	switch {
+	case err == nil:
+		return found, nil
+	case apierrors.IsForbidden(err):
+		v.problems = append(v.problems, "Rancher's cluster was not looked into: it needs the permission to list clusters.management.cattle.io")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		v.problems = append(v.problems, fmt.Sprintf("Rancher's cluster did not answer within %s (--timeout)", v.opts.Timeout))
+	default:
+		v.problems = append(v.problems, "Rancher's cluster was not looked into: "+err.Error())
+	}
+	return nil, err
+}
+
+func recordOf(cluster *managementv3.Cluster) record {
+	r := record{
+		origin: types.UID(cluster.Labels[archelonv1.ManagementClusterLabel]), id: "v3/" + cluster.Name,
+		namespace: cluster.Labels[archelonv1.OwnerNamespaceLabel], name: cluster.Labels[archelonv1.OwnerNameLabel], state: "waiting",
+	}
+	for i := range cluster.Status.Conditions {
+		condition := &cluster.Status.Conditions[i]
+		switch is := condition.Status == corev1.ConditionTrue; condition.Type {
+		case "Connected":
+			if is {
+				r.state = "connected"
+			}
+		case "Waiting": // True from the first connection on.
+			if is && r.state == "waiting" {
+				r.state = "disconnected"
+			}
+		}
+	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		r.state = "deleting"
+	}
+	return r
+}
+
+// join has the CAPI clusters of a management cluster say how they are in Rancher, and adds the Rancher clusters that have
+// none. Which have none is not known where CAPI Clusters were selected.
+func (v *view) join(clusters []Cluster, records []record, managementCluster, missing string) []Cluster {
+	byID, there := map[string]*record{}, map[string]bool{}
+	for i := range records {
+		byID[records[i].id] = &records[i]
+	}
+	for i := range clusters {
+		id := clusters[i].RancherCluster
+		there[key(clusters[i])] = true
+		if id == "" {
+			continue
+		}
+		if found := byID[id]; found != nil {
+			clusters[i].InRancher = found.state
+			delete(byID, id)
+		} else {
+			clusters[i].InRancher = "missing"
+		}
+	}
+	if v.opts.Selector != "" {
+		return clusters
+	}
+	for _, one := range byID {
+		if v.opts.Namespace != "" && v.opts.Namespace != one.namespace {
+			continue
+		}
+		only := Cluster{
+			ManagementCluster: managementCluster, Namespace: one.namespace, Name: one.name, RancherCluster: one.id, InRancher: one.state,
+		}
+		if !there[key(only)] { // Otherwise it is one more, such as that which is being deleted.
+			only.CAPICluster = missing
+		}
+		clusters = append(clusters, only)
+	}
+	return clusters
+}
