@@ -61,6 +61,10 @@ type Options struct {
 	LeaderElectNamespace           string
 	TurtlesParked                  bool
 	TurtlesNamespaces              []string
+	// RancherKubeconfig and RancherNamespace are for a Rancher in another cluster, ManagementClustersNamespace for many
+	// management clusters.
+	RancherKubeconfig, RancherNamespace string
+	ManagementClustersNamespace         string
 	// ServiceAccount is whose permissions are looked at, as "<namespace>/<name>"; those of the caller if it is empty.
 	ServiceAccount string
 	// Timeout bounds all of it.
@@ -74,8 +78,11 @@ type checker struct {
 	clients    kubernetes.Interface
 	crds       apiextensionsclient.Interface
 	reader     client.Client
+	settings   client.Reader
 	downloader *rancher.Downloader
 	now        func() time.Time
+	// elsewhere is a Rancher in another cluster; nil if it is in this one, or was not reached.
+	elsewhere *elsewhere
 }
 
 // requestTimeout bounds one request, to the management cluster and to Rancher.
@@ -91,6 +98,9 @@ func newChecker(config *rest.Config, opts Options) (*checker, error) {
 		if _, _, err := splitAccount(opts.ServiceAccount); err != nil {
 			return nil, err
 		}
+	}
+	if err := opts.validateElsewhere(); err != nil {
+		return nil, err
 	}
 	config = rest.CopyConfig(config)
 	// Reviews are many and small. The API server has limits of its own.
@@ -109,6 +119,7 @@ func newChecker(config *rest.Config, opts Options) (*checker, error) {
 	if c.reader, err = client.New(config, client.Options{Scheme: known, Mapper: scheme.Mapper()}); err != nil {
 		return nil, err
 	}
+	c.settings = c.reader
 	c.downloader, err = rancher.NewDownloader(rancher.DownloaderOptions{Timeout: requestTimeout})
 	return c, err
 }
@@ -126,7 +137,7 @@ func Look(ctx context.Context, config *rest.Config, opts Options) ([]Finding, er
 	if err != nil {
 		return nil, fmt.Errorf("asking the management cluster for its version: %w", err)
 	}
-	for _, look := range []func(context.Context) []Finding{c.kinds, c.turtles, c.rancher, c.instances, c.permissions} {
+	for _, look := range c.looks() {
 		found = append(found, look(ctx)...)
 	}
 	if err := ctx.Err(); err != nil {
@@ -135,9 +146,25 @@ func Look(ctx context.Context, config *rest.Config, opts Options) ([]Finding, er
 	return found, nil
 }
 
+// looks are the checks, in their order.
+func (c *checker) looks() []func(context.Context) []Finding {
+	switch {
+	case c.many():
+		return []func(context.Context) []Finding{c.kinds, c.rancher, c.instances, c.permissions, c.registrations}
+	case c.remote():
+		return []func(context.Context) []Finding{c.reachRancher, c.kinds, c.turtles, c.rancher, c.instances, c.permissions, c.rancherSide}
+	default:
+		return []func(context.Context) []Finding{c.kinds, c.turtles, c.rancher, c.instances, c.permissions}
+	}
+}
+
 // controllers are those that the gates ask for.
 func (c *checker) controllers() []controller.Controller {
-	return controller.On(c.Controllers, c.Gates, len(c.Namespaces) > 0)
+	on := controller.On(c.Controllers, c.Gates, len(c.Namespaces) > 0)
+	if c.many() { // The others run for management clusters.
+		on = slices.DeleteFunc(on, func(one controller.Controller) bool { return one.Gate != manyGate })
+	}
+	return on
 }
 
 // worst returns ErrMissing if something stands in the way.

@@ -73,7 +73,8 @@ func (c *checker) kinds(ctx context.Context) []Finding {
 	seen := map[string]bool{}
 	for _, one := range c.controllers() {
 		for _, needed := range one.CRDs {
-			if !seen[needed.Name] {
+			unreached := c.remote() && c.elsewhere == nil && needed.Of == controller.Rancher()
+			if !seen[needed.Name] && !unreached {
 				seen[needed.Name] = true
 				found = append(found, c.kind(ctx, needed))
 			}
@@ -84,14 +85,23 @@ func (c *checker) kinds(ctx context.Context) []Finding {
 
 func (c *checker) kind(ctx context.Context, needed controller.CRD) Finding {
 	id := "crd-" + needed.Name
-	crd, err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, needed.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		crd, err = nil, nil
-	}
+	crd, err := c.find(ctx, needed)
 	if err != nil {
 		return unseen(id, "CRD "+needed.Name, err)
 	}
 	return judge(id, needed, crd)
+}
+
+// find returns a CRD, nil if there is none.
+func (c *checker) find(ctx context.Context, needed controller.CRD) (*apiextensionsv1.CustomResourceDefinition, error) {
+	if c.elsewhere != nil && needed.Of == controller.Rancher() {
+		return c.elsewhere.find(ctx, needed.Name)
+	}
+	crd, err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, needed.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return crd, err
 }
 
 // judge says what a CRD lacks, nil if there is none.

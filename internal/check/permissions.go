@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/yaml"
@@ -34,7 +35,24 @@ type granted struct {
 	Namespace []rbacv1.PolicyRule `json:"namespace"`
 	// When is what they are needed for: always, if it is empty.
 	When string `json:"when"`
+	// Rancher is whether they are needed in Rancher's cluster.
+	Rancher bool `json:"rancher"`
+	// Named are those in namespaces that options name.
+	Named struct {
+		Registrations []rbacv1.PolicyRule `json:"registrations"`
+	} `json:"named"`
 }
+
+// side is a cluster in which permissions are needed.
+type side int
+
+const (
+	// here is where the manager runs.
+	here side = iota
+	// rancherSide and managementSide are those of the roles of the chart for another cluster.
+	rancherSide
+	managementSide
+)
 
 // needed reports whether an installation needs them.
 func (g granted) needed(gates featuregate.FeatureGate, named bool) bool {
@@ -52,22 +70,33 @@ func (g granted) needed(gates featuregate.FeatureGate, named bool) bool {
 // permissions asks the API server for each permission that the manager needs: whether the ServiceAccount has it, or the
 // caller, who has to have what the roles of the chart give.
 func (c *checker) permissions(ctx context.Context) []Finding {
-	questions, err := c.questions()
+	questions, err := c.questions(here)
 	if err != nil {
 		return []Finding{{ID: permissionsID, State: Error, Message: sentence(err.Error())}}
 	}
+	lacking, err := lacks(ctx, questions, c.review)
+	if err != nil {
+		return []Finding{unseen(permissionsID, "What is permitted", err)}
+	}
+	return []Finding{c.judgeLacking(lacking, len(questions))}
+}
+
+// lacks returns the permissions that are not there. It fails if that cannot be found out.
+func lacks(
+	ctx context.Context, questions []authorizationv1.ResourceAttributes, review func(context.Context, authorizationv1.ResourceAttributes) error,
+) ([]string, error) {
 	answers := make([]error, len(questions))
-	workqueue.ParallelizeUntil(ctx, reviewsAtOnce, len(questions), func(i int) { answers[i] = c.review(ctx, questions[i]) })
+	workqueue.ParallelizeUntil(ctx, reviewsAtOnce, len(questions), func(i int) { answers[i] = review(ctx, questions[i]) })
 	var lacking []string
 	for i, err := range answers {
 		switch {
 		case errors.Is(err, errDenied):
 			lacking = append(lacking, describe(questions[i]))
 		case err != nil:
-			return []Finding{unseen(permissionsID, "What is permitted", err)}
+			return nil, err
 		}
 	}
-	return []Finding{c.judgeLacking(lacking, len(questions))}
+	return lacking, ctx.Err()
 }
 
 func (c *checker) judgeLacking(lacking []string, of int) Finding {
@@ -79,18 +108,21 @@ func (c *checker) judgeLacking(lacking []string, of int) Finding {
 	if len(lacking) == 0 {
 		return Finding{ID: permissionsID, State: OK, Message: fmt.Sprintf("%s all %d permissions that the manager needs.", who, of)}
 	}
-	more := ""
-	if len(lacking) > mostNamed {
-		more = fmt.Sprintf(", and %d more", len(lacking)-mostNamed)
-		lacking = lacking[:mostNamed]
-	}
 	who = strings.TrimSuffix(who, "has") + "lacks"
-	return Finding{ID: permissionsID, State: Error, Message: who + ": " + strings.Join(lacking, "; ") + more + ".", Remedy: remedy}
+	return Finding{ID: permissionsID, State: Error, Message: who + ": " + name(lacking) + ".", Remedy: remedy}
 }
 
-// questions are all permissions that are needed, each once. What is needed in namespaces is asked of each that is named,
-// else of all.
-func (c *checker) questions() ([]authorizationv1.ResourceAttributes, error) {
+// name names the first of the permissions that are missing.
+func name(lacking []string) string {
+	if more := len(lacking) - mostNamed; more > 0 {
+		return strings.Join(lacking[:mostNamed], "; ") + fmt.Sprintf(", and %d more", more)
+	}
+	return strings.Join(lacking, "; ")
+}
+
+// questions are all permissions that are needed in a cluster, each once. What is needed in namespaces is asked of each
+// that is named, else of all.
+func (c *checker) questions(in side) ([]authorizationv1.ResourceAttributes, error) {
 	files := charts.Permissions()
 	names, err := fs.Glob(files, "archelon/files/permissions/*.yaml")
 	if err != nil {
@@ -110,16 +142,38 @@ func (c *checker) questions() ([]authorizationv1.ResourceAttributes, error) {
 		if err := yaml.Unmarshal(raw, &g); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", path.Base(name), err)
 		}
-		if !g.needed(c.Gates, len(c.Namespaces) > 0) {
+		if !g.needed(c.Gates, len(c.Namespaces) > 0) || !c.asked(g, in) {
 			continue
 		}
 		all = append(all, expand(g.Cluster, metav1.NamespaceAll)...)
+		if c.many() {
+			all = append(all, expand(g.Named.Registrations, c.ManagementClustersNamespace)...)
+		}
+		if in == rancherSide || c.many() && in == here {
+			continue // A v3 Cluster has no namespace.
+		}
 		for _, namespace := range namespaces {
 			all = append(all, expand(g.Namespace, namespace)...)
 		}
 	}
 	slices.SortFunc(all, func(a, b authorizationv1.ResourceAttributes) int { return strings.Compare(describe(a), describe(b)) })
 	return slices.CompactFunc(all, func(a, b authorizationv1.ResourceAttributes) bool { return describe(a) == describe(b) }), nil
+}
+
+// asked reports whether the chart gives permissions in a cluster, as its template archelon.rules does.
+func (c *checker) asked(g granted, in side) bool {
+	switch {
+	case in == rancherSide:
+		return g.Rancher
+	case in == managementSide:
+		return !g.Rancher && g.When == ""
+	case c.many():
+		return g.Rancher || g.When == manyGate || g.When == "metrics"
+	case c.remote():
+		return !g.Rancher
+	default:
+		return true
+	}
 }
 
 // expand returns what rules permit, one by one.
@@ -169,36 +223,37 @@ var errDenied = errors.New("not permitted")
 
 // review asks for one permission.
 func (c *checker) review(ctx context.Context, a authorizationv1.ResourceAttributes) error {
-	var status authorizationv1.SubjectAccessReviewStatus
 	if c.ServiceAccount == "" {
-		answer, err := c.clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
-		status = answer.Status
-	} else {
-		namespace, name, err := splitAccount(c.ServiceAccount)
-		if err != nil {
-			return err
-		}
-		answer, err := c.clients.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:               "system:serviceaccount:" + namespace + ":" + name,
-				Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-				ResourceAttributes: &a,
-			},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
-		status = answer.Status
+		return selfReview(c.clients)(ctx, a)
 	}
-	if !status.Allowed {
+	namespace, name, err := splitAccount(c.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	answer, err := c.clients.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + namespace + ":" + name,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &a,
+		},
+	}, metav1.CreateOptions{})
+	if err == nil && !answer.Status.Allowed {
 		return errDenied
 	}
-	return nil
+	return err
+}
+
+// selfReview asks a cluster for a permission of who asks.
+func selfReview(clients kubernetes.Interface) func(context.Context, authorizationv1.ResourceAttributes) error {
+	return func(ctx context.Context, a authorizationv1.ResourceAttributes) error {
+		answer, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a},
+		}, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			return errDenied
+		}
+		return err
+	}
 }
 
 // splitAccount reads "<namespace>/<name>".

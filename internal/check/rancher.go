@@ -26,7 +26,10 @@ const expiresSoon = 14 * 24 * time.Hour
 
 // rancher looks at the settings that an import depends on, and at who answers under Rancher's address.
 func (c *checker) rancher(ctx context.Context) []Finding {
-	settings, err := rancher.NewSettings(c.reader)
+	if c.remote() && c.elsewhere == nil {
+		return nil // That it was not reached has been said.
+	}
+	settings, err := rancher.NewSettings(c.settings)
 	if err != nil {
 		return []Finding{unseen(serverURLID, "Rancher's settings", err)}
 	}
