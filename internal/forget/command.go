@@ -34,6 +34,8 @@ type Options struct {
 	Yes bool
 	// Delete deletes the Rancher clusters; otherwise they stay in Rancher.
 	Delete bool
+	// IgnoreSeat goes on although an Archelon serves the management cluster.
+	IgnoreSeat bool
 	// Timeout bounds all of it.
 	Timeout time.Duration
 }
@@ -48,7 +50,7 @@ func Command() *cobra.Command {
 		Long: "List the Rancher clusters of a management cluster that is gone for good, and what would become of\n" +
 			"them. With --yes they are released: they stay in Rancher, and nothing of Archelon holds them or knows\n" +
 			"them any more. With --yes and --delete they are deleted. Run it in Rancher's cluster. It refuses a\n" +
-			"management cluster that can still connect. It can be interrupted, and run again at any time. The exit\n" +
+			"management cluster that can still connect, or that an Archelon serves. It can be interrupted, and run again at any time. The exit\n" +
 			"code is 1 if it refused, or if something is left.",
 		Example: "  archelon forget 4b1a5e3c-5a0f-4d0e-9f5c-0b6c1f3d2e11\n" +
 			"  archelon forget 4b1a5e3c-5a0f-4d0e-9f5c-0b6c1f3d2e11 --yes",
@@ -69,6 +71,8 @@ func Command() *cobra.Command {
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.BoolVar(&opts.Yes, "yes", false, "Do what is listed. Without it nothing is written.")
 	flags.BoolVar(&opts.Delete, "delete", false, "Delete the Rancher clusters, instead of leaving them in Rancher.")
+	flags.BoolVar(&opts.IgnoreSeat, "ignore-seat", false,
+		"Go on although an Archelon serves the management cluster.")
 	flags.DurationVar(&opts.Timeout, "timeout", opts.Timeout,
 		"Time limit for all of it. When it is over, run it again.")
 	return cmd
@@ -86,7 +90,7 @@ func Run(ctx context.Context, config *rest.Config, opts Options, out io.Writer) 
 	}
 	config = rest.AddUserAgent(rest.CopyConfig(config), "archelon-forget")
 	config.QPS, config.Burst = requests, burst
-	c, err := client.New(config, client.Options{Scheme: known, Mapper: mapper()})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: known, Mapper: mapper()})
 	if err != nil {
 		return fmt.Errorf("building a client: %w", err)
 	}

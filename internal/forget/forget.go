@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/terminal"
 )
@@ -24,16 +25,20 @@ func patience() wait.Backoff {
 }
 
 type forgetter struct {
-	client   client.Client
+	client   client.WithWatch
 	opts     Options
 	out      io.Writer
 	holding  hold.Holding
 	patience wait.Backoff
-	count    struct{ released, deleted, gone int }
+	// quiet is for how long a seat is watched.
+	quiet time.Duration
+	count struct{ released, deleted, gone int }
 }
 
-func newForgetter(c client.Client, opts Options, out io.Writer) *forgetter {
-	return &forgetter{client: c, opts: opts, out: out, holding: hold.Imports(), patience: patience()}
+func newForgetter(c client.WithWatch, opts Options, out io.Writer) *forgetter {
+	return &forgetter{
+		client: c, opts: opts, out: out, holding: hold.Imports(), patience: patience(), quiet: seat.DefaultTiming().Quiet,
+	}
 }
 
 // run lists, and does what is listed.

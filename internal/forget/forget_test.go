@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,13 +64,16 @@ func world(t *testing.T, objects ...client.Object) client.WithWatch {
 		t.Fatal(err)
 	}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "own"}}
-	return fake.NewClientBuilder().WithScheme(known).WithObjects(append(objects, system)...).Build()
+	byName := func(object client.Object) []string { return []string{object.GetName()} }
+	return fake.NewClientBuilder().WithScheme(known).WithObjects(append(objects, system)...).
+		WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).Build()
 }
 
 // forget runs the command, with short pauses between two tries.
-func forget(ctx context.Context, c client.Client, opts Options) (string, error) {
+func forget(ctx context.Context, c client.WithWatch, opts Options) (string, error) {
 	out := &bytes.Buffer{}
 	f := newForgetter(c, opts, out)
+	f.quiet = 50 * time.Millisecond
 	f.patience = wait.Backoff{Steps: 4, Duration: time.Millisecond}
 	err := f.run(ctx)
 	return out.String(), err
@@ -171,7 +175,7 @@ func TestForget(t *testing.T) {
 }
 
 // expectForgotten runs the command, and expects what it says and what becomes of the Rancher clusters.
-func expectForgotten(t *testing.T, c client.Client, opts Options, want map[string]string, says ...string) {
+func expectForgotten(t *testing.T, c client.WithWatch, opts Options, want map[string]string, says ...string) {
 	t.Helper()
 	said, err := forget(t.Context(), c, opts)
 	if err != nil {

@@ -42,6 +42,9 @@ func (f *forgetter) life(ctx context.Context) error {
 				"the management cluster is gone for good", client.ObjectKeyFromObject(secret))}
 		}
 	}
+	if err := f.seatIsDead(ctx); err != nil {
+		return err
+	}
 	binding := metadataOf(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"))
 	switch err := f.client.Get(ctx, client.ObjectKey{Name: edgeRole + string(f.opts.UID)}, binding); {
 	case apierrors.IsNotFound(err):

@@ -26,6 +26,7 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 		hub   *hub
 		site  *management
 		other *managementv3.Cluster
+		stop  func() error
 	)
 	// records are the Rancher clusters of the management cluster.
 	records := func(ctx context.Context, uid string) []managementv3.Cluster {
@@ -57,14 +58,13 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 		})
 		site = newManagement(ctx, hub, "gone")
 		site.connect(ctx, hub.admit(ctx, site.uid))
-		stop := site.run(ctx)
+		stop = site.run(ctx)
 		first := site.cluster(ctx, "team-a", "one", workload)
 		Eventually(site.reason(ctx, first)).Should(Equal("True/Imported"))
 		for namespace, name := range map[string]string{"team-a": "two", "team-b": "three"} {
 			cluster := site.cluster(ctx, namespace, name, workload)
 			Eventually(func() []managementv3.Cluster { return hub.records(ctx, site, cluster) }).Should(HaveLen(1))
 		}
-		Expect(stop()).To(Succeed())
 
 		other = &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 			Name: "c-zzzzz", Finalizers: []string{finalizer},
@@ -81,6 +81,16 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 		Expect(now.Finalizers).To(ContainElement(finalizer), "the Rancher cluster of another management cluster")
 		Expect(now.Labels).To(Equal(other.Labels))
 		Expect(now.DeletionTimestamp.IsZero()).To(BeTrue())
+	})
+
+	It("is not forgotten while an Archelon serves it", func(ctx SpecContext) {
+		for _, how := range []func(*forget.Options){list, yes, remove} {
+			_, err := run(ctx, site.uid, how)
+			Expect(err).To(MatchError(ContainSubstring("it renews Lease " + system + "/archelon-" + site.uid)))
+		}
+		_, err := run(ctx, site.uid, func(o *forget.Options) { o.Yes, o.IgnoreSeat = true, true })
+		Expect(err).To(MatchError(ContainSubstring("ClusterRoleBinding archelon-edge-"+site.uid)), "what stands in the way besides")
+		Expect(stop()).To(Succeed())
 	})
 
 	It("is not forgotten as long as it is let in, and never the cluster that Rancher is in", func(ctx SpecContext) {
