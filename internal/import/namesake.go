@@ -19,7 +19,7 @@ import (
 // name together with it.
 func (d *deciding) checkNamesake() Decision {
 	if d.cluster.Annotations[archelonv1.RecordAnnotation] != "" {
-		return pass()
+		return d.checkMoved()
 	}
 	if d.lacks(askNamesakes{}) {
 		return ask(askNamesakes{})
@@ -38,6 +38,34 @@ func (d *deciding) checkNamesake() Decision {
 			"create this cluster under another name. "+
 			"Do not delete that Rancher cluster while this one exists: Rancher would delete this CAPI cluster together with it",
 		found.record), found.left))
+}
+
+// checkMoved refuses an import whose annotation names the Rancher cluster of another management cluster, for a CAPI
+// cluster of the same namespace and name. It was moved here, or restored from a backup: a second Rancher cluster would
+// fight the first one for the agent. Whose it is, only a person can say: annotations are written by tenants.
+func (d *deciding) checkMoved() Decision {
+	id := d.cluster.Annotations[archelonv1.RecordAnnotation]
+	strategy, name, ok := d.splitID(id)
+	if d.Origin == "" || !ok || strategy != d.Active || d.claimed || d.find(id) != nil || d.creation.awaited(id, d.now) > 0 {
+		return pass()
+	}
+	whose := askRecord{strategy: strategy, name: name, why: ", which may be of another management cluster"}
+	if d.lacks(whose) {
+		return ask(whose)
+	}
+	named := d.live[id]
+	if named == nil || named.deleting() {
+		return pass()
+	}
+	labels := named.GetLabels()
+	if labels[archelonv1.ManagementClusterLabel] == string(d.Origin) ||
+		labels[archelonv1.OwnerNameLabel] != d.cluster.Name || labels[archelonv1.OwnerNamespaceLabel] != d.cluster.Namespace {
+		return pass()
+	}
+	return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+		"The %s that this Cluster names is of another management cluster, or of none (label %s): attach it, if this Cluster was moved here "+
+			"(examples/management-clusters/README.md); if it is a copy, remove annotation %s",
+		named, archelonv1.ManagementClusterLabel, archelonv1.RecordAnnotation), unseenRecheck))
 }
 
 // namesake is a v1 Rancher cluster that has the name of the CAPI cluster.

@@ -31,6 +31,9 @@ type PlannerOptions struct {
 	Client client.Client
 	// APIReader reads all that there is.
 	APIReader client.Reader
+	// Rancher and RancherReader do the same in Rancher's cluster. Optional: it is the management cluster.
+	Rancher       client.Client
+	RancherReader client.Reader
 	// Indexes are those of the caches. It reads display names as well.
 	Indexes Indexed
 	// Runs, Keeps and Principals are those of the Reconciler. Optional.
@@ -80,7 +83,7 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 		return nil, err
 	}
 	r := &Reconciler{
-		Rules: opts.Rules, Client: opts.Client, APIReader: opts.APIReader, Recorder: silent{}, Settings: settings,
+		Rules: opts.Rules, Client: opts.Client, APIReader: opts.APIReader, Rancher: opts.Rancher, RancherReader: opts.RancherReader, Recorder: silent{}, Settings: settings,
 		Tokens: tokens, Workloads: workloads, Metrics: metrics, Runs: opts.Runs, Keeps: opts.Keeps, Principals: opts.Principals,
 		Switches: opts.Switches, Clock: clock.RealClock{},
 		// Jobs that nobody starts wait for that, so no work in a workload cluster begins.
