@@ -22,8 +22,8 @@ func Secret(named string) types.NamespacedName {
 
 // Pair is a management cluster, and Rancher's.
 type Pair struct {
-	// Client is for what goes through objects of both, as Route does.
-	Client client.Client
+	// Client is for what goes through objects of both, as Route does, and InRancher for those of Rancher's cluster alone.
+	Client, InRancher client.Client
 	// Origin is the UID of the management cluster, which its Rancher clusters carry.
 	Origin types.UID
 	// Management and Rancher are clients of one.
@@ -60,5 +60,5 @@ func Both(ctx context.Context, config *rest.Config, management client.Client, na
 	if err != nil {
 		return nil, fmt.Errorf("building a client of Rancher's cluster: %w", err)
 	}
-	return &Pair{Client: Route(management, rancher), Origin: own.UID, Management: clients, Rancher: ranchers}, nil
+	return &Pair{Client: Route(management, rancher), InRancher: rancher, Origin: own.UID, Management: clients, Rancher: ranchers}, nil
 }

@@ -26,7 +26,7 @@ import (
 // arguments of a manager can be given as they are, and are not shown.
 var managerFlags = []string{ //nolint:gochecknoglobals // it is never changed
 	"adopt-turtles", "agent-disconnect-grace", "agent-setting", "cluster-class-labels", "excluded-namespace", "feature-gates",
-	"fleet-workspace", "instance", "leader-elect-namespace", "namespace", "namespace-selector", "strategy-switch-concurrency", "turtles-namespace",
+	"fleet-workspace", "instance", "leader-elect-namespace", "namespace", "namespace-selector", "rancher-kubeconfig", "strategy-switch-concurrency", "turtles-namespace",
 	"turtles-parked", "watch-filter",
 }
 
@@ -80,6 +80,8 @@ func Command() *cobra.Command {
 	addManagerFlags(flags, manager)
 	flags.StringSliceVar(&opts.Labels, "label", nil,
 		"Where the import label is about to be set, as <namespace>[/<cluster>][=false]; repeatable.")
+	flags.StringVar(&opts.ManagementCluster, "management-cluster", "",
+		"With gate management-clusters: name of the Secret that registers the management cluster.")
 	flags.DurationVar(&timeout, "timeout", timeout, "Time limit for all of it.")
 	how.addFlags(flags)
 	return cmd
@@ -98,7 +100,11 @@ func run(ctx context.Context, config *rest.Config, opts Options, how output, out
 	if err != nil {
 		return nil, err
 	}
-	plans, err := Look(ctx, reader, opts)
+	from, err := whence(ctx, config, reader, opts)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := LookAt(ctx, from, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -40,19 +41,33 @@ type found struct {
 	// clusters are the CAPI clusters, and instances the Leases of instances.
 	clusters  []client.ObjectKey
 	instances []coordinationv1.Lease
+	from      From
 }
 
 // kindOfList is something that is listed.
 type kindOfList struct {
+	from client.Reader
 	what string
 	list client.ObjectList
 	opts []client.ListOption
 	into func(client.ObjectList) error
 }
 
-// load reads the management cluster, by one list of each kind: the role of the chart for this permits nothing else. No
+// From is what is read, and from where.
+type From struct {
+	// Management is where CAPI is.
+	Management client.Reader
+	// Rancher is where Rancher is, and Instances where the Leases of instances are; the same where that is not another one.
+	Rancher, Instances client.Reader
+	// Origin is the management cluster, where Rancher is in another one, and Display how people call it, where there are
+	// many.
+	Origin  types.UID
+	Display string
+}
+
+// load reads the management cluster, and Rancher's, by one list of each kind: the role of the chart for this permits nothing else. No
 // Secret is read, and no registration token: in older versions of Rancher these hold credentials.
-func load(ctx context.Context, reader client.Reader, opts *options.Options) (*found, error) {
+func load(ctx context.Context, from From, opts *options.Options) (*found, error) {
 	known, err := scheme.New()
 	if err != nil {
 		return nil, err
@@ -62,21 +77,26 @@ func load(ctx context.Context, reader client.Reader, opts *options.Options) (*fo
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	clusters, turtles, instances := &clusterv1.ClusterList{}, &coordinationv1.LeaseList{}, &coordinationv1.LeaseList{}
 	lists := []kindOfList{
-		{"CAPI clusters", clusters, nil, l.keep},
-		{"v1 Rancher clusters", &provisioningv1.ClusterList{}, nil, l.keep},
-		{"v3 Rancher clusters", &managementv3.ClusterList{}, nil, l.keep},
-		{"Rancher's settings", &managementv3.SettingList{}, nil, l.keep},
-		{"Namespaces", namespaces, nil, l.keep},
-		{"the Leases of instances", instances, []client.ListOption{client.HasLabels{archelonv1.InstanceLabel}}, l.ignore},
-		{"the Lease of Rancher Turtles", turtles, []client.ListOption{named(archelonv1.TurtlesLease)}, l.ignore},
+		{from.Management, "CAPI clusters", clusters, nil, l.keep},
+		{from.Rancher, "v3 Rancher clusters", &managementv3.ClusterList{}, nil, l.keep},
+		{from.Rancher, "Rancher's settings", &managementv3.SettingList{}, nil, l.keep},
+		{from.Management, "Namespaces", namespaces, nil, l.keep},
+		{from.Instances, "the Leases of instances", instances, []client.ListOption{client.HasLabels{archelonv1.InstanceLabel}}, l.ignore},
+		{from.Management, "the Lease of Rancher Turtles", turtles, []client.ListOption{named(archelonv1.TurtlesLease)}, l.ignore},
+	}
+	if from.Origin == "" {
+		lists = append(lists, kindOfList{from.Rancher, "v1 Rancher clusters", &provisioningv1.ClusterList{}, nil, l.keep})
+	} else {
+		others := namespaces.DeepCopy()
+		lists = append(lists, kindOfList{from.Rancher, "Namespaces of Rancher's cluster", others, nil, l.keepOthers})
 	}
 	if opts.Gates.Enabled(feature.OCIClusterIdentity) {
-		lists = append(lists, kindOfList{"OCI identities", &infrav1.OCIClusterIdentityList{}, nil, l.keep},
-			kindOfList{"OCIClusters", &infrav1.OCIClusterList{}, nil, l.keep},
-			kindOfList{"OCIManagedClusters", &infrav1.OCIManagedClusterList{}, nil, l.keep})
+		lists = append(lists, kindOfList{from.Management, "OCI identities", &infrav1.OCIClusterIdentityList{}, nil, l.keep},
+			kindOfList{from.Management, "OCIClusters", &infrav1.OCIClusterList{}, nil, l.keep},
+			kindOfList{from.Management, "OCIManagedClusters", &infrav1.OCIManagedClusterList{}, nil, l.keep})
 	}
 	for _, one := range lists {
-		if err := reader.List(ctx, one.list, one.opts...); err != nil {
+		if err := one.from.List(ctx, one.list, one.opts...); err != nil {
 			return nil, explain(one.what, err)
 		}
 		if err := one.into(one.list); err != nil {
@@ -85,7 +105,7 @@ func load(ctx context.Context, reader client.Reader, opts *options.Options) (*fo
 	}
 	l.holdsOf(turtles.Items, opts.TurtlesNamespaces)
 	l.registrations()
-	f := &found{world: l.world, instances: instances.Items}
+	f := &found{world: l.world, instances: instances.Items, from: from}
 	for i := range clusters.Items {
 		f.clusters = append(f.clusters, client.ObjectKeyFromObject(&clusters.Items[i]))
 	}
@@ -136,6 +156,18 @@ func (l *loader) keep(list client.ObjectList) error {
 	})
 }
 
+// keepOthers is keep for Namespaces of Rancher's cluster, where that is another one.
+func (l *loader) keepOthers(list client.ObjectList) error {
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		namespace, ok := item.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return fmt.Errorf("reading a %T", item)
+		}
+		l.world.put(otherNamespaceKind(), &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, UID: namespace.UID}})
+		return nil
+	})
+}
+
 // holdsOf keeps the Leases of Turtles that it holds. A manager finds out by their changes; of who looks once, clocks
 // count.
 func (l *loader) holdsOf(leases []coordinationv1.Lease, namespaces []string) {
@@ -168,9 +200,9 @@ func (l *loader) registrations() {
 type selectors map[schema.GroupVersionKind]labels.Selector
 
 // shown are the labels by which the caches of a manager select objects.
-func shown(w *world, scope shard.Scope, turtlesNamespaces []string) (selectors, error) {
+func shown(w *world, scope shard.Scope, turtlesNamespaces []string, origin types.UID) (selectors, error) {
 	all := selectors{}
-	for _, watch := range importer.Controller(turtlesNamespaces, "", nil).Watches(scope) {
+	for _, watch := range importer.Controller(turtlesNamespaces, origin, nil).Watches(scope) {
 		if watch.Own || watch.By.Label == nil {
 			continue
 		}

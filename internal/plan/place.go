@@ -21,7 +21,7 @@ import (
 func (p *plans) leave(ctx context.Context, self instance.ID, namespaces []string) error {
 	for _, namespace := range namespaces {
 		p.world.changes, p.world.does = nil, "release it: its namespace is none of the instance's any more"
-		if _, err := hold.Leave(ctx, p.world, p.world, []hold.Holding{hold.Imports()}, namespace, self.String()); err != nil {
+		if _, err := hold.Leave(ctx, p.world, p.world, hold.From(p.origin, []hold.Holding{hold.Imports()}), namespace, self.String()); err != nil {
 			return fmt.Errorf("planning to leave namespace %s: %w", namespace, err)
 		}
 		for _, change := range p.world.changes {

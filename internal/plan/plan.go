@@ -57,6 +57,8 @@ type Options struct {
 	Manager *options.Options
 	// Which are "<namespace>" or "<namespace>/<name>"; all clusters if there are none.
 	Which []string
+	// ManagementCluster is the name of the Secret that registers the management cluster, where there are many.
+	ManagementCluster string
 	// Labels are "<namespace>" or "<namespace>/<name>" where the import label is about to be set, with "=<value>" behind.
 	Labels []string
 }
@@ -64,11 +66,13 @@ type Options struct {
 // Look returns the plans of the clusters that are asked for, in the order of their names. All that it needs is a list of
 // each kind.
 func Look(ctx context.Context, reader client.Reader, opts Options) ([]Cluster, error) {
-	if opts.Manager.RancherKubeconfig != "" {
-		return nil, errors.New("plan does not look into a Rancher in another cluster yet: there is no plan with --rancher-kubeconfig")
-	}
+	return LookAt(ctx, From{Management: reader, Rancher: reader, Instances: reader}, opts)
+}
+
+// LookAt is Look where Rancher is in another cluster than CAPI.
+func LookAt(ctx context.Context, from From, opts Options) ([]Cluster, error) {
 	ctx = ctrl.LoggerInto(ctx, logr.Discard())
-	found, err := load(ctx, reader, opts.Manager)
+	found, err := load(ctx, from, opts.Manager)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +133,7 @@ func (f *found) keys(seen cached) []client.ObjectKey {
 type plans struct {
 	world   *world
 	cached  cached
+	origin  types.UID
 	planner *importer.Planner
 	claim   instance.Claim
 	made    map[client.ObjectKey]*Cluster
@@ -143,19 +148,20 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	if claim.Scope.Empty() {
 		return nil, fmt.Errorf("instance %s would get no namespace beside others; archelon check says who has them", self)
 	}
-	rules, err := setup.ImportRules(opts.Manager, self, claim, "")
+	rules, err := setup.ImportRules(opts.Manager, self, claim, f.from.Origin)
 	if err != nil {
 		return nil, err
 	}
+	rules.OriginName = f.from.Display
 	if _, random := rules.Active.(importv3.Strategy); random {
 		rules.Active = unnamed{}
 	}
-	shown, err := shown(f.world, claim.Scope, opts.Manager.TurtlesNamespaces)
+	shown, err := shown(f.world, claim.Scope, opts.Manager.TurtlesNamespaces, f.from.Origin)
 	if err != nil {
 		return nil, err
 	}
 	p := &plans{
-		world: f.world, cached: cached{f.world, shown}, claim: claim,
+		world: f.world, cached: cached{f.world, shown}, origin: f.from.Origin, claim: claim,
 		made: map[client.ObjectKey]*Cluster{}, seen: map[client.ObjectKey]map[string]bool{},
 	}
 	if err := p.leave(ctx, self, setup.Given(before, claim.Scope, opts.Manager.ExcludedNamespaces)); err != nil {
@@ -167,6 +173,7 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 		permitted = principals{setup.IdentityResolver(opts.Manager, claim.Scope, from, f.world)}
 	}
 	p.planner, err = importer.NewPlanner(ctx, importer.PlannerOptions{
+		Rancher: p.cached, RancherReader: inRancher{f.world, p.origin != ""},
 		Principals: permitted, Rules: rules, Client: p.cached, APIReader: f.world, Indexes: f.world,
 		Runs: f.runs, Keeps: f.keeps(self), Switches: opts.Manager.StrategySwitchConcurrency, Clusters: len(f.clusters),
 		Begin: func(does string) { f.world.does = does },

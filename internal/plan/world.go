@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,11 @@ func newWorld(known *runtime.Scheme, mapper meta.RESTMapper) *world {
 // namedKind is a kind of its own here: what is known of the display name of a v3 Cluster.
 func namedKind() schema.GroupVersionKind {
 	return managementv3.SchemeGroupVersion.WithKind("NamedCluster")
+}
+
+// otherNamespaceKind is that of the Namespaces of Rancher's cluster, where that is another one.
+func otherNamespaceKind() schema.GroupVersionKind {
+	return corev1.SchemeGroupVersion.WithKind("NamespaceOfRancher")
 }
 
 // kindOf returns the kind of an object, or of the objects of a list.
@@ -296,4 +302,29 @@ func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client
 		opts = append(slices.Clone(opts), client.MatchingLabelsSelector{Selector: selector})
 	}
 	return c.world.List(ctx, list, opts...)
+}
+
+// inRancher is a world as Rancher's cluster is, which may have Namespaces of its own.
+type inRancher struct {
+	*world
+
+	other bool
+}
+
+// List implements client.Reader.
+func (i inRancher) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	of, err := i.kindOf(list)
+	if err != nil || !i.other || of != corev1.SchemeGroupVersion.WithKind("Namespace") {
+		return i.world.List(ctx, list, opts...)
+	}
+	others := &metav1.PartialObjectMetadataList{}
+	others.SetGroupVersionKind(otherNamespaceKind())
+	if err := i.world.List(ctx, others, opts...); err != nil {
+		return err
+	}
+	found := make([]runtime.Object, 0, len(others.Items))
+	for n := range others.Items {
+		found = append(found, &others.Items[n])
+	}
+	return meta.SetList(list, found)
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,11 +17,13 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/check"
+	"github.com/archelon-io/archelon/internal/plan"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/status"
 	"github.com/archelon-io/archelon/test/env"
@@ -32,7 +36,6 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		site     *management
 		workload *env.ControlPlane
 		one      *clusterv1.Cluster
-		stop     func() error
 	)
 	// run runs a command in the management cluster and returns what it prints.
 	run := func(ctx context.Context, cmd *cobra.Command, args ...string) (out, notes string, err error) {
@@ -50,6 +53,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		GinkgoWriter.Println(printed.String(), said.String())
 		return printed.String(), said.String(), err
 	}
+	const on = "--feature-gates=managementv3-cluster=true,remote-rancher=true"
 	const secret = "--rancher-kubeconfig=" + system + "/" + kubeconfig
 	statuses := func(ctx context.Context, args ...string) (map[string]status.Cluster, []string) {
 		GinkgoHelper()
@@ -70,7 +74,6 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		GinkgoHelper()
 		gates, err := feature.NewGates()
 		Expect(err).NotTo(HaveOccurred())
-		on := "--feature-gates=managementv3-cluster=true,remote-rancher=true"
 		out, _, err := run(ctx, check.Command(setup.Controllers(), gates), append([]string{secret, on, "-o", "json"}, args...)...)
 		var document struct{ Items []check.Finding }
 		Expect(json.Unmarshal([]byte(out), &document)).To(Succeed())
@@ -149,7 +152,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		Expect(found).To(HaveKey("remote-rancher-permissions"))
 		Expect(found).To(HaveKey("rancher-certificate"))
 
-		stop = site.run(ctx)
+		site.run(ctx)
 		one = site.cluster(ctx, "team-a", "one", workload)
 		Eventually(site.reason(ctx, one)).Should(Equal("True/Imported"))
 		_, err := findings(ctx)
@@ -190,8 +193,53 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		found, _ := statuses(ctx, "-n", "team-a", "--all-namespaces=false")
 		Expect(found).To(HaveLen(1))
 
-		By("a Rancher cluster that is not there")
-		Expect(stop()).To(Succeed())
+	})
+
+	It("plan says what is then done, by what is in both clusters", func(ctx SpecContext) {
+		changes := func(which string, args ...string) (verbs []string, reason string) {
+			GinkgoHelper()
+			out, _, err := run(ctx, plan.Command(), append([]string{which, secret, on, "-o", "json"}, args...)...)
+			if !errors.Is(err, plan.ErrChanges) {
+				Expect(err).NotTo(HaveOccurred())
+			}
+			var document struct{ Items []plan.Cluster }
+			Expect(json.Unmarshal([]byte(out), &document)).To(Succeed())
+			Expect(document.Items).To(HaveLen(1))
+			for _, change := range document.Items[0].Changes {
+				verbs = append(verbs, change.Verb+" "+change.Resource)
+			}
+			return verbs, document.Items[0].Reason
+		}
+		verbs, _ := changes("team-a/one")
+		Expect(verbs).To(BeEmpty(), "it is imported")
+
+		By("one that is about to be labelled")
+		site.run(ctx)
+		two := site.cluster(ctx, "team-c", "two", workload, func(c *clusterv1.Cluster) { c.Labels = nil })
+		verbs, _ = changes("team-c/two")
+		Expect(verbs).NotTo(ContainElement("create clusters.management.cattle.io"))
+		verbs, reason := changes("team-c/two", "--label=team-c/two")
+		Expect(verbs).To(ContainElements("patch clusters.cluster.x-k8s.io", "create clusters.management.cattle.io"))
+		Expect(reason).NotTo(Equal("DisplayNameTaken"))
+
+		By("one whose display name another management cluster has")
+		Expect(hub.Client.Create(ctx, &managementv3.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "c-yyyyy", Labels: map[string]string{originLabel: "another", ownerNSLabel: "team-c", ownerLabel: "two"}},
+			Spec:       managementv3.ClusterSpec{DisplayName: "two"},
+		})).To(Succeed())
+		verbs, reason = changes("team-c/two", "--label=team-c/two")
+		Expect(reason).To(Equal("DisplayNameTaken"))
+		Expect(verbs).NotTo(ContainElement("create clusters.management.cattle.io"))
+		Expect(site.client.Patch(ctx, two, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, importLabel)))).To(Succeed())
+		Eventually(site.reason(ctx, two)).Should(Equal("False/DisplayNameTaken"))
+		Expect(site.client.Delete(ctx, two)).To(Succeed())
+
+		By("one that is about to be taken out of Rancher")
+		verbs, _ = changes("team-a/one", "--label=team-a/one=false")
+		Expect(verbs).To(ContainElement("delete clusters.management.cattle.io"))
+	})
+
+	It("status shows a Rancher cluster that is not there", func(ctx SpecContext) {
 		record := hub.records(ctx, site, one)
 		Expect(record).To(HaveLen(1))
 		patched := record[0].DeepCopy()

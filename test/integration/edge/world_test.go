@@ -120,6 +120,8 @@ type management struct {
 	client client.Client
 	uid    string
 	hub    *hub
+	// values are those of the chart; by default those of a management cluster whose Rancher is elsewhere.
+	values map[string]any
 	// lookalike has the manager take the UID of this management cluster for that of the one it is a copy of.
 	lookalike func(http.RoundTripper) http.RoundTripper
 }
@@ -179,7 +181,10 @@ func soon() seat.Timing {
 // begin is run for a manager that may not become ready. It returns where its probes are as well.
 func (m *management) begin(ctx context.Context, change ...func(*options.Options)) (probes string, stop func() error) {
 	GinkgoHelper()
-	objects := render(ctx, "archelon", values())
+	if m.values == nil {
+		m.values = values()
+	}
+	objects := render(ctx, "archelon", m.values)
 	apply(ctx, m.client, objects)
 	config, err := m.ServiceAccountConfig(ctx, system, "archelon")
 	Expect(err).NotTo(HaveOccurred())
@@ -219,7 +224,9 @@ func (m *management) begin(ctx context.Context, change ...func(*options.Options)
 }
 
 // cluster creates a CAPI Cluster whose control plane is up and which is selected.
-func (m *management) cluster(ctx context.Context, namespace, name string, workload *env.ControlPlane) *clusterv1.Cluster {
+func (m *management) cluster(
+	ctx context.Context, namespace, name string, workload *env.ControlPlane, change ...func(*clusterv1.Cluster),
+) *clusterv1.Cluster {
 	GinkgoHelper()
 	raw, err := workload.Kubeconfig()
 	Expect(err).NotTo(HaveOccurred())
@@ -227,6 +234,9 @@ func (m *management) cluster(ctx context.Context, namespace, name string, worklo
 	Expect(m.client.Create(ctx, builder.KubeconfigSecret(namespace, name, raw))).To(Succeed())
 	cluster := builder.Cluster(namespace, name)
 	cluster.Labels = map[string]string{importLabel: "true"}
+	for _, c := range change {
+		c(cluster)
+	}
 	Expect(m.client.Create(ctx, cluster)).To(Succeed())
 	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := m.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {

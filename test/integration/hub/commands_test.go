@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,8 +17,10 @@ import (
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/check"
+	"github.com/archelon-io/archelon/internal/plan"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/status"
+	"github.com/archelon-io/archelon/test/builder"
 )
 
 // Scenario: an administrator of Rancher's cluster looks at all management clusters, one of which does not answer.
@@ -27,6 +30,7 @@ var _ = Describe("Commands for many management clusters", Ordered, func() {
 		east, west     *management
 		ofEast, ofWest *clusterv1.Cluster
 	)
+	const on = "--feature-gates=managementv3-cluster=true,management-clusters=true"
 	// run runs a command in Rancher's cluster and returns what it prints.
 	run := func(ctx context.Context, cmd *cobra.Command, args ...string) (out, notes string, err error) {
 		GinkgoHelper()
@@ -60,7 +64,6 @@ var _ = Describe("Commands for many management clusters", Ordered, func() {
 		GinkgoHelper()
 		gates, err := feature.NewGates()
 		Expect(err).NotTo(HaveOccurred())
-		on := "--feature-gates=managementv3-cluster=true,management-clusters=true"
 		out, _, err := run(ctx, check.Command(setup.Controllers(), gates), append([]string{on, "-o", "json"}, args...)...)
 		var d struct{ Items []check.Finding }
 		Expect(json.Unmarshal([]byte(out), &d)).To(Succeed())
@@ -164,6 +167,44 @@ var _ = Describe("Commands for many management clusters", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(ContainSubstring("items: []"))
 		Expect(out).To(ContainSubstring("displayName: west"))
+	})
+
+	It("plan looks at one management cluster", func(ctx SpecContext) {
+		changes := func(management string, args ...string) map[string][]string {
+			GinkgoHelper()
+			out, _, err := run(ctx, plan.Command(), append([]string{on, "--management-cluster=" + management, "-o", "json"}, args...)...)
+			if !errors.Is(err, plan.ErrChanges) {
+				Expect(err).NotTo(HaveOccurred())
+			}
+			var d struct{ Items []plan.Cluster }
+			Expect(json.Unmarshal([]byte(out), &d)).To(Succeed())
+			found := map[string][]string{}
+			for _, item := range d.Items {
+				found[item.Namespace+"/"+item.Name] = []string{}
+				for _, change := range item.Changes {
+					found[item.Namespace+"/"+item.Name] = append(found[item.Namespace+"/"+item.Name], change.Verb+" "+change.Resource)
+				}
+			}
+			return found
+		}
+		Expect(changes("east")).To(Equal(map[string][]string{"team-a/one": {}}), "it is imported, and that of the other one is not seen")
+		Expect(changes("west", "--label=team-a/one=false")).To(HaveKeyWithValue("team-a/one", ContainElement("delete clusters.management.cattle.io")))
+		Expect(east.client.Create(ctx, namespaceOf("team-b"))).To(Succeed())
+		two := builder.Cluster("team-b", "two")
+		Expect(east.client.Create(ctx, two)).To(Succeed())
+		builder.ControlPlaneUp(two)
+		Expect(east.client.Status().Update(ctx, two)).To(Succeed())
+		Expect(changes("east", "--label=team-b")["team-b/two"]).To(ContainElement("create clusters.management.cattle.io"))
+		Expect(changes("west")).NotTo(HaveKey("team-b/two"))
+
+		for want, args := range map[string][]string{
+			"needs --management-cluster": {on}, "no Secret north in namespace archelon-system": {on, "--management-cluster=north"},
+			"is for gate management-clusters": {"--management-cluster=east"},
+		} {
+			_, _, err := run(ctx, plan.Command(), args...)
+			Expect(err).To(MatchError(ContainSubstring(want)))
+		}
+		Expect(east.client.Delete(ctx, builder.Cluster("team-b", "two"))).To(Succeed())
 	})
 
 	It("status shows what Rancher has of one that does not answer, and hangs on none", func(ctx SpecContext) {
