@@ -22,10 +22,10 @@ type moment struct {
 }
 
 // witness waits for one moment after the other.
-func (s *servers) witness(ctx context.Context, p *printer, began time.Time, moments ...moment) error {
+func (w *world) witness(ctx context.Context, p *printer, began time.Time, moments ...moment) error {
 	for _, m := range moments {
 		var last error
-		err := s.until(ctx, func() (is bool) {
+		err := w.until(ctx, func() (is bool) {
 			is, last = m.is(ctx)
 			return is && last == nil
 		})
