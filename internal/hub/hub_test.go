@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -94,15 +95,18 @@ func (w *world) decides(t *testing.T, name string, seen types.UID) (*site, conte
 
 func (w *world) write(t *testing.T, change func(*corev1.Secret), name string) {
 	t.Helper()
-	secret := &corev1.Secret{}
-	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, secret); err != nil {
-		t.Fatal(err)
-	}
-	if secret.Annotations == nil {
-		secret.Annotations = map[string]string{}
-	}
-	change(secret)
-	if err := w.client.Update(t.Context(), secret); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // The hub may write the UID at the same time.
+		secret := &corev1.Secret{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, secret); err != nil {
+			return err
+		}
+		if secret.Annotations == nil {
+			secret.Annotations = map[string]string{}
+		}
+		change(secret)
+		return w.client.Update(t.Context(), secret)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.reconcile(t, name)
