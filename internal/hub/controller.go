@@ -3,8 +3,8 @@ package hub
 import (
 	"context"
 
-	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -17,8 +17,13 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch,namespace=registrations
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=registrations
 
-// Controller describes the hub, whose Secrets are in a namespace.
-func Controller(gate featuregate.Feature, namespace string, setup func(context.Context, controller.Env) error) controller.Controller {
+// Controller describes the hub, whose Secrets are in a namespace. What imports receive from Rancher's cluster is received once for all of them: the watches,
+// and the scheme of those in its own cache.
+func Controller(
+	gate featuregate.Feature, namespace string, imports func(shard.Scope) ([]controller.Watch, func() (*runtime.Scheme, error)),
+	setup func(context.Context, controller.Env) error,
+) controller.Controller {
+	_, scheme := imports(shard.Scope{})
 	return controller.Controller{
 		Name: ControllerName, Package: "hub", Gate: gate,
 		CRDs: []controller.CRD{
@@ -26,14 +31,13 @@ func Controller(gate featuregate.Feature, namespace string, setup func(context.C
 			{Name: "clusterregistrationtokens.management.cattle.io", Version: "v3", Of: controller.Rancher()},
 			{Name: "settings.management.cattle.io", Version: "v3", Of: controller.Rancher()},
 		},
-		Watches: func(shard.Scope) []controller.Watch {
-			return []controller.Watch{
-				{Object: &managementv3.Setting{}},
-				{Object: &corev1.Secret{}, By: cache.ByObject{
-					Namespaces: map[string]cache.Config{namespace: {LabelSelector: Selector()}}, Transform: Reduce,
-				}},
-			}
+		Watches: func(scope shard.Scope) []controller.Watch {
+			watches, _ := imports(scope)
+			return append(watches, controller.Watch{Object: &corev1.Secret{}, By: cache.ByObject{
+				Namespaces: map[string]cache.Config{namespace: {LabelSelector: Selector()}}, Transform: Reduce,
+			}})
 		},
-		Setup: setup,
+		Scheme: scheme,
+		Setup:  setup,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -36,12 +37,18 @@ func Controller(turtlesNamespaces []string, origin types.UID, setup func(context
 		Name: ControllerName, Package: "import",
 		CRDs: crds,
 		Watches: func(scope shard.Scope) []controller.Watch {
-			return slices.Concat(clusterWatches(origin), sharedWatches(scope, turtlesNamespaces, origin), ownWatches(scope))
+			return slices.Concat(clusterWatches(origin), sharedWatches(scope, turtlesNamespaces, hold.Origin(origin)), ownWatches(scope))
 		},
 		Scheme: ownScheme,
 		Holds:  hold.Imports().Kinds(),
 		Setup:  setup,
 	}
+}
+
+// FromMany are the watches of Rancher's cluster that imports from many management clusters elsewhere share, and the scheme of those in a cache of their own.
+func FromMany(scope shard.Scope) ([]controller.Watch, func() (*runtime.Scheme, error)) {
+	all := slices.Concat(sharedWatches(scope, nil, hold.AnyOrigin()), ownWatches(scope))
+	return slices.DeleteFunc(all, func(w controller.Watch) bool { return !w.Rancher }), ownScheme
 }
 
 // clusterWatches are the kinds with a namespace of the scope whose objects may be an import: CAPI clusters, and v1 Rancher clusters where Rancher is in the
@@ -59,8 +66,8 @@ func clusterWatches(origin types.UID) []controller.Watch {
 // sharedWatches limits the shared cache to what an import reads: in the namespaces of the scope CAPI clusters, Rancher clusters that name one, and
 // kubeconfig Secrets; of kinds without a namespace what belongs to these namespaces by a label; and from all namespaces the registration tokens that
 // Rancher makes, and the Lease of Turtles where that runs. Of what comes, transforms keep what is read.
-func sharedWatches(scope shard.Scope, turtlesNamespaces []string, origin types.UID) []controller.Watch {
-	owned := controller.Having(archelonv1.OwnedLabel).Add(hold.Origin(origin))
+func sharedWatches(scope shard.Scope, turtlesNamespaces []string, origin labels.Requirement) []controller.Watch {
+	owned := controller.Having(archelonv1.OwnedLabel).Add(origin)
 	inScope, _ := scope.Labelled(archelonv1.OwnerNamespaceLabel).Requirements()
 	turtles := map[string]cache.Config{}
 	for _, namespace := range turtlesNamespaces {

@@ -84,8 +84,7 @@ func (r *Reconciler) clustersOfName(ctx context.Context, named *rancher.NamedClu
 func nameChanged() predicate.TypedPredicate[*rancher.NamedCluster] {
 	return predicate.TypedFuncs[*rancher.NamedCluster]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*rancher.NamedCluster]) bool {
-			return e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Spec.DisplayName != e.ObjectNew.Spec.DisplayName ||
-				e.ObjectOld.DeletionTimestamp.IsZero() != e.ObjectNew.DeletionTimestamp.IsZero()
+			return !rancher.SameName(e.ObjectOld, e.ObjectNew)
 		},
 	}
 }

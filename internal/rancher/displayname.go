@@ -92,6 +92,12 @@ func TrimNamedCluster(object any) (any, error) {
 	}, nil
 }
 
+// SameName reports whether two copies of a v3 Cluster say the same of who has a display name.
+func SameName(before, after *NamedCluster) bool {
+	return before.UID == after.UID && before.Spec.DisplayName == after.Spec.DisplayName &&
+		before.DeletionTimestamp.IsZero() == after.DeletionTimestamp.IsZero()
+}
+
 // DisplayNames knows which v3 Cluster of the Rancher has which display name: also those that were not imported here,
 // and Rancher's own.
 type DisplayNames struct {

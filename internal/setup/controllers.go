@@ -46,7 +46,7 @@ func (p *parts) controllers() []controller.Controller {
 		kinds.Controller(feature.HostClaim, baremetal.CRD(), handledKinds(), p.setupUnknownClaims),
 		machines.Controller(feature.HostClaimMachines, baremetal.CRD(), p.setupClaimMachines),
 		fleet.Controller(feature.Fleet, p.setupFleet),
-		hub.Controller(feature.ManagementClusters, p.opts.ManagementClustersNamespace, p.setupHub),
+		hub.Controller(feature.ManagementClusters, p.opts.ManagementClustersNamespace, importer.FromMany, p.setupHub),
 	}
 }
 

@@ -60,6 +60,10 @@ func (p *parts) setupHub(ctx context.Context, env controller.Env) error {
 	if len(own.Items) != 1 {
 		return errors.New("the cluster of Rancher has no namespace kube-system, by whose UID it is known")
 	}
+	shared, err := shareRancher(ctx, env)
+	if err != nil {
+		return err
+	}
 	guard := p.place.member.guard
 	return hub.SetupWithManager(ctx, env.Manager, hub.Options{
 		Namespace: p.opts.ManagementClustersNamespace, Own: own.Items[0].UID, Registry: metrics.Registry,
@@ -70,18 +74,20 @@ func (p *parts) setupHub(ctx context.Context, env controller.Env) error {
 		},
 		Cluster: []cluster.Option{func(o *cluster.Options) { o.Scheme, o.MapperProvider = env.Manager.GetScheme(), staticMapper }},
 		Import: func(ctx context.Context, from hub.Target, synced func()) error {
-			return p.importFrom(ctx, env.Manager, from, synced)
+			return p.importFrom(ctx, env.Manager, shared, from, synced)
 		},
 	})
 }
 
-// importFrom runs the import from a management cluster, with caches, connections and limits of its own, until the context ends.
-func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, from hub.Target, synced func()) error {
+// importFrom runs the import from a management cluster until the context ends. Its caches of the management cluster, its connections and its limits are
+// its own; those of Rancher's cluster are views of what all share.
+func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, shared *sharedRancher, from hub.Target, synced func()) error {
 	of := &parts{
 		opts: p.opts, place: p.place, origin: from.UID, many: true, originName: from.Display, settings: p.settings, downloader: p.downloader, metrics: p.metrics,
 	}
 	scope, logger := p.place.claim.Scope, here.GetLogger().WithValues("managementCluster", from.Name)
 	on := []controller.Controller{importer.Controller(p.opts.TurtlesNamespaces, from.UID, of.setupImport)}
+	on[0].CRDs = slices.DeleteFunc(on[0].CRDs, func(crd controller.CRD) bool { return crd.Of == controller.Rancher() }) // The hub has them.
 	if err := permitted(ctx, from.Config, scope, on); err != nil {
 		return err
 	}
@@ -99,7 +105,7 @@ func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, from hub.Targ
 	if err != nil {
 		return fmt.Errorf("building the manager of a management cluster: %w", err)
 	}
-	there, err := rancherAt(mgr, rest.CopyConfig(here.GetConfig()), on, scope, p.opts.SyncPeriod)
+	there, err := shared.at(mgr, rest.CopyConfig(here.GetConfig()), from.UID)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -97,6 +98,8 @@ type located struct {
 
 	// config is nil if it is the management cluster.
 	config *rest.Config
+	// own is what the import has of it in a cache of its own, where that is shared with others; nil where it is not.
+	own cache.Cache
 }
 
 // cluster returns Rancher's cluster, which is the management cluster of the manager unless there is another one. That is added to the manager.
@@ -109,15 +112,7 @@ func (r *otherRancher) cluster(
 	config := r.connection.Config()
 	config.QPS, config.Burst = mgr.GetConfig().QPS, mgr.GetConfig().Burst
 	config.UserAgent = version.Get().UserAgent()
-	there, err := rancherAt(mgr, guard(config), on, scope, syncPeriod)
-	if err != nil {
-		return located{}, err
-	}
-	return there, r.follow(mgr, end)
-}
-
-// rancherAt adds Rancher's cluster, which is another one, to the manager of a management cluster.
-func rancherAt(mgr ctrl.Manager, config *rest.Config, on []controller.Controller, scope shard.Scope, syncPeriod time.Duration) (located, error) {
+	config = guard(config)
 	cacheOf, err := narrowed(scoped(shard.Scope{}, syncPeriod), nil, receiving(on, true), scope)
 	if err != nil {
 		return located{}, err
@@ -133,7 +128,7 @@ func rancherAt(mgr ctrl.Manager, config *rest.Config, on []controller.Controller
 	if err := mgr.Add(everywhere(rancher.Start)); err != nil {
 		return located{}, fmt.Errorf("adding Rancher's cluster: %w", err)
 	}
-	return located{Cluster: rancher, config: config}, nil
+	return located{Cluster: rancher, config: config}, r.follow(mgr, end)
 }
 
 // staticMapper knows the kinds that this program uses: nobody has to be asked.

@@ -17,6 +17,7 @@ var _ = Describe("One Archelon for two management clusters", Ordered, func() {
 		east, west *management
 		ofEast     *clusterv1.Cluster
 		ofWest     *clusterv1.Cluster
+		watching   []string
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -35,6 +36,7 @@ var _ = Describe("One Archelon for two management clusters", Ordered, func() {
 		Expect(rancher.secret(ctx, "east").Annotations).To(HaveKeyWithValue(uidAnnotation, east.uid))
 		Eventually(rancher.reasons(ctx, "east")).Should(ConsistOf("Engaged"))
 		Expect(engaged("east")()).To(BeEquivalentTo(1))
+		watching = watches(rancher.Management, hubUser)
 	})
 
 	It("imports a cluster of the same namespace and name from another one", func(ctx SpecContext) {
@@ -48,6 +50,11 @@ var _ = Describe("One Archelon for two management clusters", Ordered, func() {
 		Expect(first[0].Spec.DisplayName).To(Equal("one"))
 		Expect(second[0].Spec.DisplayName).To(Equal("one-west"))
 		Consistently(east.reason(ctx, ofEast)).Should(Equal("True/Imported"))
+	})
+
+	It("watches Rancher's cluster for two as for one", func() {
+		Expect(watching).To(ContainElement(HavePrefix("/apis/management.cattle.io/v3/clusters?")))
+		Expect(watches(rancher.Management, hubUser)).To(Equal(watching))
 	})
 
 	It("writes nothing once all is settled", func(ctx SpecContext) {

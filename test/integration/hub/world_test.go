@@ -2,6 +2,8 @@ package hub_test
 
 import (
 	"context"
+	"maps"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -263,6 +266,31 @@ func written(plane *env.ControlPlane, user string) []string {
 		writes = append(writes, e.Verb+" "+e.RequestURI)
 	}
 	return writes
+}
+
+// watches returns what a user watches, each as often as it does, without what tells one request for a watch from the next.
+func watches(plane *env.ControlPlane, user string) []string {
+	GinkgoHelper()
+	events, err := plane.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	open := map[string]string{}
+	for i := range events {
+		e := &events[i]
+		switch {
+		case e.User.Username != user || e.Verb != "watch":
+		case e.Stage == auditv1.StageResponseStarted:
+			of, err := url.Parse(e.RequestURI)
+			Expect(err).NotTo(HaveOccurred())
+			query := of.Query()
+			for _, key := range []string{"resourceVersion", "timeout", "timeoutSeconds"} {
+				query.Del(key)
+			}
+			open[string(e.AuditID)] = of.Path + "?" + query.Encode()
+		default:
+			delete(open, string(e.AuditID))
+		}
+	}
+	return slices.Sorted(maps.Values(open))
 }
 
 func uidOf(ctx context.Context, c client.Client) string {
