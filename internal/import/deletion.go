@@ -221,16 +221,30 @@ func (d *deciding) deleteOtherKinds() Decision {
 		}
 		return stop(out)
 	}
-	for _, old := range d.derived {
-		if old.madeFor(d.cluster) && old.deleting() {
-			return wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
-		}
+	if gone := d.waitForDerived(); !gone.passes() {
+		return gone
 	}
 	if made := d.find(d.cluster.Annotations[archelonv1.RecordAnnotation]); made != nil && made.madeFor(d.cluster) {
 		return pass()
 	}
 	if hidden, look := d.hidden(archelonv1.StrategySwitchAnnotation); look {
 		return ask(hidden) // It may have lost its labels since the name of the next one was written.
+	}
+	return pass()
+}
+
+// waitForDerived waits for what Rancher made from earlier records. It deletes those records first: where the cache does not
+// show one, no watch tells when it has begun.
+func (d *deciding) waitForDerived() Decision {
+	for _, old := range d.derived {
+		if !old.madeFor(d.cluster) || !old.deleting() {
+			continue
+		}
+		out := outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
+		if made := d.standing(); made != nil && made.unseen {
+			out.Kind, out.After = outcome.KindPoll, unseenRecheck
+		}
+		return stop(out)
 	}
 	return pass()
 }
