@@ -418,11 +418,14 @@ func decideRows() map[string]decideRow {
 		"BlockedLater":  {append(importedV3("Connected"), note("archelon.io/imported", "true")), "import | done"},
 		"BlockedHidden": {[]state{labelledTrue, claimedV3, note("imported", "true")}, "import | permission: ask for Rancher cluster v3/c-abcde"},
 		"Removed":       {[]state{labelledTrue, claimedV3, v3(goingV3)}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
-		"RemovedNoted":  {[]state{labelledTrue, note("imported", "true"), v3(goingV3)}, "import | removal: v3 Rancher cluster c-abcde: release it"},
-		"RemovedOne":    {[]state{labelledTrue, claimedV3, v3(goingV3), v3(func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: follow its other record; v3 Rancher cluster c-abcde: release it"},
-		"RemovedOther":  {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: v3 Rancher cluster c-other: release it"},
-		"RemovedAhead":  {[]state{labelledTrue, claimedV3, v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: ask for Rancher cluster v3/c-abcde"},
-		"Principal":     {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) { delete(o.answered, askPrincipal{}.String()) }}, "import | principal: ask for the principal of the infrastructure"},
+		"RemovedNoted":  {[]state{labelledTrue, note("imported", "true"), v3(goingV3), asked(askCluster{"for the name of its record"})}, "import | removal: v3 Rancher cluster c-abcde: release it"},
+		"RemovedBehind": {[]state{labelledTrue, note("imported", "true"), v3(goingV3), asked(askCluster{"for the name of its record"}), func(o *Observation, _ *Rules) {
+			o.current["for the name of its record"] = namedCluster("v3/c-abcde")
+		}}, "import | permission: end the work in the workload cluster"},
+		"RemovedOne":   {[]state{labelledTrue, claimedV3, v3(goingV3), v3(func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: follow its other record; v3 Rancher cluster c-abcde: release it"},
+		"RemovedOther": {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: v3 Rancher cluster c-other: release it"},
+		"RemovedAhead": {[]state{labelledTrue, claimedV3, v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: ask for Rancher cluster v3/c-abcde"},
+		"Principal":    {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) { delete(o.answered, askPrincipal{}.String()) }}, "import | principal: ask for the principal of the infrastructure"},
 		"PrincipalNo": {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) {
 			o.unpermitted = &outcome.Problem{Kind: outcome.KindStall, Reason: "SecretNamespaceForbidden"}
 		}}, "import | principal: Stall SecretNamespaceForbidden"},

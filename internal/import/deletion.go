@@ -153,7 +153,7 @@ func (d *deciding) observeRemoval() Decision {
 func (d *deciding) removalOf(found *record) Decision {
 	switch id := d.cluster.Annotations[archelonv1.RecordAnnotation]; {
 	case id == "":
-		return release(found)
+		return d.releaseNoted(found)
 	case id == found.id():
 	case d.hasRecord():
 		return release(found)
@@ -176,6 +176,19 @@ func (d *deciding) removalOf(found *record) Decision {
 	}
 	// In one go: without its labels the record is known by what is written on the cluster alone.
 	return act(stopWork{}, action, released(found))
+}
+
+// releaseNoted releases a record whose removal is noted. The API server confirms that, for the cache may be older than the
+// name on the cluster.
+func (d *deciding) releaseNoted(found *record) Decision {
+	current := askCluster{"for the name of its record"}
+	if d.lacks(current) {
+		return ask(current)
+	}
+	if cluster := d.current[current.why]; cluster != nil && cluster.UID == d.cluster.UID && cluster.Annotations[archelonv1.RecordAnnotation] != "" {
+		return pass()
+	}
+	return release(found)
 }
 
 // stranger releases a record that is being deleted and was not created for this cluster: for an earlier one of this
