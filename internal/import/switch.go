@@ -129,7 +129,7 @@ func (r *Reconciler) noteTurn(ctx context.Context, o *Observation, d Decision) {
 	switch {
 	case d.Intent == intentImport && switching(o.cluster) && d.Outcome.Reason != archelonv1.RemovedInRancherReason:
 		r.turns.keep(o.key)
-	case d.queued, r.writes.ahead(o.cluster):
+	case d.queued:
 	default:
 		r.turns.leave(ctx, o.key)
 	}

@@ -31,7 +31,8 @@ func (w *ownWrites) note(object client.Object) {
 	}
 }
 
-// ahead reports whether this process wrote the object after the given copy was made.
+// ahead reports whether this process wrote the object after the given copy was made. The copy has to be from the cache: what
+// that has seen is forgotten.
 func (w *ownWrites) ahead(object client.Object) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

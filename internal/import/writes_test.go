@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestCreationsAreAwaitedForAMoment(t *testing.T) {
@@ -33,5 +35,19 @@ func TestCreationsAreAwaitedForAMoment(t *testing.T) {
 	c.forget("uid-2")
 	if len(c.last) != 0 {
 		t.Errorf("%d records are remembered, want none", len(c.last))
+	}
+}
+
+// What a run has written is remembered until the cache shows it, however the run ends.
+func TestOwnWritesOutliveTheRun(t *testing.T) {
+	written := testCluster()
+	written.ResourceVersion = "2"
+	r := &Reconciler{memory: newMemory(0), Clock: clock.RealClock{}}
+	r.writes.note(written)
+	r.noteTurn(t.Context(), &Observation{key: client.ObjectKeyFromObject(written), cluster: written}, Decision{Intent: intentImport})
+	cached := testCluster()
+	cached.ResourceVersion = "1"
+	if !r.writes.ahead(cached) {
+		t.Error("it is forgotten, although the cache has yet to show it")
 	}
 }
