@@ -66,7 +66,7 @@ func (s *site) work(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() {
-		err := follow(ctx, s.config, func(uid types.UID) { s.note(func() { s.seen, s.lost = uid, nil }) },
+		err := follow(ctx, s.config, answerWithin, func(uid types.UID) { s.note(func() { s.seen, s.lost = uid, nil }) },
 			func(err error) { s.note(func() { s.lost = err }) })
 		if err != nil {
 			s.note(func() { s.lost = err })

@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // blackHole accepts connections and never answers.
@@ -43,12 +42,5 @@ func newBlackHole() *blackHole {
 // kubeconfig is that of a management cluster, but leads into the hole.
 func (b *blackHole) kubeconfig(of *management) []byte {
 	GinkgoHelper()
-	config, err := clientcmd.Load(of.kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
-	for _, cluster := range config.Clusters {
-		cluster.Server = "https://" + b.listener.Addr().String()
-	}
-	raw, err := clientcmd.Write(*config)
-	Expect(err).NotTo(HaveOccurred())
-	return raw
+	return leadingTo(of, b.listener.Addr())
 }

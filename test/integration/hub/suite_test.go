@@ -19,6 +19,9 @@ func TestHub(t *testing.T) {
 }
 
 var _ = BeforeSuite(func() {
+	// How soon a connection on which nothing comes is asked whether it is one, and how soon it has to answer: as for users, in less time.
+	GinkgoT().Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
+	GinkgoT().Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)

@@ -1,0 +1,159 @@
+package hub_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// noticed bounds how long the hub may take to notice. The suite has it ask a silent connection every second.
+const noticed = 20 * time.Second
+
+var _ = Describe("A management cluster that was connected", Ordered, func() {
+	var (
+		rancher    *hub
+		east, west *management
+		toEast     *wire
+		first      *clusterv1.Cluster
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		rancher = newHub(ctx)
+		east, west = newManagement(ctx, rancher, "east"), newManagement(ctx, rancher, "west")
+		toEast = newWire(east)
+		rancher.run(ctx)
+		rancher.register(ctx, "east", toEast.kubeconfig(east))
+		rancher.register(ctx, "west", west.kubeconfig)
+		first = east.cluster(ctx, "team-a", "first", west.ControlPlane)
+		Eventually(east.reason(ctx, first)).Should(Equal("True/Imported"))
+		Eventually(engaged("west")).Should(BeEquivalentTo(1))
+	})
+
+	// versions are those of the Rancher clusters of east.
+	versions := func(ctx context.Context) map[string]string {
+		GinkgoHelper()
+		list := &managementv3.ClusterList{}
+		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{originLabel: east.uid})).To(Succeed())
+		found := map[string]string{}
+		for i := range list.Items {
+			found[list.Items[i].Name] = list.Items[i].ResourceVersion
+		}
+		return found
+	}
+	imported := func(ctx context.Context, from *management, name string, workload *management) *clusterv1.Cluster {
+		GinkgoHelper()
+		cluster := from.cluster(ctx, "team-a", name, workload.ControlPlane)
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, from, cluster) }).Should(HaveLen(1))
+		Eventually(func() []string {
+			Expect(from.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+			return cluster.Finalizers
+		}).Should(ContainElement(finalizer))
+		return cluster
+	}
+
+	for _, how := range []state{refused, swallowed} {
+		It("is left alone while it is cut off, and caught up with afterwards: "+string(how), func(ctx SpecContext) {
+			doomed := imported(ctx, east, "doomed-"+string(how), west)
+			rancher.settle(ctx, east)
+			before := versions(ctx)
+
+			toEast.set(how)
+			Expect(east.client.Delete(ctx, doomed)).To(Succeed())
+			late := east.cluster(ctx, "team-a", "late-"+string(how), west.ControlPlane)
+			Eventually(engaged("east")).WithTimeout(noticed).Should(BeZero())
+			Expect(rancher.lastNote(ctx, "east", "Unreachable")()).To(ContainSubstring("stay as they are"))
+
+			By("delaying nobody else")
+			other := west.cluster(ctx, "team-b", "other-"+string(how), east.ControlPlane)
+			Eventually(func() []managementv3.Cluster { return rancher.records(ctx, west, other) }).WithTimeout(noticed).Should(HaveLen(1))
+			Expect(engaged("west")()).To(BeEquivalentTo(1))
+			Expect(versions(ctx)).To(Equal(before))
+			Expect(west.client.Delete(ctx, other)).To(Succeed())
+
+			By("doing what happened meanwhile")
+			toEast.set(joined)
+			Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(HaveLen(1))
+			Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, doomed) }).Should(BeEmpty())
+			Eventually(func() bool {
+				return apierrors.IsNotFound(east.client.Get(ctx, client.ObjectKeyFromObject(doomed), &clusterv1.Cluster{}))
+			}).Should(BeTrue())
+			Eventually(engaged("east")).Should(BeEquivalentTo(1))
+			record := rancher.records(ctx, east, first)
+			Expect(record).To(HaveLen(1))
+			Expect(before).To(HaveKey(record[0].Name))
+			Expect(east.client.Delete(ctx, late)).To(Succeed())
+			Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(BeEmpty())
+		})
+	}
+
+	It("is left alone while its account may do nothing, and caught up with afterwards", func(ctx SpecContext) {
+		rancher.settle(ctx, east)
+		before := versions(ctx)
+		bindings := &rbacv1.ClusterRoleBindingList{}
+		Expect(east.client.List(ctx, bindings)).To(Succeed())
+		bindings.Items = slices.DeleteFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool {
+			return !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return s.Name == "archelon-hub" })
+		})
+		Expect(bindings.Items).NotTo(BeEmpty())
+		for i := range bindings.Items {
+			Expect(east.client.Delete(ctx, &bindings.Items[i])).To(Succeed())
+		}
+		toEast.set(refused) // Who watches already is not asked again before the watch ends.
+		toEast.set(joined)
+		Eventually(rancher.reasons(ctx, "east")).WithTimeout(noticed).Should(ContainElement("Forbidden"))
+		Eventually(engaged("east")).Should(BeZero())
+		late := east.cluster(ctx, "team-a", "late-forbidden", west.ControlPlane)
+		Consistently(func() map[string]string { return versions(ctx) }).Should(Equal(before))
+		Expect(engaged("west")()).To(BeEquivalentTo(1))
+
+		for i := range bindings.Items {
+			again := &rbacv1.ClusterRoleBinding{RoleRef: bindings.Items[i].RoleRef, Subjects: bindings.Items[i].Subjects}
+			again.Name = bindings.Items[i].Name
+			Expect(east.client.Create(ctx, again)).To(Succeed())
+		}
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(HaveLen(1))
+		Eventually(engaged("east")).Should(BeEquivalentTo(1))
+		Expect(east.client.Delete(ctx, late)).To(Succeed())
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(BeEmpty())
+	})
+})
+
+// settle waits until nothing is written any more to the Rancher clusters of a management cluster: Rancher and its agent have come to an end.
+func (h *hub) settle(ctx context.Context, of *management) {
+	GinkgoHelper()
+	last, since := "", time.Now()
+	Eventually(func() time.Duration {
+		list := &managementv3.ClusterList{}
+		Expect(h.Client.List(ctx, list, client.MatchingLabels{originLabel: of.uid})).To(Succeed())
+		var now []string
+		for i := range list.Items {
+			now = append(now, list.Items[i].Name+list.Items[i].ResourceVersion)
+		}
+		if said := strings.Join(now, " "); said != last {
+			last, since = said, time.Now()
+		}
+		return time.Since(since)
+	}).Should(BeNumerically(">", time.Second))
+}
+
+// lastNote returns what the last Event of a reason says of a registration.
+func (h *hub) lastNote(ctx context.Context, name, reason string) func() string {
+	return func() string {
+		note := ""
+		for _, event := range h.eventsOf(ctx, name) {
+			if event.Reason == reason {
+				note = event.Note
+			}
+		}
+		return note
+	}
+}
