@@ -49,8 +49,8 @@ type Options struct {
 	Begin <-chan struct{}
 	// AgentChanges, if set, is given what to call when AgentGone says something else of a CAPI Cluster.
 	AgentChanges func(wake func(types.NamespacedName))
-	// InstanceGone, if set, is given what to call when another instance does not run any more, with its name.
-	InstanceGone func(wake func(instance string))
+	// InstanceGone, if set, is given what to call when another instance does not run any more, with its name, and returns what ends that.
+	InstanceGone func(wake func(instance string)) (stop func())
 	// Claimed, if set, reports whether an instance that runs imports what is in a namespace with these labels.
 	Claimed func(namespace string, labels map[string]string) bool
 	// Unselected, if set, is given what counts namespaces with CAPI Clusters that no instance selects, and nothing when this replica does not lead

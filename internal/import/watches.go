@@ -78,16 +78,20 @@ func (r *Reconciler) clustersNotImported(ctx context.Context, _ client.Object) [
 	return r.clusters(ctx, client.MatchingFields{pendingIndex: pending})
 }
 
-// instanceGone wakes the CAPI clusters that were left to another instance, when that does not run any more.
-func (r *Reconciler) instanceGone(tell func(wake func(instance string))) source.Source {
+// instanceGone wakes the CAPI clusters that were left to another instance, when that does not run any more. Who tells does not wait: a cache of a management
+// cluster that does not answer never syncs.
+func (r *Reconciler) instanceGone(tell func(wake func(instance string)) (stop func())) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		tell(func(instance string) {
-			for _, request := range r.clustersThat(ctx, func(cluster *clusterv1.Cluster) bool {
-				return cluster.Annotations[archelonv1.InstanceAnnotation] == instance
-			}) {
-				queue.Add(request)
-			}
+		stop := tell(func(instance string) {
+			go func() {
+				for _, request := range r.clustersThat(ctx, func(cluster *clusterv1.Cluster) bool {
+					return cluster.Annotations[archelonv1.InstanceAnnotation] == instance
+				}) {
+					queue.Add(request)
+				}
+			}()
 		})
+		context.AfterFunc(ctx, stop)
 		return nil
 	})
 }

@@ -62,10 +62,10 @@ type Peers struct {
 	// publishes later waits for this one.
 	ahead     map[ID]bool
 	published bool
-	// ran are the other instances that ran when this was looked at last or were seen since, and gone is told of each that
+	// ran are the other instances that ran when this was looked at last or were seen since, and those in gone are told of each that
 	// does not run any more.
 	ran  map[ID]bool
-	gone func(instance string)
+	gone map[*listener]struct{}
 }
 
 // NewPeers returns the watch over the Leases of instances, which Run begins. It fails if an option is missing.

@@ -315,10 +315,10 @@ func TestOthersAreToldOfWhoIsGone(t *testing.T) {
 		expectTold := func(after time.Duration, want ...string) {
 			t.Helper()
 			pass(after)
-			var told []string
-			last.set(func() { told, last.gone = last.gone, nil })
-			if !slices.Equal(told, want) {
-				t.Errorf("told of %q, want %q", told, want)
+			var told, second []string
+			last.set(func() { told, second, last.gone, last.second = last.gone, last.second, nil, nil })
+			if !slices.Equal(told, want) || !slices.Equal(second, want) {
+				t.Errorf("told of %q and %q, want %q", told, second, want)
 			}
 		}
 		expectTold(time.Minute)
@@ -329,7 +329,7 @@ func TestOthersAreToldOfWhoIsGone(t *testing.T) {
 		expectTold(takeover, "system/lost")
 		lost.line.set(false, false)
 		w.expect(lost, "+y", time.Minute)
-		last.set(func() { last.gone = nil }) // It may have come and gone before it came to stay.
+		last.set(func() { last.gone, last.second = nil, nil }) // It may have come and gone before it came to stay.
 		expectTold(time.Minute)
 		lost.stop()
 		w.server.forget("lost")

@@ -2,6 +2,8 @@ package instance
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -148,18 +150,30 @@ func (p *Peers) registered() (instances []Registered, until time.Time) {
 	return instances, until
 }
 
-// Gone has a function called with the name of each other instance that ran and does not run any more: Runs says so from
-// then on. It is called while the process waits for its namespaces or watches over them, and must not wait for long.
-func (p *Peers) Gone(gone func(instance string)) {
+// listener is told which instances do not run any more.
+type listener struct{ tell func(instance string) }
+
+// Gone has a function called with the name of each other instance that ran and does not run any more, until it is stopped: Runs says so from then on. It is
+// called while the process waits for its namespaces or watches over them, and must not wait.
+func (p *Peers) Gone(gone func(instance string)) (stop func()) {
+	l := &listener{gone}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gone = gone
+	if p.gone == nil {
+		p.gone = map[*listener]struct{}{}
+	}
+	p.gone[l] = struct{}{}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.gone, l)
+	}
 }
 
 // tellGone tells which instances do not run any more that ran before.
 func (p *Peers) tellGone() {
 	p.mu.Lock()
-	ran, gone := p.ran, p.gone
+	ran, gone := p.ran, slices.Collect(maps.Keys(p.gone))
 	p.ran = map[ID]bool{} // What the watch shows from here on is for the next time.
 	p.mu.Unlock()
 	instances, _ := p.registered()
@@ -171,10 +185,9 @@ func (p *Peers) tellGone() {
 		}
 	}
 	p.mu.Unlock()
-	if gone == nil {
-		return
-	}
 	for id := range ran {
-		gone(id.String())
+		for _, l := range gone {
+			l.tell(id.String())
+		}
 	}
 }

@@ -210,6 +210,8 @@ type process struct {
 	said  []string
 	ended []string
 	gone  []string // instances that do not run any more, in the order in which it was told
+	// second is what a second listener was told.
+	second []string
 }
 
 var durations = Durations{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second}
@@ -268,6 +270,8 @@ func (p *process) run(ctx context.Context) (string, error) {
 		}
 		p.set(func() { p.gone = append(p.gone, name) })
 	})
+	peers.Gone(func(name string) { p.set(func() { p.second = append(p.second, name) }) })
+	peers.Gone(func(name string) { p.t.Errorf("%s is told that %s is gone, and does not listen any more", p.id, name) })()
 	lock := LockOptions{Self: p.id, Claim: p.claim, Leases: p.line, Identity: identity, Fence: fence}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -151,8 +151,9 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	}
 	if peers := p.place.member.peers; peers != nil {
 		reconciler.Runs, reconciler.Keeps, needs.Claimed = peers.Runs, peers.Keeps, peers.Claimed
-		if !p.many { // They have one listener.
-			needs.InstanceGone, needs.Unselected = peers.Gone, peers.Metrics.Unselected
+		needs.InstanceGone = peers.Gone
+		if !p.many { // It is one count, and what is selected by labels is in this cluster alone.
+			needs.Unselected = peers.Metrics.Unselected
 		}
 	}
 	if p.opts.Gates.Enabled(feature.Fleet) {
