@@ -46,6 +46,11 @@ type Options struct {
 	// get tokens. Something has to run the Pods: test/node does.
 	Workloads bool
 
+	// Address, if set, is what the API server listens on instead of loopback, so that Pods in network namespaces of their own reach it. Such a
+	// control plane is as complete as one without a kubelet can be: it implies Workloads, runs all other controllers that need no machines, and
+	// serves what other API servers add to it. A whole Rancher needs that.
+	Address string
+
 	// Audit makes AuditEvents available.
 	Audit bool
 
@@ -93,6 +98,7 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	if opts.Out != nil {
 		opts.Out = &lockedWriter{out: opts.Out}
 	}
+	opts.Workloads = opts.Workloads || opts.Address != ""
 	programs, err := assets(ctx)
 	if err != nil {
 		return nil, err
@@ -175,6 +181,11 @@ func (c *ControlPlane) configure(programs string) error {
 	if c.opts.Workloads {
 		// It is all that envtest switches off.
 		server.Configure().Disable("disable-admission-plugins")
+	}
+	if c.opts.Address != "" {
+		if err := c.configureAggregation(server); err != nil {
+			return err
+		}
 	}
 	if c.opts.Audit {
 		return c.configureAudit()

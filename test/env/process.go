@@ -63,6 +63,9 @@ func (c *ControlPlane) signalAPIServer(signal syscall.Signal) error {
 
 // controllers returns those that kube-controller-manager is to run.
 func (c *ControlPlane) controllers() []string {
+	if c.opts.Address != "" {
+		return completeControllers()
+	}
 	names := []string{"garbage-collector-controller", "namespace-controller"}
 	if c.opts.Workloads {
 		names = append(names,
@@ -88,12 +91,15 @@ func (c *ControlPlane) startControllerManager(programs string) error {
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig of kube-controller-manager: %w", err)
 	}
-	//nolint:noctx // it lives until Stop, not until the start's context ends
-	cmd := exec.Command(program,
-		"--kubeconfig="+path,
-		"--controllers="+strings.Join(c.controllers(), ","),
-		"--leader-elect=false",
-		"--secure-port=0")
+	flags := []string{"--kubeconfig=" + path, "--controllers=" + strings.Join(c.controllers(), ","), "--leader-elect=false", "--secure-port=0"}
+	if c.opts.Address != "" {
+		further, err := c.completeFlags()
+		if err != nil {
+			return err
+		}
+		flags = append(flags, further...)
+	}
+	cmd := exec.Command(program, flags...) //nolint:noctx // it lives until Stop, not until the start's context ends
 	cmd.Stdout, cmd.Stderr = c.opts.Out, c.opts.Out
 	c.manager, err = process.Start(cmd)
 	return err
