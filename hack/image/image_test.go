@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -291,6 +292,42 @@ func TestPush(t *testing.T) {
 	}
 	if pulled, err := index.Digest(); err != nil || pulled != digest {
 		t.Errorf("the registry has %s (%v), want %s", pulled, err, digest)
+	}
+}
+
+func TestExtract(t *testing.T) {
+	server := httptest.NewServer(registry.New())
+	t.Cleanup(server.Close)
+	image := strings.TrimPrefix(server.URL, "http://") + "/somebody/programs:v1"
+	tag, err := name.NewTag(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := crane.Image(map[string][]byte{"usr/bin/agent": []byte("#!/bin/sh\n"), "usr/bin/other": nil, "etc/agent": []byte("other")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(tag, content, remote.WithContext(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	platform := v1.Platform{OS: "linux", Architecture: "amd64"}
+	dir := filepath.Join(t.TempDir(), "bin")
+	if err := extract(t.Context(), image, platform, dir, []string{"/usr/bin/agent", "/usr/bin/tini?"}); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "agent")
+	if written, err := os.ReadFile(program); err != nil || string(written) != "#!/bin/sh\n" {
+		t.Errorf("got %q (%v)", written, err)
+	}
+	if info, err := os.Stat(program); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("it is not executable: %v (%v)", info, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("got %v (%v), want one program", entries, err)
+	}
+	err = extract(t.Context(), image, platform, dir, []string{"/usr/bin/agent", "/usr/bin/webhook"})
+	if err == nil || !strings.Contains(err.Error(), "has no /usr/bin/webhook") {
+		t.Errorf("got %v for a program that is missing", err)
 	}
 }
 

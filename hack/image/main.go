@@ -4,6 +4,7 @@
 //	image build --layout DIR [flags]    into an OCI layout; prints the digest
 //	image push --layout DIR NAME:TAG    the same to a registry; prints name and digest
 //	image archive --out FILE NAME:TAG   for one platform into an archive, as docker load and kind load image-archive take it
+//	image extract --out DIR NAME:TAG PATH...    programs of somebody's image in a registry, for tests
 //
 // The digest follows from the sources, the flags and the version of Go, so whoever builds a release again can compare.
 package main
@@ -31,7 +32,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say build, push or archive")
+		return errors.New("say build, push, archive or extract")
 	}
 	switch args[0] {
 	case "build":
@@ -40,8 +41,10 @@ func run(ctx context.Context, args []string) error {
 		return runPush(ctx, args[1:])
 	case "archive":
 		return runArchive(ctx, args[1:])
+	case "extract":
+		return runExtract(ctx, args[1:])
 	default:
-		return fmt.Errorf("unknown command %q: say build, push or archive", args[0])
+		return fmt.Errorf("unknown command %q: say build, push, archive or extract", args[0])
 	}
 }
 
@@ -116,4 +119,15 @@ func runArchive(ctx context.Context, args []string) error {
 		return errors.New("usage: image archive --out FILE NAME:TAG")
 	}
 	return r.archive(ctx, v1.Platform{OS: "linux", Architecture: *architecture}, *out, flags.Arg(0))
+}
+
+func runExtract(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("extract", flag.ExitOnError)
+	out := flags.String("out", "", "directory to write the programs to")
+	architecture := flags.String("arch", runtime.GOARCH, "architecture of the image")
+	_ = flags.Parse(args) // it exits
+	if *out == "" || flags.NArg() < 2 {
+		return errors.New("usage: image extract --out DIR NAME:TAG PATH [PATH...]")
+	}
+	return extract(ctx, flags.Arg(0), v1.Platform{OS: "linux", Architecture: *architecture}, *out, flags.Args()[1:])
 }
