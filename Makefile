@@ -359,6 +359,30 @@ test-e2e-kind: ## The scenarios that are labelled kind, and those that are for k
 	go run github.com/onsi/ginkgo/v2/ginkgo run --procs=1 --timeout=90m --grace-period=2m --no-color --output-interceptor-mode=none --poll-progress-after=5m \
 		--label-filter='(kind || kind-only) && !long' $(TESTFLAGS) ./test/e2e -- -archelon.kind $(if $(KIND_KEEP),-archelon.kind.keep='$(KIND_KEEP)')
 
+# Rancher's programs are not built here: these are those of its images.
+RANCHER_VERSION         ?= v2.15.0
+RANCHER_WEBHOOK_VERSION ?= v0.11.0
+# With a slash at its end; without one it is where everybody's images are.
+RANCHER_REGISTRY        ?=
+.PHONY: rancher-programs
+rancher-programs: ## Put the programs of RANCHER_VERSION and RANCHER_WEBHOOK_VERSION from Rancher's images into RANCHER_LAB.
+	@[ -n '$(RANCHER_LAB)' ] || { echo "RANCHER_LAB has to name a directory."; exit 2; }
+	go -C hack/image run . extract --out='$(RANCHER_LAB)/bin' $(RANCHER_REGISTRY)rancher/rancher:$(RANCHER_VERSION) /usr/bin/rancher
+	go -C hack/image run . extract --out='$(RANCHER_LAB)/bin' $(RANCHER_REGISTRY)rancher/rancher-webhook:$(RANCHER_WEBHOOK_VERSION) /usr/bin/webhook
+	go -C hack/image run . extract --out='$(RANCHER_LAB)/podbin' $(RANCHER_REGISTRY)rancher/rancher-agent:$(RANCHER_VERSION) \
+		/usr/bin/agent /usr/bin/run.sh /usr/bin/kubectl '/usr/bin/catatonit?' '/usr/bin/tini?'
+	echo '$(RANCHER_VERSION)' > '$(RANCHER_LAB)/version'
+
+# The specs run below a script that gives them a network of their own, for which it has to be root.
+.PHONY: test-e2e-rancher
+test-e2e-rancher: controlplane ## The scenarios that are labelled rancher, with a real Rancher whose programs are in RANCHER_LAB.
+	@[ -x '$(RANCHER_LAB)/bin/rancher' ] || { echo "RANCHER_LAB has to be the directory with the programs of Rancher: docs/development/testing.md says which."; exit 2; }
+	@mkdir -p bin
+	go test -c -o bin/e2e.test ./test/e2e
+	go build -o bin/ginkgo github.com/onsi/ginkgo/v2/ginkgo
+	GOPROXY=off test/realrancher/run.sh bin/ginkgo run --procs=1 --timeout=90m --no-color --output-interceptor-mode=none --poll-progress-after=5m \
+		--label-filter='rancher' $(TESTFLAGS) bin/e2e.test -- -archelon.race=false -archelon.rancher='$(RANCHER_LAB)'
+
 # One target after the other: each uses all processors. What they find is kept in testdata/fuzz and tried by `go test` from then on.
 FUZZTIME ?= 60s
 .PHONY: fuzz

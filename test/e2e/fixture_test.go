@@ -93,12 +93,12 @@ func (f *fixture) startManager(ctx context.Context, args ...string) {
 	Eventually(m.Ready).WithContext(ctx).Should(Succeed())
 }
 
-// cluster creates a CAPI cluster whose control plane is up and which reaches the fixture's workload cluster.
-func (f *fixture) cluster(ctx context.Context, namespace, name string, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
+// cluster creates CAPI cluster prod, whose control plane is up and which reaches the fixture's workload cluster.
+func (f *fixture) cluster(ctx context.Context, namespace string, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	GinkgoHelper()
 	kubeconfig, err := f.workload.Kubeconfig()
 	Expect(err).NotTo(HaveOccurred())
-	return f.clusterWith(ctx, namespace, name, kubeconfig, change...)
+	return f.clusterWith(ctx, namespace, "prod", kubeconfig, change...)
 }
 
 // status changes the status of a CAPI cluster as CAPI would, whoever else changes the object meanwhile.

@@ -97,7 +97,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 
 	It("imports no cluster whose identity is not for it, imports it by itself once it is, and keeps it whatever comes", func(ctx context.Context) {
 		namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
-		cluster := f.cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
+		cluster := f.cluster(ctx, namespace, func(c *clusterv1.Cluster) {
 			c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupName, Kind: "OCICluster", Name: "net"}
 		})
 		Eventually(f.reason(ctx, cluster)).Should(Equal("False/IdentityNotEvaluated"))
@@ -129,7 +129,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 	It("imports clusters of other providers, and those without an identity", func(ctx context.Context) {
 		namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
 		Expect(f.Client.Create(ctx, &infrav1.OCICluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "net"}})).To(Succeed())
-		cluster := f.cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
+		cluster := f.cluster(ctx, namespace, func(c *clusterv1.Cluster) {
 			c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupName, Kind: "OCICluster", Name: "net"}
 		})
 		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))

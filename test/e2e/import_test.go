@@ -26,7 +26,7 @@ var _ = Describe("Import", func() {
 			label := map[string]Labels{"v3": onKind, "v1": seldom}
 			switch {
 			case subresource && tokens == rancher.TokenPlaceholder:
-				label["v3"] = Label("kind")
+				label["v3"], label["v1"] = Label("kind", "rancher"), Label("long", "rancher")
 			case !subresource && tokens == rancher.TokenPlain:
 				label["v1"] = nil
 			case subresource != (tokens == rancher.TokenPlaceholder):
@@ -71,12 +71,12 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 	BeforeAll(func(ctx context.Context) {
 		f = stageFixture()
 		namespace = f.namespace(ctx, nil)
-		cluster = f.cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
+		cluster = f.cluster(ctx, namespace, func(c *clusterv1.Cluster) {
 			c.Labels = map[string]string{"team": "blue", "cluster.x-k8s.io/cluster-name": "prod"}
 			c.Annotations = map[string]string{
 				"cluster-api.cattle.io/cluster-description": "our production",
 				// Where agents are Pods they use it: there is no such proxy.
-				"archelon.io/agent-env": "HTTPS_PROXY: http://proxy:3128\nNO_PROXY: 0.0.0.0/0",
+				"archelon.io/agent-env": "HTTPS_PROXY: http://proxy:3128\nNO_PROXY: 0.0.0.0/0,10.0.0.0/8",
 			}
 		})
 	})
@@ -191,7 +191,7 @@ func expectV3Record(ctx context.Context, f *fixture, cluster *clusterv1.Cluster)
 	Expect(found.Finalizers).To(ContainElement(finalizer))
 	Expect(found.Spec.DisplayName).To(Equal("prod"))
 	Expect(found.Spec.Description).To(Equal("our production"))
-	Expect(found.Spec.AgentEnvVars).To(Equal([]corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "NO_PROXY", Value: "0.0.0.0/0"}}))
+	Expect(found.Spec.AgentEnvVars).To(Equal([]corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "NO_PROXY", Value: "0.0.0.0/0,10.0.0.0/8"}}))
 	Expect(unstructuredContent(found)["spec"]).NotTo(HaveKey("imported"))
 	expectToken(ctx, f, found.Name)
 	return found

@@ -41,7 +41,7 @@ var planes = stage.NewKept()
 // startStage sets a stage for the time of the node, on kind if that is asked for.
 func startStage(ctx context.Context, opts stage.Options) *stage.Stage {
 	GinkgoHelper()
-	opts.Kind = kindStage
+	opts.Kind, opts.Real = kindStage, realStage
 	if !opts.Workloads {
 		opts.Kept = planes
 	}

@@ -44,6 +44,9 @@ var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if *onKind {
 		patience *= 2 // Pods start and end
 	}
+	if *realPrograms != "" {
+		patience = realPatience
+	}
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
@@ -51,6 +54,9 @@ var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if *onKind {
 		startKind(ctx)
 		return
+	}
+	if *realPrograms != "" {
+		startReal(ctx)
 	}
 	DeferCleanup(planes.Stop)
 	manager = string(path)

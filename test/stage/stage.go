@@ -44,6 +44,8 @@ type Options struct {
 	Out io.Writer
 	// Kind sets the stage there instead of on control planes of its own. Audit and Workloads come with it.
 	Kind *Kind
+	// Real sets the stage on a real Rancher instead of the stand-in. Audit comes with it.
+	Real *Real
 	// Kept sets the stage on control planes that stages use one after the other. Audit comes with it.
 	Kept *Kept
 }
@@ -62,6 +64,7 @@ type Stage struct {
 	Launch Launch
 
 	kind *onKind // nil on control planes of its own
+	real *Real   // nil with the stand-in
 	kept *Kept   // nil unless the control planes are used by several
 }
 
@@ -73,6 +76,9 @@ func Start(ctx context.Context, opts Options) (*Stage, error) {
 	}
 	if opts.Kind != nil {
 		return opts.Kind.start(ctx, standin)
+	}
+	if opts.Real != nil {
+		return opts.Real.start(ctx, opts.Name)
 	}
 	management, err := startManagement(ctx, opts, standin)
 	if err != nil {
@@ -196,6 +202,9 @@ func parse(content []byte) ([]unstructured.Unstructured, error) {
 func (s *Stage) Workload(ctx context.Context, opts env.Options) (*env.ControlPlane, error) {
 	if s.kind != nil {
 		return s.kind.workload(opts.Name)
+	}
+	if s.real != nil {
+		return s.real.workload(opts.Name)
 	}
 	start := env.Start
 	if s.kept != nil {

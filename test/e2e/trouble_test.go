@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// webhookDown is a Rancher whose webhook is a program of its own.
+type webhookDown interface {
+	DownWebhook() error
+	UpWebhook() error
+}
+
+// What goes wrong with Rancher and in workload clusters. The suite of the import has all of it in all states; this is to be the same with a real Rancher.
+var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
+	var (
+		f       *fixture
+		cluster *clusterv1.Cluster
+		record  client.Object
+	)
+	connected := func(ctx context.Context) {
+		GinkgoHelper()
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(func() bool { _, ok := f.Rancher.Connected(managementName(ctx, f, record)); return ok }).Should(BeTrue())
+	}
+	BeforeAll(func(ctx context.Context) {
+		// Its namespaces end.
+		f = fixtureOn(ctx, startStage(ctx, stage.Options{Name: "trouble", Audit: true}), env.Options{Name: "trouble-workload", Audit: true, ControllerManager: true})
+		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true")
+		namespace := f.namespace(ctx, nil)
+		cluster = f.cluster(ctx, namespace, func(c *clusterv1.Cluster) {
+			c.Annotations = map[string]string{"archelon.io/agent-env": "HTTPS_PROXY: http://proxy:3128\nNO_PROXY: 0.0.0.0/0,10.0.0.0/8"}
+			c.Annotations["cluster-api.cattle.io/cluster-description"] = "our production"
+		})
+	})
+
+	It("imports and connects a cluster", func(ctx context.Context) {
+		f.choose(ctx, cluster, "true")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		record = expectV3Record(ctx, f, cluster)
+		connected(ctx)
+	})
+
+	It("connects the cluster again when all of its agent is lost", func(ctx context.Context) {
+		lost := &corev1.Namespace{}
+		Expect(f.workloadClient.Get(ctx, client.ObjectKey{Name: agentNamespace}, lost)).To(Succeed())
+		Expect(f.workloadClient.Delete(ctx, lost)).To(Succeed())
+		Eventually(func(g Gomega) {
+			found := &corev1.Namespace{}
+			g.Expect(f.workloadClient.Get(ctx, client.ObjectKeyFromObject(lost), found)).To(Succeed())
+			g.Expect(found.UID).NotTo(Equal(lost.UID))
+			g.Expect(f.agent(ctx)).NotTo(BeNil())
+		}).Should(Succeed())
+		v3, _ := record.(*managementv3.Cluster)
+		Eventually(func() map[string]string { return current(ctx, f, v3).Annotations }).Should(HaveKeyWithValue(forceDeployKey, "false"))
+		connected(ctx)
+		Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+	})
+
+	It("stays when Rancher rotates the token, and when Rancher starts again", func(ctx context.Context) {
+		uid := record.GetUID()
+		Expect(f.Rancher.RotateToken(ctx, record.GetName())).To(Succeed())
+		f.Rancher.Down()
+		Expect(f.Rancher.Up(ctx)).To(Succeed())
+		connected(ctx)
+		Expect(expectV3Record(ctx, f, cluster).GetUID()).To(Equal(uid))
+	})
+
+	It("begins again while Rancher is down, and ends when it is back", func(ctx context.Context) {
+		f.choose(ctx, current(ctx, f, cluster), "false")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
+		f.expectNothingLeft(ctx, cluster)
+		f.Rancher.Down()
+		f.choose(ctx, cluster, "true")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
+		Expect(f.Rancher.Up(ctx)).To(Succeed())
+		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		record = expectV3Record(ctx, f, cluster)
+		connected(ctx)
+	})
+
+	Describe("with another strategy", Ordered, func() {
+		BeforeAll(func(ctx context.Context) {
+			Expect(f.manager.Stop()).To(Succeed())
+			f.startManager(ctx, loud)
+		})
+
+		It("becomes a Rancher cluster of the other kind when the strategy changes", func(ctx context.Context) {
+			Eventually(func() int { return len(f.v1Records(ctx, cluster)) }).Should(Equal(1))
+			Eventually(f.gone(ctx, record)).Should(BeTrue())
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			record = expectV1Record(ctx, f, cluster)
+			connected(ctx)
+		})
+
+		It("ends with its CAPI cluster, whatever Rancher's webhook does", func(ctx context.Context) {
+			if rancher, ok := f.Rancher.(webhookDown); ok {
+				Expect(rancher.DownWebhook()).To(Succeed())
+				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+				Eventually(f.reason(ctx, cluster)).Should(Or(ContainSubstring("not found"), HavePrefix("False/")))
+				Expect(rancher.UpWebhook()).To(Succeed())
+			} else {
+				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			}
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			Eventually(func() bool {
+				return apierrors.IsNotFound(f.Client.Get(ctx, client.ObjectKeyFromObject(record), record))
+			}).Should(BeTrue())
+			f.expectNothingLeft(ctx, cluster)
+			expectLawful(f)
+		})
+	})
+})
