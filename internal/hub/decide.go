@@ -82,9 +82,7 @@ func (o observation) decide() decision {
 		return stop(SameClusterReason, "The kubeconfig leads to the cluster that Rancher runs in. Nothing is imported from it: "+
 			"delete this Secret, and install Archelon there without gate management-clusters")
 	case o.uid != "" && o.uid != o.seen:
-		return stop(OtherClusterReason, fmt.Sprintf("The kubeconfig leads to another management cluster than before. Nothing is imported from it, and the "+
-			"Rancher clusters stay as they are: correct the kubeconfig, or register that management cluster by a Secret of its own (annotation %s has the "+
-			"UID of the first)", archelonv1.ManagementClusterUIDAnnotation))
+		return stop(otherCluster())
 	case older != "":
 		return stop(SameClusterReason, fmt.Sprintf("Secret %s leads to the same management cluster, and is older. Nothing is imported by this one: delete one of them", older))
 	case o.uid == "":
@@ -94,6 +92,8 @@ func (o observation) decide() decision {
 	switch {
 	case o.lost != nil:
 		d.reason, d.message = lostState(o.lost)
+	case errors.Is(o.failed, errOtherCluster):
+		d.reason, d.message = otherCluster()
 	case o.failed != nil:
 		d.reason, d.message = lostState(o.failed)
 	case o.synced:
@@ -110,6 +110,13 @@ func (o observation) older() string {
 		}
 	}
 	return ""
+}
+
+// otherCluster says that the kubeconfig leads elsewhere than at first.
+func otherCluster() (reason, message string) {
+	return OtherClusterReason, fmt.Sprintf("The kubeconfig leads to another management cluster than before. Nothing is imported from it, and the "+
+		"Rancher clusters stay as they are: correct the kubeconfig, or register that management cluster by a Secret of its own (annotation %s has the "+
+		"UID of the first)", archelonv1.ManagementClusterUIDAnnotation)
 }
 
 // lostState says why a management cluster does not answer. The error itself may quote what a stranger says, so it is explained.

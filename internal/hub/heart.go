@@ -71,6 +71,26 @@ func follow(ctx context.Context, config *rest.Config, within time.Duration, seen
 	return nil
 }
 
+// errOtherCluster is that another management cluster answers.
+var errOtherCluster = errors.New("another management cluster answers")
+
+// Confirm asks a management cluster whether it still is the one with the UID. Between the answer that an import was decided by and its first request,
+// another API server may have come to answer.
+func Confirm(ctx context.Context, config *rest.Config, uid types.UID) error {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("building a client of the management cluster: %w", err)
+	}
+	found, err := clients.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	if err != nil {
+		return err
+	}
+	if len(found.Items) != 1 || found.Items[0].UID != uid {
+		return errOtherCluster
+	}
+	return nil
+}
+
 // exchange has requests answered within a time. client-go repeats a request for ten seconds after a reset, and takes a watch that cannot begin, because the
 // connection ends or nothing comes, for one without events: nobody would notice. So it is not shown why there was no answer.
 type exchange struct {

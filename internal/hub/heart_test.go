@@ -16,6 +16,27 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// identified is an API server that says who it is.
+func identified(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(corev1.NamespaceList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		Items: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "a", ResourceVersion: "1"}}},
+	})
+}
+
+func TestAnImportBeginsWithTheClusterThatItWasDecidedFor(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { identified(w) }))
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	if err := Confirm(t.Context(), config, "a"); err != nil {
+		t.Error(err)
+	}
+	if err := Confirm(t.Context(), config, "b"); !errors.Is(err, errOtherCluster) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // followed is an API server that tells who it is, and what it is asked.
 type followed struct {
 	asked chan int // for how many seconds it is watched
@@ -28,11 +49,7 @@ func newFollowed(t *testing.T, within time.Duration, watching func(http.Response
 	f := &followed{asked: make(chan int, 100), seen: make(chan types.UID, 100), lost: make(chan error, 100)}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "true" {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(corev1.NamespaceList{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-				Items: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "a", ResourceVersion: "1"}}},
-			})
+			identified(w)
 			return
 		}
 		seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds")) // That it is a number is what the test is about.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -88,7 +89,7 @@ func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, shared *share
 	scope, logger := p.place.claim.Scope, here.GetLogger().WithValues("managementCluster", from.Name)
 	on := []controller.Controller{importer.Controller(p.opts.TurtlesNamespaces, from.UID, of.setupImport)}
 	on[0].CRDs = slices.DeleteFunc(on[0].CRDs, func(crd controller.CRD) bool { return crd.Of == controller.Rancher() }) // The hub has them.
-	if err := permitted(ctx, from.Config, scope, on); err != nil {
+	if err := permitted(ctx, from.Config, from.UID, scope, on); err != nil {
 		return err
 	}
 	settings := ctrl.Options{
@@ -122,10 +123,13 @@ func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, shared *share
 // asking bounds questions to a management cluster that precede an import.
 const asking = 30 * time.Second
 
-// permitted asks a management cluster whether what is received from it may be: a cache that may not list or watch never syncs.
-func permitted(ctx context.Context, config *rest.Config, scope shard.Scope, on []controller.Controller) error {
+// permitted asks a management cluster whether it is the right one, and what is received from it may be: a cache that may not list or watch never syncs.
+func permitted(ctx context.Context, config *rest.Config, uid types.UID, scope shard.Scope, on []controller.Controller) error {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
+	if err := hub.Confirm(ctx, config, uid); err != nil {
+		return err
+	}
 	rights, err := newAccess(config, scope, receiving(on, false), nil)
 	if err != nil {
 		return err
