@@ -72,6 +72,32 @@ var _ = Describe("One Archelon for two management clusters", Ordered, func() {
 		Consistently(all).Should(Equal(before))
 	})
 
+	It("keeps a CAPI Cluster whose Rancher cluster is deleted, until it is wanted again", func(ctx SpecContext) {
+		former := rancher.records(ctx, west, ofWest)
+		Expect(rancher.Client.Delete(ctx, &former[0])).To(Succeed())
+		Eventually(func() map[string]string {
+			Expect(west.client.Get(ctx, client.ObjectKeyFromObject(ofWest), ofWest)).To(Succeed())
+			return ofWest.Annotations
+		}).Should(HaveKey(importedAnnotation))
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, west, ofWest) }).Should(BeEmpty())
+		west.change(ctx, ofWest, func() { delete(ofWest.Annotations, importedAnnotation) })
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, west, ofWest) }).Should(HaveLen(1))
+		Expect(rancher.records(ctx, west, ofWest)[0].UID).NotTo(Equal(former[0].UID))
+		Expect(rancher.records(ctx, east, ofEast)).To(HaveLen(1))
+	})
+
+	It("lets go of a CAPI Cluster whose label says so, and takes it again", func(ctx SpecContext) {
+		west.change(ctx, ofWest, func() { ofWest.Labels[importLabel] = "false" })
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, west, ofWest) }).Should(BeEmpty())
+		Eventually(func() []string {
+			Expect(west.client.Get(ctx, client.ObjectKeyFromObject(ofWest), ofWest)).To(Succeed())
+			return ofWest.Finalizers
+		}).ShouldNot(ContainElement(finalizer))
+		Expect(rancher.records(ctx, east, ofEast)).To(HaveLen(1))
+		west.change(ctx, ofWest, func() { ofWest.Labels[importLabel] = "true" })
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, west, ofWest) }).Should(HaveLen(1))
+	})
+
 	It("takes the Rancher cluster along with a CAPI Cluster, and no other of its name", func(ctx SpecContext) {
 		Expect(west.client.Delete(ctx, ofWest)).To(Succeed())
 		Eventually(func() bool {

@@ -46,6 +46,8 @@ const (
 	importLabel   = "cluster-api.cattle.io/rancher-auto-import"
 	finalizer     = "archelon.io/rancher-import"
 	condition     = "RancherImported"
+
+	importedAnnotation = "imported"
 	hubUser       = "system:serviceaccount:archelon-system:archelon"
 	siteUser      = "system:serviceaccount:archelon-system:archelon-hub"
 	admins        = "system:masters"
@@ -236,6 +238,15 @@ func (m *management) cluster(ctx context.Context, namespace, name string, worklo
 		return m.client.Status().Update(ctx, cluster)
 	})).To(Succeed())
 	return cluster
+}
+
+// change writes what is changed of a CAPI Cluster.
+func (m *management) change(ctx context.Context, cluster *clusterv1.Cluster, change func()) {
+	GinkgoHelper()
+	Expect(m.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+	before := cluster.DeepCopy()
+	change()
+	Expect(m.client.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 }
 
 // reason returns status and reason of the condition of a CAPI Cluster.
