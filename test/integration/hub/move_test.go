@@ -9,14 +9,20 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/stage"
@@ -60,6 +66,70 @@ var _ = Describe("A CAPI Cluster that moves between management clusters", func()
 		Eventually(records).Should(BeEmpty())
 	})
 })
+
+// Scenario: Archelon, Rancher and CAPI were in one cluster. CAPI moves into another one, which is registered then.
+var _ = Describe("An ordinary installation that becomes a hub", func() {
+	It("keeps its Rancher clusters and their agents", func(ctx SpecContext) {
+		rancher := newHub(ctx)
+		east, shop := newManagement(ctx, rancher, "east"), newManagement(ctx, rancher, "shop")
+		before := &management{ControlPlane: rancher.Management, client: rancher.Client}
+		stop := ordinary(ctx, rancher)
+		cluster := before.cluster(ctx, "team-a", "one", shop.ControlPlane)
+		Eventually(before.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		list := &managementv3.ClusterList{}
+		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{ownerNSLabel: "team-a", ownerLabel: "one"})).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		agent := agentIn(ctx, shop)
+		Expect(stop()).To(Succeed())
+
+		moved := move(ctx, before, east, cluster)
+		rancher.run(ctx)
+		rancher.register(ctx, "east", east.kubeconfig)
+		Eventually(east.reason(ctx, moved)).Should(Equal("False/ForeignRecord"))
+		attach(ctx, rancher, east, "team-a")
+		Eventually(east.reason(ctx, moved)).Should(Equal("True/Imported"))
+		Expect(rancher.records(ctx, east, moved)).To(HaveExactElements(HaveField("UID", list.Items[0].UID)))
+		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{ownerNSLabel: "team-a", ownerLabel: "one"})).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		Expect(agentIn(ctx, shop)).To(Equal(agent))
+	})
+})
+
+// ordinary starts a manager in this process that imports from Rancher's own cluster, and returns what stops it.
+func ordinary(ctx context.Context, in *hub) (stop func() error) {
+	GinkgoHelper()
+	objects := render(ctx, "archelon", map[string]any{
+		"features":  map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},
+		"uninstall": map[string]any{"offline": true}, "log": map[string]any{"format": "text"},
+	})
+	apply(ctx, in.Client, objects)
+	config, err := in.Management.ServiceAccountConfig(ctx, system, "archelon")
+	Expect(err).NotTo(HaveOccurred())
+	opts, err := options.New()
+	Expect(err).NotTo(HaveOccurred())
+	flags := pflag.NewFlagSet("archelon", pflag.ContinueOnError)
+	opts.AddFlags(flags)
+	Expect(flags.Parse(append(argsOf(objects), "--metrics-bind-address=0", "--health-probe-bind-address=0"))).To(Succeed())
+	Expect(opts.Validate()).To(Succeed())
+	running, cancel := context.WithCancel(context.Background())
+	metrics.Registry = prometheus.NewRegistry() // Each manager registers the same.
+	done := make(chan error, 1)
+	go func() {
+		defer GinkgoRecover()
+		done <- setup.Run(running, config, opts, func(o *ctrl.Options) { o.Controller.SkipNameValidation = new(true) })
+	}()
+	stopped := false
+	stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-done
+	}
+	DeferCleanup(stop)
+	return stop
+}
 
 // agentIn returns the UID of Rancher's agent in a cluster.
 func agentIn(ctx context.Context, in *management) types.UID {
