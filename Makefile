@@ -242,17 +242,20 @@ test-unit: ## Tests beside the code: no network, no processes.
 # A simulation is one process in which nothing happens at the same time, so it goes without the race detector, which test-unit has.
 SIMULATE  = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulation$$' $(TESTFLAGS) ./internal/import
 SWITCH    = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulationOfASwitch$$' $(TESTFLAGS) ./internal/import
+PARTED    = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulationOfPartitions$$' $(TESTFLAGS) ./internal/import
 SIMULATED = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
 .PHONY: test-simulation
 test-simulation: ## All controllers in simulated worlds: the import in some thousand, the same each time.
 	$(SIMULATE) -rapid.checks=2000 $(TIMED)
 	$(SWITCH) -rapid.checks=300 $(TIMED)
+	$(PARTED) -rapid.checks=300 $(TIMED)
 	go test $(JSON) -count=1 -timeout=30m -run='Simulation$$|^TestUpheaval$$' $(TESTFLAGS) $(SIMULATED) $(TIMED)
 
 .PHONY: test-simulation-long
 test-simulation-long: ## The import with many schedules, others each time.
 	$(SIMULATE) -rapid.checks=100000 -rapid.seed=$$(date +%s) $(TIMED)
 	$(SWITCH) -rapid.checks=20000 -rapid.seed=$$(date +%s) $(TIMED)
+	$(PARTED) -rapid.checks=20000 -rapid.seed=$$(date +%s) $(TIMED)
 
 # Not part of make test: tests that have not changed find what they found.
 MUTATE = go run ./hack/mutate --package=./internal/import
@@ -262,7 +265,7 @@ FOUND  = -rapid.seed=1 -rapid.nofailfile -rapid.shrinktime=1ms
 test-mutation: ## Change 60 tokens of the rules of the import, twice, and have tests find all but a few of the changes, and all races that were fixed.
 	$(MUTATE) --files=decide.go --count=60 --seed=1 --at-least=57 -- $(FIND)
 	$(MUTATE) --files=decide.go --count=60 --seed=18 --at-least=57 -- $(FIND)
-	$(MUTATE) --list=internal/import/testdata/races.yaml -- '-test.run=^TestSimulationOfRaces$$' '-test.run=^TestSimulation$$ -rapid.checks=2000 $(FOUND)'
+	$(MUTATE) --list=internal/import/testdata/races.yaml -- '-test.run=^TestSimulationOfRaces$$' '-test.run=^TestSimulation$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfPartitions$$ -rapid.checks=2000 $(FOUND)'
 
 # Not part of make test: it builds all of a release, twice.
 .PHONY: test-image

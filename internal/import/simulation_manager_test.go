@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
@@ -46,6 +47,12 @@ type manager struct {
 	// refused: the webhook has not answered in this run. there are the CAPI clusters that there were before it.
 	refused bool
 	there   map[types.UID]bool
+	// origin is the management cluster, and place how people call it, where Rancher is in another one.
+	origin types.UID
+	place  string
+	// cut is what a process has no connection to. One that has died meanwhile is down.
+	cut  side
+	down bool
 	// titles are the display names that this process has given to new Rancher clusters.
 	titles map[string]title
 }
@@ -79,6 +86,7 @@ func (m *manager) start() {
 	w := m.w
 	v3, v1 := importer.Strategy(simV3{named: &w.named}), importer.Strategy(importv1.Strategy{})
 	rules := importer.Rules{Active: v3, Others: []importer.Strategy{v1}, Self: instance.ID{Name: m.name}}
+	rules.Origin, rules.OriginName = m.origin, m.place
 	if m.works != "" {
 		scope, err := shard.New(strings.Split(m.works, ","), nil)
 		if err != nil {
@@ -148,7 +156,8 @@ func (m *manager) cache(rules importer.Rules) *simulation.Cache {
 	}
 	owned := func(object client.Object) client.Object {
 		namespace := cmp.Or(object.GetNamespace(), object.GetLabels()["cluster-api.cattle.io/capi-cluster-owner-ns"])
-		if _, ok := object.GetLabels()[ownedLabel]; !ok || !m.owns(namespace) {
+		labels := object.GetLabels()
+		if _, ok := labels[ownedLabel]; !ok || !m.owns(namespace) || labels[archelonv1.ManagementClusterLabel] != string(m.origin) {
 			return nil
 		}
 		return reduced(object)
@@ -190,6 +199,7 @@ func (m *manager) die() {
 	m.end()
 	m.w.loseVanished()
 	m.start()
+	m.down = m.cut != ""
 }
 
 // fault disturbs writes as the schedule has it, and looks at each of them.
@@ -197,6 +207,9 @@ func (m *manager) fault(verb string, key simulation.Key, answered bool) error {
 	w := m.w
 	if m.dead {
 		return errDead
+	}
+	if m.cut.has(key) {
+		return simulation.ErrOutage
 	}
 	if verb == "get" || verb == "list" {
 		return nil
@@ -254,9 +267,20 @@ func (m *manager) deliverName() bool {
 
 // behind is how many events there are of which one can be shown next.
 func (m *manager) behind() int {
-	n := len(m.process.Cache.Behind())
-	if m.names.behind() {
+	if m.down {
+		return 0
+	}
+	n := len(m.kindsBehind())
+	if m.namesBehind() {
 		n++
 	}
 	return n
+}
+
+// namesBehind reports whether the next event of a display name can be shown.
+func (m *manager) namesBehind() bool { return m.cut != rancherSide && m.names.behind() }
+
+// kindsBehind are the kinds of which the next event can be shown.
+func (m *manager) kindsBehind() []schema.GroupKind {
+	return slices.DeleteFunc(m.process.Cache.Behind(), m.cut.hasKind)
 }

@@ -100,7 +100,7 @@ func (w *world) someCluster() types.NamespacedName {
 }
 
 func (w *world) workSome(m *manager) {
-	if n := m.process.Queued(); n > 0 {
+	if n := m.process.Queued(); n > 0 && !m.down {
 		w.say("%s reconciles", m.name)
 		w.work(m, w.Index("request", n))
 	}
@@ -174,6 +174,10 @@ func (w *world) user(key types.NamespacedName) {
 		delete(w.removed, cluster.UID)
 	case "unlabel":
 		delete(cluster.Labels, importLabel)
+		if w.selected(cluster) == "false" {
+			delete(w.spared, cluster.UID) // The label of its namespace takes it out.
+			delete(w.removed, cluster.UID)
+		}
 	case "delete":
 		w.backups[key] = cluster.DeepCopy()
 		delete(w.spared, cluster.UID)
@@ -292,7 +296,8 @@ func (w *world) admin() {
 		owner := w.created[object.GetUID()]
 		delete(w.spared, owner)
 		for _, cluster := range w.clusters() {
-			if cluster.UID == owner && w.selected(cluster) != "false" && !w.vandals {
+			restored := w.remote && cluster.Annotations[archelonv1.RecordAnnotation] == "" // It has yet to learn which one it has.
+			if cluster.UID == owner && w.selected(cluster) != "false" && !w.vandals && !restored {
 				w.removed[owner] = true
 			}
 		}

@@ -107,7 +107,7 @@ func stories() map[string]story {
 		}},
 		"frozen instance": {kinds: onlyV3, without: true, divided: true, tell: frozenInstance},
 	}
-	for _, more := range []map[string]story{storiesOfDeletions(), storiesOfNames(), storiesOfSwitches(), storiesOfRemovals()} {
+	for _, more := range []map[string]story{storiesOfDeletions(), storiesOfNames(), storiesOfSwitches(), storiesOfRemovals(), storiesOfPartitions()} {
 		maps.Copy(all, more)
 	}
 	return all
@@ -292,6 +292,22 @@ func storiesOfRemovals() map[string]story {
 			m := w.managers[0]
 			m.sees(v3GK)
 			m.looks(two)
+		}},
+		"hidden, and what was made from it": {kinds: onlyV1, tell: func(w *world) {
+			w.vandals = true
+			record := w.recordOf(one)
+			w.strips(one, ownedLabel)
+			w.say("somebody deletes the v3 Cluster of %s in Rancher", one)
+			delete(w.spared, w.cluster(one).UID)
+			w.server.Remove(w.server.KeyOf(w.madeFrom(record)))
+		}},
+		"before its name was seen": {kinds: bothKinds, without: true, tell: func(w *world) {
+			w.creates(one, "true")
+			late := w.frozen(w.managers[0].kind, nil)
+			w.rests()
+			w.removes(one)
+			late.sees(v1GK, v3GK)
+			late.looks(one)
 		}},
 		"predecessor releases it": {kinds: bothKinds, tell: func(w *world) {
 			late := w.frozen(w.managers[0].kind, nil)

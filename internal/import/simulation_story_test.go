@@ -22,9 +22,9 @@ import (
 type story struct {
 	kinds []string
 	// without: no cluster is imported yet. twins: there can be a CAPI cluster of the name of a v1 record.
-	// divided: there are two instances.
-	without, twins, divided bool
-	tell                    func(w *world)
+	// divided: there are two instances. remote: there are two management clusters.
+	without, twins, divided, remote bool
+	tell                            func(w *world)
 }
 
 // TestSimulationOfRaces tells stories of races that were fixed. What must hold in any schedule must hold in them.
@@ -42,7 +42,7 @@ func TestSimulationOfRaces(t *testing.T) {
 func (s story) check(t *testing.T, kind string) {
 	t.Helper()
 	w := emptyWorld(t.Context(), t, simulation.Schedule{Script: map[string]string{}})
-	w.twins, w.divided = s.twins, s.divided
+	w.twins, w.divided, w.remote, w.snapshots = s.twins, s.divided, s.remote, map[string][]client.Object{}
 	w.begin(kind)
 	t.Cleanup(w.stop)
 	w.unsettled = false

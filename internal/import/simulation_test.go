@@ -70,6 +70,7 @@ func (w *world) checkWrite(verb string, key simulation.Key, before, after client
 		}
 		return
 	}
+	w.checkOrigin(key, before, after)
 	switch key.Kind {
 	case clusterGK:
 		w.checkCluster(verb, before, after)

@@ -28,7 +28,7 @@ func (w *world) actSeldom(what string) {
 		w.say("a while passes in which nothing goes wrong")
 		faulty := w.Faulty
 		w.Faulty = ""
-		if w.webhookDown {
+		if w.webhookDown || slices.ContainsFunc(w.managers, func(m *manager) bool { return m.cut != "" }) {
 			w.round()
 		} else {
 			for steps := 10 + w.Index("while", 90); steps > 0 && w.wrong == "" && w.goOn(); steps-- {
@@ -41,7 +41,7 @@ func (w *world) actSeldom(what string) {
 		w.say("Rancher's webhook does not answer: %t", w.webhookDown)
 	case "relist":
 		m := w.someManager()
-		if behind := m.process.Cache.Behind(); len(behind) > 0 {
+		if behind := m.kindsBehind(); len(behind) > 0 {
 			kind := behind[w.Index("kind", len(behind))]
 			w.say("%s lists each %s in %s anew", m.name, kind.Kind, kind.Group)
 			m.process.Relist(w.ctx, kind)
@@ -73,14 +73,17 @@ func resourceOf(key simulation.Key) schema.GroupResource {
 // delete deletes a CAPI cluster. One that nobody but a manager holds may have been asked to go a moment before it was
 // held: it vanishes with the finalizer.
 func (w *world) delete(cluster *clusterv1.Cluster) {
+	if w.remote && !slices.Contains(cluster.Finalizers, finalizer) {
+		w.lost[cluster.UID] = true // It was restored, and is gone before it was known again.
+	}
 	key, late := w.server.KeyOf(cluster), slices.Equal(cluster.Finalizers, []string{finalizer}) && cluster.DeletionTimestamp == nil
 	if !late || w.Pick("asked to go", "now", "before it was held") == "now" {
 		w.server.Remove(key)
 		return
 	}
 	w.say("   which was asked to go before it was held")
-	if cluster.Spec.Paused != nil {
-		w.lost[cluster.UID] = true // It looks like one that is moved.
+	if cluster.Spec.Paused != nil || w.remote {
+		w.lost[cluster.UID] = true // It looks like one that is moved, or like a backup that does not have it.
 	} else {
 		w.vanished[cluster.UID] = true
 	}
@@ -127,9 +130,13 @@ func (w *world) checkDeleted(verb string, key simulation.Key, before client.Obje
 		return
 	}
 	if key.Kind == v1GK {
+		delete(w.removed, owner) // What was deleted in Rancher was made from it, and goes with it.
 		if twin := w.cluster(key.NamespacedName); twin != nil && w.working.there[twin.UID] {
 			w.fail("it deletes %s, and Rancher will delete the CAPI cluster of its name with it", key)
 		}
+	}
+	if w.silent[owner] {
+		w.fail("it deletes %s, whose CAPI cluster nobody has deleted", key)
 	}
 	if !w.working.refused {
 		return
@@ -202,7 +209,9 @@ func (w *world) round() {
 			w.deliver(m, 0)
 		}
 		for range m.process.Queued() {
-			w.work(m, 0)
+			if !m.down {
+				w.work(m, 0)
+			}
 		}
 		for _, key := range m.control.RunningJobs() {
 			w.job(m, key)
@@ -219,6 +228,7 @@ func (w *world) checkLeaving() {
 		return
 	}
 	w.Faulty, w.unsettled = "", false
+	w.heal()
 	for range 5 {
 		for range 5 {
 			w.round()

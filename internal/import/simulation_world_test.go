@@ -89,6 +89,12 @@ type world struct {
 	vandals, vandalized bool
 	// unsettled: things go wrong. divided: there are two instances.
 	unsettled, divided bool
+	// remote: there are two management clusters, and Rancher is in neither.
+	remote bool
+	// snapshots are backups of management clusters, by namespace.
+	snapshots map[string][]client.Object
+	// silent are CAPI clusters, by UID, that went without anybody having asked for it.
+	silent map[types.UID]bool
 	// webhookDown: Rancher's admission webhook does not answer.
 	webhookDown bool
 	// keys are the names of CAPI clusters. twins: one of them is that of the v1 record of another one.
@@ -169,7 +175,7 @@ func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
 
 func emptyWorld(ctx context.Context, t failing, schedule simulation.Schedule) *world {
 	return &world{
-		Schedule: schedule, t: t, ctx: ctrl.LoggerInto(ctx, logr.Discard()), scheme: simScheme(), vanished: map[types.UID]bool{},
+		Schedule: schedule, t: t, ctx: ctrl.LoggerInto(ctx, logr.Discard()), scheme: simScheme(), vanished: map[types.UID]bool{}, silent: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 		sites: map[types.NamespacedName]*site{}, lost: map[types.UID]bool{}, removed: map[types.UID]bool{},
 		cleaned: map[types.UID]bool{}, foreign: map[simulation.Key]bool{}, created: map[types.UID]types.UID{}, spared: map[types.UID]bool{},
@@ -204,6 +210,11 @@ func (w *world) begin(kind string) {
 	if w.divided {
 		// An instance each for namespaces a and b, of which b is handed over from time to time.
 		w.managers = []*manager{{w: w, name: "one", kind: kind, works: "a,b"}, {w: w, name: "two", kind: kind, works: "c"}}
+	}
+	if w.remote {
+		w.managers = []*manager{
+			{w: w, name: "one", kind: kind, works: "a", origin: "origin-a", place: "east"}, {w: w, name: "two", kind: kind, works: "b", origin: "origin-b", place: "west"},
+		}
 	}
 	for _, m := range w.managers {
 		m.start()
@@ -249,7 +260,7 @@ func (w *world) job(m *manager, key types.NamespacedName) {
 
 // deliver shows a manager an event.
 func (w *world) deliver(m *manager, n int) bool {
-	behind := m.process.Cache.Behind()
+	behind := m.kindsBehind()
 	if n < len(behind) {
 		w.say("%s sees a change of a %s in %s", m.name, behind[n].Kind, behind[n].Group)
 		return m.process.Deliver(w.ctx, behind[n])
@@ -261,6 +272,7 @@ func (w *world) deliver(m *manager, n int) bool {
 // rest has everything happen that is under way, faults apart, until nothing is. It reports false if that does not end.
 func (w *world) rest() bool {
 	w.Faulty, w.unsettled = "", false
+	w.heal()
 	for round := range 30 {
 		before := w.state()
 		for steps := 0; w.goOn(); steps++ {

@@ -126,6 +126,15 @@ func (s *Server) born(object client.Object) {
 	}
 }
 
+// Restore brings an object back as it was once, UID and all, as a backup of the server does.
+func (s *Server) Restore(object client.Object) {
+	key := s.KeyOf(object)
+	if before := s.objects[key]; before != nil && before.GetUID() != object.GetUID() {
+		s.Vanish(key)
+	}
+	s.store(key, copyOf(object))
+}
+
 // Vanish deletes an object whatever finalizers it has: what asked for its deletion had read it before it got them.
 func (s *Server) Vanish(key Key) {
 	if before := s.objects[key]; before != nil {
