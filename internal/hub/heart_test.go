@@ -19,10 +19,13 @@ import (
 // identified is an API server that says who it is.
 func identified(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(corev1.NamespaceList{
+	err := json.NewEncoder(w).Encode(corev1.NamespaceList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 		Items: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "a", ResourceVersion: "1"}}},
 	})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
 }
 
 func TestAnImportBeginsWithTheClusterThatItWasDecidedFor(t *testing.T) {

@@ -48,9 +48,9 @@ const (
 	condition     = "RancherImported"
 
 	importedAnnotation = "imported"
-	hubUser       = "system:serviceaccount:archelon-system:archelon"
-	siteUser      = "system:serviceaccount:archelon-system:archelon-hub"
-	admins        = "system:masters"
+	hubUser            = "system:serviceaccount:archelon-system:archelon"
+	siteUser           = "system:serviceaccount:archelon-system:archelon-hub"
+	admins             = "system:masters"
 )
 
 // hub is Rancher's cluster with the manager.
