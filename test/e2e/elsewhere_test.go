@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// CAPI in another cluster than Rancher, with Archelon on either side. How that fails is in the suites of both; this is to be the same with a real Rancher.
+var _ = Describe("Elsewhere", Label("long", "rancher"), func() {
+	for _, side := range []string{"CAPI", "Rancher"} {
+		Describe("with Archelon beside "+side, Ordered, func() {
+			var (
+				rancher, site *fixture
+				cluster       *clusterv1.Cluster
+				record        *managementv3.Cluster
+			)
+			imported := func(ctx context.Context) {
+				GinkgoHelper()
+				Eventually(site.reason(ctx, cluster)).Should(Equal("True/Imported"))
+				records := rancher.v3Records(ctx, cluster)
+				Expect(records).To(HaveLen(1))
+				record = &records[0]
+				Expect(record.Labels).To(HaveKeyWithValue("archelon.io/management-cluster", site.uid(ctx)))
+			}
+			BeforeAll(func(ctx context.Context) {
+				rancher = newFixture(ctx, stage.Options{Name: "rancher", Audit: true})
+				site = siteOf(ctx, rancher)
+				if side == "CAPI" {
+					startBesideCAPI(ctx, rancher, site)
+				} else {
+					startBesideRancher(ctx, rancher, site)
+				}
+			})
+
+			It("imports and connects a cluster", func(ctx context.Context) {
+				cluster = site.cluster(ctx, site.namespace(ctx, nil), selected)
+				imported(ctx)
+			})
+
+			It("connects it again when its agent is deleted", func(ctx context.Context) {
+				before := rancher.Rancher.Reapplies(record.Name)
+				Expect(rancher.workloadClient.Delete(ctx, rancher.agent(ctx))).To(Succeed())
+				Eventually(func() int { return rancher.Rancher.Reapplies(record.Name) }).Should(BeNumerically(">", before))
+				Eventually(func() map[string]string { return current(ctx, rancher, record).Annotations }).Should(HaveKeyWithValue(forceDeployKey, "false"))
+				imported(ctx)
+			})
+
+			It("un-imports it when it is deleted in Rancher, and imports it again", func(ctx context.Context) {
+				Expect(rancher.Client.Delete(ctx, record)).To(Succeed())
+				Eventually(site.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+				rancher.expectNothingLeft(ctx, cluster)
+				site.patch(ctx, current(ctx, site, cluster), func(o client.Object) {
+					annotations := o.GetAnnotations()
+					delete(annotations, importedKey)
+					o.SetAnnotations(annotations)
+				})
+				imported(ctx)
+			})
+
+			It("deletes the Rancher cluster with its CAPI Cluster", func(ctx context.Context) {
+				Expect(site.Client.Delete(ctx, cluster)).To(Succeed())
+				Eventually(site.gone(ctx, cluster)).Should(BeTrue())
+				rancher.expectNothingLeft(ctx, cluster)
+			})
+		})
+	}
+})
+
+// siteOf starts a management cluster without Rancher, whose clusters use the workload cluster of the one with Rancher.
+func siteOf(ctx context.Context, rancher *fixture) *fixture {
+	GinkgoHelper()
+	crds, err := env.CAPICRDs()
+	Expect(err).NotTo(HaveOccurred())
+	plane, err := env.Start(ctx, env.Options{Name: "site", CRDs: crds, ControllerManager: true, Audit: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	site := &fixture{
+		Stage:    &stage.Stage{Management: plane, Client: adminClient(plane), Rancher: rancher.Rancher, Values: furtherValues()},
+		workload: rancher.workload, workloadClient: rancher.workloadClient,
+	}
+	Expect(site.Client.Create(ctx, namespaceOf(stage.SystemNamespace))).To(Succeed())
+	return site
+}
+
+// startBesideCAPI lets the management cluster into Rancher's cluster, and runs the manager in it.
+func startBesideCAPI(ctx context.Context, rancher, site *fixture) {
+	GinkgoHelper()
+	uid := site.uid(ctx)
+	rancher.applyChart(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": uid}})
+	account, err := rancher.Management.ServiceAccountConfig(ctx, stage.SystemNamespace, "edge-"+uid)
+	Expect(err).NotTo(HaveOccurred())
+	raw, err := rancher.Management.KubeconfigFor(account)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(site.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "rancher-kubeconfig"}, Data: map[string][]byte{"value": raw},
+	})).To(Succeed())
+	site.Values = map[string]any{"rancher": map[string]any{"kubeconfigSecret": "rancher-kubeconfig"}}
+	site.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true,remote-rancher=true")
+}
+
+// startBesideRancher registers the management cluster in Rancher's cluster, and runs the manager there.
+func startBesideRancher(ctx context.Context, rancher, site *fixture) {
+	GinkgoHelper()
+	site.applyChart(ctx, "hub", map[string]any{"role": "management-side"})
+	account, err := site.Management.ServiceAccountConfig(ctx, stage.SystemNamespace, "archelon-hub")
+	Expect(err).NotTo(HaveOccurred())
+	raw, err := site.Management.KubeconfigFor(account)
+	Expect(err).NotTo(HaveOccurred())
+	registration := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: stage.SystemNamespace, Name: "site", Labels: map[string]string{"archelon.io/management-cluster-kubeconfig": "true"},
+		},
+		Data: map[string][]byte{"value": raw},
+	}
+	Expect(rancher.Client.Create(ctx, registration)).To(Succeed())
+	rancher.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true,management-clusters=true")
+}
+
+// uid returns what tells management clusters apart.
+func (f *fixture) uid(ctx context.Context) string {
+	GinkgoHelper()
+	return string(current(ctx, f, namespaceOf("kube-system")).UID)
+}
+
+// applyChart creates what the chart renders of values, but for Pods.
+func (f *fixture) applyChart(ctx context.Context, name string, values map[string]any) {
+	GinkgoHelper()
+	h, err := helm.New(nil)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = h.Close() }()
+	objects, err := h.Template(ctx, helm.Release{
+		Name: name, Namespace: stage.SystemNamespace, Chart: filepath.Join(stage.Root(), "charts", "archelon"), Values: values,
+		Args: []string{"--kube-version=" + stage.KubeVersion},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	for i := range objects {
+		if object := &objects[i]; !slices.Contains([]string{"Deployment", "Job", "PodDisruptionBudget", "Service"}, object.GetKind()) {
+			apply := client.ApplyConfigurationFromUnstructured(object)
+			Expect(f.Client.Apply(ctx, apply, client.FieldOwner("helm"), client.ForceOwnership)).To(Succeed(), object.GetName())
+		}
+	}
+}
