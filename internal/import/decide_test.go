@@ -227,17 +227,20 @@ func decideRows() map[string]decideRow {
 	quiet := asked(askTurtles{}, askNamesakes{})
 	newcomer := []state{labelledTrue, up, quiet}
 	ahead := append(slices.Clone(newcomer), claimedV3)
-	confirm := askCluster{"before its record is created"}
-	confirmed := func(change ...func(*clusterv1.Cluster)) state {
+	live := func(why string, change ...func(*clusterv1.Cluster)) state {
 		return func(o *Observation, _ *Rules) {
-			o.answered[confirm.String()] = true
+			o.answered[askCluster{why}.String()] = true
 			current := o.cluster.DeepCopy()
 			for _, c := range change {
 				c(current)
 			}
-			o.current[confirm.why] = current
+			o.current[why] = current
 		}
 	}
+	confirm := askCluster{"before its record is created"}
+	confirmed := func(change ...func(*clusterv1.Cluster)) state { return live(confirm.why, change...) }
+	confirmUnimport := askCluster{"before its record is deleted"}
+	unimported := func(change ...func(*clusterv1.Cluster)) state { return live(confirmUnimport.why, change...) }
 	noNamespace := asked(askNamespace{"c-abcde"})
 	with := func(states []state, more ...state) []state { return append(slices.Clone(states), more...) }
 	occupant := askRecord{strategy: decideV3{}, name: "c-abcde", why: ", which has the name of the record"}
@@ -323,7 +326,7 @@ func decideRows() map[string]decideRow {
 		// What the installation selects.
 		"Selected":      {[]state{bySelector, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
 		"SelectedElse":  {[]state{bySelector, func(o *Observation, _ *Rules) { o.cluster.Namespace = "other" }}, "idle | done"},
-		"SelectedFalse": {[]state{bySelector, labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"SelectedFalse": {[]state{bySelector, labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
 		"SelectedLost":  {importedV3("Connected")[1:], "import | done"},
 
 		// What a cluster has left behind.
@@ -366,21 +369,28 @@ func decideRows() map[string]decideRow {
 		"TheirsDeleting": {[]state{theirs, claimedV3, ending}, `delete | delete-records: end the work in the workload cluster`},
 
 		// Deletion and un-import.
-		"Delete":            {[]state{claimedV3, ending, stopped}, "delete | delete-records: ask for Rancher cluster v3/c-abcde"},
-		"DeleteTakesOver":   {[]state{claimedV3, ending, note("archelon.io/instance", "/old")}, `delete | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
-		"DeleteReplaced":    {[]state{claimedV3, ending, stopped, v3(), note("archelon.io/strategy-switch", "v1/prod-capi")}, "delete | delete-records: ask for Rancher cluster v1/prod-capi"},
-		"DeleteRecord":      {[]state{claimedV3, ending, stopped, v3()}, "delete | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
-		"DeleteForeign":     {[]state{claimedV3, ending, stopped, v3(of2)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
-		"DeleteGoing":       {[]state{claimedV3, ending, stopped, v3(goingV3, unheld)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
-		"DeleteReleased":    {[]state{ending, stopped}, "delete | done"},
-		"DeleteWebhook":     {[]state{claimedV3, ending, stopped, v3(), refused()}, "delete | delete-records: Poll Deleting"},
-		"DeleteNoWebhook":   {[]state{claimedV3, later, stopped, v3(), refused()}, "delete | delete-records: v3 Rancher cluster c-abcde: delete it, and release it when that is possible"},
-		"DeleteUnseen":      {[]state{claimedV3, later, stopped, v3(), unseen, refused()}, "delete | delete-records: Fail InternalError"},
-		"DeleteHalfLabel":   {[]state{claimedV3, later, stopped, v3(func(c *managementv3.Cluster) { delete(c.Labels, "cluster-api.cattle.io/capi-cluster-owner") }), refused()}, "delete | delete-records: Fail InternalError"},
-		"DeleteV1":          {[]state{claimedV3, ending, stopped, asked(named), v1()}, "delete | delete-records: ask for CAPI cluster tenant/prod-capi"},
-		"DeleteV1Twin":      {[]state{claimedV3, ending, stopped, asked(named), v1(), twinThere}, "delete | delete-records: v1 Rancher cluster tenant/prod-capi: leave it to the administrator"},
-		"Unimport":          {[]state{labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
-		"UnimportV1Twin":    {[]state{labelledFalse, claimedV3, stopped, asked(named), v1(), twinThere}, "un-import | delete-records: Stall RecordNameTaken"},
+		"Delete":          {[]state{claimedV3, ending, stopped}, "delete | delete-records: ask for Rancher cluster v3/c-abcde"},
+		"DeleteTakesOver": {[]state{claimedV3, ending, note("archelon.io/instance", "/old")}, `delete | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
+		"DeleteReplaced":  {[]state{claimedV3, ending, stopped, v3(), note("archelon.io/strategy-switch", "v1/prod-capi")}, "delete | delete-records: ask for Rancher cluster v1/prod-capi"},
+		"DeleteRecord":    {[]state{claimedV3, ending, stopped, v3()}, "delete | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"DeleteForeign":   {[]state{claimedV3, ending, stopped, v3(of2)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
+		"DeleteGoing":     {[]state{claimedV3, ending, stopped, v3(goingV3, unheld)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
+		"DeleteReleased":  {[]state{ending, stopped}, "delete | done"},
+		"DeleteWebhook":   {[]state{claimedV3, ending, stopped, v3(), refused()}, "delete | delete-records: Poll Deleting"},
+		"DeleteNoWebhook": {[]state{claimedV3, later, stopped, v3(), refused()}, "delete | delete-records: v3 Rancher cluster c-abcde: delete it, and release it when that is possible"},
+		"DeleteUnseen":    {[]state{claimedV3, later, stopped, v3(), unseen, refused()}, "delete | delete-records: Fail InternalError"},
+		"DeleteHalfLabel": {[]state{claimedV3, later, stopped, v3(func(c *managementv3.Cluster) { delete(c.Labels, "cluster-api.cattle.io/capi-cluster-owner") }), refused()}, "delete | delete-records: Fail InternalError"},
+		"DeleteV1":        {[]state{claimedV3, ending, stopped, asked(named), v1()}, "delete | delete-records: ask for CAPI cluster tenant/prod-capi"},
+		"DeleteV1Twin":    {[]state{claimedV3, ending, stopped, asked(named), v1(), twinThere}, "delete | delete-records: v1 Rancher cluster tenant/prod-capi: leave it to the administrator"},
+		"UnimportAsks":    {[]state{labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: ask for the CAPI cluster, before its record is deleted"},
+		"UnimportStale":   {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} })}, "un-import | delete-records: Poll InternalError"},
+		"UnimportNewer":   {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) { c.UID = "uid-2" })}, "un-import | delete-records: Poll InternalError"},
+		"UnimportGone":    {[]state{labelledFalse, claimedV3, stopped, v3(), asked(confirmUnimport)}, "un-import | delete-records: Poll InternalError"},
+		"UnimportDeleted": {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) {
+			c.Labels, c.DeletionTimestamp = nil, &metav1.Time{Time: decideNow}
+		})}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"Unimport":          {[]state{labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"UnimportV1Twin":    {[]state{labelledFalse, claimedV3, stopped, asked(named), v1(), twinThere, unimported()}, "un-import | delete-records: Stall RecordNameTaken"},
 		"FormerCondition":   {[]state{claimedV3, ending, func(o *Observation, _ *Rules) { conditions.Set(o.cluster, metav1.Condition{Type: formerOverlap}) }}, "delete | take-over: CAPI cluster tenant/prod: remove condition RancherImportScopeOverlap"},
 		"UnimportedAlready": {[]state{labelledFalse}, "idle | done"},
 

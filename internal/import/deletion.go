@@ -31,14 +31,44 @@ func (d *deciding) deleteRecords() Decision {
 		return ask(replaced)
 	}
 	for i := range d.records {
-		if !d.records[i].madeFor(d.cluster) {
+		found := &d.records[i]
+		if !found.madeFor(d.cluster) {
 			continue
 		}
-		if found := d.removeRecord(&d.records[i]); !found.passes() {
-			return found
+		if !found.left && !found.deleting() {
+			if confirmed := d.confirmUnimport(); !confirmed.passes() {
+				return confirmed
+			}
+		}
+		if removed := d.removeRecord(found); !removed.passes() {
+			return removed
 		}
 	}
 	return pass()
+}
+
+// confirmUnimport asks the API server whether the label still says that the cluster leaves Rancher. A process that has just
+// started may see Rancher clusters as they are and the CAPI cluster as it was.
+func (d *deciding) confirmUnimport() Decision {
+	if d.intent != intentUnimport {
+		return pass()
+	}
+	confirm := askCluster{"before its record is deleted"}
+	if d.lacks(confirm) {
+		return ask(confirm)
+	}
+	current := d.current[confirm.why]
+	if current != nil && current.UID == d.cluster.UID {
+		if want, err := chosen(current.Labels, d.namespace); err == nil && want == exclude || !current.DeletionTimestamp.IsZero() {
+			return pass()
+		}
+	}
+	return stop(startOver())
+}
+
+// startOver waits for the cache to show what the API server has said.
+func startOver() outcome.Outcome {
+	return outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry)
 }
 
 // removeRecord deletes a record, unless Rancher would delete a CAPI cluster together with it. A CAPI cluster that is being

@@ -154,7 +154,7 @@ func (d *deciding) confirmClaim() Decision {
 	if isKeptOut(current.Annotations) || current.UID != d.cluster.UID || !current.DeletionTimestamp.IsZero() ||
 		current.Annotations[archelonv1.RecordAnnotation] != d.cluster.Annotations[archelonv1.RecordAnnotation] ||
 		current.Annotations[archelonv1.InstanceAnnotation] != d.cluster.Annotations[archelonv1.InstanceAnnotation] {
-		return stop(outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry))
+		return stop(startOver())
 	}
 	return pass()
 }

@@ -70,6 +70,16 @@ func stories() map[string]story {
 			late.sees(v1GK, v3GK)
 			late.looks(one)
 		}},
+		"stale label": {kinds: bothKinds, tell: func(w *world) {
+			w.excludes(one)
+			late := w.frozen(w.managers[0].kind, nil)
+			w.rests()
+			w.changesIt(one, labelled("true"))
+			w.rests()
+			w.spared[w.cluster(one).UID] = true
+			late.sees(v1GK, v3GK)
+			late.looks(one)
+		}},
 		"conflict on deletion": {kinds: bothKinds, tell: func(w *world) {
 			record := w.server.KeyOf(w.recordOf(one))
 			w.deletesIt(one)
