@@ -129,7 +129,7 @@ func (c *Control) CACert() []byte {
 
 // Down implements rancher.Control: Rancher is killed, like a Pod on a machine that is lost.
 func (c *Control) Down() {
-	if err := errors.Join(c.world.rancher.KillGroup()); err != nil {
+	if err := c.world.rancher.KillGroup(); err != nil {
 		c.failed(err)
 	}
 	<-c.world.rancher.Done()
