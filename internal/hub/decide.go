@@ -38,6 +38,12 @@ type LackingError struct{ Permission string }
 // Error implements error.
 func (e *LackingError) Error() string { return "the account lacks a permission: " + e.Permission }
 
+// ServedError is why an import has ended: another Archelon imports from the management cluster.
+type ServedError struct{ Why string }
+
+// Error implements error.
+func (e *ServedError) Error() string { return e.Why }
+
 // observation is what is known of a management cluster.
 type observation struct {
 	registration
@@ -52,6 +58,8 @@ type observation struct {
 	lost error
 	// failed is why the import ended, nil while it runs or has yet to begin.
 	failed error
+	// served is why the import waits for another Archelon; empty while it does not.
+	served string
 	// synced: the import has received what it works with.
 	synced bool
 }
@@ -94,12 +102,22 @@ func (o observation) decide() decision {
 		d.reason, d.message = lostState(o.lost)
 	case errors.Is(o.failed, errOtherCluster):
 		d.reason, d.message = otherCluster()
+	case o.servedElsewhere() != "":
+		d.reason, d.message = SameClusterReason, "Nothing is imported from this management cluster: "+o.servedElsewhere()
 	case o.failed != nil:
 		d.reason, d.message = lostState(o.failed)
 	case o.synced:
 		d.state = state{EngagedReason, "CAPI Clusters are imported from the management cluster with UID " + string(o.uid)}
 	}
 	return d
+}
+
+// servedElsewhere says who else imports from the management cluster, "" if nobody is known to.
+func (o observation) servedElsewhere() string {
+	if taken, ok := errors.AsType[*ServedError](o.failed); ok && o.served == "" {
+		return taken.Why
+	}
+	return o.served
 }
 
 // older returns the name of an older registration of the same management cluster, "" if there is none.

@@ -40,6 +40,10 @@ func TestDecide(t *testing.T) {
 		"runs, and is away":   {o: observation{registration: registered("one", 1, "a"), seen: "a", synced: true, lost: refused}, reason: "Unreachable", says: "stay as they are", run: true},
 		"lacks a permission":  {o: observation{registration: registered("one", 1, "a"), seen: "a", failed: &LackingError{"list secrets"}}, reason: "Forbidden", says: "may not list secrets", run: true},
 		"import failed":       {o: observation{registration: registered("one", 1, "a"), seen: "a", failed: errors.New("s3cret")}, reason: "Unreachable", run: true},
+		"waits for the seat":  {o: observation{registration: registered("one", 1, "a"), seen: "a", served: "another Archelon"}, reason: "SameCluster", says: ": another Archelon", run: true},
+		"served again":        {o: observation{registration: registered("one", 1, "a"), seen: "a", served: "it", failed: errors.New("s3cret")}, reason: "SameCluster", says: ": it", run: true},
+		"lost the seat":       {o: observation{registration: registered("one", 1, "a"), seen: "a", failed: &ServedError{"taken"}}, reason: "SameCluster", says: ": taken", run: true},
+		"served, and is away": {o: observation{registration: registered("one", 1, "a"), seen: "a", served: "it", lost: refused}, reason: "Unreachable", run: true},
 		"other at its begin": {
 			o: observation{registration: registered("one", 1, "a"), seen: "a", failed: errOtherCluster}, reason: "OtherCluster", says: "another management cluster than before", run: true,
 		},

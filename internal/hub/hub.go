@@ -38,15 +38,23 @@ type Target struct {
 	Config *rest.Config
 }
 
+// Progress is what an import tells while it runs.
+type Progress struct {
+	// Synced is called when the import has received what it works with.
+	Synced func()
+	// Served is called with a sentence while somebody else may import from the same management cluster, so that this import waits; with "" when it goes on.
+	Served func(why string)
+}
+
 // Options of the hub. All fields are required unless they say otherwise.
 type Options struct {
 	// Namespace has the Secrets with the kubeconfigs.
 	Namespace string
 	// Own is the UID of the cluster that Rancher is in.
 	Own types.UID
-	// Import imports from a management cluster until the context ends, and returns when nothing of it runs any more. It calls synced when it has received
-	// what it works with. It returns a *LackingError where the account of the kubeconfig may not do what it needs.
-	Import func(ctx context.Context, from Target, synced func()) error
+	// Import imports from a management cluster until the context ends, and returns when nothing of it runs any more. It returns a *LackingError where the
+	// account of the kubeconfig may not do what it needs, and a *ServedError when somebody else has taken over.
+	Import func(ctx context.Context, from Target, progress Progress) error
 	// Connection changes the configuration of each connection. Optional.
 	Connection func(*rest.Config) error
 	// Cluster are the options of each connection.

@@ -55,14 +55,14 @@ func newWorld(t *testing.T, secrets ...client.Object) *world {
 	running := map[types.UID]chan struct{}{"a": make(chan struct{}, 1), "b": make(chan struct{}, 1)}
 	w.Hub = newHub(fake.NewClientBuilder().WithObjects(secrets...).Build(), w.events, Options{
 		Namespace: namespace, Own: "own", Registry: prometheus.NewRegistry(),
-		Import: func(ctx context.Context, from Target, synced func()) error {
+		Import: func(ctx context.Context, from Target, progress Progress) error {
 			select {
 			case running[from.UID] <- struct{}{}:
 			default:
 				w.overlap <- from.Name
 			}
 			defer func() { <-running[from.UID]; w.ended <- from.Name }()
-			synced()
+			progress.Synced()
 			w.begun <- from
 			select {
 			case <-ctx.Done():
@@ -235,9 +235,9 @@ func TestAnEndIsAwaited(t *testing.T) {
 	w := newWorld(t, registered("east", 1, "a"))
 	ended := make(chan struct{})
 	first := w.Import
-	w.Import = func(ctx context.Context, from Target, synced func()) error {
+	w.Import = func(ctx context.Context, from Target, progress Progress) error {
 		defer close(ended)
-		return first(ctx, from, synced)
+		return first(ctx, from, progress)
 	}
 	_, stop := w.decides(t, "east", "a")
 	w.expectBegun(t, "east")

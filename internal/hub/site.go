@@ -28,6 +28,7 @@ type site struct {
 	seen   types.UID
 	lost   error
 	failed error
+	served string
 	synced bool
 }
 
@@ -96,7 +97,7 @@ func (s *site) decideUntil(ctx context.Context) {
 		case importing != nil && (!runs || importing.from != from):
 			_ = importing.end() // It was to end.
 			importing = nil
-			s.note(func() { s.synced = false })
+			s.note(func() { s.synced, s.served = false, "" })
 			continue
 		}
 		select {
@@ -115,7 +116,7 @@ func (s *site) decideUntil(ctx context.Context) {
 				backoff = newBackoff()
 			}
 			again = time.After(backoff.Step())
-			s.note(func() { s.synced, s.failed = false, failed })
+			s.note(func() { s.synced, s.served, s.failed = false, "", failed })
 		}
 	}
 }
@@ -134,7 +135,7 @@ func (s *site) decided(ctx context.Context) (Target, bool) {
 	}
 	s.mu.Lock()
 	o := observation{
-		registration: registrationOf(secret), others: all, own: s.hub.Own, seen: s.seen, lost: s.lost, failed: s.failed, synced: s.synced,
+		registration: registrationOf(secret), others: all, own: s.hub.Own, seen: s.seen, lost: s.lost, failed: s.failed, served: s.served, synced: s.synced,
 	}
 	s.mu.Unlock()
 	d := o.decide()
@@ -182,7 +183,10 @@ func (s *site) begin(ctx context.Context, from Target) *importing {
 		case turn <- struct{}{}:
 		}
 		defer func() { <-turn }()
-		i.err = s.hub.Import(ctx, from, func() { s.note(func() { s.synced, s.failed = true, nil }) })
+		i.err = s.hub.Import(ctx, from, Progress{
+			Synced: func() { s.note(func() { s.synced, s.failed = true, nil }) },
+			Served: func(why string) { s.note(func() { s.served = why }) },
+		})
 	}()
 	return i
 }

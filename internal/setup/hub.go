@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,15 +75,15 @@ func (p *parts) setupHub(ctx context.Context, env controller.Env) error {
 			return nil
 		},
 		Cluster: []cluster.Option{func(o *cluster.Options) { o.Scheme, o.MapperProvider = env.Manager.GetScheme(), staticMapper }},
-		Import: func(ctx context.Context, from hub.Target, synced func()) error {
-			return p.importFrom(ctx, env.Manager, shared, from, synced)
+		Import: func(ctx context.Context, from hub.Target, progress hub.Progress) error {
+			return p.importFrom(ctx, env.Manager, shared, from, progress)
 		},
 	})
 }
 
-// importFrom runs the import from a management cluster until the context ends. Its caches of the management cluster, its connections and its limits are
-// its own; those of Rancher's cluster are views of what all share.
-func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, shared *sharedRancher, from hub.Target, synced func()) error {
+// importFrom runs the import from a management cluster until the context ends, when it has the seat. Its caches of the management cluster, its connections
+// and its limits are its own; those of Rancher's cluster are views of what all share.
+func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, shared *sharedRancher, from hub.Target, progress hub.Progress) error {
 	of := &parts{
 		opts: p.opts, place: p.place, origin: from.UID, many: true, originName: from.Display, settings: p.settings, downloader: p.downloader, metrics: p.metrics,
 	}
@@ -92,6 +93,31 @@ func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, shared *share
 	if err := permitted(ctx, from.Config, from.UID, scope, on); err != nil {
 		return err
 	}
+	return p.whileSeated(ctx, here, from, progress.Served, func(ctx context.Context, guard func(*rest.Config) *rest.Config) error {
+		config := guard(from.Config)
+		mgr, err := managerOf(config, here, on, scope, p.opts.SyncPeriod, logger)
+		if err != nil {
+			return err
+		}
+		there, err := shared.at(mgr, guard(here.GetConfig()), from.UID)
+		if err != nil {
+			return err
+		}
+		running := &running{settings: p.settings, synced: progress.Synced, logger: logger}
+		if err := running.add(mgr, config, there, on, scope, p.opts.SyncPeriod); err != nil {
+			return err
+		}
+		if err := mgr.Start(ctx); err != nil {
+			return fmt.Errorf("running the manager of a management cluster: %w", err)
+		}
+		return nil
+	})
+}
+
+// managerOf returns the manager of a management cluster.
+func managerOf(
+	config *rest.Config, here ctrl.Manager, on []controller.Controller, scope shard.Scope, syncPeriod time.Duration, logger logr.Logger,
+) (ctrl.Manager, error) {
 	settings := ctrl.Options{
 		Scheme: here.GetScheme(), MapperProvider: staticMapper, Client: clientOptions(), Logger: logger,
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
@@ -99,25 +125,14 @@ func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, shared *share
 	}
 	settings.Controller.SkipNameValidation, settings.Controller.UsePriorityQueue = new(true), new(false)
 	var err error
-	if settings.Cache, err = cacheOptions(receiving(on, false), scope, false, p.opts.SyncPeriod); err != nil {
-		return err
+	if settings.Cache, err = cacheOptions(receiving(on, false), scope, false, syncPeriod); err != nil {
+		return nil, err
 	}
-	mgr, err := ctrl.NewManager(from.Config, settings)
+	mgr, err := ctrl.NewManager(config, settings)
 	if err != nil {
-		return fmt.Errorf("building the manager of a management cluster: %w", err)
+		return nil, fmt.Errorf("building the manager of a management cluster: %w", err)
 	}
-	there, err := shared.at(mgr, rest.CopyConfig(here.GetConfig()), from.UID)
-	if err != nil {
-		return err
-	}
-	running := &running{settings: p.settings, synced: synced, logger: logger}
-	if err := running.add(mgr, from.Config, there, on, scope, p.opts.SyncPeriod); err != nil {
-		return err
-	}
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("running the manager of a management cluster: %w", err)
-	}
-	return nil
+	return mgr, nil
 }
 
 // asking bounds questions to a management cluster that precede an import.

@@ -87,9 +87,8 @@ func (l *Leaver) Leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if lease != nil && names.has(sightOf(lease).holder) {
-		lease.Spec = coordinationv1.LeaseSpec{}
-		if _, err := l.place.Rancher.Leases(l.place.RancherNamespace).Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+	if lease != nil {
+		if err := l.place.giveBack(ctx, lease, names); err != nil {
 			return fmt.Errorf("giving back the seat in Rancher's cluster: %w", err)
 		}
 	}
@@ -102,7 +101,7 @@ func (l *Leaver) Leave(ctx context.Context) error {
 
 // read returns the Lease of the seat, nil if there is none, and what this installation remembers.
 func (l *Leaver) read(ctx context.Context) (*coordinationv1.Lease, *memory, error) {
-	names := &memory{leases: l.place.Management.Leases(l.place.Memory.Namespace), key: l.place.Memory}
+	names := l.place.remembering()
 	if err := names.read(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/setup"
@@ -89,6 +91,7 @@ func (h *hub) run(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(flags.Parse(append(argsOf(objects), "--metrics-bind-address=0", "--health-probe-bind-address="+address[0]))).To(Succeed())
 	Expect(opts.Validate()).To(Succeed())
+	opts.Seat = soon()
 	running, cancel := context.WithCancel(context.Background())
 	metrics.Registry = prometheus.NewRegistry() // Each manager registers the same.
 	done := make(chan error, 1)
@@ -101,6 +104,11 @@ func (h *hub) run(ctx context.Context) {
 		Expect(<-done).To(Succeed())
 	})
 	Eventually(func() error { return stage.Ready(ctx, "http://"+address[0]) }).WithContext(ctx).Should(Succeed())
+}
+
+// soon are the times of seats. An order of magnitude less than those of an installation, they still cover a slow machine.
+func soon() seat.Timing {
+	return seat.Timing{Renew: 200 * time.Millisecond, Fresh: time.Second, Quiet: 2 * time.Second, Expire: 4 * time.Second}
 }
 
 // register has a Secret lead to a management cluster.
