@@ -216,7 +216,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 BUSY    := lint test-unit test-simulation test-docs test-chart
 PATIENT := test-integration test-claims
 # The specs of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL     := verify $(BUSY) $(PATIENT) test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
+ALL     := verify $(BUSY) $(PATIENT) test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
 test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
@@ -291,7 +291,12 @@ test-state: ## Have kube-state-metrics read examples/kube-state-metrics.yaml.
 .PHONY: test-integration
 test-integration: controlplane ## Each controller but those of imports and HostClaims, and the commands, against real API servers.
 	go test $(JSON) -race -count=1 -p=3 -timeout=30m $(TESTFLAGS) ./test/integration/identity \
-		$$(go list ./test/integration/... ./test/simulation/... | grep -v -E '/integration/(hostclaim|identity|import)$$') $(TIMED)
+		$$(go list ./test/integration/... | grep -v -E '/integration/(hostclaim|identity|import)$$') -ginkgo.label-filter='$(CORE)' $(TIMED)
+	go test $(JSON) -race -count=1 $(TESTFLAGS) ./test/simulation/... $(TIMED)
+
+.PHONY: test-integration-long
+test-integration-long: controlplane ## Those for the night of the same.
+	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) ./test/integration/edge ./test/integration/hub -ginkgo.label-filter='nightly' $(TIMED)
 
 # Not part of make test: what other tests are made of seldom changes, and where it is wrong they fail.
 .PHONY: test-tools
@@ -300,7 +305,8 @@ test-tools: controlplane ## The stand-ins, the test environment and a small benc
 		$$(go list ./test/... | grep -v -e /test/e2e -e /test/chart -e /test/integration -e /test/simulation) $(TIMED)
 
 # Scenarios wait much of the time, so three at once are no hindrance to each other on two processors. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
-# Labels say where a spec runs that is not in make test: nightly in test-e2e-long and in its three variants, long in test-e2e-long alone.
+# Labels say where a spec runs that is not in make test: nightly in test-e2e-long and in its three variants, or in test-integration-long; long in
+# test-e2e-long alone.
 CORE   := !nightly && !long
 PROCS  := 3
 GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=$(PROCS) --timeout=90m --no-color --output-interceptor-mode=none

@@ -23,7 +23,7 @@ import (
 )
 
 // Scenario: Archelon, Rancher and CAPI were in one cluster. CAPI moves into another one, and Archelon with it.
-var _ = Describe("An ordinary installation that becomes one with Rancher elsewhere", func() {
+var _ = Describe("An ordinary installation that becomes one with Rancher elsewhere", Label("nightly"), func() {
 	It("keeps its Rancher clusters and their agents", func(ctx SpecContext) {
 		hub := newHub(ctx)
 		workload, err := hub.Workload(ctx, env.Options{Name: "workload"})

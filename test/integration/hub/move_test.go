@@ -68,7 +68,7 @@ var _ = Describe("A CAPI Cluster that moves between management clusters", func()
 })
 
 // Scenario: Archelon, Rancher and CAPI were in one cluster. CAPI moves into another one, which is registered then.
-var _ = Describe("An ordinary installation that becomes a hub", func() {
+var _ = Describe("An ordinary installation that becomes a hub", Label("nightly"), func() {
 	It("keeps its Rancher clusters and their agents", func(ctx SpecContext) {
 		rancher := newHub(ctx)
 		east, shop := newManagement(ctx, rancher, "east"), newManagement(ctx, rancher, "shop")
