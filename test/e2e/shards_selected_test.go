@@ -22,20 +22,8 @@ const handedOver = 10 * time.Second
 
 // Instances that divide namespaces by their labels, which change while they run.
 var _ = Describe("Shards by label", Ordered, func() {
-	s := &selectedShards{shards: &shards{}, colours: map[string]string{}, records: map[string]string{}}
-	BeforeAll(func(ctx context.Context) {
-		s.start(ctx)
-		s.token = s.metricsReader(ctx)
-		for _, colour := range []string{"blue", "red"} {
-			args := append([]string{gate("v3"), "--namespace-selector=" + shardLabel + "=" + colour}, quickLease...)
-			s.instances = append(s.instances, s.central(ctx, colour, args...))
-		}
-		for i := range 12 {
-			namespace := fmt.Sprintf("selected-%d", i)
-			Expect(s.Client.Create(ctx, namespaceOf(namespace))).To(Succeed())
-			s.clusters = append(s.clusters, s.light(ctx, namespace, "prod", selected))
-		}
-	})
+	s := newSelectedShards()
+	BeforeAll(func(ctx context.Context) { s.begin(ctx, 12) })
 
 	It("import nothing in namespaces that none selects, and tell how many there are", func(ctx context.Context) {
 		Eventually(func() (string, error) {
@@ -49,12 +37,7 @@ var _ = Describe("Shards by label", Ordered, func() {
 	It("hand a cluster over when the label of its namespace changes, one after the other, and register nothing again", func(ctx context.Context) {
 		s.dye(ctx, "blue", s.clusters[:6]...)
 		s.dye(ctx, "red", s.clusters[6:]...)
-		s.expectImported(ctx, s.clusters...)
-		for _, cluster := range s.clusters {
-			records := s.v3Records(ctx, cluster)
-			Expect(records).To(HaveLen(1))
-			s.records[cluster.Namespace] = records[0].Name
-		}
+		s.expectFirst(ctx)
 		for range 3 {
 			for _, cluster := range s.clusters {
 				s.dye(ctx, []string{"blue", "red"}[rand.IntN(2)], cluster)
@@ -66,13 +49,8 @@ var _ = Describe("Shards by label", Ordered, func() {
 			s.dye(ctx, []string{"blue", "red"}[rand.IntN(2)], s.clusters[rand.IntN(len(s.clusters))])
 		}
 		s.expectHandedOver(ctx, s.clusters...)
-		s.expectInTurn(ctx)
-		for _, cluster := range s.clusters {
-			records := s.v3Records(ctx, cluster)
-			Expect(records).To(HaveLen(1))
-			Expect(records[0].Name).To(Equal(s.records[cluster.Namespace]))
-			Expect(s.reason(ctx, cluster)()).To(Equal("True/Imported"))
-		}
+		Expect(s.expectInTurn()).To(BeNumerically(">", len(s.clusters)/2))
+		s.expectOnce(ctx)
 	})
 
 	It("leave what nobody selects as it is, and it can be deleted", func(ctx context.Context) {
@@ -117,6 +95,64 @@ type selectedShards struct {
 	// colours are the labels of namespaces, and records the names of v3 Clusters, by namespace.
 	colours, records map[string]string
 	token            string
+	// dyed are the changes of labels, in their order.
+	dyed []dyeing
+}
+
+// dyeing is a change of the label of a namespace.
+type dyeing struct {
+	namespace, colour string
+	at                time.Time
+}
+
+func newSelectedShards() *selectedShards {
+	return &selectedShards{shards: &shards{}, colours: map[string]string{}, records: map[string]string{}}
+}
+
+// begin starts an instance for each colour, and creates namespaces without one, with a cluster each.
+func (s *selectedShards) begin(ctx context.Context, namespaces int) {
+	GinkgoHelper()
+	s.start(ctx)
+	s.token = s.metricsReader(ctx)
+	for _, colour := range []string{"blue", "red"} {
+		args := append([]string{gate("v3"), "--namespace-selector=" + shardLabel + "=" + colour}, quickLease...)
+		s.instances = append(s.instances, s.central(ctx, colour, args...))
+	}
+	for i := range namespaces {
+		namespace := fmt.Sprintf("selected-%d", i)
+		Expect(s.Client.Create(ctx, namespaceOf(namespace))).To(Succeed())
+		s.clusters = append(s.clusters, s.light(ctx, namespace, "prod", selected))
+	}
+}
+
+// expectFirst asserts that all clusters are imported, and remembers their records.
+func (s *selectedShards) expectFirst(ctx context.Context) {
+	GinkgoHelper()
+	s.expectImported(ctx, s.clusters...)
+	for _, cluster := range s.clusters {
+		records := s.v3Records(ctx, cluster)
+		Expect(records).To(HaveLen(1))
+		s.records[cluster.Namespace] = records[0].Name
+	}
+}
+
+// expectOnce asserts that all clusters are imported, have the records that they had first, and were registered once.
+func (s *selectedShards) expectOnce(ctx context.Context) {
+	GinkgoHelper()
+	for _, cluster := range s.clusters {
+		records := s.v3Records(ctx, cluster)
+		Expect(records).To(HaveLen(1))
+		Expect(records[0].Name).To(Equal(s.records[cluster.Namespace]))
+		Expect(s.reason(ctx, cluster)()).To(Equal("True/Imported"))
+	}
+	created := 0
+	for _, write := range writesTo(s.Management, s.instances[0].since, s.instances[0].User(), s.instances[1].User()) {
+		if write.Verb == "create" && write.ObjectRef.APIGroup == "management.cattle.io" {
+			created++
+		}
+	}
+	Expect(created).To(Equal(len(s.clusters)), "records that were created")
+	Expect(s.Rancher.ImportRequests()).To(HaveLen(len(s.clusters)), "manifests that were downloaded")
 }
 
 // dye changes the label of the namespaces of clusters.
@@ -125,6 +161,9 @@ func (s *selectedShards) dye(ctx context.Context, colour string, clusters ...*cl
 	for _, cluster := range clusters {
 		namespace := namespaceOf(cluster.Namespace)
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, shardLabel, colour)
+		if s.colours[cluster.Namespace] != colour {
+			s.dyed = append(s.dyed, dyeing{cluster.Namespace, colour, time.Now()})
+		}
 		Expect(s.Client.Patch(ctx, namespace, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
 		s.colours[cluster.Namespace] = colour
 	}
@@ -145,11 +184,10 @@ func (s *selectedShards) expectHandedOver(ctx context.Context, clusters ...*clus
 }
 
 // expectInTurn asserts that nobody writes to a cluster, or its record, before the instance before has left it: each turn of an instance begins and
-// ends with a write to the CAPI Cluster, by which it takes and leaves it.
-func (s *selectedShards) expectInTurn(context.Context) {
+// ends with a write to the CAPI Cluster, by which it takes and leaves it. It returns how many there were.
+func (s *selectedShards) expectInTurn() (handovers int) {
 	GinkgoHelper()
 	writes := writesTo(s.Management, s.instances[0].since, s.instances[0].User(), s.instances[1].User())
-	handovers := 0
 	for _, cluster := range s.clusters {
 		var last *auditv1.Event
 		for i := range writes {
@@ -170,7 +208,7 @@ func (s *selectedShards) expectInTurn(context.Context) {
 			last = now
 		}
 	}
-	Expect(handovers).To(BeNumerically(">", len(s.clusters)/2))
+	return handovers
 }
 
 // remove1 deletes a CAPI cluster, and waits until it is gone with its record.
