@@ -14,6 +14,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
+	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
@@ -320,15 +321,15 @@ func (takeTurn) do(ctx context.Context, r *Reconciler, o *Observation) outcome.O
 }
 
 // noteTaking remembers from which process of Turtles the cluster was taken.
-type noteTaking struct{ lease turtlesHold }
+type noteTaking struct{ lease turtles.Lease }
 
 func (a noteTaking) String() string {
-	return fmt.Sprintf("remember that it was taken from Rancher Turtles (%s)", a.lease.by)
+	return fmt.Sprintf("remember that it was taken from Rancher Turtles (%s)", a.lease.By)
 }
 
 func (a noteTaking) do(_ context.Context, r *Reconciler, o *Observation) outcome.Outcome {
-	r.takings.note(o.key, o.cluster.UID, a.lease)
-	o.taken = r.takings.of(o.key)
+	r.takings.Note(o.key, o.taking(a.lease))
+	o.taken = r.takings.Of(o.key)
 	return outcome.Done()
 }
 

@@ -18,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
@@ -288,7 +289,7 @@ func TestReduceKeepsWhatIsRead(t *testing.T) {
 	}
 	cluster, less := fullCluster(), fullCluster()
 	reduce(t, less)
-	if controlPlaneUp(cluster) != controlPlaneUp(less) || paused(cluster) != paused(less) || holds(cluster) != holds(less) || ofTurtles(cluster) != ofTurtles(less) {
+	if controlPlaneUp(cluster) != controlPlaneUp(less) || paused(cluster) != paused(less) || holds(cluster) != holds(less) || turtles.Holds(cluster) != turtles.Holds(less) {
 		t.Error("the CAPI cluster is not the same when it is reduced")
 	}
 	a, errA := desiredRecord(cluster, "x")

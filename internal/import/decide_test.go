@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
@@ -188,7 +189,7 @@ func knownTerms(change ...func(*agentTerms)) state {
 
 func turtlesHolding(o *Observation, _ *Rules) {
 	o.answered[askTurtles{}.String()] = true
-	o.lease = turtlesHold{left: 10 * time.Second, by: "turtles-0"}
+	o.lease = turtles.Lease{Left: 10 * time.Second, By: "turtles-0"}
 }
 func early(_ *Observation, r *Rules) { r.Early = true }
 func down(o *Observation, _ *Rules) {
@@ -299,10 +300,10 @@ func decideRows() map[string]decideRow {
 		o.records[0].settled = false
 	}
 	unseen := func(o *Observation, _ *Rules) { o.records[0].unseen = true }
-	turtlesFinalizer := func(o client.Object) { touched(o) }
+	theirFinalizer := func(o client.Object) { touched(o) }
 	adopts := func(_ *Observation, r *Rules) { r.AdoptTurtles = true }
 	turtlesV3 := v3(unheld, func(c *managementv3.Cluster) {
-		turtlesFinalizer(c)
+		theirFinalizer(c)
 		delete(c.Labels, "archelon.io/capi-cluster-uid")
 	})
 	waitingAgent := importedV3()
@@ -409,10 +410,10 @@ func decideRows() map[string]decideRow {
 		"TurtlesAdopt":      {[]state{labelledTrue, up, adopts, quiet, turtlesV3}, "import | adopt: CAPI cluster tenant/prod: claim v3/c-abcde of Rancher Turtles; v3 Rancher cluster c-abcde: adopt it"},
 		"TurtlesAdoptTwice": {[]state{labelledTrue, up, adopts, quiet, turtlesV3, turtlesV3}, "import | adopt: Stall DuplicateRecords"},
 		"TurtlesAdoptKind":  {[]state{labelledTrue, up, adopts, quiet, turtlesV3, switchToV1}, "import | adopt: Stall ManagedByTurtles"},
-		"TurtlesTakeBack": {append(importedV3("Connected"), adopts, quiet, func(o *Observation, _ *Rules) { turtlesFinalizer(o.records[0].Object) }),
+		"TurtlesTakeBack": {append(importedV3("Connected"), adopts, quiet, func(o *Observation, _ *Rules) { theirFinalizer(o.records[0].Object) }),
 			"import | adopt: v3 Rancher cluster c-abcde: take the finalizer of Rancher Turtles off"},
-		"TurtlesBack":    {append(importedV3("Connected"), adopts, turtlesHolding, func(o *Observation, _ *Rules) { turtlesFinalizer(o.cluster) }), "import | adopt: Poll ManagedByTurtles"},
-		"TurtlesTouched": {append(importedV3("Connected"), func(o *Observation, _ *Rules) { turtlesFinalizer(o.cluster) }), "import | neighbours: Stall ManagedByTurtles"},
+		"TurtlesBack":    {append(importedV3("Connected"), adopts, turtlesHolding, func(o *Observation, _ *Rules) { theirFinalizer(o.cluster) }), "import | adopt: Poll ManagedByTurtles"},
+		"TurtlesTouched": {append(importedV3("Connected"), func(o *Observation, _ *Rules) { theirFinalizer(o.cluster) }), "import | neighbours: Stall ManagedByTurtles"},
 
 		// Before an import.
 		"TakesOver": {append(importedV3("Connected"), note("archelon.io/instance", "/old")),

@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/workload"
 )
@@ -75,7 +76,7 @@ func TestANewIncarnationInheritsNothing(t *testing.T) {
 	b.replacements.note(key, now)
 	b.turns.keep(key)
 	b.contests.note(key, verdict{standing: agentOfCluster, from: "c-other"})
-	b.takings.note(key, former.UID, turtlesHold{})
+	b.takings.Note(key, turtles.Taking{UID: former.UID})
 	b.jobs.entries[key] = &job{}
 
 	about := func() []string { return slices.Concat(remembered(b.memory, key), remembered(b.memory, former.UID)) }

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/import/turtles"
 )
 
 // memory is what this process remembers of clusters. It enters runs through the Observation, and is changed by actions.
@@ -31,8 +33,8 @@ type memory struct {
 	reserved *reservations
 	contests *contests
 	// turtles and takings are about Rancher Turtles.
-	turtles turtlesLease
-	takings takings
+	turtles turtles.Leases
+	takings turtles.Takings
 }
 
 func newMemory(switches int) *memory {
@@ -50,7 +52,7 @@ func (m *memory) forgetCluster(key types.NamespacedName) {
 	m.incarnations.forget(key)
 	m.told.forget(key)
 	m.conflicts.forget(key)
-	m.takings.forget(key)
+	m.takings.Forget(key)
 	m.looks.forget(key)
 	m.replacements.forget(key)
 }

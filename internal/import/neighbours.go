@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/import/turtles"
 )
 
 // checkNeighbours refuses to import beside a record that somebody else made for the same CAPI cluster, or
@@ -18,7 +19,7 @@ func (d *deciding) checkNeighbours() Decision {
 		return stall(archelonv1.ProvisionedByRancherReason,
 			"Rancher provisioned this cluster and knows it already; remove the import label")
 	}
-	if ofTurtles(d.cluster) {
+	if turtles.Holds(d.cluster) {
 		return stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
 			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, or park its importer (docs/operations/turtles.md) and set annotation %s to %q, "+
 				"then this import goes on", archelonv1.TurtlesFinalizer, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))

@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
@@ -38,7 +39,7 @@ type Observation struct {
 	// holding is the incarnation of the cluster that carried our finalizer when it was seen last.
 	holding types.UID
 	// taken is from which process of Turtles the cluster was taken.
-	taken taking
+	taken turtles.Taking
 
 	answers
 	deeds
@@ -65,7 +66,7 @@ type answers struct {
 	// managements are v3 Clusters by their names, nil if there is none.
 	managements map[string]*managed
 	// lease is what the Leases of Turtles say.
-	lease turtlesHold
+	lease turtles.Lease
 	// unpermitted is why the infrastructure may not work with its principal.
 	unpermitted error
 	// elsewhere: another instance, which runs, works on the cluster.

@@ -72,7 +72,7 @@ func (r *Reconciler) observeRecords(ctx context.Context, o *Observation) error {
 		return err
 	}
 	o.agentGone = r.AgentGone != nil && r.AgentGone(o.key)
-	o.creation, o.taken = r.creations.of(o.cluster.UID), r.takings.of(o.key)
+	o.creation, o.taken = r.creations.of(o.cluster.UID), r.takings.Of(o.key)
 	if made := o.find(o.creation.id); made != nil && made.madeFor(o.cluster) {
 		r.creations.forget(o.cluster.UID)
 	}

@@ -215,7 +215,7 @@ func (askTurtles) read(ctx context.Context, r *Reconciler, o *Observation) error
 	if err := r.Client.List(ctx, leases); err != nil {
 		return fmt.Errorf("looking for the Lease of Rancher Turtles: %w", err)
 	}
-	o.lease = r.turtles.held(leases.Items, r.Clock.Now())
+	o.lease = r.turtles.Look(leases.Items, r.Clock.Now())
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
+	"github.com/archelon-io/archelon/internal/import/turtles"
 )
 
 // ownerIndex finds records by the CAPI cluster that they name.
@@ -91,13 +92,8 @@ func (r record) halfLabelled() bool {
 	return labels[archelonv1.OwnerNameLabel] == "" || labels[archelonv1.OwnerNamespaceLabel] == ""
 }
 
-// ofTurtles reports whether Rancher Turtles made the record: it holds a v3 record by its finalizer, and made v1 records
-// with an owner reference and without owner labels.
-func (r record) ofTurtles() bool {
-	labels := r.GetLabels()
-	return ofTurtles(r.Object) ||
-		labels[archelonv1.OwnerNameLabel] == "" && labels[archelonv1.OwnerNamespaceLabel] == "" && labels[archelonv1.OwnerUIDLabel] == ""
-}
+// ofTurtles reports whether Rancher Turtles made the record.
+func (r record) ofTurtles() bool { return turtles.Made(r.Object) }
 
 func (r record) held() bool { return hold.Import.On(r.Object) }
 
@@ -198,10 +194,3 @@ func (r Rules) splitID(id string) (Strategy, string, bool) {
 	}
 	return nil, "", false
 }
-
-func ofTurtles(object client.Object) bool {
-	return turtlesFinalizer.On(object)
-}
-
-// turtlesFinalizer is on what Turtles holds.
-const turtlesFinalizer hold.Finalizer = archelonv1.TurtlesFinalizer

@@ -10,11 +10,11 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
+	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// Rancher Turtles reacts to the same label and writes the same owner labels. Two importers at work would make two records of a
-// cluster, so this one keeps off wherever the other is, until an administrator decides.
+// Where Rancher Turtles is at work this importer keeps off, until an administrator decides.
 
 // adoptWanted reports whether records of Turtles are to be taken over.
 func (d *deciding) adoptWanted() bool {
@@ -46,21 +46,21 @@ func (d *deciding) checkTurtles() Decision {
 	}
 	// Somebody who assigns the cluster to this importer has divided the work; a record that Turtles follows is another matter.
 	divided := assigned.to == archelonv1.ManagedByArchelon && !d.tracesOfTurtles()
-	if d.lease.left == 0 || divided {
+	if d.lease.Left == 0 || divided {
 		return pass()
 	}
-	message := "Rancher Turtles runs and imports clusters with the same label; " + parkTurtles + ", then this import goes on"
+	message := "Rancher Turtles runs and imports clusters with the same label; " + turtles.Park + ", then this import goes on"
 	if d.hasRecord() {
 		message = fmt.Sprintf("Rancher Turtles runs; the Rancher cluster stays as it is. To have it replaced by one of the kind %s, %s, or set annotation %s to %q",
-			d.Active.Kind(), parkTurtles, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon)
+			d.Active.Kind(), turtles.Park, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon)
 	}
 	// The Lease ends by not being renewed, which no event tells.
-	return stop(outcome.Poll(archelonv1.TurtlesActiveReason, message, d.lease.left))
+	return stop(outcome.Poll(archelonv1.TurtlesActiveReason, message, d.lease.Left))
 }
 
 // tracesOfTurtles reports whether Turtles holds the cluster or a record of it.
 func (o *Observation) tracesOfTurtles() bool {
-	return ofTurtles(o.cluster) || slices.ContainsFunc(o.records, func(r record) bool { return !r.madeFor(o.cluster) && r.ofTurtles() })
+	return turtles.Holds(o.cluster) || slices.ContainsFunc(o.records, func(r record) bool { return !r.madeFor(o.cluster) && r.ofTurtles() })
 }
 
 // adopt takes over the record that Turtles created, where an administrator asks for it: the record keeps its name and
@@ -73,8 +73,8 @@ func (d *deciding) adopt() Decision {
 	if d.lacks(askTurtles{}) {
 		return ask(askTurtles{})
 	}
-	if ofTurtles(d.cluster) && !d.mayTake() {
-		return stop(outcome.Poll(archelonv1.ManagedByTurtlesReason, d.whyNotTaken(), d.lease.left))
+	if turtles.Holds(d.cluster) && !d.mayTake() {
+		return stop(outcome.Poll(archelonv1.ManagedByTurtlesReason, turtles.WhyNotTaken(d.TurtlesParked), d.lease.Left))
 	}
 	if d.hasRecord() {
 		return d.takeBack()
@@ -95,13 +95,13 @@ func (d *deciding) adopt() Decision {
 	var actions []Action
 	what := "claim " + candidate.id() + " of Rancher Turtles"
 	claim, differs := d.changed(what, "claiming the record of Rancher Turtles", func(cluster *clusterv1.Cluster) {
-		turtlesFinalizer.Remove(cluster)
+		turtles.Release(cluster)
 		d.hold(cluster, candidate.id())
 	})
 	if differs {
 		actions = append(actions, claim)
 	}
-	if d.lease.left > 0 {
+	if d.lease.Left > 0 {
 		actions = append(actions, noteTaking{d.lease})
 	}
 	adopted, _ := recordChange(candidate, "adopt it", "adopting the record of Rancher Turtles", func(object client.Object) {
@@ -115,7 +115,7 @@ func (d *deciding) adopt() Decision {
 		labels[archelonv1.OwnerUIDLabel] = string(d.cluster.UID)
 		object.SetLabels(labels)
 		hold.Import.Add(object)
-		turtlesFinalizer.Remove(object)
+		turtles.Release(object)
 	})
 	adopted.adopts = true
 	return act(append(actions, adopted)...)
@@ -148,23 +148,23 @@ func (d *deciding) takeBack() Decision {
 	var actions []Action
 	for _, records := range [][]record{d.records, d.derived} {
 		for i := range records {
-			if records[i].madeFor(d.cluster) && ofTurtles(records[i].Object) {
+			if records[i].madeFor(d.cluster) && turtles.Holds(records[i].Object) {
 				action, _ := recordChange(&records[i], "take the finalizer of Rancher Turtles off",
-					fmt.Sprintf("releasing the %s Rancher cluster from Rancher Turtles", records[i].strategy.Kind()), turtlesFinalizer.Remove)
+					fmt.Sprintf("releasing the %s Rancher cluster from Rancher Turtles", records[i].strategy.Kind()), turtles.Release)
 				action.optional = true
 				actions = append(actions, action)
 			}
 		}
 	}
 	released, differs := d.changed("take the finalizer of Rancher Turtles off", "releasing the CAPI cluster from Rancher Turtles",
-		func(cluster *clusterv1.Cluster) { turtlesFinalizer.Remove(cluster) })
+		func(cluster *clusterv1.Cluster) { turtles.Release(cluster) })
 	if differs {
 		actions = append(actions, released)
 	}
 	if len(actions) == 0 || !d.mayTake() {
 		return pass()
 	}
-	if d.lease.left > 0 {
+	if d.lease.Left > 0 {
 		actions = append(actions, noteTaking{d.lease})
 	}
 	return act(actions...)
@@ -208,4 +208,14 @@ func (d *deciding) handOver() Decision {
 func (d *deciding) confirmHandOver() Decision {
 	return stall(archelonv1.HandedToTurtlesReason, fmt.Sprintf("%s leaves this cluster to Rancher Turtles; to import the cluster here, set annotation %s on it to %q",
 		d.assigned().where, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
+}
+
+// mayTake reports whether what Turtles holds may be taken from it without a fight.
+func (d *deciding) mayTake() bool {
+	return d.lease.MayTake(d.TurtlesParked, d.taken, d.taking(d.lease))
+}
+
+// taking is what would be taken now from a Turtles that holds its Lease.
+func (o *Observation) taking(lease turtles.Lease) turtles.Taking {
+	return turtles.Taking{UID: o.cluster.UID, By: lease.By}
 }

@@ -1,4 +1,4 @@
-package importer
+package turtles
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestTurtlesLease(t *testing.T) {
+func TestLeases(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	lease := func(version string, change ...func(*coordinationv1.Lease)) []coordinationv1.Lease {
 		// Its clock is an hour behind ours.
@@ -44,10 +44,10 @@ func TestTurtlesLease(t *testing.T) {
 		"Anew":     {{0, lease("1"), 15 * time.Second}, {time.Minute, lease("1"), 0}, {time.Second, lease("1", anew), 15 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			turtles, now := &turtlesLease{}, start
+			turtles, now := &Leases{}, start
 			for i, look := range looks {
 				now = now.Add(look.after)
-				if got := turtles.held(look.leases, now).left; got != look.want {
+				if got := turtles.Look(look.leases, now).Left; got != look.want {
 					t.Errorf("look %d: got %v, want %v", i, got, look.want)
 				}
 			}

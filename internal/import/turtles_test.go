@@ -188,7 +188,7 @@ func TestAnAdoptionThatWasInterruptedGoesOn(t *testing.T) {
 	if err := (askTurtles{}).read(t.Context(), b.Reconciler, o); err != nil {
 		t.Fatal(err)
 	}
-	b.takings.note(o.key, o.cluster.UID, o.lease)
+	b.takings.Note(o.key, o.taking(o.lease))
 	if out := b.turtlesPhases(t); !out.IsDone() || b.turtlesHoldsAnything(t) {
 		t.Errorf("got %q %q, and Turtles holds something: %t", out.Reason, out.Message, b.turtlesHoldsAnything(t))
 	}
