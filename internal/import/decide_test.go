@@ -108,6 +108,22 @@ func asked(questions ...fmt.Stringer) state {
 	}
 }
 
+// shows is what the API server says of a v3 record that the cache shows: it is there, or gone.
+func shows(name string, gone bool) state {
+	return func(o *Observation, r *Rules) {
+		strategy := Strategy(v3Strategy{})
+		asked(askRecord{strategy: strategy, name: name})(o, r)
+		o.live["v3/"+name] = nil
+		if !gone {
+			found := *o.find("v3/" + name)
+			o.live["v3/"+name] = &found
+		}
+	}
+}
+
+// another makes of a v3 record a second one of the same CAPI Cluster.
+func another(c *managementv3.Cluster) { c.Name = "c-other" }
+
 // v3 adds the v3 record of the cluster, changed.
 func v3(change ...func(*managementv3.Cluster)) state {
 	return func(o *Observation, _ *Rules) {
@@ -433,8 +449,14 @@ func decideRows() map[string]decideRow {
 		"RemovedBehind": {[]state{labelledTrue, note("imported", "true"), v3(goingV3), asked(askCluster{"for the name of its record"}), func(o *Observation, _ *Rules) {
 			o.current["for the name of its record"] = namedCluster("v3/c-abcde")
 		}}, "import | permission: end the work in the workload cluster"},
-		"RemovedOne":   {[]state{labelledTrue, claimedV3, v3(goingV3), v3(func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: follow its other record; v3 Rancher cluster c-abcde: release it"},
-		"RemovedOther": {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: v3 Rancher cluster c-other: release it"},
+		"RemovedOne": {[]state{labelledTrue, claimedV3, v3(goingV3), v3(another), shows("c-other", false)},
+			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: follow its other record; v3 Rancher cluster c-abcde: release it"},
+		"RemovedOneLate": {[]state{labelledTrue, claimedV3, v3(goingV3), v3(another), shows("c-other", true)},
+			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
+		"RemovedOther": {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, another)}, "import | removal: ask for Rancher cluster v3/c-abcde"},
+		"RemovedSpare": {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, another), shows("c-abcde", false)}, "import | removal: v3 Rancher cluster c-other: release it"},
+		"RemovedBoth": {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, another), shows("c-abcde", true)},
+			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-other: release it"},
 		"RemovedAhead": {[]state{labelledTrue, claimedV3, v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: ask for Rancher cluster v3/c-abcde"},
 		"Principal":    {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) { delete(o.answered, askPrincipal{}.String()) }}, "import | principal: ask for the principal of the infrastructure"},
 		"PrincipalNo": {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) {

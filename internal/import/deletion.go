@@ -181,11 +181,16 @@ func (d *deciding) observeRemoval() Decision {
 // or the last one, while it names a successor of the other kind that has yet to be created. Without a name on the
 // cluster the removal is noted already. A cluster that has another record follows that: this one was one too many.
 func (d *deciding) removalOf(found *record) Decision {
-	switch id := d.cluster.Annotations[archelonv1.RecordAnnotation]; {
-	case id == "":
+	id := d.cluster.Annotations[archelonv1.RecordAnnotation]
+	if id == "" {
 		return d.releaseNoted(found)
+	}
+	other, look := d.other()
+	switch {
+	case look != nil:
+		return ask(*look)
 	case id == found.id():
-	case d.hasRecord():
+	case other != nil:
 		return release(found)
 	default:
 		// The successor may have been created a moment ago.
@@ -194,18 +199,40 @@ func (d *deciding) removalOf(found *record) Decision {
 		}
 	}
 	action, _ := d.changed("follow its other record", "noting the removal in Rancher", func(cluster *clusterv1.Cluster) {
-		if other := d.standing(); other != nil {
+		if other != nil {
 			metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.RecordAnnotation, other.id())
 			return
 		}
 		hold.Imports().Drop(cluster, true)
 		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.ImportedAnnotation, "true")
 	})
-	if !d.hasRecord() {
+	if other == nil {
 		action.what, action.removes = "note that its record was deleted in Rancher", true
 	}
 	// In one go: without its labels the record is known by what is written on the cluster alone.
 	return act(stopWork{}, action, released(found))
+}
+
+// other returns the record that the cluster has besides, nil if it has none, or the question that tells. The cache may
+// show one as it was, so the API server is asked for each.
+func (d *deciding) other() (*record, *askRecord) {
+	for i := range d.records {
+		found := &d.records[i]
+		if !found.madeFor(d.cluster) || found.deleting() {
+			continue
+		}
+		q := askRecord{strategy: found.strategy, name: found.GetName()}
+		switch {
+		case found.unseen:
+			return found, nil
+		case d.lacks(q):
+			return nil, &q
+		}
+		if live := d.live[found.id()]; live != nil && live.madeFor(d.cluster) && !live.deleting() {
+			return found, nil
+		}
+	}
+	return nil, nil
 }
 
 // releaseNoted releases a record whose removal is noted. The API server confirms that, for the cache may be older than the
