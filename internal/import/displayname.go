@@ -42,7 +42,7 @@ func naming(cluster *clusterv1.Cluster, record string) (Desired, error) {
 }
 
 // apartFrom is the display name of a CAPI cluster whose name another management cluster has taken: it names its management cluster as well. It is empty where
-// imports from others do not come by the same hands, and where the two names are none in one.
+// nobody has named the management cluster, and where the two names are none in one.
 func (r Rules) apartFrom(cluster *clusterv1.Cluster) string {
 	name := cluster.Name + "-" + r.OriginName
 	if r.OriginName == "" || len(validation.IsDNS1123Label(name)) > 0 {

@@ -18,8 +18,8 @@ type Rules struct {
 	Self instance.ID
 	// Origin is the management cluster, where Rancher is in another one: its records carry it. Empty otherwise.
 	Origin types.UID
-	// OriginName is how people call the management cluster, where this process imports from others as well: Rancher clusters whose CAPI Clusters have one
-	// name are told apart by it. Empty otherwise.
+	// OriginName is how people call the management cluster, where Rancher is in another one: Rancher clusters whose CAPI Clusters have one name are told
+	// apart by it. Optional: the second one waits.
 	OriginName string
 	// Claim limits the import to CAPI Clusters; the zero value is all.
 	Claim instance.Claim

@@ -110,6 +110,8 @@ type Options struct {
 	RancherKubeconfig string
 	// RancherNamespace is the namespace of Rancher's cluster with the seat of this management cluster.
 	RancherNamespace string
+	// ManagementClusterName is how people call this management cluster, for gate remote-rancher: a DNS label. Optional.
+	ManagementClusterName string
 	// Seat are the times that the seat is kept by. No flag changes them: all that can serve a management cluster have to have the same.
 	Seat seat.Timing
 

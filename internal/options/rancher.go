@@ -18,6 +18,8 @@ func (o *Options) addRancherFlags(fs *pflag.FlagSet) {
 		"Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster under key value, for gate remote-rancher.")
 	fs.StringVar(&o.RancherNamespace, "rancher-namespace", o.RancherNamespace,
 		"Namespace of the Rancher side of the chart, for gate remote-rancher.")
+	fs.StringVar(&o.ManagementClusterName, "management-cluster-name", o.ManagementClusterName,
+		"What is added to names of Rancher clusters that are taken, for gate remote-rancher.")
 }
 
 // RancherSecret is the Secret that RancherKubeconfig names.
@@ -31,6 +33,9 @@ func (o *Options) validateRancher() error {
 		if o.RancherKubeconfig != "" {
 			return fmt.Errorf("--rancher-kubeconfig is for gate %s: switch it on, or leave the flag out", feature.RemoteRancher)
 		}
+		if o.ManagementClusterName != "" {
+			return fmt.Errorf("--management-cluster-name is for gate %s: switch it on, or leave the flag out", feature.RemoteRancher)
+		}
 		return nil
 	}
 	var problems []error
@@ -40,6 +45,9 @@ func (o *Options) validateRancher() error {
 	}
 	if len(validation.IsDNS1123Label(o.RancherNamespace)) > 0 {
 		problems = append(problems, fmt.Errorf("--rancher-namespace %q must be the name of a namespace", o.RancherNamespace))
+	}
+	if o.ManagementClusterName != "" && len(validation.IsDNS1123Label(o.ManagementClusterName)) > 0 {
+		problems = append(problems, fmt.Errorf("--management-cluster-name %q must be a DNS label: small letters, digits and hyphens", o.ManagementClusterName))
 	}
 	if !o.Gates.Enabled(feature.ManagementV3Cluster) {
 		problems = append(problems, fmt.Errorf("gate %s needs gate %s: a v1 Rancher cluster belongs into the namespace of its CAPI Cluster, "+

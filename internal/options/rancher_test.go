@@ -18,6 +18,9 @@ func TestRancherElsewhere(t *testing.T) {
 		"a path":           {args: []string{good[0], "--rancher-kubeconfig=a/../b"}, want: "must be NAMESPACE/NAME of a Secret"},
 		"v1":               {args: []string{"--feature-gates=remote-rancher=true", good[1]}, want: "gate remote-rancher needs gate managementv3-cluster"},
 		"adoption":         {args: append([]string{"--adopt-turtles"}, good...), want: "--adopt-turtles cannot be used with gate remote-rancher"},
+		"named":            {args: append([]string{"--management-cluster-name=east"}, good...)},
+		"a name for none":  {args: []string{"--management-cluster-name=east"}, want: "--management-cluster-name is for gate remote-rancher"},
+		"no name":          {args: append([]string{"--management-cluster-name=East 1"}, good...), want: "must be a DNS label"},
 		"isolated":         {args: append([]string{"--namespace=a"}, good...), want: "cannot be used with --namespace yet"},
 		"all but some":     {args: append([]string{"--excluded-namespace=a"}, good...)},
 		"cloud credentials": {

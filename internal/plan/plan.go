@@ -148,11 +148,10 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	if claim.Scope.Empty() {
 		return nil, fmt.Errorf("instance %s would get no namespace beside others; archelon check says who has them", self)
 	}
-	rules, err := setup.ImportRules(opts.Manager, self, claim, f.from.Origin)
+	rules, err := setup.ImportRules(opts.Manager, self, claim, f.from.Origin, f.from.Display)
 	if err != nil {
 		return nil, err
 	}
-	rules.OriginName = f.from.Display
 	if _, random := rules.Active.(importv3.Strategy); random {
 		rules.Active = unnamed{}
 	}

@@ -36,7 +36,7 @@ func whence(ctx context.Context, config *rest.Config, here client.Client, opts O
 		if err != nil {
 			return From{}, err
 		}
-		return From{Management: here, Rancher: pair.InRancher, Instances: here, Origin: pair.Origin}, nil
+		return From{Management: here, Rancher: pair.InRancher, Instances: here, Origin: pair.Origin, Display: opts.Manager.ManagementClusterName}, nil
 	default:
 		return From{Management: here, Rancher: here, Instances: here}, nil
 	}

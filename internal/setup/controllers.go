@@ -88,9 +88,10 @@ type parts struct {
 	place *place
 	// origin is the management cluster, if Rancher's cluster is another one.
 	origin types.UID
-	// many says that there are other imports in this process, from other management clusters, and originName how people call this one.
-	many       bool
+	// originName is how people call the management cluster; empty if nobody has said.
 	originName string
+	// many says that there are other imports in this process, from other management clusters.
+	many bool
 	// seat is what is held while it is written there; nil if it is this one.
 	seat       *seat.Seat
 	settings   *rancher.Settings
@@ -118,11 +119,10 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	if err != nil {
 		return err
 	}
-	rules, err := ImportRules(p.opts, p.place.member.self, p.place.claim, p.origin)
+	rules, err := ImportRules(p.opts, p.place.member.self, p.place.claim, p.origin, p.originName)
 	if err != nil {
 		return err
 	}
-	rules.OriginName = p.originName
 	reconciler := &importer.Reconciler{
 		Rules:  rules,
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
@@ -162,8 +162,9 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	return reconciler.SetupWithManager(ctx, mgr, needs)
 }
 
-// ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses.
-func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, origin types.UID) (importer.Rules, error) {
+// ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses. Origin and its name are those of the management
+// cluster, if Rancher is in another one.
+func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, origin types.UID, originName string) (importer.Rules, error) {
 	selector, err := opts.Selector()
 	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}
 	if opts.Gates.Enabled(feature.ManagementV3Cluster) {
@@ -177,6 +178,7 @@ func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, 
 		Active:          active,
 		Others:          others,
 		Origin:          origin,
+		OriginName:      originName,
 		Self:            self,
 		Claim:           claim,
 		AdoptTurtles:    opts.AdoptTurtles,

@@ -139,7 +139,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	defer downloader.Close()
 	p.meters.instances.Works(place.member.self, place.claim)
 	parts := &parts{
-		opts: p.opts, place: place, origin: p.remote.originOf(), downloader: downloader, metrics: p.meters.imports, claims: p.meters.claims, keeping: make(chan struct{}),
+		opts: p.opts, place: place, origin: p.remote.originOf(), originName: p.opts.ManagementClusterName, downloader: downloader, metrics: p.meters.imports, claims: p.meters.claims, keeping: make(chan struct{}),
 	}
 	if parts.seat, err = p.seat(ctx, place, end); err != nil {
 		return err

@@ -222,6 +222,8 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- end }}
 {{- else if .Values.rancher.kubeconfigSecret }}
 {{- fail "rancher.kubeconfigSecret is for features.remote-rancher: enable it, or leave the Secret out" }}
+{{- else if .Values.managementCluster.name }}
+{{- fail "managementCluster.name is for features.remote-rancher: enable it, or leave the name out" }}
 {{- end }}
 {{- end }}
 

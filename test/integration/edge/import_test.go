@@ -78,11 +78,16 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		same := other.cluster(ctx, "team-a", "two", workload)
 		Eventually(other.reason(ctx, same)).Should(Equal("False/DisplayNameTaken"))
 		Expect(hub.records(ctx, other, same)).To(BeEmpty())
-		Expect(other.client.Patch(ctx, same, client.RawPatch(types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"archelon.io/display-name":"other-two"}}}`)))).To(Succeed())
-		Eventually(func() []managementv3.Cluster { return hub.records(ctx, other, same) }).Should(HaveLen(1))
+
+		By("telling them apart once the administrator has named the management cluster")
+		Expect(end()).To(Succeed())
+		other.values = values()
+		other.values["managementCluster"] = map[string]any{"name": "other"}
+		end = other.run(ctx)
+		Eventually(func() []managementv3.Cluster { return hub.records(ctx, other, same) }).Should(
+			HaveExactElements(HaveField("Spec.DisplayName", "two-other")))
 		first := hub.records(ctx, site, same)
-		Expect(first).To(HaveLen(1))
+		Expect(first).To(HaveExactElements(HaveField("Spec.DisplayName", "two")))
 
 		By("deleting its own alone")
 		Expect(other.client.Delete(ctx, same)).To(Succeed())
