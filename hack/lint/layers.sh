@@ -25,6 +25,7 @@ allowed=(
 	"internal/check charts"
 	"internal/check internal/hub"
 	"internal/status internal/hub"
+	"internal/uninstall internal/hub"
 	"internal/check internal/instance"
 	"internal/import/v1 internal/import"
 	"internal/import/v3 internal/import"

@@ -200,8 +200,8 @@ func (h *Hub) forget(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.engaged.DeleteLabelValues(name) {
-		h.logger.Info("The management cluster is not registered any more. Its Rancher clusters stay as they are: to let one go, delete it in Rancher, and take "+
-			"its finalizer off", "managementCluster", name, "finalizer", archelonv1.ImportFinalizer)
+		h.logger.Info("The management cluster is not registered any more. Its CAPI Clusters and Rancher clusters stay as they are, with a finalizer: to release them, "+
+			"run archelon uninstall there and archelon forget here", "managementCluster", name, "finalizer", archelonv1.ImportFinalizer)
 	}
 	delete(h.said, name)
 }

@@ -43,9 +43,22 @@ type Said struct {
 // Works reports whether nothing stands in the way of the import.
 func (s *Seen) Works() bool { return s.Reason == EngagedReason }
 
-// Look looks at all management clusters that are registered in a namespace of Rancher's cluster, in the order of their names. It asks all of them who they
-// are at the same time, and none for longer than the limit. Who may not list Events learns nothing of what the hub has said.
+// Look is Ask, and says what the hub has said last. Who may not list Events learns nothing of that.
 func Look(ctx context.Context, rancher kubernetes.Interface, namespace string, limit time.Duration) ([]Seen, error) {
+	seen, err := Ask(ctx, rancher, namespace, limit)
+	if err != nil {
+		return nil, err
+	}
+	said := saidIn(ctx, rancher, namespace)
+	for i := range seen {
+		seen[i].Said = said[seen[i].Name]
+	}
+	return seen, nil
+}
+
+// Ask looks at all management clusters that are registered in a namespace of Rancher's cluster, in the order of their names. It asks all of them who they
+// are at the same time, and none for longer than the limit.
+func Ask(ctx context.Context, rancher kubernetes.Interface, namespace string, limit time.Duration) ([]Seen, error) {
 	secrets, err := rancher.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: Selector().String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing the Secrets that register management clusters: %w", err)
@@ -54,7 +67,6 @@ func Look(ctx context.Context, rancher kubernetes.Interface, namespace string, l
 	if err != nil {
 		return nil, fmt.Errorf("reading the UID of Rancher's cluster: %w", err)
 	}
-	said := saidIn(ctx, rancher, namespace)
 	seen, observed := make([]Seen, len(secrets.Items)), make([]observation, len(secrets.Items))
 	var asked sync.WaitGroup
 	for i := range secrets.Items {
@@ -71,7 +83,6 @@ func Look(ctx context.Context, rancher kubernetes.Interface, namespace string, l
 	for i := range seen {
 		observed[i].own, observed[i].others = own, all
 		seen[i].judge(observed[i])
-		seen[i].Said = said[seen[i].Name]
 	}
 	slices.SortFunc(seen, func(a, b Seen) int { return strings.Compare(a.Name, b.Name) })
 	return seen, nil

@@ -22,7 +22,7 @@ func (u *uninstaller) stopManager(ctx context.Context) error {
 	}
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
-		err := u.client.SubResource("scale").Patch(ctx, u.deployment(), patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))
+		err := u.home.SubResource("scale").Patch(ctx, u.deployment(), patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("scaling Deployment %s to zero: %w", u.opts.Deployment, err)
 		}
@@ -39,7 +39,7 @@ func (u *uninstaller) awaitStop(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
 		if u.opts.Deployment != "" {
 			scale := &autoscalingv1.Scale{}
-			if err := u.client.SubResource("scale").Get(ctx, u.deployment(), scale); client.IgnoreNotFound(err) != nil {
+			if err := u.home.SubResource("scale").Get(ctx, u.deployment(), scale); client.IgnoreNotFound(err) != nil {
 				return false, fmt.Errorf("getting the scale of Deployment %s: %w", u.opts.Deployment, err)
 			}
 			if scale.Spec.Replicas > 0 || scale.Status.Replicas > 0 {
@@ -47,7 +47,7 @@ func (u *uninstaller) awaitStop(ctx context.Context) error {
 			}
 		}
 		lease := &coordinationv1.Lease{}
-		if err := u.client.Get(ctx, client.ObjectKey{Namespace: u.self.Namespace, Name: u.self.LeaseName()}, lease); err != nil {
+		if err := u.home.Get(ctx, client.ObjectKey{Namespace: u.self.Namespace, Name: u.self.LeaseName()}, lease); err != nil {
 			return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
 		}
 		if instance.Held(lease, time.Now()) {

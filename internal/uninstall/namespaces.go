@@ -16,28 +16,30 @@ import (
 // nobody would let clusters go after that.
 func (u *uninstaller) reach(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
-		_, err := u.held(ctx)
-		return err == nil, err
+		return u.each(func(p *place) (bool, error) {
+			_, err := p.held(ctx)
+			return err == nil, err
+		})
 	})
 }
 
 // whyForbidden returns what a missing right in a namespace of an isolated instance means: nil if the instance has no rights there either, and
 // so holds nothing, unless somebody has taken its RoleBinding away. That cannot be seen from here, so it is said. The instance's RoleBinding stays as
 // long as it holds something; the uninstaller's does not.
-func (u *uninstaller) whyForbidden(ctx context.Context, namespace string, forbidden error) error {
+func (p *place) whyForbidden(ctx context.Context, namespace string, forbidden error) error {
 	if namespace == "" {
 		return forbidden
 	}
 	binding := named(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
-	switch err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding); {
+	switch err := p.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding); {
 	case apierrors.IsNotFound(err):
-		u.saySkipped(ctx, namespace)
+		p.saySkipped(ctx, namespace)
 		return nil
 	case err != nil:
 		return fmt.Errorf("getting RoleBinding %s in namespace %s: %w", archelonv1.IsolatedRoleBinding, namespace, err)
 	}
 	found := named(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	switch err := u.client.Get(ctx, client.ObjectKey{Name: namespace}, found); {
+	switch err := p.client.Get(ctx, client.ObjectKey{Name: namespace}, found); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
@@ -50,15 +52,15 @@ func (u *uninstaller) whyForbidden(ctx context.Context, namespace string, forbid
 }
 
 // saySkipped says once that a namespace was not looked into, if it exists.
-func (u *uninstaller) saySkipped(ctx context.Context, namespace string) {
-	if u.skipped.Has(namespace) {
+func (p *place) saySkipped(ctx context.Context, namespace string) {
+	if p.skipped.Has(namespace) {
 		return
 	}
 	found := named(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := u.client.Get(ctx, client.ObjectKey{Name: namespace}, found); apierrors.IsNotFound(err) {
+	if err := p.client.Get(ctx, client.ObjectKey{Name: namespace}, found); apierrors.IsNotFound(err) {
 		return
 	}
-	u.skipped.Insert(namespace)
-	u.say("Skipped namespace %s: there is no RoleBinding %s in it, so this instance holds nothing there, unless the RoleBinding was removed: "+
+	p.skipped.Insert(namespace)
+	p.say("Skipped namespace %s: there is no RoleBinding %s in it, so this instance holds nothing there, unless the RoleBinding was removed: "+
 		"look for CAPI clusters with finalizer %s in it", namespace, archelonv1.IsolatedRoleBinding, archelonv1.ImportFinalizer)
 }

@@ -38,7 +38,7 @@ func (r registered) workIn(namespace string) bool {
 // lookForOthers reads who else is registered. Only Leases in the coordination namespace are believed.
 func (u *uninstaller) lookForOthers(ctx context.Context) error {
 	leases := &coordinationv1.LeaseList{}
-	if err := u.client.List(ctx, leases, client.InNamespace(u.self.Namespace), client.HasLabels{archelonv1.InstanceLabel}); err != nil {
+	if err := u.home.List(ctx, leases, client.InNamespace(u.self.Namespace), client.HasLabels{archelonv1.InstanceLabel}); err != nil {
 		return fmt.Errorf("listing the Leases of instances: %w", err)
 	}
 	u.others = registered{}
@@ -52,11 +52,11 @@ func (u *uninstaller) lookForOthers(ctx context.Context) error {
 }
 
 // sayLeft says which CAPI clusters in the scope stay held, because another instance works on them.
-func (u *uninstaller) sayLeft(clusters []object) {
+func (p *place) sayLeft(clusters []object) {
 	const most = 10
 	left := map[string][]string{}
 	for i := range clusters {
-		if !u.mine(&clusters[i]) && u.covers(&clusters[i]) && held(&clusters[i]) {
+		if !p.mine(&clusters[i]) && p.covers(&clusters[i]) && held(&clusters[i]) {
 			by := clusters[i].Annotations[archelonv1.InstanceAnnotation]
 			left[by] = append(left[by], client.ObjectKeyFromObject(&clusters[i]).String())
 		}
@@ -67,6 +67,6 @@ func (u *uninstaller) sayLeft(clusters []object) {
 		if len(names) > most {
 			names, more = names[:most], fmt.Sprintf(" and %d more", len(left[by])-most)
 		}
-		u.say("Left to instance %s, which works on them: CAPI clusters %s%s", by, strings.Join(names, ", "), more)
+		p.say("Left to instance %s, which works on them: CAPI clusters %s%s", by, strings.Join(names, ", "), more)
 	}
 }

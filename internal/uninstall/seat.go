@@ -13,42 +13,63 @@ import (
 )
 
 // reachRancher prepares what is done in Rancher's cluster, where that is another one.
-func (u *uninstaller) reachRancher(ctx context.Context, config *rest.Config) error {
-	pair, err := edge.Both(ctx, config, u.client, u.opts.RancherKubeconfig)
+func (p *place) reachRancher(ctx context.Context, config *rest.Config) error {
+	pair, err := edge.Both(ctx, config, p.home, p.opts.RancherKubeconfig)
 	if err != nil {
 		return err
 	}
-	u.client, u.origin = pair.Client, pair.Origin
-	u.seat, err = seat.NewLeaver(seat.Place{
-		Origin: pair.Origin, Rancher: pair.Rancher.CoordinationV1(), RancherNamespace: u.opts.RancherNamespace,
-		Management: pair.Management.CoordinationV1(), Memory: types.NamespacedName{Namespace: u.self.Namespace, Name: seat.MemoryName(u.self.Name)},
+	p.client, p.origin = pair.Client, pair.Origin
+	p.seat, err = seat.NewLeaver(seat.Place{
+		Origin: pair.Origin, Rancher: pair.Rancher.CoordinationV1(), RancherNamespace: p.opts.RancherNamespace,
+		Management: pair.Management.CoordinationV1(), Memory: types.NamespacedName{Namespace: p.self.Namespace, Name: seat.MemoryName(p.self.Name)},
 	}, seat.DefaultTiming(), clock.RealClock{})
 	return err
 }
 
 // seatIsOurs fails if another Archelon imports the clusters of this management cluster: this one is a clone, or has
-// one.
+// one. Of many, that one is left to it.
 func (u *uninstaller) seatIsOurs(ctx context.Context) error {
-	return u.withSeat(ctx, func(ctx context.Context) (bool, error) { return true, u.seat.Taken(ctx) })
+	var ours []*place
+	for _, p := range u.places {
+		switch err := p.withSeat(ctx, func(ctx context.Context) (bool, error) { return true, p.seat.Taken(ctx) }); {
+		case p.name != "" && errors.Is(err, seat.ErrTaken):
+			u.say("Left management cluster %s as it is: %v", p.name, err)
+		case err != nil:
+			return err
+		default:
+			ours = append(ours, p)
+		}
+	}
+	u.places = ours
+	return nil
 }
 
 // seatIsFree waits until it is known that no manager works by what this installation remembers.
 func (u *uninstaller) seatIsFree(ctx context.Context) error {
-	return u.withSeat(ctx, u.seat.Free)
+	return u.withSeats(ctx, func(ctx context.Context, l *seat.Leaver) (bool, error) { return l.Free(ctx) })
 }
 
 // leaveSeat ends what the seat and this installation know of each other.
 func (u *uninstaller) leaveSeat(ctx context.Context) error {
-	return u.withSeat(ctx, func(ctx context.Context) (bool, error) { err := u.seat.Leave(ctx); return err == nil, err })
+	return u.withSeats(ctx, func(ctx context.Context, l *seat.Leaver) (bool, error) { err := l.Leave(ctx); return err == nil, err })
+}
+
+func (u *uninstaller) withSeats(ctx context.Context, done func(context.Context, *seat.Leaver) (bool, error)) error {
+	for _, p := range u.places {
+		if err := p.withSeat(ctx, func(ctx context.Context) (bool, error) { return done(ctx, p.seat) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withSeat is until, where there is a seat. That another has it is no failure that passes.
-func (u *uninstaller) withSeat(ctx context.Context, done func(context.Context) (bool, error)) error {
-	if u.seat == nil {
+func (p *place) withSeat(ctx context.Context, done func(context.Context) (bool, error)) error {
+	if p.seat == nil {
 		return nil
 	}
 	var taken error
-	err := u.until(ctx, func(ctx context.Context) (bool, error) {
+	err := p.until(ctx, func(ctx context.Context) (bool, error) {
 		ok, err := done(ctx)
 		if errors.Is(err, seat.ErrTaken) {
 			taken = err

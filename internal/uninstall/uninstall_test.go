@@ -104,9 +104,9 @@ func TestOurs(t *testing.T) {
 		"OursBefore": {cluster("uid-1", "archelon-system/archelon"), "blue", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := &uninstaller{
+			u := &place{uninstaller: &uninstaller{
 				opts: &Options{WatchFilter: tc.filter}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}, others: otherInstance(t, true),
-			}
+			}}
 			owner := &tc.cluster
 			if string(owner.UID) != "uid-1" {
 				owner = nil

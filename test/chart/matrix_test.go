@@ -176,7 +176,7 @@ func hubs() [][]choice {
 		{{wordOf(string(feature.ManagementClusters)), values{"features": values{string(feature.ManagementClusters): on}}}},
 		{{"metrics", values{}}, {"", values{"metrics": values{"enabled": false}}}},
 		{{"filter", values{"watchFilter": "mine"}}, {"", values{}}},
-		{{"bare", values{"uninstall": values{"enabled": false}}}}, // There is nothing to uninstall with.
+		{{"", values{}}, {"bare", values{"uninstall": values{"enabled": false}}}},
 	}
 }
 

@@ -353,7 +353,10 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 		"IsolatedDeletes": {"namespaces": []string{"watch1", "watch2"}, "uninstall": values{"deleteRecords": true}},
 		"LeaseElsewhere":  {"leaderElection": values{"namespace": "coordination"}},
 		"Claims":          {"features": values{"host-claim": values{"enabled": true}}},
-		"IsolatedClaims":  {"features": values{"host-claim": values{"enabled": true}}, "namespaces": []string{"watch1", "watch2"}},
+		"Hub": {"features": values{
+			"managementv3-cluster": values{"enabled": true}, "management-clusters": values{"enabled": true},
+		}},
+		"IsolatedClaims": {"features": values{"host-claim": values{"enabled": true}}, "namespaces": []string{"watch1", "watch2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered := objects(t, release{"archelon", "archelon-system"}, set)

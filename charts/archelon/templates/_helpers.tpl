@@ -125,10 +125,10 @@ a namespace up when it has the rights, with the next upgrade. Where there is no 
 
 {{/*
 Whether the hook that uninstalls is rendered: "true" or nothing. Where there is no cluster to ask, as with "helm template", what is rendered is
-mostly applied by something that does not know Helm's hooks, and would uninstall at once. What is imported from other management clusters is not in reach of it.
+mostly applied by something that does not know Helm's hooks, and would uninstall at once.
 */}}
 {{- define "archelon.uninstalls" -}}
-{{- if and .Values.uninstall.enabled (not (index .Values.features "management-clusters").enabled) (or .Values.uninstall.offline (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
+{{- if and .Values.uninstall.enabled (or .Values.uninstall.offline (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
 {{- end }}
 
 {{/*

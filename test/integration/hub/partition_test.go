@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -9,10 +10,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/uninstall"
+	"github.com/archelon-io/archelon/test/env"
 )
 
 // noticed bounds how long the hub may take to notice. The suite has it ask a silent connection every second.
@@ -24,13 +29,14 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 		east, west *management
 		toEast     *wire
 		first      *clusterv1.Cluster
+		stop       func()
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		rancher = newHub(ctx)
 		east, west = newManagement(ctx, rancher, "east"), newManagement(ctx, rancher, "west")
 		toEast = newWire(east)
-		rancher.run(ctx)
+		stop = rancher.run(ctx)
 		rancher.register(ctx, "east", toEast.kubeconfig(east))
 		rancher.register(ctx, "west", west.kubeconfig)
 		first = east.cluster(ctx, "team-a", "first", west.ControlPlane)
@@ -125,7 +131,63 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 		Expect(east.client.Delete(ctx, late)).To(Succeed())
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(BeEmpty())
 	})
+
+	It("has all released that is held in it when the hub is uninstalled, and nothing before it answers", func(ctx SpecContext) {
+		other := imported(ctx, west, "other", east)
+		stop()
+		toEast.set(refused)
+		Expect(rancher.uninstall(ctx, 8*time.Second)).To(MatchError(And(
+			ContainSubstring("management cluster east: Unreachable"), ContainSubstring("delete its Secret"),
+		)))
+		Expect(west.finalizers(ctx, other)).To(ContainElement(finalizer))
+
+		toEast.set(joined)
+		Expect(rancher.uninstall(ctx, time.Minute)).To(Succeed())
+		for from, cluster := range map[*management]*clusterv1.Cluster{east: first, west: other} {
+			Expect(from.finalizers(ctx, cluster)).NotTo(ContainElement(finalizer))
+			Expect(rancher.records(ctx, from, cluster)).To(HaveExactElements(And(
+				HaveField("Finalizers", Not(ContainElement(finalizer))), HaveField("DeletionTimestamp", BeNil()),
+			)))
+		}
+		leases := &coordinationv1.LeaseList{}
+		Expect(rancher.Client.List(ctx, leases, client.InNamespace(system))).To(Succeed())
+		Expect(leases.Items).To(BeEmpty())
+		Expect(forbidden(rancher.Management, uninstaller)).To(BeEmpty())
+	})
 })
+
+// uninstaller is the account of the chart's hook.
+const uninstaller = "system:serviceaccount:archelon-system:archelon.uninstall"
+
+// uninstall is what the hook of the chart does.
+func (h *hub) uninstall(ctx context.Context, timeout time.Duration) error {
+	GinkgoHelper()
+	config, err := h.Management.ServiceAccountConfig(ctx, system, "archelon.uninstall")
+	Expect(err).NotTo(HaveOccurred())
+	opts := uninstall.NewOptions()
+	opts.Instance, opts.InstanceNamespace, opts.ManagementClustersNamespace, opts.Timeout = "archelon", system, system, timeout
+	return uninstall.Run(ctx, config, opts, GinkgoWriter)
+}
+
+func (m *management) finalizers(ctx context.Context, cluster *clusterv1.Cluster) []string {
+	GinkgoHelper()
+	Expect(m.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+	return cluster.Finalizers
+}
+
+// forbidden returns what a user may not do and has tried.
+func forbidden(plane *env.ControlPlane, user string) []string {
+	GinkgoHelper()
+	events, err := plane.AuditEvents()
+	Expect(err).NotTo(HaveOccurred())
+	var refused []string
+	for _, e := range events {
+		if e.User.Username == user && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusForbidden {
+			refused = append(refused, e.Verb+" "+e.RequestURI)
+		}
+	}
+	return refused
+}
 
 // settle waits until nothing is written any more to the Rancher clusters of a management cluster: Rancher and its agent have come to an end.
 func (h *hub) settle(ctx context.Context, of *management) {

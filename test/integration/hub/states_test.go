@@ -3,6 +3,7 @@ package hub_test
 import (
 	"os"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,6 +14,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/forget"
+	"github.com/archelon-io/archelon/internal/uninstall"
 )
 
 var _ = Describe("Registrations of management clusters", Ordered, func() {
@@ -134,5 +138,25 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 		By("going on when they are back")
 		rancher.register(ctx, "east", east.kubeconfig)
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, first) }).Should(BeEmpty())
+	})
+
+	It("are let go one by one, by two commands", func(ctx SpecContext) {
+		held := east.cluster(ctx, "team-a", "held", west.ControlPlane)
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, held) }).Should(HaveExactElements(
+			HaveField("Finalizers", ContainElement(finalizer))))
+		rancher.end(ctx, "east")
+		Eventually(engaged("east")).Should(BeEquivalentTo(-1))
+
+		opts := uninstall.NewOptions()
+		opts.Instance, opts.InstanceNamespace = "archelon", system
+		Expect(uninstall.Run(ctx, east.Config, opts, GinkgoWriter)).To(Succeed())
+		Expect(east.finalizers(ctx, held)).NotTo(ContainElement(finalizer))
+		forgotten := forget.Options{UID: types.UID(east.uid), Yes: true, Timeout: time.Minute}
+		Expect(forget.Run(ctx, rancher.Management.Config, forgotten, GinkgoWriter)).To(Succeed())
+		list := &managementv3.ClusterList{}
+		Expect(rancher.Client.List(ctx, list)).To(Succeed())
+		for i := range list.Items {
+			Expect(list.Items[i].Labels).NotTo(HaveKeyWithValue(originLabel, east.uid))
+		}
 	})
 })

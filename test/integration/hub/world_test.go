@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -72,8 +73,8 @@ func newHub(ctx context.Context) *hub {
 	return h
 }
 
-// run starts a manager in this process.
-func (h *hub) run(ctx context.Context) {
+// run starts a manager in this process, and returns what stops it before the end of the container.
+func (h *hub) run(ctx context.Context) (stop func()) {
 	GinkgoHelper()
 	on := map[string]any{"enabled": true}
 	objects := render(ctx, "archelon", map[string]any{
@@ -99,11 +100,13 @@ func (h *hub) run(ctx context.Context) {
 		defer GinkgoRecover()
 		done <- setup.Run(running, config, opts, func(o *ctrl.Options) { o.Controller.SkipNameValidation = new(true) })
 	}()
-	DeferCleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		Expect(<-done).To(Succeed())
 	})
+	DeferCleanup(stop)
 	Eventually(func() error { return stage.Ready(ctx, "http://"+address[0]) }).WithContext(ctx).Should(Succeed())
+	return stop
 }
 
 // soon are the times of seats. An order of magnitude less than those of an installation, they still cover a slow machine.
