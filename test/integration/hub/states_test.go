@@ -140,7 +140,7 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, first) }).Should(BeEmpty())
 	})
 
-	It("are let go one by one, by two commands", func(ctx SpecContext) {
+	It("are released one by one, by two commands", func(ctx SpecContext) {
 		held := east.cluster(ctx, "team-a", "held", west.ControlPlane)
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, held) }).Should(HaveExactElements(
 			HaveField("Finalizers", ContainElement(finalizer))))
