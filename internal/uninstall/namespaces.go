@@ -16,7 +16,7 @@ import (
 // nobody would let clusters go after that.
 func (u *uninstaller) reach(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
-		return u.each(func(p *place) (bool, error) {
+		return each(u.places, func(p *place) (bool, error) {
 			_, err := p.held(ctx)
 			return err == nil, err
 		})

@@ -31,7 +31,7 @@ func (p *place) reachRancher(ctx context.Context, config *rest.Config) error {
 func (u *uninstaller) seatIsOurs(ctx context.Context) error {
 	var ours []*place
 	for _, p := range u.places {
-		switch err := p.withSeat(ctx, func(ctx context.Context) (bool, error) { return true, p.seat.Taken(ctx) }); {
+		switch err := u.withSeats(ctx, []*place{p}, func(ctx context.Context, l *seat.Leaver) (bool, error) { return true, l.Taken(ctx) }); {
 		case p.name != "" && errors.Is(err, seat.ErrTaken):
 			u.say("Left management cluster %s as it is: %v", p.name, err)
 		case err != nil:
@@ -46,31 +46,24 @@ func (u *uninstaller) seatIsOurs(ctx context.Context) error {
 
 // seatIsFree waits until it is known that no manager works by what this installation remembers.
 func (u *uninstaller) seatIsFree(ctx context.Context) error {
-	return u.withSeats(ctx, func(ctx context.Context, l *seat.Leaver) (bool, error) { return l.Free(ctx) })
+	return u.withSeats(ctx, u.places, func(ctx context.Context, l *seat.Leaver) (bool, error) { return l.Free(ctx) })
 }
 
 // leaveSeat ends what the seat and this installation know of each other.
 func (u *uninstaller) leaveSeat(ctx context.Context) error {
-	return u.withSeats(ctx, func(ctx context.Context, l *seat.Leaver) (bool, error) { err := l.Leave(ctx); return err == nil, err })
+	return u.withSeats(ctx, u.places, func(ctx context.Context, l *seat.Leaver) (bool, error) { err := l.Leave(ctx); return err == nil, err })
 }
 
-func (u *uninstaller) withSeats(ctx context.Context, done func(context.Context, *seat.Leaver) (bool, error)) error {
-	for _, p := range u.places {
-		if err := p.withSeat(ctx, func(ctx context.Context) (bool, error) { return done(ctx, p.seat) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// withSeat is until, where there is a seat. That another has it is no failure that passes.
-func (p *place) withSeat(ctx context.Context, done func(context.Context) (bool, error)) error {
-	if p.seat == nil {
-		return nil
-	}
+// withSeats asks of all seats until each answer is yes: what they wait for passes at the same time. That another has one is no failure that passes.
+func (u *uninstaller) withSeats(ctx context.Context, places []*place, done func(context.Context, *seat.Leaver) (bool, error)) error {
 	var taken error
-	err := p.until(ctx, func(ctx context.Context) (bool, error) {
-		ok, err := done(ctx)
+	err := u.until(ctx, func(ctx context.Context) (bool, error) {
+		ok, err := each(places, func(p *place) (bool, error) {
+			if p.seat == nil {
+				return true, nil
+			}
+			return done(ctx, p.seat)
+		})
 		if errors.Is(err, seat.ErrTaken) {
 			taken = err
 			return true, nil

@@ -119,9 +119,9 @@ type place struct {
 }
 
 // each does something in all places, and says what failed in any of them.
-func (u *uninstaller) each(do func(*place) (bool, error)) (bool, error) {
+func each(places []*place, do func(*place) (bool, error)) (bool, error) {
 	all, errs := true, []error(nil)
-	for _, p := range u.places {
+	for _, p := range places {
 		ok, err := do(p)
 		if err != nil && p.name != "" {
 			err = fmt.Errorf("management cluster %s: %w", p.name, err)
@@ -176,7 +176,7 @@ func (u *uninstaller) finishDeletions(ctx context.Context) error {
 	defer cancel()
 	// Time is up, at worst.
 	_ = u.until(ctx, func(ctx context.Context) (bool, error) {
-		return u.each(func(p *place) (bool, error) { return p.deletesNothing(ctx) })
+		return each(u.places, func(p *place) (bool, error) { return p.deletesNothing(ctx) })
 	})
 	return nil
 }
@@ -200,7 +200,7 @@ func (p *place) deletesNothing(ctx context.Context) (bool, error) {
 // of Rancher that is not available, an object that somebody else changes.
 func (u *uninstaller) release(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
-		return u.each(func(p *place) (bool, error) {
+		return each(u.places, func(p *place) (bool, error) {
 			left, err := p.pass(ctx)
 			return left == 0, err
 		})
