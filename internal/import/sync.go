@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	rkev1 "github.com/rancher/rancher/pkg/apis/rke.cattle.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -89,10 +92,6 @@ func wasGiven(record client.Object, annotation string) bool {
 // syncPatch returns a merge patch that brings the observed record to the rendered one, or nil. It carries
 // the UID, so that it can never land on another object.
 func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]byte, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
-	if err != nil {
-		return nil, fmt.Errorf("reading the Rancher cluster: %w", err)
-	}
 	labels := stringsToSet(observed.GetLabels(), rendered.GetLabels())
 	for key := range strings.SplitSeq(observed.GetAnnotations()[archelonv1.PropagatedLabelsAnnotation], ",") {
 		_, have := observed.GetLabels()[key]
@@ -112,7 +111,7 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 			annotations[key] = nil
 		}
 	}
-	spec, err := specPatch(observed, content, rendered.Object)
+	spec, err := specPatch(observed, rendered.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +133,12 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 }
 
 // specPatch returns what brings the spec of the observed record to the rendered one.
-func specPatch(observed client.Object, content, rendered map[string]any) (map[string]any, error) {
+func specPatch(observed client.Object, rendered map[string]any) (map[string]any, error) {
 	spec := map[string]any{}
-	have, _, _ := unstructured.NestedMap(content, "spec")
+	have, err := specified(observed)
+	if err != nil {
+		return nil, fmt.Errorf("reading the Rancher cluster: %w", err)
+	}
 	want, _, _ := unstructured.NestedMap(rendered, "spec")
 	for key, value := range want {
 		if key != AgentDeploymentField && !equality.Semantic.DeepEqual(have[key], value) {
@@ -156,6 +158,30 @@ func specPatch(observed client.Object, content, rendered map[string]any) (map[st
 		spec[AgentDeploymentField] = agent
 	}
 	return spec, nil
+}
+
+// specified returns of the spec of a Rancher cluster, as it stands in JSON, what a strategy can render. To convert all that a v3 Cluster can have
+// would be the longest part of a run.
+func specified(observed client.Object) (map[string]any, error) {
+	switch observed := observed.(type) {
+	case *managementv3.Cluster:
+		spec := &observed.Spec
+		return runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
+			DisplayName        string                                     `json:"displayName"`
+			Description        string                                     `json:"description"`
+			FleetWorkspaceName string                                     `json:"fleetWorkspaceName,omitempty"`
+			AgentEnvVars       []corev1.EnvVar                            `json:"agentEnvVars,omitempty"`
+			AgentDeployment    *managementv3.AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
+		}{spec.DisplayName, spec.Description, spec.FleetWorkspaceName, spec.AgentEnvVars, spec.ClusterAgentDeploymentCustomization})
+	case *provisioningv1.Cluster:
+		spec := &observed.Spec
+		return runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
+			AgentEnvVars    []rkev1.EnvVar                               `json:"agentEnvVars,omitempty"`
+			AgentDeployment *provisioningv1.AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
+		}{spec.AgentEnvVars, spec.ClusterAgentDeploymentCustomization})
+	default:
+		return nil, fmt.Errorf("%T is no Rancher cluster", observed)
+	}
 }
 
 // stringsToSet returns the entries of want that differ in have.
