@@ -99,7 +99,7 @@ func (m *manager) start() {
 	}
 	cache := m.cache(rules)
 	live := w.server.Client(m.fault)
-	m.names = newNameCache(w.server)
+	m.names = newNameCache(w)
 	ctx, cancel := context.WithCancel(w.ctx)
 	m.end, m.killed, m.gates, m.dead = cancel, make(chan struct{}), map[types.NamespacedName]chan struct{}{}, false
 	for _, key := range w.keys {
@@ -160,7 +160,7 @@ func (m *manager) cache(rules importer.Rules) *simulation.Cache {
 		if _, ok := labels[ownedLabel]; !ok || !m.owns(namespace) || labels[archelonv1.ManagementClusterLabel] != string(m.origin) {
 			return nil
 		}
-		return reduced(object)
+		return w.reduced(object)
 	}
 	cache.Keep(v3GK, owned)
 	cache.Keep(v1GK, owned)
@@ -168,7 +168,7 @@ func (m *manager) cache(rules importer.Rules) *simulation.Cache {
 		if !m.owns(object.GetNamespace()) {
 			return nil
 		}
-		return reduced(object)
+		return w.reduced(object)
 	})
 	for _, strategy := range []importer.Strategy{rules.Active, rules.Others[0]} {
 		cache.Index(strategy.NewObject(), importer.OwnerIndex, importer.OwnerKeys)
@@ -186,11 +186,14 @@ func (m *manager) owns(namespace string) bool {
 
 var errDead = errors.New("the process is dead")
 
-// reduced is what caches keep.
-func reduced(object client.Object) client.Object {
-	kept, _ := importer.Reduce(object)
-	small, _ := kept.(client.Object)
-	return small
+// reduced is what caches keep of an object. It must not be changed.
+func (w *world) reduced(object client.Object) client.Object {
+	if known := w.kept[object]; known != nil {
+		return known
+	}
+	kept, _ := importer.Reduce(object.DeepCopyObject())
+	w.kept[object], _ = kept.(client.Object)
+	return w.kept[object]
 }
 
 // die ends the process and begins another one.
@@ -227,9 +230,9 @@ func (m *manager) fault(verb string, key simulation.Key, answered bool) error {
 	}
 	w.working = m
 	if answered {
-		w.checkWrite(verb, key, w.before, w.server.Get(key))
+		w.checkWrite(verb, key, w.before, w.server.Peek(key))
 	} else {
-		w.before = w.server.Get(key)
+		w.before = w.server.Peek(key)
 		w.say("   %s writes: %s %s", m.name, verb, key)
 	}
 	if w.Faulty != "" {

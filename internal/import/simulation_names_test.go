@@ -14,21 +14,28 @@ import (
 type nameCache struct {
 	client.Reader // nil
 	*simulation.Cache
+
+	w *world
 }
 
-func newNameCache(server *simulation.Server) *nameCache {
-	return &nameCache{Cache: server.NewCache(v3GK)}
+func newNameCache(w *world) *nameCache {
+	return &nameCache{Cache: w.server.NewCache(v3GK), w: w}
 }
 
-func namedOf(object client.Object) *rancher.NamedCluster {
+// namedOf returns what is kept of a v3 Cluster for its display name. It must not be changed.
+func (w *world) namedOf(object client.Object) *rancher.NamedCluster {
 	cluster, ok := object.(*managementv3.Cluster)
 	if !ok {
 		return nil
+	}
+	if known := w.names[cluster]; known != nil {
+		return known
 	}
 	named := &rancher.NamedCluster{ObjectMeta: *cluster.ObjectMeta.DeepCopy()}
 	named.Spec.DisplayName = cluster.Spec.DisplayName
 	kept, _ := rancher.TrimNamedCluster(named)
 	named, _ = kept.(*rancher.NamedCluster)
+	w.names[cluster] = named
 	return named
 }
 
@@ -45,9 +52,10 @@ func (*nameCache) Get(context.Context, client.ObjectKey, client.Object, ...clien
 // List implements client.Reader.
 func (c *nameCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	named, _ := list.(*rancher.NamedClusterList)
-	for _, object := range c.Snapshot() {
-		if found := namedOf(object); found != nil {
-			named.Items = append(named.Items, *found)
+	for _, object := range c.Snapshot(v3GK) {
+		if found := c.w.namedOf(object); found != nil {
+			copied, _ := found.DeepCopyObject().(*rancher.NamedCluster)
+			named.Items = append(named.Items, *copied)
 		}
 	}
 	return nil
@@ -57,5 +65,5 @@ func (c *nameCache) behind() bool { return len(c.Behind()) > 0 }
 
 func (c *nameCache) next() (before, after *rancher.NamedCluster, ok bool) {
 	event, ok := c.Next(v3GK)
-	return namedOf(event.Before), namedOf(event.After), ok
+	return c.w.namedOf(event.Before), c.w.namedOf(event.After), ok
 }

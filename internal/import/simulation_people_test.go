@@ -1,12 +1,15 @@
 package importer_test
 
 import (
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/test/simulation"
@@ -143,8 +146,9 @@ func (w *world) meanwhile(m *manager) {
 	}
 }
 
+// cluster returns a copy of a CAPI cluster, nil if it is not there.
 func (w *world) cluster(key types.NamespacedName) *clusterv1.Cluster {
-	cluster, _ := w.object(clusterGK, key.Namespace, key.Name).(*clusterv1.Cluster)
+	cluster, _ := w.server.Get(keyOf(clusterGK, key.Namespace, key.Name)).(*clusterv1.Cluster)
 	return cluster
 }
 
@@ -341,10 +345,23 @@ func (w *world) loseAgent(key types.NamespacedName) {
 	w.changes++
 }
 
+// records are all Rancher clusters. They must not be changed.
+func (w *world) records() iter.Seq[client.Object] {
+	return func(yield func(client.Object) bool) {
+		for _, kind := range []schema.GroupKind{v3GK, v1GK} {
+			for object := range w.server.All(kind) {
+				if !yield(object) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // recordsOf are the Rancher clusters that were created for a CAPI cluster and stay, but for what Rancher makes of them.
 func (w *world) recordsOf(cluster types.UID) []simulation.Key {
 	var found []simulation.Key
-	for _, object := range append(w.server.Objects(v3GK), w.server.Objects(v1GK)...) {
+	for object := range w.records() {
 		_, derived := object.GetAnnotations()["objectset.rio.cattle.io/owner-name"]
 		if w.created[object.GetUID()] == cluster && object.GetDeletionTimestamp() == nil && !derived {
 			found = append(found, w.server.KeyOf(object))

@@ -216,7 +216,7 @@ func storiesOfNames() map[string]story {
 			late.sees(clusterGK)
 			late.looks(one)
 			late.sees(clusterGK)
-			for late.process.Cache.Snapshot()[first] != nil {
+			for late.process.Cache.Peek(first) != nil {
 				late.process.Deliver(w.ctx, v3GK)
 			}
 			late.looks(one)

@@ -36,8 +36,9 @@ type reaction struct {
 	do   func()
 }
 
+// object returns what is there. It must not be changed.
 func (w *world) object(kind schema.GroupKind, namespace, name string) client.Object {
-	return w.server.Get(keyOf(kind, namespace, name))
+	return w.server.Peek(keyOf(kind, namespace, name))
 }
 
 func keyOf(kind schema.GroupKind, namespace, name string) simulation.Key {
@@ -60,12 +61,12 @@ func (w *world) reactions() []reaction {
 // ofRancher is what becomes of Rancher clusters.
 func (w *world) ofRancher() []reaction {
 	var found []reaction
-	for _, object := range w.server.Objects(v1GK) {
+	for object := range w.server.All(v1GK) {
 		if cluster, ok := object.(*provisioningv1.Cluster); ok {
 			found = append(found, w.ofV1(cluster)...)
 		}
 	}
-	for _, object := range w.server.Objects(v3GK) {
+	for object := range w.server.All(v3GK) {
 		cluster, ok := object.(*managementv3.Cluster)
 		switch {
 		case !ok:
@@ -81,7 +82,7 @@ func (w *world) ofRancher() []reaction {
 // ofLeftovers is what becomes of the registration of a v3 Cluster that is gone.
 func (w *world) ofLeftovers() []reaction {
 	var found []reaction
-	for _, object := range w.server.Objects(tokenGK) {
+	for object := range w.server.All(tokenGK) {
 		if w.object(v3GK, "", object.GetNamespace()) == nil {
 			found = append(found, reaction{"Rancher removes the namespace of " + object.GetNamespace(), func() {
 				w.server.Remove(keyOf(secretGK, object.GetNamespace(), tokenSecret))
@@ -100,11 +101,9 @@ func (w *world) ofClusters() []reaction {
 		held := slices.Contains(cluster.Finalizers, clusterv1.ClusterFinalizer)
 		switch going := cluster.DeletionTimestamp != nil; {
 		case !held && !going:
-			cluster.Finalizers = append(cluster.Finalizers, clusterv1.ClusterFinalizer)
-			found = append(found, reaction{"CAPI holds " + describe(cluster), w.put(cluster)})
+			found = append(found, reaction{"CAPI holds " + describe(cluster), w.holds(cluster, clusterv1.ClusterFinalizer)})
 		case held && going:
-			cluster.Finalizers = without(cluster.Finalizers, clusterv1.ClusterFinalizer)
-			found = append(found, reaction{"CAPI releases " + describe(cluster), w.put(cluster)})
+			found = append(found, reaction{"CAPI releases " + describe(cluster), w.releases(cluster, clusterv1.ClusterFinalizer)})
 		}
 	}
 	for _, key := range w.keys {
@@ -116,6 +115,24 @@ func (w *world) ofClusters() []reaction {
 }
 
 func (w *world) put(object client.Object) func() { return func() { w.server.Put(object) } }
+
+// holds has somebody put finalizers on an object.
+func (w *world) holds(object client.Object, finalizers ...string) func() {
+	return func() {
+		held := w.server.Get(w.server.KeyOf(object))
+		held.SetFinalizers(append(held.GetFinalizers(), finalizers...))
+		w.server.Put(held)
+	}
+}
+
+// releases has somebody take a finalizer off an object.
+func (w *world) releases(object client.Object, one string) func() {
+	return func() {
+		held := w.server.Get(w.server.KeyOf(object))
+		held.SetFinalizers(without(held.GetFinalizers(), one))
+		w.server.Put(held)
+	}
+}
 
 // ofV1 is what becomes of a v1 Cluster: Rancher makes a v3 Cluster from it.
 func (w *world) ofV1(cluster *provisioningv1.Cluster) []reaction {
@@ -129,8 +146,7 @@ func (w *world) ofV1(cluster *provisioningv1.Cluster) []reaction {
 		}
 		switch {
 		case !slices.Contains(cluster.Finalizers, rancherOfV1):
-			cluster.Finalizers = append(cluster.Finalizers, rancherOfV1)
-			return []reaction{{"Rancher holds v1 Cluster " + name, w.put(cluster)}}
+			return []reaction{{"Rancher holds v1 Cluster " + name, w.holds(cluster, rancherOfV1)}}
 		case made == nil:
 			return []reaction{{"Rancher makes a v3 Cluster from v1 Cluster " + name, func() {
 				w.made++
@@ -146,8 +162,11 @@ func (w *world) ofV1(cluster *provisioningv1.Cluster) []reaction {
 				w.created[made.UID] = w.created[cluster.UID]
 			}}}
 		case cluster.Status.ClusterName != made.Name:
-			cluster.Status.ClusterName = made.Name
-			return []reaction{{"Rancher names " + made.Name + " in v1 Cluster " + name, w.put(cluster)}}
+			return []reaction{{"Rancher names " + made.Name + " in v1 Cluster " + name, func() {
+				named := cluster.DeepCopy()
+				named.Status.ClusterName = made.Name
+				w.server.Put(named)
+			}}}
 		}
 		return nil
 	}
@@ -162,8 +181,7 @@ func (w *world) ofV1(cluster *provisioningv1.Cluster) []reaction {
 			w.server.Remove(w.server.KeyOf(made))
 		}}}
 	case slices.Contains(cluster.Finalizers, rancherOfV1):
-		cluster.Finalizers = without(cluster.Finalizers, rancherOfV1)
-		return []reaction{{"Rancher releases v1 Cluster " + name, w.put(cluster)}}
+		return []reaction{{"Rancher releases v1 Cluster " + name, w.releases(cluster, rancherOfV1)}}
 	}
 	return nil
 }
@@ -180,7 +198,7 @@ func (w *world) orphaned(cluster *provisioningv1.Cluster) bool {
 
 // madeFrom returns the v3 Cluster that was made from a v1 Cluster.
 func (w *world) madeFrom(cluster client.Object) *managementv3.Cluster {
-	for _, object := range w.server.Objects(v3GK) {
+	for object := range w.server.All(v3GK) {
 		made, ok := object.(*managementv3.Cluster)
 		if ok && made.Annotations["objectset.rio.cattle.io/owner-namespace"] == cluster.GetNamespace() &&
 			made.Annotations["objectset.rio.cattle.io/owner-name"] == cluster.GetName() {
@@ -225,11 +243,9 @@ func (w *world) ofGoing(cluster *managementv3.Cluster) []reaction {
 	}
 	switch {
 	case slices.Contains(cluster.Finalizers, rancherFirst):
-		cluster.Finalizers = without(cluster.Finalizers, rancherFirst)
-		return []reaction{{"Rancher takes a finalizer off " + cluster.Name, w.put(cluster)}}
+		return []reaction{{"Rancher takes a finalizer off " + cluster.Name, w.releases(cluster, rancherFirst)}}
 	case len(cluster.Finalizers) == 1 && cluster.Finalizers[0] == rancherLast:
-		cluster.Finalizers = nil
-		return []reaction{{"Rancher takes the last finalizer off " + cluster.Name, w.put(cluster)}}
+		return []reaction{{"Rancher takes the last finalizer off " + cluster.Name, w.releases(cluster, rancherLast)}}
 	}
 	return nil
 }
@@ -242,8 +258,7 @@ func (w *world) ofV3(cluster *managementv3.Cluster) []reaction {
 	token, _ := w.object(tokenGK, cluster.Name, "default-token").(*unstructured.Unstructured)
 	switch {
 	case !slices.Contains(cluster.Finalizers, rancherLast):
-		cluster.Finalizers = append(cluster.Finalizers, rancherFirst, rancherLast)
-		return []reaction{{"Rancher holds " + cluster.Name, w.put(cluster)}}
+		return []reaction{{"Rancher holds " + cluster.Name, w.holds(cluster, rancherFirst, rancherLast)}}
 	case w.object(namespaceGK, "", cluster.Name) == nil:
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name}}
 		return []reaction{{"Rancher makes the namespace of " + cluster.Name, w.put(namespace)}}
@@ -259,10 +274,13 @@ func (w *world) ofV3(cluster *managementv3.Cluster) []reaction {
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: tokenSecret}, Data: map[string][]byte{"token": []byte(value)},
 		})}}
 	case token.Object["status"] == nil:
-		token.Object["status"] = map[string]any{
-			"manifestUrl": simURL + "/v3/import/{token}_" + cluster.Name + ".yaml", "tokenSecretName": tokenSecret,
-		}
-		return []reaction{{"Rancher fills in the registration of " + cluster.Name, w.put(token)}}
+		return []reaction{{"Rancher fills in the registration of " + cluster.Name, func() {
+			filled := token.DeepCopy()
+			filled.Object["status"] = map[string]any{
+				"manifestUrl": simURL + "/v3/import/{token}_" + cluster.Name + ".yaml", "tokenSecretName": tokenSecret,
+			}
+			w.server.Put(filled)
+		}}}
 	}
 	return w.ofAgent(cluster)
 }
@@ -295,11 +313,12 @@ func (w *world) ofAgent(cluster *managementv3.Cluster) []reaction {
 		return []reaction{{"Rancher deploys its agent for " + cluster.Name, func() {
 			here.agent.features, here.agent.cluster = true, cluster.Name
 			w.changes++
-			delete(cluster.Annotations, "io.cattle.agent.force.deploy")
+			deployed := cluster.DeepCopy()
+			delete(deployed.Annotations, "io.cattle.agent.force.deploy")
 			if forced {
-				metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "io.cattle.agent.force.deploy", "false")
+				metav1.SetMetaDataAnnotation(&deployed.ObjectMeta, "io.cattle.agent.force.deploy", "false")
 			}
-			w.server.Put(w.condition(cluster, "AgentDeployed", true))
+			w.server.Put(w.condition(deployed, "AgentDeployed", true))
 		}}}
 	case !here.agent.features && conditionOf(cluster, "Connected"):
 		return []reaction{{"Rancher loses the agent of " + cluster.Name, w.loses(cluster)}}
@@ -311,7 +330,9 @@ func (w *world) ofAgent(cluster *managementv3.Cluster) []reaction {
 			w.server.Put(w.condition(cluster, "Connected", true))
 		}}}
 	case !conditionOf(cluster, "Waiting"):
-		return []reaction{{"Rancher finds the cluster of " + cluster.Name + " healthy", w.put(w.condition(cluster, "Waiting", true))}}
+		return []reaction{{"Rancher finds the cluster of " + cluster.Name + " healthy", func() {
+			w.server.Put(w.condition(cluster, "Waiting", true))
+		}}}
 	}
 	return nil
 }
@@ -330,6 +351,7 @@ func (w *world) condition(cluster *managementv3.Cluster, kind string, status boo
 	if status {
 		value.Status = corev1.ConditionTrue
 	}
+	cluster = cluster.DeepCopy()
 	cluster.Status.Conditions = append(slices.DeleteFunc(cluster.Status.Conditions, func(c managementv3.ClusterCondition) bool {
 		return string(c.Type) == kind
 	}), value)
@@ -343,10 +365,10 @@ func without(finalizers []string, one string) []string {
 	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == one })
 }
 
-// clusters are the CAPI clusters that there are.
+// clusters are the CAPI clusters that there are. They must not be changed.
 func (w *world) clusters() []*clusterv1.Cluster {
 	var clusters []*clusterv1.Cluster
-	for _, object := range w.server.Objects(clusterGK) {
+	for object := range w.server.All(clusterGK) {
 		if cluster, ok := object.(*clusterv1.Cluster); ok {
 			clusters = append(clusters, cluster)
 		}

@@ -18,6 +18,7 @@ import (
 // connections are there again everything ends as if they had been there all the time.
 func TestSimulationOfPartitions(t *testing.T) {
 	ctx := t.Context()
+	collectSeldom(t)
 	unlessSet(t, map[string]string{"rapid.checks": "60", "rapid.seed": "1"})
 	rapid.Check(t, func(t *rapid.T) {
 		w := emptyWorld(ctx, t, simulation.Schedule{T: t})

@@ -5,17 +5,15 @@ import (
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // Whenever the strategy is changed, and changed back, while somebody takes labels off Rancher clusters: no CAPI cluster
 // gets a second one, and in the end each is imported by one of the kind that was chosen last.
 func TestSimulationOfASwitch(t *testing.T) {
 	ctx := t.Context()
+	collectSeldom(t)
 	unlessSet(t, map[string]string{"rapid.checks": "60", "rapid.seed": "1"})
 	for _, kind := range []string{"v3", "v1"} {
 		t.Run(kind, func(t *testing.T) {
@@ -36,24 +34,6 @@ func TestSimulationOfASwitch(t *testing.T) {
 			})
 		})
 	}
-}
-
-// imported has all clusters be imported.
-func (w *world) imported() {
-	for _, key := range simClusters {
-		w.create(key)
-		cluster := w.cluster(key)
-		cluster.Labels = map[string]string{importLabel: "true"}
-		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.DisplayNameAnnotation, key.Namespace+"-"+key.Name)
-		cluster.Status.Initialization.ControlPlaneInitialized = new(true)
-		w.server.Put(cluster)
-		w.spared[cluster.UID] = true
-	}
-	if !w.rest() {
-		w.fail("it does not come to rest")
-	}
-	w.judge()
-	w.say("--- all clusters are imported ---")
 }
 
 // switchStep does one thing that can happen to clusters that change over.

@@ -27,6 +27,7 @@ import (
 // One that fails is told as a story, and kept below testdata to be walked first from then on.
 func TestSimulation(t *testing.T) {
 	ctx := t.Context()
+	collectSeldom(t)
 	unlessSet(t, map[string]string{"rapid.checks": "100", "rapid.seed": "1"})
 	for _, kind := range []string{"v3", "v1"} {
 		t.Run(kind, func(t *testing.T) {
@@ -167,8 +168,9 @@ func (w *world) checkEnd() {
 	w.say("--- from here on nothing goes wrong ---")
 	for _, cluster := range w.clusters() {
 		if cluster.Spec.Paused != nil {
-			cluster.Spec.Paused = nil
-			w.server.Put(cluster)
+			resumed := cluster.DeepCopy()
+			resumed.Spec.Paused = nil
+			w.server.Put(resumed)
 		}
 	}
 	w.checkLeaving()
@@ -179,7 +181,7 @@ func (w *world) checkEnd() {
 	for _, cluster := range w.clusters() {
 		w.checkSettled(cluster)
 	}
-	for _, object := range append(w.server.Objects(v3GK), w.server.Objects(v1GK)...) {
+	for object := range w.records() {
 		w.checkLeft(object)
 	}
 	w.judge()
@@ -258,7 +260,7 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 	}, reason) {
 		return
 	}
-	for _, object := range append(w.server.Objects(v3GK), w.server.Objects(v1GK)...) {
+	for object := range w.records() {
 		owner := w.created[object.GetUID()]
 		other, ok := object.(*managementv3.Cluster)
 		switch {

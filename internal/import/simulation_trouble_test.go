@@ -156,7 +156,7 @@ func (w *world) checkTitle(key simulation.Key, object client.Object) {
 	}
 	name, now := cluster.Spec.DisplayName, w.clock.Now()
 	given, ok := w.working.titles[name]
-	if other := w.server.Get(given.record); ok && other != nil && now.Sub(given.at) < 2*time.Second &&
+	if other := w.server.Peek(given.record); ok && other != nil && now.Sub(given.at) < 2*time.Second &&
 		other.GetLabels()[uidLabel] != object.GetLabels()[uidLabel] {
 		w.fail("%s creates %s with the display name %q, which it has just given to %s", w.working.name, key, name, given.record)
 	}
@@ -168,7 +168,7 @@ func (w *world) checkNamed(cluster *managementv3.Cluster) {
 	if cluster.Annotations["objectset.rio.cattle.io/owner-name"] != "" || conditionOf(cluster, "Waiting") || conditionOf(cluster, "Connected") {
 		return
 	}
-	for _, object := range w.server.Objects(v3GK) {
+	for object := range w.server.All(v3GK) {
 		other, ok := object.(*managementv3.Cluster)
 		if !ok || other.UID == cluster.UID || other.DeletionTimestamp != nil || age(other) > age(cluster) ||
 			other.Annotations["objectset.rio.cattle.io/owner-name"] != "" || w.created[other.UID] == w.created[cluster.UID] {

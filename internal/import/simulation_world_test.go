@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	importer "github.com/archelon-io/archelon/internal/import"
+	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/test/simulation"
 )
@@ -108,6 +109,9 @@ type world struct {
 	withheld  func(what string) bool
 	// others are processes beside those that go on.
 	others []*manager
+	// kept and names are what caches keep of objects.
+	kept  map[client.Object]client.Object
+	names map[client.Object]*rancher.NamedCluster
 	// named, made and tokens count names.
 	named, made, tokens int
 }
@@ -180,6 +184,7 @@ func emptyWorld(ctx context.Context, t failing, schedule simulation.Schedule) *w
 		sites: map[types.NamespacedName]*site{}, lost: map[types.UID]bool{}, removed: map[types.UID]bool{},
 		cleaned: map[types.UID]bool{}, foreign: map[simulation.Key]bool{}, created: map[types.UID]types.UID{}, spared: map[types.UID]bool{},
 		approved: map[types.NamespacedName][]string{}, backups: map[types.NamespacedName]*clusterv1.Cluster{},
+		kept: map[client.Object]client.Object{}, names: map[client.Object]*rancher.NamedCluster{},
 	}
 }
 

@@ -2,8 +2,6 @@ package simulation
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,57 +10,72 @@ import (
 // Cache is what a process knows of some kinds. It begins with all that is there, and learns of changes when a test
 // delivers them.
 type Cache struct {
-	server *Server
-	kinds  []schema.GroupKind
-	seen   map[schema.GroupKind]int
-	view   view
+	server  *Server
+	follows []*follower
+	view    view
 	// keeps says what a cache keeps of an object, nil for nothing.
 	keeps map[schema.GroupKind]func(client.Object) client.Object
 }
 
+// follower is how far a cache has come with a kind.
+type follower struct {
+	kind schema.GroupKind
+	log  *journal
+	seen int
+}
+
+func (f *follower) behind() bool { return f.seen < len(f.log.events) }
+
 // NewCache returns a cache of kinds.
 func (s *Server) NewCache(kinds ...schema.GroupKind) *Cache {
 	c := &Cache{
-		server: s, kinds: kinds, seen: map[schema.GroupKind]int{}, keeps: map[schema.GroupKind]func(client.Object) client.Object{},
-		view: view{
-			scheme: s.scheme, objects: map[Key]client.Object{},
-			indexes: map[schema.GroupKind]map[string]client.IndexerFunc{},
-		},
+		server: s, keeps: map[schema.GroupKind]func(client.Object) client.Object{},
+		view: view{scheme: s.scheme, objects: tables{}, indexes: map[schema.GroupKind]map[string]client.IndexerFunc{}},
 	}
 	for _, kind := range kinds {
-		c.seen[kind] = len(s.log[kind])
-		for _, key := range s.keys(kind) {
-			c.view.objects[key] = s.objects[key]
-		}
+		log := s.journal(kind)
+		c.follows = append(c.follows, &follower{kind, log, len(log.events)})
+		c.view.objects[kind] = s.objects.copyRows(kind)
 	}
 	return c
+}
+
+// of returns how far the cache has come with a kind. Of one that it does not have there is nothing to see.
+func (c *Cache) of(kind schema.GroupKind) *follower {
+	for _, f := range c.follows {
+		if f.kind == kind {
+			return f
+		}
+	}
+	return &follower{kind: kind, log: &journal{}}
 }
 
 // Rewind has a new cache begin some events ago, as that of a process does which reads from an API server that lags
 // behind. It comes before Keep.
 func (c *Cache) Rewind(kind schema.GroupKind, events int) {
-	for ; events > 0 && c.seen[kind] > 0; events-- {
-		c.seen[kind]--
-		event := c.server.log[kind][c.seen[kind]]
+	f := c.of(kind)
+	for ; events > 0 && f.seen > 0; events-- {
+		f.seen--
+		event := f.log.events[f.seen]
 		if event.Before == nil {
-			delete(c.view.objects, event.Key)
+			c.view.objects.drop(event.Key)
 		} else {
-			c.view.objects[event.Key] = event.Before
+			c.view.objects.put(event.Key, event.Before)
 		}
 	}
 }
 
 // Keep says what the cache keeps of the objects of a kind, nil for nothing, as a selector and a transform do. It is given
-// a copy.
+// what the server has, and must not change it.
 func (c *Cache) Keep(kind schema.GroupKind, keeps func(client.Object) client.Object) {
 	c.keeps[kind] = keeps
-	for _, key := range keysOf(c.view.objects, kind) {
-		if kept := c.kept(kind, c.view.objects[key]); kept != nil {
-			c.view.objects[key] = kept
-		} else {
-			delete(c.view.objects, key)
+	var rows []row
+	for _, all := range c.view.objects[kind] {
+		if kept := keeps(all.object); kept != nil {
+			rows = append(rows, row{all.key, kept})
 		}
 	}
+	c.view.objects[kind] = rows
 }
 
 func (c *Cache) kept(kind schema.GroupKind, object client.Object) client.Object {
@@ -70,7 +83,7 @@ func (c *Cache) kept(kind schema.GroupKind, object client.Object) client.Object 
 	if keeps == nil || object == nil {
 		return object
 	}
-	return keeps(copyOf(object))
+	return keeps(object)
 }
 
 // Index adds an index of a kind.
@@ -85,9 +98,9 @@ func (c *Cache) Index(object client.Object, name string, keys client.IndexerFunc
 // Behind returns the kinds of which there are events that the cache has not seen.
 func (c *Cache) Behind() []schema.GroupKind {
 	var behind []schema.GroupKind
-	for _, kind := range c.kinds {
-		if c.seen[kind] < len(c.server.log[kind]) {
-			behind = append(behind, kind)
+	for _, f := range c.follows {
+		if f.behind() {
+			behind = append(behind, f.kind)
 		}
 	}
 	return behind
@@ -96,19 +109,19 @@ func (c *Cache) Behind() []schema.GroupKind {
 // Next has the cache see the next event of a kind. It reports false if there is none. One that is about nothing that
 // the cache keeps has neither Before nor After.
 func (c *Cache) Next(kind schema.GroupKind) (Event, bool) {
-	log := c.server.log[kind]
-	if c.seen[kind] >= len(log) {
+	f := c.of(kind)
+	if !f.behind() {
 		return Event{}, false
 	}
-	event := log[c.seen[kind]]
-	c.seen[kind]++
+	event := f.log.events[f.seen]
+	f.seen++
 	if event.After = c.kept(kind, event.After); c.keeps[kind] != nil {
-		event.Before = c.view.objects[event.Key]
+		event.Before = c.view.objects.get(event.Key)
 	}
 	if event.After == nil {
-		delete(c.view.objects, event.Key)
+		c.view.objects.drop(event.Key)
 	} else {
-		c.view.objects[event.Key] = event.After
+		c.view.objects.put(event.Key, event.After)
 	}
 	return event, true
 }
@@ -116,22 +129,19 @@ func (c *Cache) Next(kind schema.GroupKind) (Event, bool) {
 // Relist has the cache see all events of a kind at once, as after a gap in its watch: of each object it learns what has
 // become of it, and not that it was deleted and created again meanwhile.
 func (c *Cache) Relist(kind schema.GroupKind) []Event {
-	before := map[Key]client.Object{}
-	for _, key := range keysOf(c.view.objects, kind) {
-		before[key] = c.view.objects[key]
-	}
+	before := tables{kind: c.view.objects.copyRows(kind)}
 	for more := true; more; {
 		_, more = c.Next(kind)
 	}
 	var events []Event
-	for _, key := range slices.SortedFunc(maps.Keys(before), compareKeys) {
-		if after := c.view.objects[key]; after == nil || after.GetResourceVersion() != before[key].GetResourceVersion() {
-			events = append(events, Event{Key: key, Before: before[key], After: after})
+	for _, was := range before[kind] {
+		if after := c.view.objects.get(was.key); after == nil || after.GetResourceVersion() != was.object.GetResourceVersion() {
+			events = append(events, Event{Key: was.key, Before: was.object, After: after})
 		}
 	}
-	for _, key := range keysOf(c.view.objects, kind) {
-		if before[key] == nil {
-			events = append(events, Event{Key: key, After: c.view.objects[key]})
+	for _, is := range c.view.objects[kind] {
+		if before.get(is.key) == nil {
+			events = append(events, Event{Key: is.key, After: is.object})
 		}
 	}
 	return events
@@ -140,16 +150,25 @@ func (c *Cache) Relist(kind schema.GroupKind) []Event {
 // All returns an event of creation for each object that the cache has, as a watch begins with them.
 func (c *Cache) All() []Event {
 	var events []Event
-	for _, kind := range c.kinds {
-		for _, key := range keysOf(c.view.objects, kind) {
-			events = append(events, Event{Key: key, After: c.view.objects[key]})
+	for _, f := range c.follows {
+		for _, is := range c.view.objects[f.kind] {
+			events = append(events, Event{Key: is.key, After: is.object})
 		}
 	}
 	return events
 }
 
-// Snapshot returns the objects that the cache has. They must not be changed.
-func (c *Cache) Snapshot() map[Key]client.Object { return maps.Clone(c.view.objects) }
+// Peek returns what the cache has, nil if it has nothing. It must not be changed.
+func (c *Cache) Peek(key Key) client.Object { return c.view.objects.get(key) }
+
+// Snapshot returns the objects of a kind that the cache has. They must not be changed.
+func (c *Cache) Snapshot(kind schema.GroupKind) []client.Object {
+	var objects []client.Object
+	for _, is := range c.view.objects[kind] {
+		objects = append(objects, is.object)
+	}
+	return objects
+}
 
 // Get implements client.Reader.
 func (c *Cache) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {

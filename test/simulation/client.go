@@ -65,7 +65,7 @@ func (c *Client) List(_ context.Context, list client.ObjectList, opts ...client.
 func (c *Client) Create(_ context.Context, object client.Object, opts ...client.CreateOption) error {
 	key := c.server.KeyOf(object)
 	if len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0 {
-		if c.server.objects[key] != nil {
+		if c.server.objects.get(key) != nil {
 			return apierrors.NewAlreadyExists(key.resource(), key.Name)
 		}
 		return nil

@@ -59,14 +59,14 @@ func (s statusClient) Apply(
 			return err
 		}
 		if answer, ok := configuration.(interface{ SetResourceVersion(version string) }); ok {
-			answer.SetResourceVersion(server.objects[key].GetResourceVersion())
+			answer.SetResourceVersion(server.objects.get(key).GetResourceVersion())
 		}
 		return nil
 	})
 }
 
 func (s *Server) applyConditions(key Key, wanted *applied, owner string) error {
-	before := s.objects[key]
+	before := s.objects.get(key)
 	if before == nil {
 		return apierrors.NewNotFound(key.resource(), key.Name)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,12 +12,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 var errStale = errors.New("the object has been modified")
 
 // deletionTime is when everything is deleted that has finalizers. A model has no clock.
 var deletionTime = metav1.Unix(1_600_000_000, 0)
+
+// kinds are the kinds of types, by scheme and type. To look them up in a scheme takes longer than most of what is done to
+// an object here.
+var kinds sync.Map
+
+type typeIn struct {
+	scheme *runtime.Scheme
+	of     reflect.Type
+}
+
+// kindOf returns the kind of an object. A test that uses one that the scheme does not have is wrong.
+func kindOf(scheme *runtime.Scheme, object client.Object) schema.GroupKind {
+	switch object.(type) {
+	case *metav1.PartialObjectMetadata, runtime.Unstructured:
+		return object.GetObjectKind().GroupVersionKind().GroupKind()
+	}
+	of := typeIn{scheme, reflect.TypeOf(object)}
+	if known, ok := kinds.Load(of); ok {
+		kind, _ := known.(schema.GroupKind)
+		return kind
+	}
+	gvk, err := apiutil.GVKForObject(object, scheme)
+	if err != nil {
+		panic(err)
+	}
+	kinds.Store(of, gvk.GroupKind())
+	return gvk.GroupKind()
+}
 
 func copyOf(object client.Object) client.Object {
 	copied, ok := object.DeepCopyObject().(client.Object)
@@ -38,7 +68,7 @@ func emptyOf(object client.Object) client.Object {
 func fill(into, from client.Object) {
 	if metadata, ok := into.(*metav1.PartialObjectMetadata); ok {
 		gvk := metadata.GroupVersionKind()
-		*metadata = *metadataOf(from)
+		*metadata = *metadataOf(from).DeepCopy()
 		metadata.SetGroupVersionKind(gvk)
 		return
 	}
@@ -52,15 +82,15 @@ func fill(into, from client.Object) {
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(copyOf(from)).Elem())
 }
 
-// metadataOf returns the metadata of an object without what a transform of a cache would drop.
+// metadataOf returns the metadata of an object without what a transform of a cache would drop. It shares them with the
+// object.
 func metadataOf(object client.Object) *metav1.PartialObjectMetadata {
-	copied := copyOf(object)
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: copied.GetNamespace(), Name: copied.GetName(),
-		UID: copied.GetUID(), ResourceVersion: copied.GetResourceVersion(),
-		Labels: copied.GetLabels(), Annotations: copied.GetAnnotations(),
-		Finalizers: copied.GetFinalizers(), DeletionTimestamp: copied.GetDeletionTimestamp(),
-		OwnerReferences: copied.GetOwnerReferences(),
+		Namespace: object.GetNamespace(), Name: object.GetName(),
+		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+		Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
+		Finalizers: object.GetFinalizers(), DeletionTimestamp: object.GetDeletionTimestamp(),
+		OwnerReferences: object.GetOwnerReferences(),
 	}}
 }
 
@@ -78,12 +108,12 @@ func (e Event) AsMetadata() Event {
 // view is a set of objects that can be read.
 type view struct {
 	scheme  *runtime.Scheme
-	objects map[Key]client.Object
+	objects tables
 	indexes map[schema.GroupKind]map[string]client.IndexerFunc
 }
 
 func (v view) get(key Key, into client.Object) error {
-	from := v.objects[key]
+	from := v.objects.get(key)
 	if from == nil {
 		return apierrors.NewNotFound(key.resource(), key.Name)
 	}
@@ -93,23 +123,21 @@ func (v view) get(key Key, into client.Object) error {
 
 func (v view) list(kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(opts)
+	metadata, alone := list.(*metav1.PartialObjectMetadataList)
 	var items []runtime.Object
-	for _, key := range keysOf(v.objects, kind) {
-		object := v.objects[key]
-		matches, err := v.matches(kind, object, options)
-		if err != nil {
+	for _, row := range v.objects[kind] {
+		matches, err := v.matches(kind, row.object, options)
+		switch {
+		case err != nil:
 			return err
-		}
-		if matches {
-			items = append(items, copyOf(object))
+		case !matches:
+		case alone:
+			metadata.Items = append(metadata.Items, *metadataOf(row.object).DeepCopy())
+		default:
+			items = append(items, copyOf(row.object))
 		}
 	}
-	if metadata, ok := list.(*metav1.PartialObjectMetadataList); ok {
-		for _, item := range items {
-			if object, ok := item.(client.Object); ok {
-				metadata.Items = append(metadata.Items, *metadataOf(object))
-			}
-		}
+	if alone {
 		return nil
 	}
 	return meta.SetList(list, items)

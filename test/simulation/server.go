@@ -2,13 +2,12 @@ package simulation
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // Key names an object.
@@ -58,20 +56,41 @@ type Server struct {
 	Now func() time.Time
 
 	scheme  *runtime.Scheme
-	objects map[Key]client.Object
-	log     map[schema.GroupKind][]Event
+	objects tables
+	log     map[schema.GroupKind]*journal
 	// owners are the conditions that a field manager has applied, by object and manager.
 	owners  map[Key]map[string][]string
 	version int
 	uid     int
 }
 
+// journal has all changes of the objects of a kind.
+type journal struct{ events []Event }
+
 // NewServer returns a server without objects.
 func NewServer(scheme *runtime.Scheme) *Server {
 	return &Server{
-		scheme: scheme, objects: map[Key]client.Object{}, log: map[schema.GroupKind][]Event{},
+		scheme: scheme, objects: tables{}, log: map[schema.GroupKind]*journal{},
 		owners: map[Key]map[string][]string{},
 	}
+}
+
+// Clone returns a server that is as this one is now, and goes on by itself. Whoever has its time sets that anew.
+func (s *Server) Clone() *Server {
+	c := &Server{
+		scheme: s.scheme, objects: tables{}, log: map[schema.GroupKind]*journal{}, owners: map[Key]map[string][]string{},
+		version: s.version, uid: s.uid,
+	}
+	for kind := range s.objects {
+		c.objects[kind] = s.objects.copyRows(kind)
+	}
+	for kind, log := range s.log {
+		c.log[kind] = &journal{events: slices.Clip(log.events)}
+	}
+	for key, owners := range s.owners {
+		c.owners[key] = maps.Clone(owners)
+	}
+	return c
 }
 
 // Version is that of the last change.
@@ -79,37 +98,61 @@ func (s *Server) Version() int { return s.version }
 
 // KeyOf returns the key of an object.
 func (s *Server) KeyOf(object client.Object) Key {
-	gvk, err := apiutil.GVKForObject(object, s.scheme)
-	if err != nil {
-		panic(err) // A test uses a kind that the scheme does not have.
-	}
-	return Key{gvk.GroupKind(), client.ObjectKeyFromObject(object)}
+	return Key{kindOf(s.scheme, object), client.ObjectKeyFromObject(object)}
 }
 
 // Get returns a copy of what is there, nil if nothing is.
 func (s *Server) Get(key Key) client.Object {
-	if object := s.objects[key]; object != nil {
+	if object := s.objects.get(key); object != nil {
 		return copyOf(object)
 	}
 	return nil
 }
 
+// Peek returns what is there, nil if nothing is. It must not be changed.
+func (s *Server) Peek(key Key) client.Object { return s.objects.get(key) }
+
 // Objects returns copies of all objects of a kind, in the order of their names.
 func (s *Server) Objects(kind schema.GroupKind) []client.Object {
 	var objects []client.Object
-	for _, key := range s.keys(kind) {
-		objects = append(objects, copyOf(s.objects[key]))
+	for object := range s.All(kind) {
+		objects = append(objects, copyOf(object))
 	}
 	return objects
 }
 
-func (s *Server) keys(kind schema.GroupKind) []Key { return keysOf(s.objects, kind) }
+// All are the objects of a kind, in the order of their names. They must not be changed.
+func (s *Server) All(kind schema.GroupKind) iter.Seq[client.Object] {
+	rows := s.objects[kind]
+	return func(yield func(client.Object) bool) {
+		for i := range rows {
+			if !yield(rows[i].object) {
+				return
+			}
+		}
+	}
+}
+
+// journal returns that of a kind.
+func (s *Server) journal(kind schema.GroupKind) *journal {
+	kept := s.log[kind]
+	if kept == nil {
+		kept = &journal{}
+		s.log[kind] = kept
+	}
+	return kept
+}
+
+func (s *Server) note(event Event) {
+	kept := s.journal(event.Key.Kind)
+	kept.events = append(kept.events, event)
+}
 
 // Put creates an object, or replaces its content whatever its version. It is for those who act beside the controller.
 func (s *Server) Put(object client.Object) {
 	key := s.KeyOf(object)
 	after := copyOf(object)
-	if before := s.objects[key]; before != nil {
+	if before := s.objects.get(key); before != nil {
 		after.SetUID(before.GetUID())
 	} else {
 		s.born(after)
@@ -129,7 +172,7 @@ func (s *Server) born(object client.Object) {
 // Restore brings an object back as it was once, UID and all, as a backup of the server does.
 func (s *Server) Restore(object client.Object) {
 	key := s.KeyOf(object)
-	if before := s.objects[key]; before != nil && before.GetUID() != object.GetUID() {
+	if before := s.objects.get(key); before != nil && before.GetUID() != object.GetUID() {
 		s.Vanish(key)
 	}
 	s.store(key, copyOf(object))
@@ -137,17 +180,17 @@ func (s *Server) Restore(object client.Object) {
 
 // Vanish deletes an object whatever finalizers it has: what asked for its deletion had read it before it got them.
 func (s *Server) Vanish(key Key) {
-	if before := s.objects[key]; before != nil {
+	if before := s.objects.get(key); before != nil {
 		s.version++
-		delete(s.objects, key)
+		s.objects.drop(key)
 		delete(s.owners, key)
-		s.log[key.Kind] = append(s.log[key.Kind], Event{Key: key, Before: before})
+		s.note(Event{Key: key, Before: before})
 	}
 }
 
 // Remove deletes an object, if it is there. One that has finalizers stays until it has none.
 func (s *Server) Remove(key Key) {
-	before := s.objects[key]
+	before := s.objects.get(key)
 	switch {
 	case before == nil:
 	case len(before.GetFinalizers()) == 0:
@@ -166,9 +209,9 @@ func (s *Server) Remove(key Key) {
 func (s *Server) store(key Key, after client.Object) {
 	s.version++
 	after.SetResourceVersion(strconv.Itoa(s.version))
-	before := s.objects[key]
-	s.objects[key] = after
-	s.log[key.Kind] = append(s.log[key.Kind], Event{Key: key, Before: before, After: after})
+	before := s.objects.get(key)
+	s.objects.put(key, after)
+	s.note(Event{Key: key, Before: before, After: after})
 	if after.GetDeletionTimestamp() != nil && len(after.GetFinalizers()) == 0 {
 		s.Remove(key)
 	}
@@ -176,7 +219,7 @@ func (s *Server) store(key Key, after client.Object) {
 
 // create stores an object that must not be there yet.
 func (s *Server) create(key Key, object client.Object) (client.Object, error) {
-	if s.objects[key] != nil {
+	if s.objects.get(key) != nil {
 		return nil, apierrors.NewAlreadyExists(key.resource(), key.Name)
 	}
 	after, err := s.typed(object)
@@ -206,7 +249,7 @@ func (s *Server) typed(object client.Object) (client.Object, error) {
 
 // remove deletes an object if it is what the preconditions say.
 func (s *Server) remove(key Key, uid *types.UID, version *string) error {
-	before := s.objects[key]
+	before := s.objects.get(key)
 	switch {
 	case before == nil:
 		return apierrors.NewNotFound(key.resource(), key.Name)
@@ -220,7 +263,7 @@ func (s *Server) remove(key Key, uid *types.UID, version *string) error {
 // patch applies a merge patch to an object, or to its status alone. A resourceVersion in the patch has to be the
 // present one. What changes a spec begins a new generation.
 func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error) {
-	before := s.objects[key]
+	before := s.objects.get(key)
 	if before == nil {
 		return nil, apierrors.NewNotFound(key.resource(), key.Name)
 	}
@@ -314,19 +357,4 @@ func specOf(object client.Object) string {
 		panic(err)
 	}
 	return string(spec)
-}
-
-func keysOf(objects map[Key]client.Object, kind schema.GroupKind) []Key {
-	var keys []Key
-	for key := range objects {
-		if key.Kind == kind {
-			keys = append(keys, key)
-		}
-	}
-	slices.SortFunc(keys, compareKeys)
-	return keys
-}
-
-func compareKeys(a, b Key) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

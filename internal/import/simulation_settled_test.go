@@ -1,0 +1,116 @@
+package importer_test
+
+import (
+	"maps"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/test/simulation"
+)
+
+// imported has all clusters be imported: mostly by processes that are no more, for that is the same each time and takes
+// as long as the rest of a schedule.
+func (w *world) imported() {
+	if w.T != nil && w.Pick("imported by", "former processes", "former processes", "former processes", "these") != "these" {
+		w.resume(w.settled())
+	} else {
+		w.importAll()
+	}
+	if !w.rest() {
+		w.fail("it does not come to rest")
+	}
+	w.judge()
+	w.say("--- all clusters are imported ---")
+}
+
+func (w *world) importAll() {
+	for _, key := range simClusters {
+		w.create(key)
+		cluster := w.cluster(key)
+		cluster.Labels = map[string]string{importLabel: "true"}
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.DisplayNameAnnotation, key.Namespace+"-"+key.Name)
+		cluster.Status.Initialization.ControlPlaneInitialized = new(true)
+		w.server.Put(cluster)
+		w.spared[cluster.UID] = true
+	}
+}
+
+// form is what worlds differ by in which all clusters are imported.
+type form struct {
+	kind                   string
+	twins, divided, remote bool
+}
+
+// settled is what a world was when all clusters were imported.
+type settled struct {
+	server              *simulation.Server
+	now                 time.Time
+	sites               map[types.NamespacedName]site
+	created             map[types.UID]types.UID
+	spared              map[types.UID]bool
+	foreign             map[simulation.Key]bool
+	changes             int
+	named, made, tokens int
+}
+
+// settledWorlds has one of each form. They are made when they are needed first, and not changed.
+var (
+	settledWorlds sync.Map
+	settling      sync.Mutex
+)
+
+// settled returns a world of the form of this one in which all clusters are imported.
+func (w *world) settled() *settled {
+	of := form{w.managers[0].kind, w.twins, w.divided, w.remote}
+	settling.Lock()
+	defer settling.Unlock()
+	if known, ok := settledWorlds.Load(of); ok {
+		found, _ := known.(*settled)
+		return found
+	}
+	first := emptyWorld(w.ctx, w.t, simulation.Schedule{})
+	first.twins, first.divided, first.remote = w.twins, w.divided, w.remote
+	first.begin(of.kind)
+	defer first.stop()
+	first.unsettled = false
+	first.imported()
+	s := &settled{
+		server: first.server.Clone(), now: first.clock.Now(), sites: map[types.NamespacedName]site{}, created: first.created, spared: first.spared,
+		foreign: first.foreign, changes: first.changes, named: first.named, made: first.made, tokens: first.tokens,
+	}
+	for key, site := range first.sites {
+		s.sites[key] = *site
+	}
+	settledWorlds.Store(of, s)
+	return s
+}
+
+// resume has the world be what it was when all clusters were imported, and new processes find it so.
+func (w *world) resume(s *settled) {
+	w.stop()
+	w.server = s.server.Clone()
+	w.server.Now = w.clock.Now
+	w.clock.SetTime(s.now)
+	for key, site := range s.sites {
+		w.sites[key] = &site
+	}
+	w.created, w.spared, w.foreign = maps.Clone(s.created), maps.Clone(s.spared), maps.Clone(s.foreign)
+	w.changes, w.named, w.made, w.tokens = s.changes, s.named, s.made, s.tokens
+	w.unsettled = false
+	for _, m := range w.managers {
+		m.start()
+	}
+}
+
+// collectSeldom has garbage be collected seldom while a test walks schedules. There is much of it, and little that is kept.
+func collectSeldom(t *testing.T) {
+	t.Helper()
+	before := debug.SetGCPercent(800)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+}
