@@ -85,7 +85,7 @@ func (d *deciding) lacks(q fmt.Stringer) bool { return !d.answered[q.String()] }
 func (d *deciding) changed(what, doing string, change func(*clusterv1.Cluster)) (changeCluster, bool) {
 	after := d.cluster.DeepCopy()
 	change(after)
-	differs := !equality.Semantic.DeepEqual(d.cluster, after)
+	differs := !equality.Semantic.DeepEqual(&d.cluster.ObjectMeta, &after.ObjectMeta)
 	return changeCluster{before: d.cluster, after: after, what: what, doing: doing}, differs
 }
 

@@ -92,10 +92,11 @@ func wasGiven(record client.Object, annotation string) bool {
 // syncPatch returns a merge patch that brings the observed record to the rendered one, or nil. It carries
 // the UID, so that it can never land on another object.
 func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]byte, error) {
-	labels := stringsToSet(observed.GetLabels(), rendered.GetLabels())
+	wantedLabels := rendered.GetLabels()
+	labels := stringsToSet(observed.GetLabels(), wantedLabels)
 	for key := range strings.SplitSeq(observed.GetAnnotations()[archelonv1.PropagatedLabelsAnnotation], ",") {
 		_, have := observed.GetLabels()[key]
-		if _, want := rendered.GetLabels()[key]; have && !want && (propagates(key) || tracks(key) || ofClass(key)) {
+		if _, want := wantedLabels[key]; have && !want && (propagates(key) || tracks(key) || ofClass(key)) {
 			labels[key] = nil
 		}
 	}
