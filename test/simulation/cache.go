@@ -30,7 +30,7 @@ func (f *follower) behind() bool { return f.seen < len(f.log.events) }
 func (s *Server) NewCache(kinds ...schema.GroupKind) *Cache {
 	c := &Cache{
 		server: s, keeps: map[schema.GroupKind]func(client.Object) client.Object{},
-		view: view{scheme: s.scheme, objects: tables{}, indexes: map[schema.GroupKind]map[string]client.IndexerFunc{}},
+		view: view{scheme: s.scheme, objects: tables{}, indexes: map[schema.GroupKind]map[string]*index{}},
 	}
 	for _, kind := range kinds {
 		log := s.journal(kind)
@@ -90,9 +90,9 @@ func (c *Cache) kept(kind schema.GroupKind, object client.Object) client.Object 
 func (c *Cache) Index(object client.Object, name string, keys client.IndexerFunc) {
 	kind := c.server.KeyOf(object).Kind
 	if c.view.indexes[kind] == nil {
-		c.view.indexes[kind] = map[string]client.IndexerFunc{}
+		c.view.indexes[kind] = map[string]*index{}
 	}
-	c.view.indexes[kind][name] = keys
+	c.view.indexes[kind][name] = &index{keys, map[client.Object][]string{}}
 }
 
 // Behind returns the kinds of which there are events that the cache has not seen.
@@ -179,9 +179,5 @@ func (c *Cache) Get(_ context.Context, name client.ObjectKey, into client.Object
 
 // List implements client.Reader.
 func (c *Cache) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	kind, err := kindOfList(c.server.scheme, list)
-	if err != nil {
-		return err
-	}
-	return c.view.list(kind, list, opts...)
+	return c.view.list(kindOfList(c.server.scheme, list), list, opts...)
 }

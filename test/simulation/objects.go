@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,10 +30,10 @@ type typeIn struct {
 	of     reflect.Type
 }
 
-// kindOf returns the kind of an object. A test that uses one that the scheme does not have is wrong.
-func kindOf(scheme *runtime.Scheme, object client.Object) schema.GroupKind {
+// kindOf returns the kind of an object or of a list. A test that uses one that the scheme does not have is wrong.
+func kindOf(scheme *runtime.Scheme, object runtime.Object) schema.GroupKind {
 	switch object.(type) {
-	case *metav1.PartialObjectMetadata, runtime.Unstructured:
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList, runtime.Unstructured:
 		return object.GetObjectKind().GroupVersionKind().GroupKind()
 	}
 	of := typeIn{scheme, reflect.TypeOf(object)}
@@ -109,7 +110,22 @@ func (e Event) AsMetadata() Event {
 type view struct {
 	scheme  *runtime.Scheme
 	objects tables
-	indexes map[schema.GroupKind]map[string]client.IndexerFunc
+	indexes map[schema.GroupKind]map[string]*index
+}
+
+// index finds objects by values, which are computed once for each object.
+type index struct {
+	valuesOf client.IndexerFunc
+	known    map[client.Object][]string
+}
+
+func (i *index) has(object client.Object, value string) bool {
+	values, ok := i.known[object]
+	if !ok {
+		values = i.valuesOf(object)
+		i.known[object] = values
+	}
+	return slices.Contains(values, value)
 }
 
 func (v view) get(key Key, into client.Object) error {
@@ -137,7 +153,7 @@ func (v view) list(kind schema.GroupKind, list client.ObjectList, opts ...client
 			items = append(items, copyOf(row.object))
 		}
 	}
-	if alone {
+	if len(items) == 0 {
 		return nil
 	}
 	return meta.SetList(list, items)
@@ -154,16 +170,14 @@ func (v view) matches(kind schema.GroupKind, object client.Object, options *clie
 		return true, nil
 	}
 	for _, requirement := range options.FieldSelector.Requirements() {
-		index := v.indexes[kind][requirement.Field]
-		if index == nil && requirement.Field == "metadata.name" {
-			index = func(object client.Object) []string { return []string{object.GetName()} } // Every API server has it.
-		}
-		if index == nil {
+		index, found := v.indexes[kind][requirement.Field], false
+		switch {
+		case index != nil:
+			found = index.has(object, requirement.Value)
+		case requirement.Field == "metadata.name":
+			found = object.GetName() == requirement.Value // Every API server has it.
+		default:
 			return false, fmt.Errorf("%s has no index %s", kind.Kind, requirement.Field)
-		}
-		found := false
-		for _, value := range index(object) {
-			found = found || value == requirement.Value
 		}
 		if !found {
 			return false, nil

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -267,33 +266,33 @@ func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error
 	if before == nil {
 		return nil, apierrors.NewNotFound(key.resource(), key.Name)
 	}
-	var precondition struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-			UID             string `json:"uid"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(patch, &precondition); err != nil {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &fields); err != nil {
 		return nil, err
 	}
-	if version := precondition.Metadata.ResourceVersion; version != "" && version != before.GetResourceVersion() {
+	var precondition struct {
+		ResourceVersion string `json:"resourceVersion"`
+		UID             string `json:"uid"`
+	}
+	if metadata := fields["metadata"]; metadata != nil {
+		if err := json.Unmarshal(metadata, &precondition); err != nil {
+			return nil, err
+		}
+	}
+	if version := precondition.ResourceVersion; version != "" && version != before.GetResourceVersion() {
 		return nil, apierrors.NewConflict(key.resource(), key.Name, errStale)
 	}
-	if uid := precondition.Metadata.UID; uid != "" && uid != string(before.GetUID()) {
+	if uid := precondition.UID; uid != "" && uid != string(before.GetUID()) {
 		return nil, apierrors.NewConflict(key.resource(), key.Name, errStale)
 	}
 	if status {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(patch, &fields); err != nil {
-			return nil, err
-		}
 		maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return name != "status" })
 		var err error
 		if patch, err = json.Marshal(fields); err != nil {
 			return nil, err
 		}
 	}
-	after, err := merged(before, patch)
+	after, err := merged(before, patch, fields)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +301,7 @@ func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error
 	if equality.Semantic.DeepEqual(before, after) {
 		return copyOf(before), nil // Nothing is written, and nobody is told.
 	}
-	if bytes.Contains(patch, []byte(`"spec"`)) && specOf(before) != specOf(after) {
+	if fields["spec"] != nil && specOf(before) != specOf(after) {
 		after.SetGeneration(before.GetGeneration() + 1)
 	}
 	s.store(key, after)
@@ -310,11 +309,7 @@ func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error
 }
 
 // merged applies a merge patch. Most are about metadata alone, and what else an object has can be large.
-func merged(before client.Object, patch []byte) (client.Object, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(patch, &fields); err != nil {
-		return nil, err
-	}
+func merged(before client.Object, patch []byte, fields map[string]json.RawMessage) (client.Object, error) {
 	after := copyOf(before)
 	accessor, has := after.(metav1.ObjectMetaAccessor)
 	if _, alone := fields["metadata"]; has && alone && len(fields) == 1 {

@@ -126,3 +126,29 @@ func TestRelist(t *testing.T) {
 		t.Error("it is still behind")
 	}
 }
+
+// What happens in a copy of a server does not happen in the server, and the other way round, although they share objects.
+func TestClone(t *testing.T) {
+	server := newServer(t)
+	server.Put(configMap("1"))
+	copied := server.Clone()
+	of := func(s *Server) string {
+		found, _ := s.Peek(s.KeyOf(configMap(""))).(*corev1.ConfigMap)
+		if found == nil {
+			return "nothing"
+		}
+		return found.Data["key"]
+	}
+	cache, other := server.NewCache(configMaps), copied.NewCache(configMaps)
+	copied.Put(configMap("2"))
+	if of(server) != "1" || of(copied) != "2" || len(cache.Behind()) != 0 || len(other.Behind()) != 1 {
+		t.Errorf("after a write to the copy: %s and %s", of(server), of(copied))
+	}
+	server.Remove(server.KeyOf(configMap("")))
+	if event, ok := cache.Next(configMaps); !ok || event.After != nil || of(server) != "nothing" || of(copied) != "2" {
+		t.Errorf("after a write to the server: %v, %s and %s", event, of(server), of(copied))
+	}
+	if event, ok := other.Next(configMaps); !ok || event.After == nil || event.After.GetResourceVersion() != "2" {
+		t.Errorf("the copy tells of %v", event)
+	}
+}

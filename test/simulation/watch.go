@@ -4,19 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
 // WatchOf returns the watch of a kind of objects, or of their metadata.
 func WatchOf(s *runtime.Scheme, object client.Object, requests handler.MapFunc, admits predicate.Predicate) Watch {
-	gvk, err := apiutil.GVKForObject(object, s)
-	if err != nil {
-		panic(err)
-	}
 	_, metadata := object.(*metav1.PartialObjectMetadata)
-	return Watch{Kind: gvk.GroupKind(), Metadata: metadata, Requests: requests, Admits: admits}
+	return Watch{Kind: kindOf(s, object), Metadata: metadata, Requests: requests, Admits: admits}
 }
 
 // Silent records no Events.
