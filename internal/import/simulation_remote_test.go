@@ -20,21 +20,24 @@ func TestSimulationOfPartitions(t *testing.T) {
 	ctx := t.Context()
 	collectSeldom(t)
 	unlessSet(t, map[string]string{"rapid.checks": "60", "rapid.seed": "1"})
-	rapid.Check(t, func(t *rapid.T) {
-		w := emptyWorld(ctx, t, simulation.Schedule{T: t})
-		w.remote, w.snapshots = true, map[string][]client.Object{}
-		w.begin("v3") //nolint:contextcheck // processes have lives of their own
-		if rapid.Bool().Draw(t, "imported") {
-			w.imported() //nolint:contextcheck // processes have lives of their own
-			w.unsettled = true
-		}
-		for range rapid.IntRange(5, 40).Draw(t, "steps") {
-			w.partitionStep() //nolint:contextcheck // processes have lives of their own
-			w.judge()
-		}
-		w.checkEnd() //nolint:contextcheck // processes have lives of their own
-		w.stop()
-	})
+	for name, begin := range map[string]func(*world){"new": (*world).start, "imported": (*world).imported} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				w := emptyWorld(ctx, t, simulation.Schedule{T: t})
+				w.remote, w.snapshots = true, map[string][]client.Object{}
+				w.begin("v3")
+				begin(w)
+				w.unsettled = true
+				for range rapid.IntRange(5, 40).Draw(t, "steps") {
+					w.partitionStep() //nolint:contextcheck // processes have lives of their own
+					w.judge()
+				}
+				w.checkEnd() //nolint:contextcheck // processes have lives of their own
+				w.stop()
+			})
+		})
+	}
 }
 
 // side is what a process has a connection to.

@@ -45,8 +45,9 @@ func (s story) check(t *testing.T, kind string) {
 	w.twins, w.divided, w.remote, w.snapshots = s.twins, s.divided, s.remote, map[string][]client.Object{}
 	w.begin(kind)
 	t.Cleanup(w.stop)
-	w.unsettled = false
-	if !s.without {
+	if s.without {
+		w.start()
+	} else {
 		w.imported()
 	}
 	s.tell(w)

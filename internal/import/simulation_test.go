@@ -36,8 +36,10 @@ func TestSimulation(t *testing.T) {
 				w := newWorld(ctx, t, kind)
 				if rapid.IntRange(0, 2).Draw(t, "imported") == 0 {
 					w.imported() //nolint:contextcheck // processes have lives of their own
-					w.unsettled = true
+				} else {
+					w.start() //nolint:contextcheck // processes have lives of their own
 				}
+				w.unsettled = true
 				for range rapid.IntRange(5, 40).Draw(t, "steps") {
 					w.act() //nolint:contextcheck // processes have lives of their own
 					w.judge()

@@ -188,7 +188,7 @@ func emptyWorld(ctx context.Context, t failing, schedule simulation.Schedule) *w
 	}
 }
 
-// begin has Rancher and the managers run.
+// begin has Rancher run, and managers that have yet to start.
 func (w *world) begin(kind string) {
 	w.server = simulation.NewServer(w.scheme)
 	w.server.Now = w.clock.Now
@@ -221,10 +221,13 @@ func (w *world) begin(kind string) {
 			{w: w, name: "one", kind: kind, works: "a", origin: "origin-a", place: "east"}, {w: w, name: "two", kind: kind, works: "b", origin: "origin-b", place: "west"},
 		}
 	}
+}
+
+// start has all processes start.
+func (w *world) start() {
 	for _, m := range w.managers {
 		m.start()
 	}
-	w.unsettled = true
 }
 
 // work has a manager reconcile one of the clusters that wait.
