@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -99,6 +100,22 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 	r.jobs.root = ctx
 	return r, nil
 }
+
+// Planner returns what plans for such a process.
+func (s Simulated) Planner(ctx context.Context, clusters int) (*Planner, error) {
+	p, err := NewPlanner(ctx, PlannerOptions{
+		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Indexes: s.Names, Runs: s.Runs, Switches: s.Switches, Clusters: clusters,
+		Begin: func(string) {},
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.r.Clock = s.Clock
+	return p, nil
+}
+
+// Untold returns the condition of a CAPI cluster that is told a moment later, nil if there is none.
+func (r *Reconciler) Untold(cluster types.UID) *metav1.Condition { return r.steps.of(cluster) }
 
 // Watching are the watches of SetupWithManager, but for that of display names.
 func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulation.Watch {

@@ -81,8 +81,8 @@ func (s simV3) ProposeName(_ *clusterv1.Cluster, taken func(string) bool) string
 	}
 }
 
-// start begins a new process: it knows what is there now, and nothing of what its predecessor did.
-func (m *manager) start() {
+// rules are those of the instance.
+func (m *manager) rules() importer.Rules {
 	w := m.w
 	v3, v1 := importer.Strategy(simV3{named: &w.named}), importer.Strategy(importv1.Strategy{})
 	rules := importer.Rules{Active: v3, Others: []importer.Strategy{v1}, Self: instance.ID{Name: m.name}}
@@ -97,6 +97,17 @@ func (m *manager) start() {
 	if m.kind == "v1" {
 		rules.Active, rules.Others = v1, []importer.Strategy{v3}
 	}
+	return rules
+}
+
+// runs reports whether an instance runs.
+func (w *world) runs(name string) bool {
+	return slices.ContainsFunc(w.managers, func(m *manager) bool { return "/"+m.name == name })
+}
+
+// start begins a new process: it knows what is there now, and nothing of what its predecessor did.
+func (m *manager) start() {
+	w, rules := m.w, m.rules()
 	cache := m.cache(rules)
 	live := w.server.Client(m.fault)
 	m.names = newNameCache(w)
@@ -110,9 +121,7 @@ func (m *manager) start() {
 	killed, gates, arrived := m.killed, m.gates, m.arrived
 	control, err := importer.Simulated{
 		Rules: rules, Client: live.Cached(cache), Live: live, Names: m.names, Clock: w.clock, Downloader: w, Switches: 1,
-		Runs: func(name string) bool {
-			return slices.ContainsFunc(w.managers, func(other *manager) bool { return "/"+other.name == name })
-		},
+		Runs: w.runs,
 		Open: func(ctx context.Context, key types.NamespacedName) (importer.Site, error) {
 			arrived <- key
 			select {
@@ -231,6 +240,7 @@ func (m *manager) fault(verb string, key simulation.Key, answered bool) error {
 	w.working = m
 	if answered {
 		w.checkWrite(verb, key, w.before, w.server.Peek(key))
+		w.written = append(w.written, writing{verb, key, w.server.Peek(key)})
 	} else {
 		w.before = w.server.Peek(key)
 		w.say("   %s writes: %s %s", m.name, verb, key)

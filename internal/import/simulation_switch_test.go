@@ -38,8 +38,8 @@ func TestSimulationOfASwitch(t *testing.T) {
 
 // switchStep does one thing that can happen to clusters that change over.
 func (w *world) switchStep() {
-	switch w.Pick("what", "switch", "person", "person", "rancher", "rancher", "rancher", "deliver", "deliver", "deliver",
-		"work", "work", "work", "work", "job", "later", "restart", "fault", "fault", "a while") {
+	switch what := w.Pick("what", "switch", "person", "person", "rancher", "rancher", "rancher", "deliver", "deliver", "deliver",
+		"work", "work", "work", "work", "job", "later", "restart", "fault", "fault", "a while", "plan"); what {
 	case "switch":
 		for _, m := range w.managers {
 			m.kind = map[string]string{"v1": "v3", "v3": "v1"}[m.kind]
@@ -48,8 +48,8 @@ func (w *world) switchStep() {
 		}
 	case "person":
 		w.person()
-	case "a while":
-		w.actSeldom("a while")
+	case "a while", "plan":
+		w.actSeldom(what)
 	case "rancher":
 		w.rancher()
 	case "deliver":

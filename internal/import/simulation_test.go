@@ -196,7 +196,11 @@ func (w *world) checkSilent() {
 	w.say("--- all processes start again ---")
 	writes, version := len(w.server.Writes), w.server.Version()
 	for _, m := range w.managers {
-		m.die()
+		if w.compared {
+			m.die()
+		} else {
+			w.checkPlan(m, planEndRuns)
+		}
 	}
 	if !w.rest() {
 		w.fail("it does not come to rest after a restart")

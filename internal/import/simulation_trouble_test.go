@@ -39,6 +39,10 @@ func (w *world) actSeldom(what string) {
 	case "webhook":
 		w.webhookDown = !w.webhookDown
 		w.say("Rancher's webhook does not answer: %t", w.webhookDown)
+	case "plan":
+		if m := w.someManager(); w.Faulty == "" && !w.webhookDown && m.cut == "" {
+			w.checkPlan(m, planRuns)
+		}
 	case "relist":
 		m := w.someManager()
 		if behind := m.kindsBehind(); len(behind) > 0 {

@@ -103,6 +103,9 @@ type world struct {
 	twins bool
 	// vanished are CAPI clusters, by UID, that went with the finalizer which they got too late to be held by it.
 	vanished map[types.UID]bool
+	// written is what was written since the last comparison with a plan began; compared: there was one.
+	written  []writing
+	compared bool
 	// interlude is what happens meanwhile in a story, befalls what becomes of a write, and withheld what has yet to happen.
 	interlude func()
 	befalls   func(verb string, key simulation.Key) error
