@@ -245,10 +245,10 @@ SWITCH    = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulationOfASwi
 PARTED    = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulationOfPartitions$$' $(TESTFLAGS) ./internal/import
 SIMULATED = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
 .PHONY: test-simulation
-test-simulation: ## All controllers in simulated worlds: the import in some thousand, the same each time.
-	$(SIMULATE) -rapid.checks=2000 $(TIMED)
-	$(SWITCH) -rapid.checks=300 $(TIMED)
-	$(PARTED) -rapid.checks=300 $(TIMED)
+test-simulation: ## All controllers in simulated worlds: the import in some ten thousand, the same each time.
+	$(SIMULATE) -rapid.checks=20000 $(TIMED)
+	$(SWITCH) -rapid.checks=3000 $(TIMED)
+	$(PARTED) -rapid.checks=3000 $(TIMED)
 	go test $(JSON) -count=1 -timeout=30m -run='Simulation$$|^TestUpheaval$$' $(TESTFLAGS) $(SIMULATED) $(TIMED)
 
 .PHONY: test-simulation-long
