@@ -23,6 +23,9 @@ import (
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
+// SyncPatch is syncPatch.
+var SyncPatch = syncPatch
+
 // What the simulation needs of the Reconciler: it runs as it is, beside workload clusters that are simulated.
 
 // Site is a workload cluster.

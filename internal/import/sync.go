@@ -180,9 +180,10 @@ func specified(observed client.Object) (map[string]any, error) {
 			AgentEnvVars    []rkev1.EnvVar                               `json:"agentEnvVars,omitempty"`
 			AgentDeployment *provisioningv1.AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
 		}{spec.AgentEnvVars, spec.ClusterAgentDeploymentCustomization})
-	default:
-		return nil, fmt.Errorf("%T is no Rancher cluster", observed)
 	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
+	have, _, _ := unstructured.NestedMap(content, "spec")
+	return have, err
 }
 
 // stringsToSet returns the entries of want that differ in have.
