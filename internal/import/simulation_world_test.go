@@ -176,7 +176,7 @@ func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
 	w.vandals = rapid.Bool().Draw(t, "vandals")
 	w.divided = rapid.Bool().Draw(t, "divided")
 	w.twins = kind == "v1" && rapid.IntRange(0, 2).Draw(t, "twins") == 0
-	w.begin(kind) //nolint:contextcheck // processes have lives of their own
+	w.begin(kind)
 	return w
 }
 

@@ -170,7 +170,8 @@ func (v view) matches(kind schema.GroupKind, object client.Object, options *clie
 		return true, nil
 	}
 	for _, requirement := range options.FieldSelector.Requirements() {
-		index, found := v.indexes[kind][requirement.Field], false
+		index := v.indexes[kind][requirement.Field]
+		var found bool
 		switch {
 		case index != nil:
 			found = index.has(object, requirement.Value)
