@@ -114,11 +114,24 @@ release: ## Build all that release VERSION has, a tag with a section in CHANGELO
 	@cd bin/release && sha256sum -- * > "$$OLDPWD/bin/checksums.txt" && mv "$$OLDPWD/bin/checksums.txt" .
 
 .PHONY: release-push
-release-push: ## Push the image and the chart that make release has built, and print where they are, as KEY=VALUE.
+release-push: ## Push the image and the chart that make release has built, and print where they are, with their digests.
 	@image=$$(go -C hack/image run . push --layout='$(CURDIR)/bin/image' '$(RELEASE_IMAGE):$(VERSION)'); \
 	pushed=$$($(HELM) push $(HELM_PUSH_FLAGS) bin/release/archelon-*.tgz 'oci://$(RELEASE_CHARTS)' 2>&1) || { echo "$$pushed" >&2; exit 1; }; \
-	chart=$$(sed -n 's/^Digest: //p' <<< "$$pushed"); \
-	printf '%s\n' "image=$${image%@*}" "image-digest=$${image#*@}" 'chart=$(RELEASE_CHARTS)/archelon' "chart-digest=$$chart"
+	printf '%s\n' "image=$$image" "chart=$(RELEASE_CHARTS)/archelon@$$(sed -n 's/^Digest: //p' <<< "$$pushed")" | tee bin/pushed
+
+COSIGN := go tool -modfile=hack/sign/go.mod cosign
+# For another sigstore than the public one: --signing-config=FILE --trusted-root=FILE
+COSIGN_FLAGS ?=
+
+# There is no key: the identity that signs is that of the workflow whose job this runs in.
+.PHONY: release-sign
+release-sign: ## Sign what make release-push has pushed, and attach where it was built and what it consists of; the same for the checksums, in bin/release.
+	@go run ./hack/release provenance --revision='$(REVISION)' > bin/provenance.json
+	@. bin/pushed; provenance='--type=slsaprovenance1 --predicate=bin/provenance.json'; \
+	$(COSIGN) sign --yes $(COSIGN_FLAGS) "$$image" "$$chart"; \
+	for subject in "$$image" "$$chart"; do $(COSIGN) attest --yes $(COSIGN_FLAGS) $$provenance "$$subject"; done; \
+	for bom in bin/release/*.spdx.json; do $(COSIGN) attest --yes $(COSIGN_FLAGS) --type=spdxjson --predicate="$$bom" "$$image"; done; \
+	$(COSIGN) attest-blob --yes $(COSIGN_FLAGS) $$provenance --bundle=bin/release/checksums.txt.sigstore.json bin/release/checksums.txt
 
 ##@ Generate
 
@@ -193,6 +206,7 @@ verify-modules:
 lint: ## Lint, the layers included.
 	$(GOLANGCI_LINT) run ./...
 	cd hack/image && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	cd hack/sign && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/site && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	go tool -modfile=hack/actions/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yaml
 	@hack/lint/layers.sh $$($(TOOL) -n golangci-lint)
@@ -267,10 +281,11 @@ test-mutation: ## Change 60 tokens of the rules of the import, twice, and have t
 	$(MUTATE) --files=decide.go --count=60 --seed=18 --at-least=57 -- $(FIND)
 	$(MUTATE) --list=internal/import/testdata/races.yaml -- '-test.run=^TestSimulationOfRaces$$' '-test.run=^TestSimulation$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfPartitions$$ -rapid.checks=2000 $(FOUND)'
 
-# Not part of make test: it builds all of a release, twice.
+# Not part of make test: it builds all of a release, twice, and cosign, which takes minutes the first time.
 .PHONY: test-image
-test-image: ## Build the image and look at what is in it.
+test-image: ## Build the image and look at what is in it; release, sign and verify it with a registry and a sigstore on loopback.
 	go -C hack/image test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./... $(TIMED)
+	go -C hack/sign test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./... $(TIMED)
 
 .PHONY: test-docs
 test-docs: ## Build the site of the documentation and follow every link in it.

@@ -2,6 +2,7 @@
 //
 //	release notes --version v1.2.3                          prints what the changelog says of a version
 //	release chart --version v1.2.3 --image NAME --digest D  writes a copy of the chart that is of that version and names its image
+//	release provenance --revision COMMIT                    prints, in a job of GitHub, where and from what the release was built
 //	release settle --epoch N FILE.tgz                       takes the time of packaging out of an archive, so that whoever packages again gets the same
 package main
 
@@ -23,17 +24,19 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("say notes, chart or settle")
+		return errors.New("say notes, chart, provenance or settle")
 	}
 	switch args[0] {
 	case "notes":
 		return runNotes(args[1:])
 	case "chart":
 		return runChart(args[1:])
+	case "provenance":
+		return runProvenance(args[1:])
 	case "settle":
 		return runSettle(args[1:])
 	default:
-		return fmt.Errorf("unknown command %q: say notes, chart or settle", args[0])
+		return fmt.Errorf("unknown command %q: say notes, chart, provenance or settle", args[0])
 	}
 }
 
@@ -72,6 +75,16 @@ func runChart(args []string) error {
 		return fmt.Errorf("writing the chart of %s: %w", r.version, err)
 	}
 	return nil
+}
+
+func runProvenance(args []string) error {
+	flags := flag.NewFlagSet("provenance", flag.ExitOnError)
+	revision := flags.String("revision", "", "commit that the release was built from")
+	_ = flags.Parse(args) // it exits
+	if *revision == "" {
+		return errors.New("--revision is needed")
+	}
+	return provenance(os.Stdout, *revision, os.Getenv)
 }
 
 func runSettle(args []string) error {

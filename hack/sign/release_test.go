@@ -1,4 +1,4 @@
-package main
+package sign
 
 import (
 	"bytes"
@@ -46,6 +46,7 @@ func TestRelease(t *testing.T) {
 	pushed := assignments(t, command(t, clone, "make", append([]string{"--no-print-directory", "release-push"}, variables...)...))
 	checkPushed(t, pushed, image, charts)
 	checkInstallable(t, clone, "oci://"+charts+"/archelon", pushed)
+	checkSigned(t, clone, host, variables, pushed)
 
 	again := tagged(t)
 	command(t, again, "make", append(variables, "release")...)
@@ -102,6 +103,16 @@ func tagged(t *testing.T) string {
 // command runs a program in a directory, with nothing of the user's git, and returns what it prints.
 func command(t *testing.T, dir, program string, args ...string) string {
 	t.Helper()
+	out, err := try(t, dir, nil, program, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// try is the same for what may fail, with more variables in the environment.
+func try(t *testing.T, dir string, variables []string, program string, args ...string) (string, error) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = dir
 	const when, who, where = "2030-01-02T03:04:05Z", "nobody", "nobody@example.com"
@@ -112,12 +123,13 @@ func command(t *testing.T, dir, program string, args ...string) string {
 		// Those of the make that runs the test are not for the one that is tested.
 		"MAKEFLAGS=", "MAKEOVERRIDES=", "MFLAGS=",
 	)
+	cmd.Env = append(cmd.Env, variables...)
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", program, strings.Join(args, " "), err, out.Bytes(), complaints.Bytes())
+		return "", fmt.Errorf("%s %s: %w\n%s%s", program, strings.Join(args, " "), err, out.Bytes(), complaints.Bytes())
 	}
-	return out.String()
+	return out.String(), nil
 }
 
 func readText(t *testing.T, dir, file string) string {
@@ -181,12 +193,8 @@ func checkReleased(t *testing.T, dir string) {
 // checkPushed wants the registry to have what "make release-push" prints.
 func checkPushed(t *testing.T, pushed map[string]string, image, charts string) {
 	t.Helper()
-	if diff := cmp.Diff([]string{image, charts + "/archelon"}, []string{pushed["image"], pushed["chart"]}); diff != "" {
-		t.Errorf("where it was pushed to (-want +got):\n%s", diff)
-	}
-	for reference, digest := range map[string]string{
-		image + ":" + releaseTag: pushed["image-digest"], charts + "/archelon:" + strings.TrimPrefix(releaseTag, "v"): pushed["chart-digest"],
-	} {
+	want := map[string]string{}
+	for what, reference := range map[string]string{"image": image + ":" + releaseTag, "chart": charts + "/archelon:" + strings.TrimPrefix(releaseTag, "v")} {
 		ref, err := name.ParseReference(reference)
 		if err != nil {
 			t.Fatal(err)
@@ -195,9 +203,10 @@ func checkPushed(t *testing.T, pushed map[string]string, image, charts string) {
 		if err != nil {
 			t.Fatalf("%s: %v", reference, err)
 		}
-		if got.Digest.String() != digest {
-			t.Errorf("%s has digest %s, want %s", reference, got.Digest, digest)
-		}
+		want[what] = ref.Context().Digest(got.Digest.String()).String()
+	}
+	if diff := cmp.Diff(want, pushed); diff != "" {
+		t.Errorf("what was pushed (-want +got):\n%s", diff)
 	}
 }
 
@@ -209,7 +218,8 @@ func checkInstallable(t *testing.T, clone, chart string, pushed map[string]strin
 	}
 	plain := []string{chart, "--plain-http", "--version=" + strings.TrimPrefix(releaseTag, "v")}
 	rendered := helm(append([]string{"template", "archelon", "--namespace=archelon-system", "--kube-version=1.36.3"}, plain...)...)
-	image := pushed["image"] + ":" + releaseTag
+	repository, _, _ := strings.Cut(pushed["image"], "@")
+	image := repository + ":" + releaseTag
 	if !strings.Contains(rendered, fmt.Sprintf("image: %q", image)) {
 		t.Errorf("no Deployment has the image %s:\n%s", image, rendered)
 	}
@@ -226,7 +236,7 @@ func checkInstallable(t *testing.T, clone, chart string, pushed map[string]strin
 	}
 	described := helm(append([]string{"show", "chart"}, plain...)...)
 	for _, line := range []string{
-		"archelon.io/image: " + pushed["image"] + "@" + pushed["image-digest"], "appVersion: " + strings.TrimPrefix(releaseTag, "v"), releaseNote,
+		"archelon.io/image: " + pushed["image"], "appVersion: " + strings.TrimPrefix(releaseTag, "v"), releaseNote,
 	} {
 		if !strings.Contains(described, line) {
 			t.Errorf("the chart lacks %q:\n%s", line, described)
