@@ -71,6 +71,15 @@ docs-recording: controlplane ## Run the demo and draw what it prints, for the do
 	@go -C hack/site build -o '$(CURDIR)/bin/recorder' .
 	@bin/recorder record --out=docs/demo.svg --title='make demo ARGS=--once' -- bin/demo --once
 
+# The hub excludes the fleet, so there are two stories in the picture, one after the other.
+.PHONY: docs-dashboard
+docs-dashboard: controlplane ## Run two stories of the demo and draw the dashboard with what their managers said in their metrics, for the documentation.
+	@go build -o bin/demo ./hack/demo
+	@go -C hack/prometheus build -o '$(CURDIR)/bin/dashboard' ./dashboard
+	@rm -f bin/metrics.txt
+	@export ARCHELON_DEMO_METRICS='$(CURDIR)/bin/metrics.txt'; for story in hub fleet; do bin/demo $$story; done
+	@bin/dashboard --metrics=bin/metrics.txt --dashboard=charts/archelon/files/dashboard.json --out=docs/dashboard.svg
+
 # scratch, or an image in a registry with all the platforms, for example gcr.io/distroless/static:nonroot.
 IMAGE_BASE      ?= scratch
 IMAGE_PLATFORMS ?= linux/amd64,linux/arm64
@@ -208,6 +217,7 @@ lint: ## Lint, the layers included.
 	cd hack/image && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/sign && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/site && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	cd hack/prometheus && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	go tool -modfile=hack/actions/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yaml
 	@hack/lint/layers.sh $$($(TOOL) -n golangci-lint)
 
@@ -245,8 +255,9 @@ JSON  := $(if $(ARCHELON_TIMES),-json)
 TIMED := $(if $(ARCHELON_TIMES),| go run ./hack/tiers -)
 
 .PHONY: test-chart
-test-chart: ## The Helm chart: its values, what it renders, its alerts; no network, no cluster.
+test-chart: ## The Helm chart: its values, what it renders, its alerts, the picture of its dashboard; no network, no cluster.
 	go test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./test/chart $(TIMED)
+	go -C hack/prometheus test $(JSON) -count=1 $(TESTFLAGS) ./dashboard $(TIMED)
 
 # With -short simulations walk a part of their schedules: all of them are for test-simulation.
 .PHONY: test-unit

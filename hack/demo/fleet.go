@@ -21,6 +21,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/providers/capi"
+	"github.com/archelon-io/archelon/test/stage"
 )
 
 const (
@@ -46,7 +47,7 @@ func runFleet(ctx context.Context, p *printer, _ bool) error {
 			return false, err
 		}
 		if err := p.task("Starting the manager with feature fleet", func() error {
-			return w.startManager(ctx, "--feature-gates=fleet=true")
+			return w.startManager(ctx, "--feature-gates=fleet=true", "--leader-elect")
 		}); err != nil {
 			return false, err
 		}
@@ -58,6 +59,8 @@ func runFleet(ctx context.Context, p *printer, _ bool) error {
 		for _, scene := range []func() error{
 			func() error { return w.engageFleet(ctx, p, pods, healthy, silent) },
 			func() error { return w.rotateFleet(ctx, p, pods, healthy) },
+			func() error { return w.shareFleet(ctx, p, healthy[1]) },
+			func() error { return w.meter.finish(ctx) },
 			func() error { return w.deleteBoth(ctx, p, append(healthy, silent)...) },
 			func() error { return w.until(ctx, func() bool { return len(pods.provider.Statuses()) == 0 }) },
 		} {
@@ -168,6 +171,29 @@ func (w *world) rotateFleet(ctx context.Context, p *printer, pods *podCounter, h
 	p.say("What the controller counts, which is what there is. None of its reconciles failed:")
 	pods.show(p, healthy)
 	return nil
+}
+
+// shareFleet starts a second instance, for the namespace of a cluster.
+func (w *world) shareFleet(ctx context.Context, p *printer, s subject) error {
+	p.heading("A second instance")
+	p.say("Another release of the chart, archelon2, is for namespace %s alone. The first one leaves that to it, and keeps the others.", s.namespace)
+	second := stage.Instance{Name: "archelon2"}
+	if err := w.stage.Install(ctx, second); err != nil {
+		return fmt.Errorf("installing the second instance: %w", err)
+	}
+	began := time.Now()
+	manager, err := w.stage.StartInstance(ctx, second, w.path(managerProgram), w.managerLog, "--namespace="+s.namespace, "--feature-gates=fleet=true")
+	if err != nil {
+		return fmt.Errorf("starting the second instance: %w", err)
+	}
+	w.beside = append(w.beside, manager)
+	if err := w.becomesReady(ctx, manager); err != nil {
+		return err
+	}
+	return w.witness(ctx, p, began, moment{s.name, "is the second instance's, and still engaged and connected", func(ctx context.Context) (bool, error) {
+		v, err := w.observer.see(ctx, s)
+		return err == nil && v.cluster != nil && v.cluster.Annotations[archelonv1.InstanceAnnotation] == second.ID() && isImported(v) && fleetSays(metav1.ConditionTrue)(v), err
+	}})
 }
 
 // replaceKubeconfig has the kubeconfig of a cluster be that of a ServiceAccount, as an administrator of the cluster.

@@ -48,6 +48,7 @@ type world struct {
 	manager     *stage.Manager   // nil between two acts
 	beside      []*stage.Manager // those of other clusters
 	managerLog  *os.File
+	meter       meter
 }
 
 // newWorld prepares an empty world. All that it starts keeps its files below one directory.
@@ -153,6 +154,9 @@ func (w *world) startManager(ctx context.Context, args ...string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := w.meter.follow(ctx, w.stage, w.manager); err != nil {
+		return err
+	}
 	return w.becomesReady(ctx, w.manager)
 }
 
@@ -252,7 +256,7 @@ func (w *world) stop() error {
 	if w.observer != nil {
 		w.observer.stop()
 	}
-	errs = append(errs, w.stopManager())
+	errs = append(errs, w.meter.stop(), w.stopManager())
 	for _, manager := range w.beside {
 		errs = append(errs, manager.Stop())
 	}
