@@ -90,7 +90,6 @@ func (a work) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Out
 	r.registrations.arrive(o.key, r.Clock.Now())
 	logger, key, management := ctrl.LoggerFrom(ctx), o.key, a.management
 	management.object = nil // A job outlives this copy.
-	//nolint:contextcheck // a job outlives the reconcile
 	o.result, o.ended = r.jobs.Do(key, a.input, func(ctx context.Context) outcome.Outcome {
 		out := r.installAgent(ctrl.LoggerInto(ctx, logger), key, management, a.want)
 		if out.Kind == outcome.KindWait && !a.watched {

@@ -1,8 +1,6 @@
 package importer
 
 import (
-	"context"
-	"slices"
 	"sync"
 
 	"k8s.io/client-go/util/workqueue"
@@ -10,158 +8,100 @@ import (
 )
 
 // fair hands out what waits in many namespaces by turns, and what waits in one namespace in the order in which it came: a tenant with
-// hundreds of clusters delays another one by a cluster, not by hundreds. It implements workqueue.Queue and is not safe for
-// concurrent use.
-type fair[T any] struct {
-	namespaceOf func(T) string
-	waiting     map[string][]T
-	// turns are the namespaces in which something waits; the next one is first.
-	turns  []string
-	length int
+// hundreds of clusters delays another one by a cluster, not by hundreds. A namespace that has its share has no turn until some of it is
+// done. It implements workqueue.Queue.
+type fair struct {
+	most int // of a namespace at the same time
+
+	mu      sync.Mutex // The workqueue has a lock of its own, without which it is told what is done.
+	waiting map[string][]reconcile.Request
+	// turns are the namespaces in which something waits that may be handed out; the next one is first.
+	turns []string
+	// held is how much of a namespace was handed out and is not done.
+	held map[string]int
 }
 
-func newFair[T any](namespaceOf func(T) string) *fair[T] {
-	return &fair[T]{namespaceOf: namespaceOf, waiting: map[string][]T{}}
+func newFair(most int) *fair {
+	return &fair{most: most, waiting: map[string][]reconcile.Request{}, held: map[string]int{}}
 }
 
 // Touch implements workqueue.Queue. What is added again keeps its place.
-func (*fair[T]) Touch(T) {}
+func (*fair) Touch(reconcile.Request) {}
 
 // Push implements workqueue.Queue.
-func (f *fair[T]) Push(item T) {
-	namespace := f.namespaceOf(item)
-	if len(f.waiting[namespace]) == 0 {
-		f.turns = append(f.turns, namespace)
+func (f *fair) Push(request reconcile.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	namespace := request.Namespace
+	f.waiting[namespace] = append(f.waiting[namespace], request)
+	if len(f.waiting[namespace]) == 1 {
+		f.turn(namespace)
 	}
-	f.waiting[namespace] = append(f.waiting[namespace], item)
-	f.length++
 }
 
-// Len implements workqueue.Queue.
-func (f *fair[T]) Len() int { return f.length }
-
-// Pop implements workqueue.Queue. It is called only when something waits.
-func (f *fair[T]) Pop() T {
-	item, _ := f.popFrom(func(string) bool { return true })
-	return item
+// Len implements workqueue.Queue, which asks whether there is anything to hand out: what waits for others of its namespace does not count.
+func (f *fair) Len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.turns)
 }
 
-// popFrom returns what waits in the first namespace that may have its turn, false if there is none.
-func (f *fair[T]) popFrom(may func(namespace string) bool) (T, bool) {
-	turn := slices.IndexFunc(f.turns, may)
-	if turn < 0 {
-		return *new(T), false
-	}
-	namespace := f.turns[turn]
-	f.turns = slices.Delete(f.turns, turn, turn+1)
-	items := f.waiting[namespace]
-	item := items[0]
-	items[0] = *new(T) // The array lives on.
-	if len(items) > 1 {
-		f.waiting[namespace] = items[1:]
-		f.turns = append(f.turns, namespace)
-	} else {
+// Pop implements workqueue.Queue. It is called only when there is something to hand out.
+func (f *fair) Pop() reconcile.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	namespace := f.turns[0]
+	f.turns = f.turns[1:]
+	request := f.waiting[namespace][0]
+	if f.waiting[namespace] = f.waiting[namespace][1:]; len(f.waiting[namespace]) == 0 {
 		delete(f.waiting, namespace)
 	}
-	f.length--
-	return item, true
+	f.held[namespace]++
+	f.turn(namespace)
+	return request
 }
 
-// remove takes an item back that waits.
-func (f *fair[T]) remove(namespace string, is func(T) bool) {
-	items := slices.DeleteFunc(f.waiting[namespace], is)
-	f.length -= len(f.waiting[namespace]) - len(items)
-	f.waiting[namespace] = items
-	if len(items) == 0 {
-		delete(f.waiting, namespace)
-		f.turns = slices.DeleteFunc(f.turns, func(turn string) bool { return turn == namespace })
+// done takes note that something of a namespace is done. Whoever has done it asks for more, so nobody else has to be told that there is.
+func (f *fair) done(namespace string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held[namespace]--; f.held[namespace] == f.most-1 {
+		f.turn(namespace)
+	}
+	if f.held[namespace] == 0 {
+		delete(f.held, namespace)
 	}
 }
 
-// newQueue returns the queue of the controller, with turns for namespaces.
-func newQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{
-		Name:  name,
-		Queue: newFair(func(request reconcile.Request) string { return request.Namespace }),
-	})
-	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
-		Name:          name,
-		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: queue}),
-	})
-}
-
-// slots limits how many jobs run at the same time. Namespaces take turns, and none gets all slots: a hundred workload
-// clusters that do not answer would hold them until their timeouts.
-type slots struct {
-	most int // for one namespace
-
-	mu      sync.Mutex
-	free    int
-	held    map[string]int
-	waiting *fair[*ticket]
-}
-
-// ticket is a job that waits for a slot.
-type ticket struct {
-	namespace string
-	granted   chan struct{}
-}
-
-func newSlots(parallel int) *slots {
-	return &slots{
-		most: parallel - parallel/10, free: parallel, held: map[string]int{},
-		waiting: newFair(func(t *ticket) string { return t.namespace }),
+// turn gives a namespace its next turn, if something waits in it and it does not have its share. The lock is held.
+func (f *fair) turn(namespace string) {
+	if len(f.waiting[namespace]) > 0 && f.held[namespace] < f.most {
+		f.turns = append(f.turns, namespace)
 	}
 }
 
-// take waits for a slot and returns false if the context ends first.
-func (s *slots) take(ctx context.Context, namespace string) bool {
-	t := &ticket{namespace: namespace, granted: make(chan struct{})}
-	s.mu.Lock()
-	s.waiting.Push(t)
-	s.grant()
-	s.mu.Unlock()
-	select {
-	case <-t.granted:
-		return true
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-t.granted:
-		s.release(namespace)
-	default:
-		s.waiting.remove(namespace, func(other *ticket) bool { return other == t })
-	}
-	return false
+// fairQueue is a workqueue that tells what is done in it.
+type fairQueue struct {
+	workqueue.TypedInterface[reconcile.Request]
+	fair *fair
 }
 
-// give returns a slot.
-func (s *slots) give(namespace string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.release(namespace)
+// Done implements workqueue.TypedInterface.
+func (q fairQueue) Done(request reconcile.Request) {
+	q.fair.done(request.Namespace)
+	q.TypedInterface.Done(request)
 }
 
-// release is give under the lock.
-func (s *slots) release(namespace string) {
-	s.free++
-	if s.held[namespace]--; s.held[namespace] == 0 {
-		delete(s.held, namespace)
-	}
-	s.grant()
-}
-
-// grant hands out free slots. The lock is held.
-func (s *slots) grant() {
-	for s.free > 0 {
-		t, ok := s.waiting.popFrom(func(namespace string) bool { return s.held[namespace] < s.most })
-		if !ok {
-			return
-		}
-		s.free--
-		s.held[t.namespace]++
-		close(t.granted)
+// newQueue returns what builds the queue of a controller in which namespaces take turns, with so many requests of one at the same time at most.
+func newQueue(most int) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		fair := newFair(most)
+		queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: fair})
+		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
+			Name: name,
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{
+				Name: name, Queue: fairQueue{queue, fair},
+			}),
+		})
 	}
 }

@@ -22,7 +22,7 @@ func request(id string) reconcile.Request {
 }
 
 func TestQueueServesNamespacesByTurns(t *testing.T) {
-	queue := newQueue("test", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax))
+	queue := newQueue(1)("test", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax))
 	defer queue.ShutDown()
 	for _, id := range []string{"crowd/1", "crowd/2", "crowd/3", "crowd/4", "alone/1", "pair/1", "pair/2", "crowd/2"} {
 		queue.Add(request(id))
@@ -82,42 +82,48 @@ func TestJobsOfANamespaceLeaveRoomForOthers(t *testing.T) {
 	})
 }
 
-func TestFreeSlotsGoToNamespacesByTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(2)
-		if !s.take(t.Context(), "crowd") {
-			t.Fatal("a free slot was not given")
+// What waits for others of its namespace keeps its place, and costs nobody else a turn.
+func TestQueueHoldsANamespaceToItsShare(t *testing.T) {
+	fair := newFair(2)
+	take := func(want string) {
+		t.Helper()
+		if fair.Len() == 0 {
+			t.Fatalf("nothing is handed out, want %s", want)
 		}
-		var order []string
-		ctx, cancel := context.WithCancel(t.Context())
-		gone, leave := context.WithCancel(t.Context())
-		defer cancel()
-		wait := func(ctx context.Context, namespace, name string) {
-			go func() {
-				if s.take(ctx, namespace) {
-					order = append(order, name)
-				}
-			}()
-			synctest.Wait()
+		if got := fair.Pop().String(); got != want {
+			t.Fatalf("got %s, want %s", got, want)
 		}
-		wait(ctx, "other", "other/1") // It gets the second slot.
-		wait(gone, "crowd", "crowd/0")
-		wait(ctx, "crowd", "crowd/1")
-		wait(ctx, "crowd", "crowd/2")
-		wait(ctx, "other", "other/2")
-		leave()
-		synctest.Wait()
-		for _, namespace := range []string{"crowd", "other", "crowd", "other"} {
-			s.give(namespace)
-			synctest.Wait()
+	}
+	nothing := func() {
+		t.Helper()
+		if n := fair.Len(); n != 0 {
+			t.Fatalf("%d namespaces may have a turn, want none", n)
 		}
-		want := []string{"other/1", "crowd/1", "other/2", "crowd/2"}
-		if !slices.Equal(order, want) {
-			t.Errorf("got %v, want %v", order, want)
-		}
-		s.give("crowd")
-		if s.free != 2 || len(s.held) != 0 || s.waiting.Len() != 0 {
-			t.Errorf("%d slots are free, %v are held, %d wait; want all free", s.free, s.held, s.waiting.Len())
-		}
-	})
+	}
+	for _, id := range []string{"crowd/1", "crowd/2", "crowd/3", "crowd/4"} {
+		fair.Push(request(id))
+	}
+	take("crowd/1")
+	fair.Push(request("alone/1"))
+	take("crowd/2")
+	take("alone/1")
+	nothing()
+	fair.Push(request("crowd/5"))
+	fair.done("alone")
+	nothing()
+	fair.Push(request("alone/2"))
+	fair.done("crowd")
+	take("alone/2")
+	take("crowd/3")
+	nothing()
+	fair.done("crowd")
+	fair.done("crowd")
+	take("crowd/4")
+	take("crowd/5")
+	for _, namespace := range []string{"crowd", "crowd", "alone"} {
+		fair.done(namespace)
+	}
+	if len(fair.turns)+len(fair.waiting)+len(fair.held) != 0 {
+		t.Errorf("it remembers turns of %v, %v waiting and %v handed out; want nothing", fair.turns, fair.waiting, fair.held)
+	}
 }

@@ -3,21 +3,23 @@ package importer
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
+
+// agentControllerName is the name of the controller of the jobs in logs and metrics.
+const agentControllerName = "rancher-agent"
 
 // Delays before the work on one cluster is done again with the same input.
 const (
@@ -32,39 +34,39 @@ const (
 	jobPollMax = time.Minute
 )
 
-// jobs runs the slow part of an import, requests to workload clusters and downloads, beside the
-// reconcile workers. A dead workload cluster costs a goroutine until its timeout and never a worker, so it
+// jobs is the controller of the slow part of an import, requests to workload clusters and downloads, with workers of its own.
+// A dead workload cluster costs one of these until its timeout and never a worker of the import, so it
 // delays nobody else. There is at most one job for a cluster; when it ends, the cluster is reconciled again.
 //
 // A job belongs to an input, a digest of everything that its result depends on. A result stands
 // for as long as its input does, so events that change nothing start nothing, and a changed input starts a new
-// job at once, whatever the backoff.
+// job at once, whatever the backoff. When one is due again the import asks for it: whether it is to be done at all is decided there.
 type jobs struct {
-	clock   clock.PassiveClock
-	backoff workqueue.TypedRateLimiter[types.NamespacedName] // after failures
-	recheck workqueue.TypedRateLimiter[types.NamespacedName] // after successes
+	parallel int
+	clock    clock.PassiveClock
+	backoff  workqueue.TypedRateLimiter[types.NamespacedName] // after failures
+	recheck  workqueue.TypedRateLimiter[types.NamespacedName] // after successes
 	// patience is about work that is Done: what it installed has yet to connect.
 	patience *patience
-	slots    *slots
 	ended    chan event.GenericEvent
 
 	mu      sync.Mutex
-	root    context.Context               //nolint:containedctx // set by Start; jobs outlive the reconcile that asks for them
-	early   map[types.NamespacedName]bool // asked for before Start
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // nil until the controller runs
 	entries map[types.NamespacedName]*job
 	polls   map[types.NamespacedName]poll
-	wg      sync.WaitGroup
 }
 
-// job is the last work that was started for a cluster.
+// job is the last work that was asked for, for a cluster.
 type job struct {
-	input   string
-	cancel  context.CancelFunc
-	running bool
-	dropped bool            // Forget was called while it ran
-	result  outcome.Outcome // valid once it is not running
-	next    time.Time       // when to work on the same input again; zero is never
+	input  string
+	work   func(context.Context) outcome.Outcome // nil once it has begun
+	cancel context.CancelFunc                    // nil unless it runs
+	result outcome.Outcome                       // valid once it has ended
+	next   time.Time                             // when to work on the same input again; zero is never
 }
+
+// open reports whether the work has yet to end.
+func (j *job) open() bool { return j.work != nil || j.cancel != nil }
 
 // poll is the Poll that the last work for a cluster ended with.
 type poll struct {
@@ -74,34 +76,73 @@ type poll struct {
 
 func newJobs(parallel int, c clock.PassiveClock) *jobs {
 	return &jobs{
+		parallel: parallel,
 		clock:    c,
 		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobDelayMax),
 		recheck:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobRecheckBase, jobDelayMax),
 		patience: newPatience(jobRecheckBase),
-		slots:    newSlots(parallel),
 		ended:    make(chan event.GenericEvent, parallel),
-		early:    map[types.NamespacedName]bool{},
 		entries:  map[types.NamespacedName]*job{},
 		polls:    map[types.NamespacedName]poll{},
 	}
 }
 
-// Start implements manager.Runnable: jobs run until the context ends, and Start returns when the last has.
-func (j *jobs) Start(ctx context.Context) error {
-	j.mu.Lock()
-	j.root = ctx
-	early := slices.Collect(maps.Keys(j.early))
-	clear(j.early)
-	j.mu.Unlock()
-	for _, key := range early {
-		j.wake(ctx, key)
+// options are those of the controller. No namespace gets all workers: a hundred workload clusters that do not answer would hold them until
+// their timeouts.
+func (j *jobs) options() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: j.parallel,
+		NewQueue:                newQueue(j.parallel - j.parallel/10),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax), // after a panic
 	}
-	<-ctx.Done()
-	// Whoever asked before the context ended has its job counted when the lock is free, and nobody starts one after that.
+}
+
+// serve is the source of the controller: work goes into its queue from now on, and what was asked for before.
+func (j *jobs) serve(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	j.mu.Lock()
-	j.mu.Unlock() //nolint:staticcheck // it is waited for, nothing is done
-	j.wg.Wait()
+	defer j.mu.Unlock()
+	j.queue = queue
+	for key := range j.entries {
+		queue.Add(reconcile.Request{NamespacedName: key})
+	}
 	return nil
+}
+
+// Reconcile implements reconcile.Reconciler: it does the work that was asked for. How that ends is told to the import, and no error of the controller.
+func (j *jobs) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	working, cancel := context.WithCancel(ctx)
+	defer cancel()
+	work := j.begin(request.NamespacedName, cancel)
+	if work == nil {
+		return reconcile.Result{}, nil
+	}
+	// What is left of a panic, which goes on to controller-runtime: what a workload cluster sends must not end the work for all others.
+	result := outcome.Fail(archelonv1.InternalErrorReason, errPanic)
+	defer func() {
+		j.finish(working, request.NamespacedName, result)
+		select {
+		case j.ended <- event.GenericEvent{Object: clusterAt(request.NamespacedName)}:
+		case <-ctx.Done():
+		}
+	}()
+	result = work(working)
+	return reconcile.Result{}, nil
+}
+
+// errPanic does not quote the panic, which may quote what led to it.
+var errPanic = errors.New("the work in the workload cluster ended in a panic: report it, with what the log has about it")
+
+// begin returns the work that waits for a cluster, nil if there is none.
+func (j *jobs) begin(key types.NamespacedName, cancel context.CancelFunc) func(context.Context) outcome.Outcome {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	entry := j.entries[key]
+	if entry == nil || entry.work == nil {
+		return nil
+	}
+	work := entry.work
+	entry.work, entry.cancel = nil, cancel
+	return work
 }
 
 // Do returns the result of the work for the input, or false while it is under way. Work that is Done, that
@@ -111,26 +152,20 @@ func (j *jobs) Do(key types.NamespacedName, input string, work func(context.Cont
 	defer j.mu.Unlock()
 	entry := j.entries[key]
 	switch {
-	case j.root == nil:
-		j.early[key] = true
-		return outcome.Outcome{}, false
-	case j.root.Err() != nil:
-		return outcome.Outcome{}, false
 	case entry == nil:
-		j.start(key, input, work)
-		return outcome.Outcome{}, false
-	case entry.running:
-		if entry.input != input {
-			j.restartDelays(key)
-			entry.cancel()
-		}
+		j.ask(key, input, work)
 		return outcome.Outcome{}, false
 	case entry.input != input:
 		j.restartDelays(key)
-		j.start(key, input, work)
+		if entry.cancel != nil {
+			entry.cancel()
+		} else {
+			j.ask(key, input, work)
+		}
 		return outcome.Outcome{}, false
-	}
-	if entry.next.IsZero() {
+	case entry.open():
+		return outcome.Outcome{}, false
+	case entry.next.IsZero():
 		return entry.result, true
 	}
 	left := entry.next.Sub(j.clock.Now())
@@ -139,12 +174,20 @@ func (j *jobs) Do(key types.NamespacedName, input string, work func(context.Cont
 		entry.next = j.clock.Now().Add(left)
 	}
 	if left <= 0 {
-		j.start(key, input, work)
+		j.ask(key, input, work)
 		return outcome.Outcome{}, false
 	}
 	result := entry.result
 	result.After = left
 	return result, true
+}
+
+// ask has the work done by a worker. The lock is held, and no other work for the cluster runs.
+func (j *jobs) ask(key types.NamespacedName, input string, work func(context.Context) outcome.Outcome) {
+	j.entries[key] = &job{input: input, work: work}
+	if j.queue != nil {
+		j.queue.Add(reconcile.Request{NamespacedName: key})
+	}
 }
 
 // Forget drops what is known of the cluster and cancels a job under way.
@@ -157,10 +200,8 @@ func (j *jobs) Forget(key types.NamespacedName) {
 	if entry == nil {
 		return
 	}
-	if entry.running {
-		// The entry stays until its goroutine is gone, so that there is never a second one beside it.
-		entry.dropped = true
-		entry.cancel()
+	if entry.cancel != nil {
+		entry.cancel() // The entry stays until the work has ended, so that there is never a second one beside it.
 		return
 	}
 	delete(j.entries, key)
@@ -171,7 +212,7 @@ func (j *jobs) Running(key types.NamespacedName) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	entry := j.entries[key]
-	return entry != nil && entry.running
+	return entry != nil && entry.open()
 }
 
 // Connected notes that what the work for the cluster installed has connected.
@@ -181,7 +222,7 @@ func (j *jobs) Connected(key types.NamespacedName) { j.patience.arrive(key, j.cl
 func (j *jobs) LookAgain(key types.NamespacedName) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if entry := j.entries[key]; entry != nil && !entry.running && !entry.next.IsZero() {
+	if entry := j.entries[key]; entry != nil && !entry.open() && !entry.next.IsZero() {
 		entry.next = j.clock.Now()
 	}
 }
@@ -193,57 +234,16 @@ func (j *jobs) restartDelays(key types.NamespacedName) {
 	delete(j.polls, key)
 }
 
-// start runs the work in a goroutine of its own. The lock is held.
-func (j *jobs) start(key types.NamespacedName, input string, work func(context.Context) outcome.Outcome) {
-	root := j.root
-	ctx, cancel := context.WithCancel(root)
-	entry := &job{input: input, cancel: cancel, running: true}
-	j.entries[key] = entry
-	j.wg.Go(func() {
-		defer cancel()
-		result := outcome.Outcome{Kind: outcome.KindFail}
-		if j.slots.take(ctx, key.Namespace) {
-			result = guarded(ctx, work)
-			j.slots.give(key.Namespace)
-		}
-		j.finish(key, entry, result, ctx.Err())
-		j.wake(root, key)
-	})
-}
-
-// guarded turns a panic into a failure, as controller-runtime does in a reconcile: what a workload cluster sends must not end the work for all others.
-func guarded(ctx context.Context, work func(context.Context) outcome.Outcome) (result outcome.Outcome) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			for _, handle := range utilruntime.PanicHandlers {
-				handle(ctx, cause)
-			}
-			result = outcome.Fail(archelonv1.InternalErrorReason, errPanic)
-		}
-	}()
-	return work(ctx)
-}
-
-// errPanic does not quote the panic, which may quote what led to it.
-var errPanic = errors.New("the work in the workload cluster ended in a panic: report it, with what the log has about it")
-
-// wake has the cluster reconciled.
-func (j *jobs) wake(ctx context.Context, key types.NamespacedName) {
-	select {
-	case j.ended <- event.GenericEvent{Object: clusterAt(key)}:
-	case <-ctx.Done():
-	}
-}
-
 // finish stores the result, unless the job was cancelled because its input changed or its cluster left.
-func (j *jobs) finish(key types.NamespacedName, entry *job, result outcome.Outcome, canceled error) {
+func (j *jobs) finish(ctx context.Context, key types.NamespacedName, result outcome.Outcome) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	entry.running = false
-	if entry.dropped || errors.Is(canceled, context.Canceled) {
+	if ctx.Err() != nil {
 		delete(j.entries, key)
 		return
 	}
+	entry := j.entries[key]
+	entry.cancel = nil
 	entry.result = result
 	if result.Kind != outcome.KindPoll {
 		delete(j.polls, key)

@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -28,19 +31,38 @@ func startJobs(t *testing.T, parallel int) *jobs {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = j.Start(ctx)
+		runJobs(ctx, t, j)
 	}()
 	synctest.Wait()
 	t.Cleanup(func() { cancel(); <-done })
 	return j
 }
 
+// runJobs runs the controller of jobs without a manager, until the context ends.
+func runJobs(ctx context.Context, t *testing.T, j *jobs) {
+	t.Helper()
+	options := j.options()
+	options.Reconciler, options.SkipNameValidation = j, new(true)
+	c, err := controller.NewUnmanaged(agentControllerName, options)
+	if err == nil {
+		err = errors.Join(c.Watch(source.Func(j.serve)), c.Start(ctx))
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // settle waits until a job ended and takes its event.
 func settle(t *testing.T, j *jobs) {
 	t.Helper()
-	event := <-j.ended
-	if event.Object.GetName() != jobKey.Name || event.Object.GetNamespace() != jobKey.Namespace {
-		t.Fatalf("got an event for %v, want %v", event.Object, jobKey)
+	var ended event.GenericEvent
+	select {
+	case ended = <-j.ended:
+	case <-time.After(time.Hour): // fake time
+		t.Fatal("no job has ended")
+	}
+	if ended.Object.GetName() != jobKey.Name || ended.Object.GetNamespace() != jobKey.Namespace {
+		t.Fatalf("got an event for %v, want %v", ended.Object, jobKey)
 	}
 }
 
@@ -77,7 +99,13 @@ func TestJobsAreRepeatedLaterEachTime(t *testing.T) {
 		j := startJobs(t, 1)
 		runs := 0
 		do := func(input string) (outcome.Outcome, bool) {
-			return j.Do(jobKey, input, func(context.Context) outcome.Outcome { runs++; return outcome.Done() })
+			return j.Do(jobKey, input, func(ctx context.Context) outcome.Outcome {
+				runs++
+				if input == "slow" {
+					<-ctx.Done()
+				}
+				return outcome.Done()
+			})
 		}
 		var delays []time.Duration
 		for i := range 7 {
@@ -107,7 +135,8 @@ func TestJobsAreRepeatedLaterEachTime(t *testing.T) {
 			{"a changed input", func() string { return "b" }},
 			{"an input that changed under way", func() string {
 				time.Sleep(jobDelayMax) //nolint:forbidigo // fake time
-				do("b")
+				do("slow")
+				synctest.Wait()
 				do("c")
 				settle(t, j)
 				return "c"
@@ -218,6 +247,7 @@ func TestJobsSurviveAPanic(t *testing.T) {
 		work := func(context.Context) outcome.Outcome { panic("secret") }
 		j.Do(jobKey, "a", work)
 		settle(t, j)
+		synctest.Wait()
 		out, ended := j.Do(jobKey, "a", work)
 		if !ended || out.Kind != outcome.KindFail || out.Reason != "InternalError" || out.After != jobBackoffBase {
 			t.Fatalf("got %+v, %t, want a failure that is tried again", out, ended)
@@ -293,6 +323,40 @@ func TestJobsAreBounded(t *testing.T) {
 	})
 }
 
+// What waits for a worker can be asked for anew, and costs nobody anything when it is forgotten.
+func TestJobsThatHaveNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJobs(t, 1)
+		release := make(chan struct{})
+		j.Do(types.NamespacedName{Namespace: "ns", Name: "other"}, "", func(context.Context) outcome.Outcome { <-release; return outcome.Done() })
+		synctest.Wait()
+		var ran []string
+		ask := func(name, input string) {
+			j.Do(types.NamespacedName{Namespace: "ns", Name: name}, input, func(context.Context) outcome.Outcome {
+				ran = append(ran, name+"/"+input)
+				return outcome.Done()
+			})
+		}
+		forgotten := types.NamespacedName{Namespace: "ns", Name: "forgotten"}
+		ask(forgotten.Name, "a")
+		ask(jobKey.Name, "a")
+		ask(jobKey.Name, "b")
+		if !j.Running(forgotten) || !j.Running(jobKey) {
+			t.Error("work that was asked for has ended before it began")
+		}
+		if j.Forget(forgotten); j.Running(forgotten) {
+			t.Error("work that was forgotten before it began is waited for")
+		}
+		close(release)
+		<-j.ended
+		settle(t, j)
+		synctest.Wait()
+		if !slices.Equal(ran, []string{"c/b"}) {
+			t.Errorf("what has run is %v, want c with its last input", ran)
+		}
+	})
+}
+
 func TestJobsWaitForStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJobs(1, clock.RealClock{})
@@ -309,10 +373,8 @@ func TestJobsWaitForStart(t *testing.T) {
 		started = true
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go func() { _ = j.Start(ctx) }()
-		// Whoever asked too early is reconciled again.
-		settle(t, j)
-		j.Do(jobKey, "", work)
+		go runJobs(ctx, t, j)
+		// What was asked for too early is done.
 		settle(t, j)
 		if _, ended := j.Do(jobKey, "", work); !ended {
 			t.Error("the work did not run after Start")
@@ -322,7 +384,7 @@ func TestJobsWaitForStart(t *testing.T) {
 
 // A job that is asked for while everything ends is waited for, or never started.
 func TestJobsEndTogether(t *testing.T) {
-	for range 200 {
+	for range 20 {
 		j := newJobs(10, clock.RealClock{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running atomic.Int32
@@ -330,8 +392,8 @@ func TestJobsEndTogether(t *testing.T) {
 		go func() {
 			defer close(asked)
 			for i := 0; ctx.Err() == nil; i++ {
-				key := types.NamespacedName{Namespace: "ns", Name: strconv.Itoa(i)}
-				j.Do(key, "input", func(context.Context) outcome.Outcome { //nolint:contextcheck // a job belongs to Start
+				key := types.NamespacedName{Namespace: "ns", Name: strconv.Itoa(i % 100)}
+				j.Do(key, strconv.Itoa(i), func(context.Context) outcome.Outcome {
 					running.Add(1)
 					defer running.Add(-1)
 					return outcome.Done()
@@ -341,7 +403,7 @@ func TestJobsEndTogether(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = j.Start(ctx)
+			runJobs(ctx, t, j)
 		}()
 		<-j.ended
 		cancel()

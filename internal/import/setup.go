@@ -77,8 +77,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := r.addIndexes(ctx, mgr.GetFieldIndexer(), options.Rancher, options.DisplayNames); err != nil {
 		return err
 	}
-	if err := mgr.Add(r.jobs); err != nil {
-		return fmt.Errorf("adding the jobs: %w", err)
+	err := ctrl.NewControllerManagedBy(mgr).Named(agentControllerName).
+		WatchesRawSource(source.Func(r.jobs.serve)).WithOptions(r.jobs.options()).Complete(r.jobs)
+	if err != nil {
+		return fmt.Errorf("building controller %s: %w", agentControllerName, err)
 	}
 	count := counting{
 		inventory: r.Metrics.present, unselected: options.Unselected,
@@ -108,7 +110,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(source.Channel(r.turns.come, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
-			NewQueue:                newQueue,
+			NewQueue:                newQueue(options.Concurrency),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
 	if r.Principals != nil {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,8 +101,7 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 		Switches: s.Switches, Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client,
 		memory: newMemory(s.Switches), jobs: newJobs(100, s.Clock),
 	}
-	r.jobs.root = ctx
-	return r, nil
+	return r, r.jobs.serve(ctx, beside{run: func(request reconcile.Request) { _, _ = r.jobs.Reconcile(ctx, request) }})
 }
 
 // Planner returns what plans for such a process.
@@ -119,6 +119,15 @@ func (s Simulated) Planner(ctx context.Context, clusters int) (*Planner, error) 
 
 // Untold returns the condition of a CAPI cluster that is told a moment later, nil if there is none.
 func (r *Reconciler) Untold(cluster types.UID) *metav1.Condition { return r.steps.of(cluster) }
+
+// beside has requests worked on as soon as they are added.
+type beside struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	run func(reconcile.Request)
+}
+
+// Add implements workqueue.TypedInterface.
+func (b beside) Add(request reconcile.Request) { go b.run(request) }
 
 // Watching are the watches of SetupWithManager, but for that of display names.
 func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulation.Watch {
@@ -163,7 +172,7 @@ func (r *Reconciler) RunningJobs() []types.NamespacedName {
 	r.jobs.mu.Lock()
 	defer r.jobs.mu.Unlock()
 	running := slices.DeleteFunc(slices.Collect(maps.Keys(r.jobs.entries)), func(key types.NamespacedName) bool {
-		return !r.jobs.entries[key].running
+		return !r.jobs.entries[key].open()
 	})
 	slices.SortFunc(running, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	return running
