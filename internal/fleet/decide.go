@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/condition"
 	"github.com/archelon-io/archelon/providers/capi"
 )
 
@@ -35,13 +36,13 @@ func Decide(o Observation, now time.Time) Decision {
 	case o.Member && begins(o.Status.Reason):
 		return Decision{} // This process has just begun; what comes of it is worth a write.
 	case !o.Member:
-		return Decision{Action: publish{cluster: identityOf(o.Cluster)}}
+		return Decision{Action: publish{cluster: condition.Of(o.Cluster)}}
 	}
 	after := conditionOf(o, before, now)
 	if before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
 		return Decision{}
 	}
-	d := Decision{Action: publish{cluster: identityOf(o.Cluster), condition: after}}
+	d := Decision{Action: publish{cluster: condition.Of(o.Cluster), condition: after}}
 	if before == nil || before.Status != after.Status || before.Reason != after.Reason {
 		d.Event = eventOf(o.Status, before)
 	}
@@ -56,21 +57,21 @@ func begins(reason string) bool {
 // conditionOf says where the engagement stands. True is that controllers work with the cluster, whether or not all of it
 // works; the message names the state.
 func conditionOf(o Observation, before *metav1.Condition, now time.Time) *metav1.Condition {
-	condition := &metav1.Condition{
+	after := &metav1.Condition{
 		Type: archelonv1.FleetEngagedCondition, Status: metav1.ConditionFalse, Reason: o.Status.Reason,
 		Message: string(o.Status.State), ObservedGeneration: o.Cluster.Generation,
 		LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 	}
 	if o.Status.State == capi.Engaged || o.Status.State == capi.Degraded {
-		condition.Status = metav1.ConditionTrue
+		after.Status = metav1.ConditionTrue
 	}
 	if o.Status.Message != "" {
-		condition.Message += ": " + o.Status.Message
+		after.Message += ": " + o.Status.Message
 	}
-	if before != nil && before.Status == condition.Status {
-		condition.LastTransitionTime = before.LastTransitionTime
+	if before != nil && before.Status == after.Status {
+		after.LastTransitionTime = before.LastTransitionTime
 	}
-	return condition
+	return after
 }
 
 // eventOf tells what people want to know: that a cluster is there, that it is not any more, and what does not work.
