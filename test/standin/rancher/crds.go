@@ -22,8 +22,8 @@ var (
 )
 
 // CRDs returns the CustomResourceDefinitions that Rancher installs for the kinds an importer
-// meets: management.cattle.io/v3 Cluster, ClusterRegistrationToken and Setting, and
-// provisioning.cattle.io/v1 Cluster. They come out of the same generator that Rancher runs at
+// meets: management.cattle.io/v3 Cluster, ClusterRegistrationToken, Setting, ClusterRoleTemplateBinding and
+// RoleTemplate, and provisioning.cattle.io/v1 Cluster. They come out of the same generator that Rancher runs at
 // its start. With statusSubresource the v3 Cluster has a status subresource, as from Rancher
 // 2.15 on; without it, status is an ordinary field that any full update overwrites.
 func CRDs(statusSubresource bool) ([]*apiextensionsv1.CustomResourceDefinition, error) {
@@ -49,6 +49,8 @@ func CRDs(statusSubresource bool) ([]*apiextensionsv1.CustomResourceDefinition, 
 		crd.NonNamespacedType("Setting.management.cattle.io/v3").
 			WithSchemaFromStruct(managementv3.Setting{}),
 		provisioning,
+		crd.NamespacedType(bindingGVK.Kind + ".management.cattle.io/v3").WithSchemaFromStruct(managementv3.ClusterRoleTemplateBinding{}),
+		crd.NonNamespacedType(roleTemplateGVK.Kind + ".management.cattle.io/v3").WithSchemaFromStruct(managementv3.RoleTemplate{}),
 	} {
 		converted, err := typedCRD(definition)
 		if err != nil {

@@ -88,6 +88,7 @@ func newEmptier(c dynamic.Interface, management bool) *emptier {
 	if management {
 		e.resources = append([]schema.GroupVersionResource{
 			{Group: tokenGVK.Group, Version: tokenGVK.Version, Resource: "clusterregistrationtokens"},
+			{Group: bindingGVK.Group, Version: bindingGVK.Version, Resource: "clusterroletemplatebindings"},
 		}, e.resources...)
 	}
 	return e

@@ -52,6 +52,7 @@ func startWebhook(ctx context.Context, s *Standin) (*webhook, error) {
 	mux.HandleFunc("/v3", handle(w.reviewCluster))
 	mux.HandleFunc("/v1", handle(w.reviewProvisioning))
 	mux.HandleFunc("/v1/mutate", handle(w.stampCreator))
+	mux.HandleFunc("/bindings", handle(w.reviewBinding))
 	w.server = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -99,15 +100,18 @@ func (w *webhook) target(address string, ca []byte) func(path string) admissionr
 // install registers the webhook with the management API server, in place of one that an
 // earlier stand-in may have left.
 func (w *webhook) install(ctx context.Context, config func(path string) admissionregistrationv1.WebhookClientConfig) error {
-	rule := func(group, version string, operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+	of := func(resource, group, version string, operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
 		return []admissionregistrationv1.RuleWithOperations{{
 			Operations: operations,
 			Rule: admissionregistrationv1.Rule{
 				APIGroups:   []string{group},
 				APIVersions: []string{version},
-				Resources:   []string{"clusters"},
+				Resources:   []string{resource},
 			},
 		}}
+	}
+	rule := func(group, version string, operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+		return of("clusters", group, version, operations...)
 	}
 	meta := metav1.ObjectMeta{Name: webhookName}
 	none, ignore, fail := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Ignore, admissionregistrationv1.Fail
@@ -125,6 +129,13 @@ func (w *webhook) install(ctx context.Context, config func(path string) admissio
 			Name:                    "rancher.cattle.io.clusters.provisioning.cattle.io",
 			ClientConfig:            config("/v1"),
 			Rules:                   rule(provisioningGVK.Group, provisioningGVK.Version, create, update),
+			FailurePolicy:           &fail,
+			SideEffects:             &none,
+			AdmissionReviewVersions: versions,
+		}, {
+			Name:                    "rancher.cattle.io.clusterroletemplatebindings.management.cattle.io",
+			ClientConfig:            config("/bindings"),
+			Rules:                   of("clusterroletemplatebindings", bindingGVK.Group, bindingGVK.Version, create),
 			FailurePolicy:           &fail,
 			SideEffects:             &none,
 			AdmissionReviewVersions: versions,
@@ -248,30 +259,31 @@ func (w *webhook) reviewCluster(ctx context.Context, in *admissionv1.AdmissionRe
 
 // checkWorkspace asks whether the caller may put clusters into the Fleet workspace.
 func (w *webhook) checkWorkspace(ctx context.Context, in *admissionv1.AdmissionRequest, workspace string) (*denial, error) {
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, values := range in.UserInfo.Extra {
-		extra[key] = authorizationv1.ExtraValue(slices.Clone(values))
-	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   in.UserInfo.Username,
-		UID:    in.UserInfo.UID,
-		Groups: in.UserInfo.Groups,
-		Extra:  extra,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb:     "fleetaddcluster",
-			Group:    clusterGVK.Group,
-			Version:  clusterGVK.Version,
-			Resource: "fleetworkspaces",
-			Name:     workspace,
-		},
-	}}
-	if err := w.standin.api.Create(ctx, review); err != nil {
-		return nil, fmt.Errorf("reviewing access to Fleet workspace %s: %w", workspace, err)
-	}
-	if review.Status.Allowed {
-		return nil, nil
+	allowed, err := w.allows(ctx, in, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb:     "fleetaddcluster",
+		Group:    clusterGVK.Group,
+		Version:  clusterGVK.Version,
+		Resource: "fleetworkspaces",
+		Name:     workspace,
+	}})
+	if err != nil || allowed {
+		return nil, err
 	}
 	return &denial{http.StatusUnauthorized, "user may not add clusters to Fleet workspace " + workspace}, nil
+}
+
+// allows asks the API server whether the caller may do something.
+func (w *webhook) allows(ctx context.Context, in *admissionv1.AdmissionRequest, what authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	what.User, what.UID, what.Groups = in.UserInfo.Username, in.UserInfo.UID, in.UserInfo.Groups
+	what.Extra = map[string]authorizationv1.ExtraValue{}
+	for key, values := range in.UserInfo.Extra {
+		what.Extra[key] = authorizationv1.ExtraValue(slices.Clone(values))
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: what}
+	if err := w.standin.api.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("reviewing access: %w", err)
+	}
+	return review.Status.Allowed, nil
 }
 
 func (w *webhook) reviewProvisioning(ctx context.Context, in *admissionv1.AdmissionRequest) ([]byte, *denial, error) {
