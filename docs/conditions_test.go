@@ -31,6 +31,23 @@ func TestConditionReasons(t *testing.T) {
 	compare(t, conditionsPage, code, documented)
 }
 
+func TestReasonsOfMembers(t *testing.T) {
+	page, code, documented := filepath.Join("..", "examples", "members", "README.md"), map[string]string{}, map[string]string{}
+	for _, reason := range constants(parse(t, "internal/members"), "Reason") {
+		code[reason] = ""
+	}
+	_, list, _ := strings.Cut(read(t, page), "Condition `RancherMembers` is True with `")
+	bound, list, _ := strings.Cut(list, "`")
+	list, _, _ = strings.Cut(list, "\n\nA member")
+	documented[bound] = ""
+	for line := range strings.SplitSeq(list, "\n- `") {
+		if reason, _, ok := strings.Cut(line, "`: "); ok {
+			documented[reason] = ""
+		}
+	}
+	compare(t, page, code, documented)
+}
+
 // Events carry a reason of their own, a reason of the condition, or whatever reason the condition has.
 func TestEventReasons(t *testing.T) {
 	files := parse(t, "internal/import")

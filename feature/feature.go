@@ -46,6 +46,11 @@ const (
 	// alpha: v0.1
 	Fleet featuregate.Feature = "fleet"
 
+	// RancherClusterMembers gives people roles in Rancher clusters, as an annotation of the CAPI Cluster asks for and an administrator allows.
+	//
+	// alpha: v0.1
+	RancherClusterMembers featuregate.Feature = "rancher-cluster-members"
+
 	// RemoteRancher imports into a Rancher in another cluster, which Options.RancherKubeconfig leads to. It needs ManagementV3Cluster.
 	//
 	// alpha: v0.1
@@ -68,6 +73,7 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 		HostClaim:                {Default: false, PreRelease: featuregate.Alpha},
 		HostClaimMachines:        {Default: false, PreRelease: featuregate.Alpha},
 		Fleet:                    {Default: false, PreRelease: featuregate.Alpha},
+		RancherClusterMembers:    {Default: false, PreRelease: featuregate.Alpha},
 		RemoteRancher:            {Default: false, PreRelease: featuregate.Alpha},
 		ManagementClusters:       {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {

@@ -8,6 +8,10 @@ const RancherImportedCondition = "RancherImported"
 // gate fleet is on, for imported clusters. Its reasons are those of package providers/capi.
 const FleetEngagedCondition = "FleetEngaged"
 
+// RancherMembersCondition on a CAPI Cluster says whether those whom annotation archelon.io/members names have their roles in the Rancher cluster. It is
+// there where gate rancher-cluster-members is on and the annotation is set. Its reasons are those of package internal/members.
+const RancherMembersCondition = "RancherMembers"
+
 // ImportedReason is the reason of RancherImported=True: the Rancher cluster exists and Rancher
 // reports its agent as connected.
 const ImportedReason = "Imported"

@@ -125,6 +125,10 @@ const (
 	// parts of it may be set.
 	AgentDeploymentAnnotation = "archelon.io/agent-deployment"
 
+	// MembersAnnotation on a CAPI Cluster lists who has which role in its Rancher cluster, as a YAML or JSON list of objects with keys role, and group or
+	// user: a role template and a principal of Rancher's. An administrator says which may be asked for.
+	MembersAnnotation = "archelon.io/members"
+
 	// DisplayNameAnnotation on a CAPI Cluster is the name that people see for its v3 Rancher cluster, instead of the
 	// name of the CAPI Cluster.
 	DisplayNameAnnotation = "archelon.io/display-name"

@@ -53,6 +53,7 @@ func (o *Options) claimProblems() []error {
 	}
 	for _, gate := range []featuregate.Feature{
 		feature.OCIClusterIdentity, feature.OCICredentialTranslation, feature.HostClaim, feature.HostClaimMachines, feature.Fleet, feature.RemoteRancher,
+		feature.RancherClusterMembers,
 	} {
 		if o.Gates.Enabled(gate) {
 			problems = append(problems, fmt.Errorf("--namespace-selector divides imports alone, and cannot be used with gate %s: "+

@@ -32,6 +32,7 @@ func (o *Options) validateHub() error {
 	}
 	for _, gate := range []featuregate.Feature{
 		feature.RemoteRancher, feature.OCIClusterIdentity, feature.OCICredentialTranslation, feature.HostClaim, feature.HostClaimMachines, feature.Fleet,
+		feature.RancherClusterMembers,
 	} {
 		if o.Gates.Enabled(gate) {
 			problems = append(problems, fmt.Errorf("gate %s cannot be used with gate %s: switch it off", gate, feature.ManagementClusters))

@@ -22,6 +22,7 @@ func TestManyManagementClusters(t *testing.T) {
 		"claims":                 {args: []string{good + ",host-claim=true"}, want: "gate host-claim cannot be used"},
 		"claims of Machines":     {args: []string{good + ",host-claim-machines=true"}, want: "gate host-claim-machines cannot be used"},
 		"fleet":                  {args: []string{good + ",fleet=true"}, want: "gate fleet cannot be used"},
+		"members":                {args: []string{good + ",rancher-cluster-members=true"}, want: "gate rancher-cluster-members cannot be used"},
 		"isolated":               {args: []string{good, "--namespace=a"}, want: "--namespace cannot be used with gate management-clusters"},
 		"all but some":           {args: []string{good, "--excluded-namespace=a"}, want: "--excluded-namespace cannot be used"},
 		"namespaces by labels":   {args: []string{good, "--namespace-selector=a=b"}, want: "--namespace-selector cannot be used"},

@@ -19,6 +19,7 @@ import (
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/edge/seat"
 	importer "github.com/archelon-io/archelon/internal/import"
+	"github.com/archelon-io/archelon/internal/members"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -77,6 +78,8 @@ type Options struct {
 	AgentSettings []string
 	// ClassLabels labels Rancher clusters with the ClusterClass of the CAPI Cluster.
 	ClassLabels bool
+	// Members are the roles in Rancher clusters that CAPI Clusters may ask for, and for whom, with gate rancher-cluster-members.
+	Members members.Policy
 	// SyncPeriod is how often every object is looked at without an event.
 	SyncPeriod time.Duration
 	// Concurrency is how many clusters are reconciled at the same time.
@@ -234,6 +237,10 @@ func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
 	fs.BoolVar(&o.ClassLabels, "cluster-class-labels", o.ClassLabels,
 		"Label Rancher clusters with the ClusterClass of their CAPI Clusters, for Fleet.")
+	fs.StringSliceVar(&o.Members.Roles, "member-role", o.Members.Roles,
+		"Role template that annotation archelon.io/members may ask for, with gate rancher-cluster-members.")
+	fs.StringArrayVar(&o.Members.Principals, "member-principal", o.Members.Principals,
+		"What its groups and users may begin with, such as okta_group://; repeatable.")
 }
 
 // agentSettingProblems reports parts that there are not.
@@ -351,7 +358,7 @@ func (o *Options) Validate() error {
 	if o.Gates.Enabled(feature.OCICredentialTranslation) {
 		problems = append(problems, o.Credentials.validate(o))
 	}
-	problems = append(problems, o.validateMachines(), o.validateRancher(), o.validateHub())
+	problems = append(problems, o.validateMachines(), o.validateMembers(), o.validateRancher(), o.validateHub())
 	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
 		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}
@@ -363,6 +370,20 @@ func (o *Options) validateMachines() error {
 		return nil
 	}
 	return fmt.Errorf("gate %s needs gate %s, which gives hosts to the claims of Machines", feature.HostClaimMachines, feature.HostClaim)
+}
+
+// validateMembers reports lists that nothing comes of.
+func (o *Options) validateMembers() error {
+	if !o.Gates.Enabled(feature.RancherClusterMembers) {
+		if len(o.Members.Roles)+len(o.Members.Principals) > 0 {
+			return fmt.Errorf("--member-role and --member-principal are for gate %s: switch it on, or leave them out", feature.RancherClusterMembers)
+		}
+		return nil
+	}
+	if err := o.Members.Validate(); err != nil {
+		return fmt.Errorf("--member-role, --member-principal: %w", err)
+	}
+	return nil
 }
 
 // scopeProblems reports namespaces that cannot be ones, and lists of none: an empty list is not all namespaces.

@@ -177,6 +177,36 @@ func TestScope(t *testing.T) {
 	}
 }
 
+// A list without the gate, and the gate without lists, are slips.
+func TestMembersAreAllowedByName(t *testing.T) {
+	role, principal, on := "--member-role=tenant-dev", "--member-principal=ldap_user://cn=a,ou=b", "--feature-gates=rancher-cluster-members=true"
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"Off":          {nil, ""},
+		"On":           {[]string{on, role, principal}, ""},
+		"NoGate":       {[]string{role}, "are for gate rancher-cluster-members"},
+		"NoRoles":      {[]string{on, principal}, "at least one role template"},
+		"NoPrincipals": {[]string{on, role}, "at least one role template"},
+		"NoProvider":   {[]string{on, role, "--member-principal=admins"}, `"admins" must be what principals of a provider begin with`},
+		"Elsewhere": {
+			[]string{on + ",remote-rancher=true,managementv3-cluster=true", role, principal, "--rancher-kubeconfig=a/b"}, "cannot be used with gate remote-rancher yet",
+		},
+		"ByLabels": {[]string{on, role, principal, "--namespace-selector=a=b"}, "cannot be used with gate rancher-cluster-members"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := parse(t, tc.args...)
+			if err := opts.Validate(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			if name == "On" && (len(opts.Members.Principals) != 1 || opts.Members.Principals[0] != "ldap_user://cn=a,ou=b") {
+				t.Errorf("a principal with a comma became %q", opts.Members.Principals)
+			}
+		})
+	}
+}
+
 // Nobody would give hosts to the claims of Machines.
 func TestMachinesNeedClaims(t *testing.T) {
 	for gates, want := range map[string]bool{"host-claim=true,host-claim-machines=true": false, "host-claim-machines=true": true} {

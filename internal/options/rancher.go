@@ -57,6 +57,9 @@ func (o *Options) validateRancher() error {
 		problems = append(problems, fmt.Errorf("gate %s reads what Rancher has in its own cluster: it cannot be used with gate %s",
 			feature.OCICredentialTranslation, feature.RemoteRancher))
 	}
+	if o.Gates.Enabled(feature.RancherClusterMembers) {
+		problems = append(problems, fmt.Errorf("gate %s cannot be used with gate %s yet: switch it off", feature.RancherClusterMembers, feature.RemoteRancher))
+	}
 	if o.AdoptTurtles {
 		problems = append(problems, fmt.Errorf("--adopt-turtles cannot be used with gate %s: Rancher Turtles runs in Rancher's cluster", feature.RemoteRancher))
 	}

@@ -20,21 +20,22 @@ import (
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		corev1.SchemeGroupVersion.WithKind("Namespace"):                      meta.RESTScopeRoot,
-		corev1.SchemeGroupVersion.WithKind("Secret"):                         meta.RESTScopeNamespace,
-		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):                    meta.RESTScopeNamespace,
-		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                  meta.RESTScopeNamespace,
-		clusterv1.GroupVersion.WithKind("Cluster"):                           meta.RESTScopeNamespace,
-		managementv3.SchemeGroupVersion.WithKind("Cluster"):                  meta.RESTScopeRoot,
-		managementv3.SchemeGroupVersion.WithKind("ClusterRegistrationToken"): meta.RESTScopeNamespace,
-		managementv3.SchemeGroupVersion.WithKind("Setting"):                  meta.RESTScopeRoot,
-		provisioningv1.SchemeGroupVersion.WithKind("Cluster"):                meta.RESTScopeNamespace,
-		infrav1.GroupVersion.WithKind(infrav1.OCIClusterIdentityKind):        meta.RESTScopeNamespace,
-		infrav1.GroupVersion.WithKind(infrav1.OCIClusterKind):                meta.RESTScopeNamespace,
-		infrav1.GroupVersion.WithKind(infrav1.OCIManagedClusterKind):         meta.RESTScopeNamespace,
-		bmov1.GroupVersion.WithKind("BareMetalHost"):                         meta.RESTScopeNamespace,
-		metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind):               meta.RESTScopeNamespace,
-		metal3v1.GroupVersion.WithKind(metal3v1.HostDeployPolicyKind):        meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Namespace"):                        meta.RESTScopeRoot,
+		corev1.SchemeGroupVersion.WithKind("Secret"):                           meta.RESTScopeNamespace,
+		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):                      meta.RESTScopeNamespace,
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                    meta.RESTScopeNamespace,
+		clusterv1.GroupVersion.WithKind("Cluster"):                             meta.RESTScopeNamespace,
+		managementv3.SchemeGroupVersion.WithKind("Cluster"):                    meta.RESTScopeRoot,
+		managementv3.SchemeGroupVersion.WithKind("ClusterRegistrationToken"):   meta.RESTScopeNamespace,
+		managementv3.SchemeGroupVersion.WithKind("ClusterRoleTemplateBinding"): meta.RESTScopeNamespace,
+		managementv3.SchemeGroupVersion.WithKind("Setting"):                    meta.RESTScopeRoot,
+		provisioningv1.SchemeGroupVersion.WithKind("Cluster"):                  meta.RESTScopeNamespace,
+		infrav1.GroupVersion.WithKind(infrav1.OCIClusterIdentityKind):          meta.RESTScopeNamespace,
+		infrav1.GroupVersion.WithKind(infrav1.OCIClusterKind):                  meta.RESTScopeNamespace,
+		infrav1.GroupVersion.WithKind(infrav1.OCIManagedClusterKind):           meta.RESTScopeNamespace,
+		bmov1.GroupVersion.WithKind("BareMetalHost"):                           meta.RESTScopeNamespace,
+		metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind):                 meta.RESTScopeNamespace,
+		metal3v1.GroupVersion.WithKind(metal3v1.HostDeployPolicyKind):          meta.RESTScopeNamespace,
 	} {
 		mapper.Add(gvk, scope)
 		// A cache of several namespaces asks whether a list has a namespace, as of kinds.

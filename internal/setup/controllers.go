@@ -27,6 +27,7 @@ import (
 	importv1 "github.com/archelon-io/archelon/internal/import/v1"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
 	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/members"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/rolekeeper"
@@ -46,6 +47,7 @@ func (p *parts) controllers() []controller.Controller {
 		kinds.Controller(feature.HostClaim, baremetal.CRD(), handledKinds(), p.setupUnknownClaims),
 		machines.Controller(feature.HostClaimMachines, baremetal.CRD(), p.setupClaimMachines),
 		fleet.Controller(feature.Fleet, p.setupFleet),
+		members.Controller(feature.RancherClusterMembers, p.setupMembers),
 		hub.Controller(feature.ManagementClusters, p.opts.ManagementClustersNamespace, importer.FromMany, p.setupHub),
 	}
 }
@@ -232,6 +234,15 @@ func (p *parts) setupFleet(_ context.Context, env controller.Env) error {
 		return err
 	}
 	return agenthealth.AddToManager(mgr, &p.agents)
+}
+
+// setupMembers adds the controller of members of Rancher clusters.
+func (p *parts) setupMembers(ctx context.Context, env controller.Env) error {
+	reconciler := &members.Reconciler{
+		Client: env.Manager.GetClient(), Rancher: env.Rancher.GetClient(), RancherReader: env.Rancher.GetAPIReader(),
+		Claim: p.place.claim, Self: p.place.member.self, Policy: p.opts.Members, Recorder: env.Manager.GetEventRecorder(members.ControllerName),
+	}
+	return reconciler.SetupWithManager(ctx, env.Manager, members.Options{Concurrency: p.opts.Concurrency, Rancher: env.Rancher.GetCache()})
 }
 
 // holdingsOf returns what the controllers hold that are on.

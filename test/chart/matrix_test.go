@@ -54,6 +54,9 @@ func features(t *testing.T) [][]choice {
 			on.name += "-" + wordOf(string(feature.HostClaim))
 			on.set = on.set.merged(values{"features": values{string(feature.HostClaim): values{"enabled": true}}})
 		}
+		if gate == string(feature.RancherClusterMembers) { // It has to be told what may be asked for.
+			on.set = on.set.merged(values{"members": values{"roles": []any{"tenant-dev"}, "principals": []any{"okta_group://tenant-", "ldap_user://cn=a, ou=\"b\""}}})
+		}
 		all = append(all, []choice{{"", values{}}, on})
 	}
 	return all

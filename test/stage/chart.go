@@ -99,8 +99,8 @@ func valuesFor(flags []string, further map[string]any) map[string]any {
 	values := map[string]any{"podDisruptionBudget": map[string]any{"enabled": false}, "admissionPolicy": map[string]any{"enabled": false}}
 	maps.Copy(values, further)
 	var namespaces, excluded, extra []string
-	turtles, imports := map[string]any{}, map[string]any{}
-	for key, group := range map[string]map[string]any{"turtles": turtles, "import": imports} {
+	turtles, imports, members := map[string]any{}, map[string]any{}, map[string]any{}
+	for key, group := range map[string]map[string]any{"turtles": turtles, "import": imports, "members": members} {
 		if base, ok := further[key].(map[string]any); ok {
 			maps.Copy(group, base)
 		}
@@ -125,6 +125,11 @@ func valuesFor(flags []string, further map[string]any) map[string]any {
 			values["fleetWorkspaces"] = strings.Split(value, ",")
 		case "--feature-gates":
 			values["features"] = gates(value)
+		case "--member-role":
+			members["roles"] = strings.Split(value, ",")
+		case "--member-principal":
+			listed, _ := members["principals"].([]string)
+			members["principals"] = append(slices.Clip(listed), value)
 		default:
 			if !setImport(imports, name, value) {
 				extra = append(extra, flag)

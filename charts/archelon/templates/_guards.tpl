@@ -23,6 +23,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if and (index .Values.features "host-claim-machines").enabled (not (index .Values.features "host-claim").enabled) }}
 {{- fail "features.host-claim-machines needs features.host-claim, which gives hosts to the claims of Machines: enable both" }}
 {{- end }}
+{{- include "archelon.memberGuards" . }}
 {{- include "archelon.remoteGuards" . }}
 {{- include "archelon.hubGuards" . }}
 {{- include "archelon.monitoringGuards" . }}
@@ -227,13 +228,27 @@ its own namespace. It says so with its next upgrade, so that releases can be upg
 {{- end }}
 {{- end }}
 
+{{/* Members of Rancher clusters. */}}
+{{- define "archelon.memberGuards" -}}
+{{- if (index .Values.features "rancher-cluster-members").enabled }}
+{{- if not (and .Values.members.roles .Values.members.principals) }}
+{{- fail "features.rancher-cluster-members needs members.roles and members.principals: name what annotation archelon.io/members may ask for" }}
+{{- end }}
+{{- if (index .Values.features "remote-rancher").enabled }}
+{{- fail "features.rancher-cluster-members cannot be used with features.remote-rancher yet: disable one of them" }}
+{{- end }}
+{{- else if or .Values.members.roles .Values.members.principals }}
+{{- fail "members is for features.rancher-cluster-members: enable it, or leave them out" }}
+{{- end }}
+{{- end }}
+
 {{/* Many management clusters. */}}
 {{- define "archelon.hubGuards" -}}
 {{- if (index .Values.features "management-clusters").enabled }}
 {{- if not (index .Values.features "managementv3-cluster").enabled }}
 {{- fail "features.management-clusters needs features.managementv3-cluster: a v1 Rancher cluster belongs into the namespace of its CAPI Cluster, which is in another cluster" }}
 {{- end }}
-{{- range $feature := list "fleet" "host-claim" "host-claim-machines" "oci-cluster-identity" "oci-credential-translation" "remote-rancher" }}
+{{- range $feature := list "fleet" "host-claim" "host-claim-machines" "oci-cluster-identity" "oci-credential-translation" "rancher-cluster-members" "remote-rancher" }}
 {{- if (index $.Values.features $feature).enabled }}
 {{- fail (printf "features.management-clusters cannot be used with features.%s: disable it" $feature) }}
 {{- end }}
