@@ -45,7 +45,7 @@ func (w *world) checkPlan(m *manager, runs int) {
 	p := w.newPlanning(m)
 	for range runs {
 		for _, key := range w.keys {
-			w.written = nil
+			w.written, p.w.named = nil, w.named // Watches propose names, too.
 			m.process.Wake(ctrl.Request{NamespacedName: key})
 			w.say("%s works on %s", m.name, key)
 			w.work(m, m.process.Place(ctrl.Request{NamespacedName: key}))

@@ -276,16 +276,23 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 			return
 		case reason == archelonv1.ForeignRecordReason && w.lost[owner] && object.GetLabels()[archelonv1.OwnerNamespaceLabel] == cluster.Namespace:
 			return // It was restored, and its record is that of before. A person has to decide.
+		case reason == archelonv1.AgentOfAnotherClusterReason && w.lost[owner] && w.vandalized && !labelledAsOwned(object) &&
+			w.sites[client.ObjectKeyFromObject(cluster)].agent.cluster == object.GetName():
+			return // The same, and somebody took the label off by which the record is known. A person has to decide.
 		}
 	}
 	w.fail("%s is not imported: %v, %s", describe(cluster), records, says)
 }
 
+func labelledAsOwned(object client.Object) bool {
+	_, owned := object.GetLabels()[ownedLabel]
+	return owned
+}
+
 // checkLeft is what must have become of a Rancher cluster.
 func (w *world) checkLeft(object client.Object) {
 	owner, ours := w.created[object.GetUID()]
-	_, owned := w.stemOf(object).GetLabels()[ownedLabel]
-	if !ours || w.lost[owner] && (w.vandals || object.GetDeletionTimestamp() == nil) || !owned || object.GetLabels()[uidLabel] == "" {
+	if !ours || w.lost[owner] && (w.vandals || object.GetDeletionTimestamp() == nil) || !labelledAsOwned(w.stemOf(object)) || object.GetLabels()[uidLabel] == "" {
 		return // Nobody can tell what belonged to the CAPI cluster.
 	}
 	if object.GetDeletionTimestamp() != nil {
