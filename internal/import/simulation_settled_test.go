@@ -108,6 +108,6 @@ func (w *world) resume(s *settled) {
 // collectSeldom has garbage be collected seldom while a test walks schedules. There is much of it, and little that is kept.
 func collectSeldom(t *testing.T) {
 	t.Helper()
-	before := debug.SetGCPercent(800)
+	before := debug.SetGCPercent(1600)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
 }
