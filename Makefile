@@ -272,7 +272,7 @@ SIMULATED = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
 .PHONY: test-simulation
 test-simulation: ## All controllers in simulated worlds: the import in some ten thousand, the same each time.
 	$(SIMULATE) -rapid.checks=14000 $(TIMED)
-	$(SWITCH) -rapid.checks=1500 $(TIMED)
+	$(SWITCH) -rapid.checks=3000 $(TIMED)
 	$(PARTED) -rapid.checks=3000 $(TIMED)
 	go test $(JSON) -count=1 -timeout=30m -run='Simulation$$|^TestUpheaval$$' $(TESTFLAGS) $(SIMULATED) $(TIMED)
 
@@ -290,7 +290,7 @@ FOUND  = -rapid.seed=1 -rapid.nofailfile -rapid.shrinktime=1ms
 test-mutation: ## Change 60 tokens of the rules of the import, twice, and have tests find all but a few of the changes, and all races that were fixed.
 	$(MUTATE) --files=decide.go --count=60 --seed=1 --at-least=57 -- $(FIND)
 	$(MUTATE) --files=decide.go --count=60 --seed=18 --at-least=57 -- $(FIND)
-	$(MUTATE) --list=internal/import/testdata/races.yaml -- '-test.run=^TestSimulationOfRaces$$' '-test.run=^TestSimulation$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfPartitions$$ -rapid.checks=2000 $(FOUND)'
+	$(MUTATE) --list=internal/import/testdata/races.yaml -- '-test.run=^TestSimulationOfRaces$$' '-test.run=^TestSimulation$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfPartitions$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfASwitch$$ -rapid.checks=2000 $(FOUND)'
 
 # Not part of make test: it builds all of a release, twice, and cosign, which takes minutes the first time.
 .PHONY: test-image

@@ -144,6 +144,26 @@ func (o *Observation) standing() *record {
 	return nil
 }
 
+// learn adds one that the API server has of the cluster's own. Of one that the cache shows as well, only that it is being deleted is news.
+func (o *Observation) learn(live record) {
+	for _, records := range [][]record{o.records, o.derived} {
+		for i := range records {
+			if records[i].id() != live.id() {
+				continue
+			}
+			if live.deleting() {
+				records[i].Object = live.Object
+			}
+			return
+		}
+	}
+	if live.strategy.Derived(live.Object) {
+		o.derived = append(o.derived, live)
+	} else {
+		o.records = append(o.records, live)
+	}
+}
+
 // find returns the record with the given identity.
 func (o *Observation) find(id string) *record {
 	for i := range o.records {

@@ -103,10 +103,7 @@ func (askOwned) read(ctx context.Context, r *Reconciler, o *Observation) error {
 			return fmt.Errorf("looking for %s Rancher clusters of the CAPI cluster: %w", strategy.Kind(), err)
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
-			found := record{Object: item.(client.Object), strategy: strategy, unseen: true} //nolint:forcetypeassert // a list of client.Objects
-			if o.find(found.id()) == nil && !strategy.Derived(found.Object) {
-				o.records = append(o.records, found)
-			}
+			o.learn(record{Object: item.(client.Object), strategy: strategy, unseen: true}) //nolint:forcetypeassert // a list of client.Objects
 			return nil
 		})
 		if err != nil {

@@ -279,7 +279,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 			Consistently(writes(name)).ShouldNot(ContainElement(And(
 				HaveSuffix(" "+translated), Not(HavePrefix("create ")), Not(ContainSubstring("/status ")),
 			)))
-			found := theirs.DeepCopyObject().(client.Object)
+			found, _ := theirs.DeepCopyObject().(client.Object)
 			Expect(get(ctx, found)).To(Succeed())
 			Expect(found).To(And(
 				HaveField("GetUID()", theirs.GetUID()), HaveField("GetGeneration()", theirs.GetGeneration()),
