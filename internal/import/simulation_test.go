@@ -292,8 +292,9 @@ func labelledAsOwned(object client.Object) bool {
 // checkLeft is what must have become of a Rancher cluster.
 func (w *world) checkLeft(object client.Object) {
 	owner, ours := w.created[object.GetUID()]
-	if !ours || w.lost[owner] && (w.vandals || object.GetDeletionTimestamp() == nil) || !labelledAsOwned(w.stemOf(object)) || object.GetLabels()[uidLabel] == "" {
-		return // Nobody can tell what belonged to the CAPI cluster.
+	if !ours || w.lost[owner] && (w.vandals || object.GetDeletionTimestamp() == nil) || !labelledAsOwned(w.stemOf(object)) || object.GetLabels()[uidLabel] == "" ||
+		w.stemOf(object).GetLabels()[uidLabel] == "" {
+		return // Nobody can tell what belonged to the CAPI cluster. Of two, the label of the one is what is gone by.
 	}
 	if object.GetDeletionTimestamp() != nil {
 		w.fail("the deletion of %s does not end: %v", w.server.KeyOf(object), object.GetFinalizers())
