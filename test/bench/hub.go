@@ -32,15 +32,15 @@ const hubAccount = "archelon-hub"
 // hubClusters are the CAPI clusters of each management cluster, unless told otherwise.
 const hubClusters = 500
 
-// sizes of one run of the hub.
-type hubSize struct{ sites, holes, clusters int }
+// sizes of one run of the hub. Spare management clusters run beside the others, and nobody registers them.
+type hubSize struct{ sites, holes, clusters, spare int }
 
 // hubSizes returns a run with many management clusters, every fifth a black hole, and one with a single one that has as many CAPI clusters as the others
-// have together.
+// have together. All of them are on this machine, where an API server that does nothing keeps a processor busy as well: as many run in both.
 func hubSizes(o *options) (many, one hubSize) {
 	holes := max(1, o.ManagementClusters/5)
 	answering := o.ManagementClusters - holes
-	return hubSize{answering, holes, o.Clusters}, hubSize{1, 0, answering * o.Clusters}
+	return hubSize{sites: answering, holes: holes, clusters: o.Clusters}, hubSize{sites: 1, clusters: answering * o.Clusters, spare: answering - 1}
 }
 
 // hubRun is one measurement of the hub. The run that it embeds is Rancher's cluster with the manager.
@@ -48,6 +48,7 @@ type hubRun struct {
 	run
 	size   hubSize
 	sites  []*hubSite
+	spare  []*hubSite
 	hole   net.Listener
 	result hubResult
 }
@@ -68,7 +69,7 @@ func hubs(ctx context.Context, o *options, dir string, progress io.Writer) (many
 	var results []*hubResult
 	for _, size := range []hubSize{sizeOfOne, sizeOfMany} {
 		h := &hubRun{run: run{options: o, binary: binary, progress: progress}, size: size, result: hubResult{hubSize: size}}
-		h.say("starting Rancher's cluster and %d management clusters with %d clusters each, and %d black holes", size.sites, size.clusters, size.holes)
+		h.say("starting Rancher's cluster and %d management clusters with %d clusters each, %d black holes, and %d that are not registered", size.sites, size.clusters, size.holes, size.spare)
 		err := h.measure(ctx)
 		if err != nil && h.manager != nil {
 			logs := h.manager.Logs()
@@ -85,7 +86,7 @@ func hubs(ctx context.Context, o *options, dir string, progress io.Writer) (many
 func (h *hubRun) stop() error {
 	var errs []error
 	errs = append(errs, h.run.stop())
-	for _, site := range h.sites {
+	for _, site := range slices.Concat(h.sites, h.spare) {
 		if site.stage != nil {
 			errs = append(errs, site.stage.Stop())
 		}
@@ -192,6 +193,13 @@ func (h *hubRun) prepare(ctx context.Context) (stop func(), err error) {
 		}
 		site.rancher, site.servers = nil, nil
 		h.say("management cluster %d of %d is set up", i+1, len(h.sites))
+	}
+	for i := range h.size.spare {
+		site := &hubSite{run: run{options: h.options, progress: h.progress}}
+		h.spare = append(h.spare, site)
+		if err := site.begin(ctx, len(h.sites)+i); err != nil {
+			return stop, err
+		}
 	}
 	h.hole, err = blackHole()
 	return stop, err
