@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,6 +82,8 @@ func mustDeploy(cluster *unstructured.Unstructured, data manifestData) bool {
 	return !equality.Semantic.DeepEqual(applied.Object, cluster.Object)
 }
 
+const appliedCustomizationField = "appliedClusterAgentDeploymentCustomization"
+
 // noteApplied is the change that says what was applied, apart from the token.
 func noteApplied(cluster *unstructured.Unstructured, data manifestData) mutate {
 	features := map[string]any{}
@@ -89,11 +92,16 @@ func noteApplied(cluster *unstructured.Unstructured, data manifestData) mutate {
 		features[feature] = value == "true"
 	}
 	env, _, _ := unstructured.NestedSlice(cluster.Object, "spec", "agentEnvVars")
+	custom, _, _ := unstructured.NestedMap(cluster.Object, "spec", customizationField)
 	return func(u *unstructured.Unstructured) {
 		set(data.Image, "status", "agentImage")(u)
 		set(features, "status", "agentFeatures")(u)
 		if len(env) > 0 || hasField(u, "status", "appliedAgentEnvVars") {
 			set(append([]any{}, env...), "status", "appliedAgentEnvVars")(u)
+		}
+		unstructured.RemoveNestedField(u.Object, "status", appliedCustomizationField)
+		if custom != nil {
+			set(custom, "status", appliedCustomizationField)(u)
 		}
 	}
 }
@@ -175,9 +183,14 @@ func (w *workload) updateAgent(ctx context.Context, manager string, change func(
 // point changes the Deployment to what the manifest data says.
 func point(deployment *appsv1.Deployment, data manifestData) {
 	spec := &deployment.Spec.Template.Spec
+	spec.Tolerations = slices.Concat(defaultTolerations(), data.Custom.Tolerations)
 	for i := range spec.Containers {
 		container := &spec.Containers[i]
 		container.Image = data.Image
+		container.Resources = corev1.ResourceRequirements{}
+		if data.Custom.Resources != nil {
+			container.Resources = *data.Custom.Resources
+		}
 		setEnv(container, "CATTLE_SERVER", data.Server)
 		setEnv(container, "CATTLE_CA_CHECKSUM", data.Checksum())
 		setEnv(container, "CATTLE_CREDENTIAL_NAME", data.SecretName())
@@ -191,6 +204,14 @@ func point(deployment *appsv1.Deployment, data manifestData) {
 		if spec.Volumes[i].Secret != nil && spec.Volumes[i].Name == "cattle-credentials" {
 			spec.Volumes[i].Secret.SecretName = data.SecretName()
 		}
+	}
+}
+
+// defaultTolerations are those of the manifest.
+func defaultTolerations() []corev1.Toleration {
+	return []corev1.Toleration{
+		{Key: "node-role.kubernetes.io/controlplane", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"text/template"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +25,13 @@ var manifestText string
 var manifestTemplate = template.Must(template.New("manifest").Funcs(template.FuncMap{
 	"base64": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 	"quote":  strconv.Quote,
+	"json": func(v any) (string, error) {
+		raw, err := json.Marshal(v)
+		return string(raw), err
+	},
 }).Parse(manifestText))
+
+const customizationField = "clusterAgentDeploymentCustomization"
 
 // manifestData is what the manifest of an agent depends on.
 type manifestData struct {
@@ -40,6 +47,14 @@ type manifestData struct {
 	AuthImage string
 	Features  string // value of CATTLE_FEATURES; empty leaves it out
 	Env       []manifestEnv
+	Custom    customization
+}
+
+// customization is what spec.clusterAgentDeploymentCustomization changes in the agent's Deployment. Its other parts, Rancher's affinity and scheduling, are
+// not played.
+type customization struct {
+	Tolerations []corev1.Toleration          `json:"appendTolerations,omitempty"`
+	Resources   *corev1.ResourceRequirements `json:"overrideResourceRequirements,omitempty"`
 }
 
 // manifestEnv is one entry of spec.agentEnvVars.
@@ -77,13 +92,15 @@ func (*Standin) manifestData(ctx context.Context, reader client.Reader, token, c
 		// Without the token check Rancher serves clusters that it does not know.
 		return out, client.IgnoreNotFound(err)
 	}
-	env, _, _ := unstructured.NestedSlice(u.Object, "spec", "agentEnvVars")
-	raw, err := json.Marshal(env)
-	if err != nil {
-		return out, fmt.Errorf("reading the environment of the agent of %s: %w", cluster, err)
-	}
-	if err := json.Unmarshal(raw, &out.Env); err != nil {
-		return out, fmt.Errorf("reading the environment of the agent of %s: %w", cluster, err)
+	for field, target := range map[string]any{"agentEnvVars": &out.Env, customizationField: &out.Custom} {
+		value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", field)
+		raw, err := json.Marshal(value)
+		if err == nil {
+			err = json.Unmarshal(raw, target)
+		}
+		if err != nil {
+			return out, fmt.Errorf("reading %s of the agent of %s: %w", field, cluster, err)
+		}
 	}
 	return out, nil
 }
