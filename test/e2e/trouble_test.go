@@ -13,6 +13,7 @@ import (
 
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/stage"
+	"github.com/archelon-io/archelon/test/standin/agent"
 )
 
 // webhookDown is a Rancher whose webhook is a program of its own.
@@ -74,6 +75,20 @@ var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
 		Expect(f.Rancher.Up(ctx)).To(Succeed())
 		connected(ctx)
 		Expect(expectV3Record(ctx, f, cluster).GetUID()).To(Equal(uid))
+	})
+
+	It("connects the cluster again when Rancher has another CA", func(ctx context.Context) {
+		Expect(f.Rancher.RotateCA(ctx)).To(Succeed())
+		f.Rancher.Down()
+		Expect(f.Rancher.Up(ctx)).To(Succeed())
+		trusted := agent.Checksum(string(f.Rancher.CACert()))
+		Eventually(func(g Gomega) {
+			deployment := f.agent(ctx)
+			g.Expect(deployment).NotTo(BeNil())
+			g.Expect(deployment.Spec.Template.Spec.Containers[0].Env).To(ContainElement(corev1.EnvVar{Name: "CATTLE_CA_CHECKSUM", Value: trusted}))
+		}).Should(Succeed())
+		connected(ctx)
+		Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
 	})
 
 	It("begins again while Rancher is down, and ends when it is back", func(ctx context.Context) {

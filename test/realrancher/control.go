@@ -1,12 +1,15 @@
 package realrancher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -98,8 +101,35 @@ func (c *Control) SetAgentTLSMode(ctx context.Context, mode string) error {
 	return c.world.set(ctx, "agent-tls-mode", mode)
 }
 
-// RotateCA implements rancher.Control.
-func (c *Control) RotateCA(context.Context) error { return errReal }
+// SetFeature turns a feature of Rancher on or off. It has to be one that Rancher does not start again for.
+func (c *Control) SetFeature(ctx context.Context, name string, on bool) error {
+	feature := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "management.cattle.io/v3", "kind": "Feature"}}
+	feature.SetName(name)
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"value":%t}}`, on))
+	if err := c.world.Client.Patch(ctx, feature, patch); err != nil {
+		return fmt.Errorf("setting feature %s: %w", name, err)
+	}
+	return nil
+}
+
+// RotateCA implements rancher.Control. Rancher makes a new CA, and says so in setting cacerts, when it starts and finds none.
+func (c *Control) RotateCA(ctx context.Context) error {
+	before := c.CACert()
+	c.Down()
+	for _, name := range []string{"tls-rancher", "serving-cert"} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rancherNamespace, Name: name}}
+		if err := c.world.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting what Rancher serves with: %w", err)
+		}
+	}
+	if err := c.Up(ctx); err != nil {
+		return err
+	}
+	if bytes.Equal(before, c.CACert()) {
+		return errors.New("Rancher has no other CA after it started without one") //nolint:staticcheck // a name
+	}
+	return nil
+}
 
 // RotateToken implements rancher.Control. Rancher rotates a token at the end of its time, which is a field of its status.
 func (c *Control) RotateToken(ctx context.Context, cluster string) error {

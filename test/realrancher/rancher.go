@@ -74,7 +74,7 @@ func (w *World) runRancher(ctx context.Context) error {
 	//nolint:noctx // it outlives the call
 	cmd := exec.Command(filepath.Join(w.opts.Programs, "bin", "rancher"),
 		"--kubeconfig="+kubeconfig, "--k8s-mode=external", "--add-local=true", "--http-listen-port=8080", "--https-listen-port="+serverPort,
-		"--audit-log-path="+filepath.Join(home, "audit.log"), "--features=turtles=false")
+		"--audit-log-path="+filepath.Join(home, "audit.log"), fmt.Sprintf("--features=turtles=%t", w.turtles))
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(),
 		"PATH="+filepath.Join(w.opts.Programs, "podbin")+":"+os.Getenv("PATH"),
@@ -82,7 +82,7 @@ func (w *World) runRancher(ctx context.Context) error {
 		// The API that Rancher adds to Kubernetes is reached by its Service, without a tunnel.
 		"IMPERATIVE_API_DIRECT=true", "IMPERATIVE_API_APP_SELECTOR=rancher", "AGGREGATION_REGISTRATION_TIMEOUT=24h",
 		// Without a way out, lists of drivers and charts are as old as the program.
-		"CATTLE_DEV_MODE=30", "CATTLE_NAMESPACE="+rancherNamespace)
+		"CATTLE_DEV_MODE=30", "CATTLE_NAMESPACE="+rancherNamespace, "CATTLE_RANCHER_TURTLES_VERSION="+turtlesVersion)
 	if w.rancher, err = w.run(cmd, "rancher"); err != nil {
 		return err
 	}

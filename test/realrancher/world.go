@@ -55,6 +55,8 @@ type World struct {
 	node     *node.Node
 	rancher  *process.Process
 	webhook  *process.Process
+	// turtles is whether Rancher starts with its feature turtles.
+	turtles bool
 }
 
 // Start starts all of it, which takes most of a minute. The caller has to run below run.sh, and to call Stop.

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// withTurtles is a Rancher that has Rancher Turtles for a feature.
+type withTurtles interface {
+	WithTurtles(ctx context.Context, on bool) error
+}
+
+// A stock Rancher brings Rancher Turtles, which provides CAPI. The suite of the import has all that happens between the two; this is to be the same with a
+// real Rancher, which connects nothing before it takes Turtles for installed.
+var _ = Describe("Turtles, parked", Label("long", "rancher"), Ordered, func() {
+	var (
+		f       *fixture
+		cluster *clusterv1.Cluster
+	)
+	BeforeAll(func(ctx context.Context) {
+		f = newFixture(ctx, stage.Options{Name: "parked", Audit: true})
+		if rancher, ok := f.Rancher.(withTurtles); ok {
+			Expect(rancher.WithTurtles(ctx, true)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(rancher.WithTurtles(ctx, false)).To(Succeed()) })
+		}
+		namespace := namespaceOf("cattle-turtles-system")
+		Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, namespace))).To(Succeed())
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "controller-leader-election-rancher-turtles"},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: new("turtles-0"), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro()),
+			},
+		}
+		Expect(f.Client.Create(ctx, lease)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(f.Client.Delete(ctx, lease)).To(Succeed()) })
+		cluster = f.cluster(ctx, f.namespace(ctx, nil), selected)
+	})
+
+	It("leaves alone what the importer of Turtles may import", func(ctx context.Context) {
+		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true")
+		Eventually(f.reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
+		Expect(f.v3Records(ctx, cluster)).To(BeEmpty())
+	})
+
+	Describe("when it is parked", Ordered, func() {
+		BeforeAll(func(ctx context.Context) {
+			f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--turtles-parked")
+		})
+
+		It("imports and connects a cluster", func(ctx context.Context) {
+			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+		})
+
+		It("ends with its CAPI cluster", func(ctx context.Context) {
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			f.expectNothingLeft(ctx, cluster)
+			expectLawful(f)
+		})
+	})
+})
