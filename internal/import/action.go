@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,10 +52,15 @@ func (r *Reconciler) liveInRancher() client.Reader {
 	return r.APIReader
 }
 
-// patchLocked writes what differs between two versions of an object, if the API server has the first one.
+// patchLocked writes what differs in the metadata of two versions of an object, if the API server has the first one. All
+// else that a Rancher cluster has would take long to compare.
 func (r *Reconciler) patchLocked(ctx context.Context, before, after client.Object) error {
-	locked := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return r.clientOf(before).Patch(ctx, after, locked, client.FieldOwner(fieldOwner))
+	locked := client.MergeFromWithOptions(meta.AsPartialObjectMetadata(before), client.MergeFromWithOptimisticLock{})
+	patch, err := locked.Data(meta.AsPartialObjectMetadata(after))
+	if err != nil {
+		return err
+	}
+	return r.clientOf(before).Patch(ctx, after, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
 }
 
 // patchUID applies a merge patch that carries the UID of the object.

@@ -156,6 +156,7 @@ func writesOnCopies() map[string]func(context.Context, *bench, *Observation) err
 			return named(func(d *deciding) Decision {
 				gone := &record{Object: v3Record(), strategy: v3Strategy{}}
 				gone.SetName("c-gone")
+				gone.SetResourceVersion("1")
 				d.cluster.Annotations[recordKey] = gone.id()
 				if d.removed {
 					return pass()

@@ -7,6 +7,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/import/turtles"
@@ -83,6 +84,8 @@ type answers struct {
 	// provide them.
 	terms agentTerms
 	delay time.Duration
+	// level are Rancher clusters that were found to be what the CAPI cluster, as it was then, asks for.
+	level map[client.Object]*clusterv1.Cluster
 }
 
 // deeds are what this run has done.
@@ -124,7 +127,7 @@ func newAnswers() answers {
 		answered: map[string]bool{}, current: map[string]*clusterv1.Cluster{}, live: map[string]*record{},
 		twins: map[types.NamespacedName]bool{}, namespaces: map[string]bool{}, free: map[string]string{},
 		holders: map[string][]rancher.NamedCluster{}, reserved: map[string]time.Duration{},
-		managements: map[string]*managed{},
+		managements: map[string]*managed{}, level: map[client.Object]*clusterv1.Cluster{},
 	}
 }
 

@@ -134,14 +134,15 @@ func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) 
 		within := client.InNamespace(strategy.Key(cluster, "").Namespace)
 		for _, key := range keys {
 			list := strategy.NewList()
-			if err := r.inRancher().List(ctx, list, within, client.MatchingFields{ownerIndex: key}); err != nil {
+			// A record is found by more than one key, and copied once.
+			if err := r.inRancher().List(ctx, list, within, client.MatchingFields{ownerIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
 				return nil, nil, fmt.Errorf("listing %s Rancher clusters: %w", strategy.Kind(), err)
 			}
 			err := meta.EachListItem(list, func(item runtime.Object) error {
-				object := item.(client.Object) //nolint:forcetypeassert // a list of client.Objects
-				if seen[object.GetName()] {
+				if name := item.(client.Object).GetName(); seen[name] { //nolint:forcetypeassert // a list of client.Objects
 					return nil
 				}
+				object := item.DeepCopyObject().(client.Object) //nolint:forcetypeassert // the same
 				seen[object.GetName()] = true
 				found := record{Object: object, strategy: strategy}
 				if strategy.Derived(object) {

@@ -23,7 +23,7 @@ import (
 // agent settings. Only fields that this project sets are compared, so a settled record costs no write.
 func (d *deciding) syncRecord() Decision {
 	found := d.record
-	if found.settled || found.ahead {
+	if found.settled || found.ahead || d.inLine(found.Object) {
 		return pass()
 	}
 	desired, err := d.desired(d.cluster, found.GetName())
@@ -40,8 +40,12 @@ func (d *deciding) syncRecord() Decision {
 	rendered := found.strategy.Render(desired)
 	unstructured.RemoveNestedField(rendered.Object, "spec", "displayName") // It may be another's; checkDisplayName follows it.
 	patch, err := syncPatch(found.Object, rendered)
-	if err != nil || patch == nil {
+	switch {
+	case err != nil:
 		return fail(err)
+	case patch == nil:
+		d.level[found.Object] = d.cluster
+		return pass()
 	}
 	return act(updateRecord{record: *found, patch: patch})
 }
@@ -49,7 +53,7 @@ func (d *deciding) syncRecord() Decision {
 // syncManagement carries the same over to the v3 Cluster that Rancher made from a v1 record: Rancher copies a v1 record once.
 func (d *deciding) syncManagement() Decision {
 	object := d.management.object
-	if behind := d.managements[object.Name]; object.UID == d.record.GetUID() || behind.ahead || behind.synced {
+	if behind := d.managements[object.Name]; object.UID == d.record.GetUID() || behind.ahead || behind.synced || d.inLine(object) {
 		return pass()
 	}
 	desired, err := d.desired(d.cluster, object.Name)
@@ -60,11 +64,19 @@ func (d *deciding) syncManagement() Decision {
 		desired.Description = defaultDescription
 	}
 	patch, err := syncPatch(object, renderManagement(desired))
-	if err != nil || patch == nil {
+	switch {
+	case err != nil:
 		return fail(err)
+	case patch == nil:
+		d.level[object] = d.cluster
+		return pass()
 	}
 	return act(updateManagement{name: object.Name, patch: patch})
 }
+
+// inLine reports whether an earlier decision of this run has found a Rancher cluster to be what the CAPI cluster asks for. What changes either
+// replaces it.
+func (d *deciding) inLine(object client.Object) bool { return d.level[object] == d.cluster }
 
 // renderManagement returns what a v3 Cluster behind a v1 record has from the CAPI cluster.
 func renderManagement(desired Desired) *unstructured.Unstructured {

@@ -149,6 +149,8 @@ func (v view) list(kind schema.GroupKind, list client.ObjectList, opts ...client
 		case !matches:
 		case alone:
 			metadata.Items = append(metadata.Items, *metadataOf(row.object).DeepCopy())
+		case options.UnsafeDisableDeepCopy != nil && *options.UnsafeDisableDeepCopy:
+			items = append(items, row.object)
 		default:
 			items = append(items, copyOf(row.object))
 		}
