@@ -298,10 +298,12 @@ func (w *world) admin() {
 		}
 		w.say("somebody deletes %s in Rancher", key)
 		owner := w.created[object.GetUID()]
+		// Released already, because the CAPI cluster was to leave and has come back since: nothing tells this deletion from that.
+		released := !w.spared[owner] && !slices.Contains(object.GetFinalizers(), finalizer)
 		delete(w.spared, owner)
 		for _, cluster := range w.clusters() {
 			restored := w.remote && cluster.Annotations[archelonv1.RecordAnnotation] == "" // It has yet to learn which one it has.
-			if cluster.UID == owner && w.selected(cluster) != "false" && !w.vandals && !restored {
+			if cluster.UID == owner && w.selected(cluster) != "false" && !w.vandals && !restored && !released {
 				w.removed[owner] = true
 			}
 		}

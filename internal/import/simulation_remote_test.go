@@ -26,6 +26,7 @@ func TestSimulationOfPartitions(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				w := emptyWorld(ctx, t, simulation.Schedule{T: t})
 				w.remote, w.snapshots = true, map[string][]client.Object{}
+				w.drawClusters()
 				w.begin("v3")
 				begin(w)
 				w.unsettled = true

@@ -226,6 +226,16 @@ func (w *world) round() {
 	}
 }
 
+// leaving returns a CAPI cluster that has to leave whatever Rancher's webhook does, nil if there is none.
+func (w *world) leaving() *clusterv1.Cluster {
+	for _, cluster := range w.clusters() {
+		if cluster.DeletionTimestamp != nil && slices.Contains(cluster.Finalizers, finalizer) && !w.vandals && !w.twins {
+			return cluster
+		}
+	}
+	return nil
+}
+
 // checkLeaving is what must hold while Rancher's webhook is away: CAPI clusters leave all the same.
 func (w *world) checkLeaving() {
 	if !w.webhookDown {
@@ -233,7 +243,7 @@ func (w *world) checkLeaving() {
 	}
 	w.Faulty, w.unsettled = "", false
 	w.heal()
-	for range 5 {
+	for tries := 5; tries > 0 && w.leaving() != nil; tries-- {
 		for range 5 {
 			w.round()
 		}
@@ -242,10 +252,8 @@ func (w *world) checkLeaving() {
 			m.process.Later()
 		}
 	}
-	for _, cluster := range w.clusters() {
-		if cluster.DeletionTimestamp != nil && slices.Contains(cluster.Finalizers, finalizer) && !w.vandals && !w.twins {
-			w.fail("%s does not leave while Rancher's webhook is away: %v", describe(cluster), cluster.Finalizers)
-		}
+	if cluster := w.leaving(); cluster != nil {
+		w.fail("%s does not leave while Rancher's webhook is away: %v", describe(cluster), cluster.Finalizers)
 	}
 	w.say("--- Rancher's webhook is back ---")
 	w.webhookDown = false

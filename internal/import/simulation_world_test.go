@@ -98,9 +98,9 @@ type world struct {
 	silent map[types.UID]bool
 	// webhookDown: Rancher's admission webhook does not answer.
 	webhookDown bool
-	// keys are the names of CAPI clusters. twins: one of them is that of the v1 record of another one.
-	keys  []types.NamespacedName
-	twins bool
+	// keys are the names of CAPI clusters. twins: one of them is that of the v1 record of another one. alone: there is one apart from that.
+	keys         []types.NamespacedName
+	twins, alone bool
 	// vanished are CAPI clusters, by UID, that went with the finalizer which they got too late to be held by it.
 	vanished map[types.UID]bool
 	// written is what was written since the last comparison with a plan began; compared: there was one.
@@ -176,6 +176,7 @@ func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
 	w.vandals = rapid.Bool().Draw(t, "vandals")
 	w.divided = rapid.Bool().Draw(t, "divided")
 	w.twins = kind == "v1" && rapid.IntRange(0, 2).Draw(t, "twins") == 0
+	w.drawClusters()
 	w.begin(kind)
 	return w
 }
@@ -191,6 +192,22 @@ func emptyWorld(ctx context.Context, t failing, schedule simulation.Schedule) *w
 	}
 }
 
+// drawClusters draws whether there is one CAPI cluster or more. What goes wrong with one is found sooner where all steps are about it,
+// and rest comes in half the time; what they do to each other takes two.
+func (w *world) drawClusters() { w.alone = w.Pick("clusters", "one", "one", "two") == "one" }
+
+// usual are the CAPI clusters that there can be in any case. The one alone is that which is handed over between instances, if there are two.
+func (w *world) usual() []types.NamespacedName {
+	switch {
+	case !w.alone:
+		return simClusters
+	case w.divided && !w.twins:
+		return simClusters[1:]
+	default:
+		return simClusters[:1]
+	}
+}
+
 // begin has Rancher run, and managers that have yet to start.
 func (w *world) begin(kind string) {
 	w.server = simulation.NewServer(w.scheme)
@@ -203,7 +220,7 @@ func (w *world) begin(kind string) {
 	} {
 		w.server.Put(&managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
 	}
-	if w.keys = simClusters; w.twins {
+	if w.keys = w.usual(); w.twins {
 		w.keys = append(slices.Clip(w.keys), simTwin)
 	}
 	for _, key := range w.keys {
