@@ -196,7 +196,7 @@ func (w *world) checkSilent() {
 	w.say("--- all processes start again ---")
 	writes, version := len(w.server.Writes), w.server.Version()
 	for _, m := range w.managers {
-		if w.compared {
+		if w.compared || w.Index("plan at the end", 3) > 0 {
 			m.die()
 		} else {
 			w.checkPlan(m, planEndRuns)

@@ -48,7 +48,8 @@ func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error
 	if err != nil {
 		return nil, err
 	}
-	after.SetUID(before.GetUID()) // Neither can be patched.
+	after.SetResourceVersion(before.GetResourceVersion()) // None of these can be patched.
+	after.SetUID(before.GetUID())
 	after.SetDeletionTimestamp(before.GetDeletionTimestamp())
 	if equality.Semantic.DeepEqual(before, after) {
 		return copyOf(before), nil // Nothing is written, and nobody is told.
@@ -66,13 +67,59 @@ func merged(before client.Object, patch []byte, fields map[string]json.RawMessag
 	accessor, has := after.(metav1.ObjectMetaAccessor)
 	if _, alone := fields["metadata"]; has && alone && len(fields) == 1 {
 		if metadata, ok := accessor.GetObjectMeta().(*metav1.ObjectMeta); ok {
-			was := *metadata
-			*metadata = metav1.ObjectMeta{}
-			return after, merge(&was, fields["metadata"], metadata)
+			return after, mergeMetadata(metadata, fields["metadata"])
 		}
 	}
 	after = emptyOf(before)
 	return after, merge(before, patch, after)
+}
+
+// mergeMetadata applies a merge patch to metadata. What is patched of them as a rule needs no way through JSON.
+func mergeMetadata(metadata *metav1.ObjectMeta, patch []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return err
+	}
+	for name, raw := range fields {
+		var err error
+		switch name {
+		case "uid", "resourceVersion": // They are preconditions.
+		case "labels":
+			metadata.Labels, err = mergeStrings(metadata.Labels, raw)
+		case "annotations":
+			metadata.Annotations, err = mergeStrings(metadata.Annotations, raw)
+		case "finalizers":
+			metadata.Finalizers = nil
+			err = json.Unmarshal(raw, &metadata.Finalizers)
+		case "ownerReferences":
+			metadata.OwnerReferences = nil
+			err = json.Unmarshal(raw, &metadata.OwnerReferences)
+		default:
+			panic("nobody patches metadata." + name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mergeStrings(values map[string]string, patch []byte) (map[string]string, error) {
+	var changes map[string]*string
+	if err := json.Unmarshal(patch, &changes); err != nil || changes == nil {
+		return nil, err
+	}
+	if values == nil {
+		values = map[string]string{}
+	}
+	for name, value := range changes {
+		if value == nil {
+			delete(values, name)
+		} else {
+			values[name] = *value
+		}
+	}
+	return values, nil
 }
 
 func merge(before any, patch []byte, into any) error {
