@@ -57,7 +57,7 @@ func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches 
 		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(10_000), Settings: settings, Tokens: tokens,
 		Rules:     Rules{Active: active, Others: []Strategy{other}, Self: instance.ID{Name: "archelon"}},
 		Workloads: workloads, Metrics: metrics, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
-		memory: newMemory(switches), jobs: newJobs(1, clock.RealClock{}),
+		memory: newMemory(switches, turnsBacklog), jobs: newJobs(1, clock.RealClock{}),
 	}
 	r.steps.patience = 0
 	return r

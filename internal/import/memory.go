@@ -37,12 +37,13 @@ type memory struct {
 	takings turtles.Takings
 }
 
-func newMemory(switches int) *memory {
+// newMemory returns one for so many switches at the same time, and so many clusters that are woken at once by one that has ended.
+func newMemory(switches, backlog int) *memory {
 	return &memory{
 		incarnations: newIncarnations(),
 		writes:       newOwnWrites(), told: newTold(), steps: newSteps(stepPatience), creations: newCreations(), holdings: newHoldings(),
 		conflicts: newConflicts(), looks: newLooks(), registrations: newPatience(registrationPatience), replacements: newReplacements(),
-		turns: newTurns(switches), reserved: newReservations(), contests: newContests(),
+		turns: newTurns(switches, backlog), reserved: newReservations(), contests: newContests(),
 	}
 }
 

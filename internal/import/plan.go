@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
@@ -88,11 +87,10 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 		Switches: opts.Switches, Clock: clock.RealClock{},
 		// Jobs that nobody starts wait for that, so no work in a workload cluster begins.
 		jobs:   newJobs(defaultJobs, clock.RealClock{}),
-		memory: newMemory(opts.Switches), tokenSecrets: opts.Client, assigned: opts.Client,
+		// Nobody takes out of it who is woken while a run goes on.
+		memory: newMemory(opts.Switches, 2*opts.Clusters+turnsBacklog), tokenSecrets: opts.Client, assigned: opts.Client,
 	}
 	r.steps.patience = 0 // A plan says what comes of each run.
-	// Nobody takes out of it who is woken while a run goes on.
-	r.turns.come = make(chan event.GenericEvent, 2*opts.Clusters+turnsBacklog)
 	if err := r.addIndexes(ctx, opts.Indexes, opts.Indexes, opts.Indexes); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func parseAgentEnv(raw string) ([]corev1.EnvVar, error) {
 // fleetWorkspace reads the Fleet workspace, empty for Rancher's choice.
 func fleetWorkspace(annotations map[string]string) (string, error) {
 	workspace := annotations[archelonv1.FleetWorkspaceAnnotation]
-	if problems := validation.IsDNS1123Label(workspace); workspace != "" && len(problems) > 0 {
+	if workspace != "" && len(validation.IsDNS1123Label(workspace)) > 0 {
 		return "", errors.New("it must be the name of a Fleet workspace")
 	}
 	return workspace, nil

@@ -191,6 +191,6 @@ func (r *Reconciler) complete(options Options) error {
 	r.open = r.openSite
 	r.tokenSecrets, r.assigned = options.TokenSecrets, options.Assigned
 	r.jobs = newJobs(r.Jobs, r.Clock)
-	r.memory = newMemory(r.Switches)
+	r.memory = newMemory(r.Switches, turnsBacklog)
 	return nil
 }

@@ -81,6 +81,9 @@ type Simulated struct {
 	Switches   int
 }
 
+// simulatedClusters are more than any simulated process works on.
+const simulatedClusters = 16
+
 // Start returns a Reconciler that remembers nothing, and whose jobs run until the context ends.
 func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, error) {
 	settings, err := rancher.NewSettings(s.Client)
@@ -99,7 +102,7 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Recorder: simulation.Silent{}, Settings: settings, Tokens: tokens,
 		DisplayNames: names, Downloader: s.Downloader, Workloads: shared.workloads, Metrics: shared.metrics, Runs: s.Runs,
 		Switches: s.Switches, Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client,
-		memory: newMemory(s.Switches), jobs: newJobs(100, s.Clock),
+		memory: newMemory(s.Switches, simulatedClusters), jobs: newJobs(100, s.Clock),
 	}
 	return r, r.jobs.serve(ctx, beside{run: func(request reconcile.Request) { _, _ = r.jobs.Reconcile(ctx, request) }})
 }

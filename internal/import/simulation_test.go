@@ -270,6 +270,8 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 		owner := w.created[object.GetUID()]
 		other, ok := object.(*managementv3.Cluster)
 		switch {
+		case owner == cluster.UID && w.vandals && reason == archelonv1.DisplayNameTakenReason && !labelledAsOwned(object):
+			return // Somebody took the label off by which the record is known. A person has to decide.
 		case owner == cluster.UID:
 		case reason == archelonv1.DisplayNameTakenReason && ok &&
 			other.Spec.DisplayName == cmp.Or(cluster.Annotations[archelonv1.DisplayNameAnnotation], cluster.Name):

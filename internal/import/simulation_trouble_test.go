@@ -221,9 +221,7 @@ func (w *world) round() {
 			w.job(m, key)
 		}
 	}
-	if reactions := w.reactions(); len(reactions) > 0 {
-		reactions[0].do()
-	}
+	w.react()
 }
 
 // leaving returns a CAPI cluster that has to leave whatever Rancher's webhook does, nil if there is none.

@@ -88,8 +88,8 @@ type world struct {
 	// vandals: somebody changes once what only managers write. No more must come of that than that a person is asked.
 	// Whoever takes two marks off, has nobody know the Rancher cluster any more.
 	vandals, vandalized bool
-	// unsettled: things go wrong. divided: there are two instances.
-	unsettled, divided bool
+	// unsettled: things go wrong. divided: there are two instances. patient: managers are slower than Rancher and CAPI where nothing goes wrong.
+	unsettled, divided, patient bool
 	// remote: there are two management clusters, and Rancher is in neither.
 	remote bool
 	// snapshots are backups of management clusters, by namespace.
@@ -301,6 +301,7 @@ func (w *world) deliver(m *manager, n int) bool {
 func (w *world) rest() bool {
 	w.Faulty, w.unsettled = "", false
 	w.heal()
+	w.patient = w.Index("faster", 3) > 0
 	for round := range 30 {
 		before := w.state()
 		for steps := 0; w.goOn(); steps++ {
@@ -327,6 +328,9 @@ func (w *world) state() [2]int { return [2]int{w.server.Version(), w.changes} }
 
 // goOn does one thing that is under way, and reports false if there is none.
 func (w *world) goOn() bool {
+	if w.patient && w.react() {
+		return true
+	}
 	for _, m := range w.managers {
 		switch running := m.control.RunningJobs(); {
 		case m.behind() > 0:
@@ -339,9 +343,14 @@ func (w *world) goOn() bool {
 			return true
 		}
 	}
-	if reactions := w.reactions(); len(reactions) > 0 {
+	return w.react()
+}
+
+// react has the next of the reactions of Rancher and CAPI come, and reports false if there is none.
+func (w *world) react() bool {
+	reactions := w.reactions()
+	if len(reactions) > 0 {
 		reactions[0].do()
-		return true
 	}
-	return false
+	return len(reactions) > 0
 }

@@ -33,9 +33,9 @@ type turns struct {
 	places  map[types.NamespacedName]*list.Element
 }
 
-func newTurns(most int) *turns {
+func newTurns(most, backlog int) *turns {
 	return &turns{
-		most: most, come: make(chan event.GenericEvent, turnsBacklog),
+		most: most, come: make(chan event.GenericEvent, backlog),
 		taken: map[types.NamespacedName]bool{}, queue: list.New(), places: map[types.NamespacedName]*list.Element{},
 	}
 }

@@ -100,7 +100,7 @@ func TestTurns(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			turns := newTurns(tc.most)
+			turns := newTurns(tc.most, turnsBacklog)
 			for i, s := range tc.steps {
 				given, woken := s.run(t, turns, tc.held)
 				if given != s.given || !slices.Equal(woken, s.woken) {
@@ -116,7 +116,7 @@ func TestTurns(t *testing.T) {
 
 // As long as nobody knows who holds slots, none is given.
 func TestNoTurnBeforeTheHoldersAreKnown(t *testing.T) {
-	turns, broken := newTurns(10), errors.New("broken")
+	turns, broken := newTurns(10, turnsBacklog), errors.New("broken")
 	key := types.NamespacedName{Name: "a"}
 	if err := turns.rebuild(t.Context(), func() ([]types.NamespacedName, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Fatalf("got %v, want the failure", err)
@@ -137,7 +137,7 @@ func TestNoTurnBeforeTheHoldersAreKnown(t *testing.T) {
 
 // When the controller has stopped, nobody takes what is woken.
 func TestWakingEndsWithItsContext(t *testing.T) {
-	turns := newTurns(turnsBacklog + 2)
+	turns := newTurns(turnsBacklog+2, turnsBacklog)
 	if err := turns.rebuild(t.Context(), func() ([]types.NamespacedName, error) { return nil, nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestWithdrawnNamespace(t *testing.T) {
 			// Without a client: whatever else it did would fail.
 			r := &Reconciler{
 				Withdrawn: func(context.Context, string) (bool, error) { return true, tc.err },
-				Workloads: &workload.Clients{}, Clock: clock.RealClock{}, jobs: newJobs(1, clock.RealClock{}), memory: newMemory(1),
+				Workloads: &workload.Clients{}, Clock: clock.RealClock{}, jobs: newJobs(1, clock.RealClock{}), memory: newMemory(1, turnsBacklog),
 			}
 			cluster := testCluster()
 			cluster.Finalizers = []string{archelonv1.ImportFinalizer}

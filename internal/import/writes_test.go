@@ -42,7 +42,7 @@ func TestCreationsAreAwaitedForAMoment(t *testing.T) {
 func TestOwnWritesOutliveTheRun(t *testing.T) {
 	written := testCluster()
 	written.ResourceVersion = "2"
-	r := &Reconciler{memory: newMemory(0), Clock: clock.RealClock{}}
+	r := &Reconciler{memory: newMemory(0, turnsBacklog), Clock: clock.RealClock{}}
 	r.writes.note(written)
 	r.noteTurn(t.Context(), &Observation{key: client.ObjectKeyFromObject(written), cluster: written}, Decision{Intent: intentImport})
 	cached := testCluster()
