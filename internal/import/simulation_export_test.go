@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +38,9 @@ type Downloader = downloader
 
 // Indexes of Rancher clusters in the cache.
 const OwnerIndex = ownerIndex
+
+// RecordOf returns an empty record of a kind, which must not be changed.
+func RecordOf(strategy Strategy) client.Object { return someRecords[strategy.Kind()] }
 
 // OwnerKeys are the values of OwnerIndex.
 func OwnerKeys(object client.Object) []string { return ownerKeys(object) }
@@ -132,27 +136,34 @@ type beside struct {
 // Add implements workqueue.TypedInterface.
 func (b beside) Add(request reconcile.Request) { go b.run(request) }
 
+// What is watched is told by empty objects. They are large, and all processes have the same.
+var (
+	someCluster = &clusterv1.Cluster{}
+	someSetting = &managementv3.Setting{}
+	someRecords = map[string]client.Object{"v1": &provisioningv1.Cluster{}, "v3": &managementv3.Cluster{}}
+)
+
 // Watching are the watches of SetupWithManager, but for that of display names.
 func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulation.Watch {
 	itself := func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 	}
 	watches := []simulation.Watch{
-		simulation.WatchOf(s, &clusterv1.Cluster{}, itself, clusterChanged(r.told)),
-		simulation.WatchOf(s, &clusterv1.Cluster{}, r.clusterOfNamesake, gone()),
+		simulation.WatchOf(s, someCluster, itself, clusterChanged(r.told)),
+		simulation.WatchOf(s, someCluster, r.clusterOfNamesake, gone()),
 		simulation.WatchOf(s, secretMetadata(), clusterOfKubeconfig, nil),
 		simulation.WatchOf(s, secretMetadata(), r.clusterOfBackingNamespace, predicate.NewPredicateFuncs(
 			func(object client.Object) bool { return object.GetName() == rancher.DefaultTokenSecretName },
 		)),
 		simulation.WatchOf(s, rancher.NewRegistrationToken(), r.clusterOfBackingNamespace, tokenChanged()),
-		simulation.WatchOf(s, &managementv3.Setting{}, r.clustersNotImported, settingMatters()),
-		simulation.WatchOf(s, &managementv3.Cluster{}, r.clustersWaitingFor, going()),
+		simulation.WatchOf(s, someSetting, r.clustersNotImported, settingMatters()),
+		simulation.WatchOf(s, someRecords["v3"], r.clustersWaitingFor, going()),
 	}
 	for _, label := range labelled {
 		watches = append(watches, simulation.WatchOf(s, namespaceMetadata(), r.clustersIn, labelChanged(label)))
 	}
 	for _, strategy := range r.strategies() {
-		watches = append(watches, simulation.WatchOf(s, strategy.NewObject(), r.clustersOfRecord(strategy), recordChanged(r.writes)))
+		watches = append(watches, simulation.WatchOf(s, someRecords[strategy.Kind()], r.clustersOfRecord(strategy), recordChanged(r.writes)))
 	}
 	return watches
 }

@@ -148,6 +148,8 @@ func (m *manager) start() {
 // agos are how many events ago caches begin. API servers can be behind by any number.
 var agos = []int{0, 0, 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 1000}
 
+var simCluster = &clusterv1.Cluster{}
+
 // cache returns what a new process knows.
 func (m *manager) cache(rules importer.Rules) *simulation.Cache {
 	w := m.w
@@ -180,10 +182,10 @@ func (m *manager) cache(rules importer.Rules) *simulation.Cache {
 		return w.reduced(object)
 	})
 	for _, strategy := range []importer.Strategy{rules.Active, rules.Others[0]} {
-		cache.Index(strategy.NewObject(), importer.OwnerIndex, importer.OwnerKeys)
+		cache.Index(importer.RecordOf(strategy), importer.OwnerIndex, importer.OwnerKeys)
 	}
 	for name, keys := range importer.ClusterIndexes(rules.Active) {
-		cache.Index(&clusterv1.Cluster{}, name, keys)
+		cache.Index(simCluster, name, keys)
 	}
 	return cache
 }

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"sync"
 
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -80,7 +82,14 @@ func fill(into, from client.Object) {
 		into.SetCreationTimestamp(from.GetCreationTimestamp())
 		return
 	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(copyOf(from)).Elem())
+	switch from := from.(type) { // Those that are read most, and are large, are copied to where they belong at once.
+	case *managementv3.Cluster:
+		from.DeepCopyInto(into.(*managementv3.Cluster)) //nolint:forcetypeassert // It is of the same type.
+	case *clusterv1.Cluster:
+		from.DeepCopyInto(into.(*clusterv1.Cluster)) //nolint:forcetypeassert // the same
+	default:
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(copyOf(from)).Elem())
+	}
 }
 
 // metadataOf returns the metadata of an object without what a transform of a cache would drop. It shares them with the
