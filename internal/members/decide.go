@@ -19,8 +19,10 @@ import (
 const (
 	// pendingRetry: Rancher creates the namespace of a cluster within seconds.
 	pendingRetry = 5 * time.Second
-	// refusedRetry: the answer follows from role templates, and from permissions of this program, which administrators change by hand.
-	refusedRetry = time.Minute
+	// refusedRetry: the answer follows from role templates, and from permissions of this program, which administrators change by hand. Each time is twice
+	// as long as the one before it.
+	refusedRetry    = time.Minute
+	refusedRetryMax = time.Hour
 )
 
 // Decision is what a run is to do.
@@ -130,7 +132,7 @@ func verdict(o Observation, now time.Time, rancher string, wanted []*managementv
 	switch {
 	case len(refused) > 0:
 		d := publishing(o, now, RefusedReason, "Rancher refused "+shortened(strings.Join(refused, "; "), maxRefusal))
-		d.Again = refusedRetry
+		d.Again = refusedAgain(o.Before, now)
 		return d
 	case len(flaws) > 0:
 		texts := make([]string, 0, len(flaws))
@@ -145,6 +147,14 @@ func verdict(o Observation, now time.Time, rancher string, wanted []*managementv
 	default:
 		return publishing(o, now, BoundReason, "")
 	}
+}
+
+// refusedAgain is as long as it has been so already, which needs no memory.
+func refusedAgain(before *metav1.Condition, now time.Time) time.Duration {
+	if before == nil || before.Reason != RefusedReason {
+		return refusedRetry
+	}
+	return min(max(now.Sub(before.LastTransitionTime.Time), refusedRetry), refusedRetryMax)
 }
 
 // maxRefusal is how much is shown of what Rancher says.

@@ -187,7 +187,7 @@ func TestDecide(t *testing.T) {
 				Cluster: asking(`[{role: tenant-dev, group: "okta_group://tenant-a"}]`, saying("False", "MemberRefused", "Rancher refused role template tenant-dev: no")),
 				Ours:    true, Rancher: in, Refused: map[string]string{name(devs): "no"},
 			},
-			want: []string{"none"}, again: time.Minute,
+			want: []string{"none"}, again: time.Hour,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -331,6 +331,25 @@ func TestNamesTellMembersApart(t *testing.T) {
 		seen[name] = member
 		if nameFor("2", member) == name {
 			t.Errorf("%v of another incarnation of the Cluster has the same name", member)
+		}
+	}
+}
+
+func TestRefusedAgain(t *testing.T) {
+	t.Parallel()
+	for title, tc := range map[string]struct {
+		reason string
+		before *metav1.Condition
+		want   time.Duration
+	}{
+		"First":  {reason: "who asks may be about to be allowed to", want: time.Minute},
+		"Other":  {reason: "how long it has waited says nothing of a refusal", before: &metav1.Condition{Reason: WaitingReason, LastTransitionTime: earlier}, want: time.Minute},
+		"Soon":   {reason: "another event is no reason to hurry", before: &metav1.Condition{Reason: RefusedReason, LastTransitionTime: metav1.NewTime(now)}, want: time.Minute},
+		"Double": {reason: "each time it is twice as long", before: &metav1.Condition{Reason: RefusedReason, LastTransitionTime: metav1.NewTime(now.Add(-4 * time.Minute))}, want: 4 * time.Minute},
+		"Days":   {reason: "it is not forgotten", before: &metav1.Condition{Reason: RefusedReason, LastTransitionTime: metav1.NewTime(now.Add(-48 * time.Hour))}, want: time.Hour},
+	} {
+		if got := refusedAgain(tc.before, now); got != tc.want {
+			t.Errorf("%s: %s: %s, want %s", title, tc.reason, got, tc.want)
 		}
 	}
 }
