@@ -2,15 +2,12 @@
 package options
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/edge/seat"
-	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/members"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -230,30 +226,6 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 		"Fleet workspace that annotation archelon.io/fleet-workspace may name. Tenants get what Fleet deploys there, Secrets included.")
 }
 
-// addTenantFlags binds what else tenants may ask for.
-func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
-		"Part of the agent's Deployment that annotation archelon.io/agent-deployment may set; repeatable: "+
-			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
-	fs.BoolVar(&o.ClassLabels, "cluster-class-labels", o.ClassLabels,
-		"Label Rancher clusters with the ClusterClass of their CAPI Clusters, for Fleet.")
-	fs.StringSliceVar(&o.Members.Roles, "member-role", o.Members.Roles,
-		"Role template that annotation archelon.io/members may ask for, with gate rancher-cluster-members.")
-	fs.StringArrayVar(&o.Members.Principals, "member-principal", o.Members.Principals,
-		"What its groups and users may begin with, such as okta_group://; repeatable.")
-}
-
-// agentSettingProblems reports parts that there are not.
-func (o *Options) agentSettingProblems() []error {
-	var problems []error
-	for _, name := range o.AgentSettings {
-		if !slices.Contains(importer.AgentSettings(), name) {
-			problems = append(problems, fmt.Errorf("--agent-setting %q must be one of %s", name, strings.Join(importer.AgentSettings(), ", ")))
-		}
-	}
-	return problems
-}
-
 // addLimitFlags binds how much is done at the same time, how often, and how long it may take.
 func (o *Options) addLimitFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod,
@@ -306,96 +278,4 @@ func (o *Options) Complete() []string {
 		}
 	}
 	return notes
-}
-
-// Validate reports every option that cannot be used, in sentences.
-func (o *Options) Validate() error {
-	var problems []error
-	positive := func(name string, ok bool) {
-		if !ok {
-			problems = append(problems, fmt.Errorf("--%s must be greater than zero", name))
-		}
-	}
-	positive("concurrency", o.Concurrency > 0)
-	positive("workload-concurrency", o.WorkloadConcurrency > 0)
-	positive("sync-period", o.SyncPeriod > 0)
-	if o.StrategySwitchConcurrency < 0 {
-		problems = append(problems, errors.New("--strategy-switch-concurrency must not be negative; 0 stops the replacement of Rancher clusters"))
-	}
-	positive("manifest-timeout", o.ManifestTimeout > 0)
-	positive("manifest-max-bytes", o.ManifestMaxBytes > 0)
-	positive("workload-timeout", o.WorkloadTimeout > 0)
-	if o.AgentDisconnectGrace < 0 {
-		problems = append(problems, errors.New("--agent-disconnect-grace must not be negative"))
-	}
-	if o.KubeAPIQPS == 0 {
-		problems = append(problems, errors.New("--kube-api-qps must not be zero; a negative value lifts the limit"))
-	}
-	if o.KubeAPIQPS > 0 && float32(o.KubeAPIBurst) < 1 {
-		problems = append(problems, errors.New("--kube-api-burst must be greater than zero"))
-	}
-	if o.LeaderElect && !o.leaderElectionFits() {
-		problems = append(problems, errors.New("--leader-elect-lease-duration, in whole seconds, must be longer than --leader-elect-renew-deadline, and that longer than 1.2 times --leader-elect-retry-period"))
-	}
-	if strings.ContainsAny(o.WatchFilter, " ,=") {
-		problems = append(problems, fmt.Errorf("--watch-filter %q must be the value of a label", o.WatchFilter))
-	}
-	if len(o.TurtlesNamespaces) == 0 {
-		problems = append(problems, errors.New("--turtles-namespace must name a namespace"))
-	}
-	for option, names := range map[string][]string{"turtles-namespace": o.TurtlesNamespaces, "fleet-workspace": o.FleetWorkspaces} {
-		for _, name := range names {
-			if invalid := validation.IsDNS1123Label(name); len(invalid) > 0 {
-				problems = append(problems, fmt.Errorf("--%s %q must be the name of a namespace: lower-case letters, digits and dashes, at most 63 characters", option, name))
-			}
-		}
-	}
-	problems = append(problems, o.selectorProblems()...)
-	problems = append(problems, o.agentSettingProblems()...)
-	problems = append(problems, o.scopeProblems()...)
-	problems = append(problems, o.claimProblems()...)
-	problems = append(problems, o.Identity.validate())
-	if o.Gates.Enabled(feature.OCICredentialTranslation) {
-		problems = append(problems, o.Credentials.validate(o))
-	}
-	problems = append(problems, o.validateMachines(), o.validateMembers(), o.validateRancher(), o.validateHub())
-	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
-		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
-	}
-	return errors.Join(problems...)
-}
-
-func (o *Options) validateMachines() error {
-	if !o.Gates.Enabled(feature.HostClaimMachines) || o.Gates.Enabled(feature.HostClaim) {
-		return nil
-	}
-	return fmt.Errorf("gate %s needs gate %s, which gives hosts to the claims of Machines", feature.HostClaimMachines, feature.HostClaim)
-}
-
-// validateMembers reports lists that nothing comes of.
-func (o *Options) validateMembers() error {
-	if !o.Gates.Enabled(feature.RancherClusterMembers) {
-		if len(o.Members.Roles)+len(o.Members.Principals) > 0 {
-			return fmt.Errorf("--member-role and --member-principal are for gate %s: switch it on, or leave them out", feature.RancherClusterMembers)
-		}
-		return nil
-	}
-	if err := o.Members.Validate(); err != nil {
-		return fmt.Errorf("--member-role, --member-principal: %w", err)
-	}
-	return nil
-}
-
-// scopeProblems reports namespaces that cannot be ones, and lists of none: an empty list is not all namespaces.
-func (o *Options) scopeProblems() []error {
-	var problems []error
-	if _, err := o.Scope(); err != nil {
-		problems = append(problems, err)
-	}
-	for option, names := range map[string][]string{"namespace": o.Namespaces, "excluded-namespace": o.ExcludedNamespaces} {
-		if names != nil && len(names) == 0 {
-			problems = append(problems, fmt.Errorf("--%s is empty: name a namespace, or leave the flag out, which means all namespaces", option))
-		}
-	}
-	return problems
 }
