@@ -86,7 +86,7 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 		Tokens: tokens, Workloads: workloads, Metrics: metrics, Runs: opts.Runs, Keeps: opts.Keeps, Principals: opts.Principals,
 		Switches: opts.Switches, Clock: clock.RealClock{},
 		// Jobs that nobody starts wait for that, so no work in a workload cluster begins.
-		jobs:   newJobs(defaultJobs, clock.RealClock{}),
+		jobs: newJobs(defaultJobs, clock.RealClock{}),
 		// Nobody takes out of it who is woken while a run goes on.
 		memory: newMemory(opts.Switches, 2*opts.Clusters+turnsBacklog), tokenSecrets: opts.Client, assigned: opts.Client,
 	}

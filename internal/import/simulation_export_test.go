@@ -143,6 +143,9 @@ var (
 	someRecords = map[string]client.Object{"v1": &provisioningv1.Cluster{}, "v3": &managementv3.Cluster{}}
 )
 
+// Holding returns which CAPI cluster of a name the process has seen held.
+func (r *Reconciler) Holding(cluster types.NamespacedName) types.UID { return r.holdings.uid(cluster) }
+
 // Watching are the watches of SetupWithManager, but for that of display names.
 func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulation.Watch {
 	itself := func(_ context.Context, object client.Object) []reconcile.Request {

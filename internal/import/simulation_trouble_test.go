@@ -40,7 +40,7 @@ func (w *world) actSeldom(what string) {
 		w.webhookDown = !w.webhookDown
 		w.say("Rancher's webhook does not answer: %t", w.webhookDown)
 	case "plan":
-		if m := w.someManager(); w.Faulty == "" && !w.webhookDown && m.cut == "" {
+		if m := w.someManager(); w.Faulty == "" && !w.webhookDown && m.cut == "" && w.Pick("plan", "made", "not asked for") == "made" {
 			w.checkPlan(m, planRuns)
 		}
 	case "relist":
@@ -86,8 +86,10 @@ func (w *world) delete(cluster *clusterv1.Cluster) {
 		return
 	}
 	w.say("   which was asked to go before it was held")
-	if cluster.Spec.Paused != nil || w.remote {
-		w.lost[cluster.UID] = true // It looks like one that is moved, or like a backup that does not have it.
+	seen := slices.ContainsFunc(w.managers, func(m *manager) bool { return m.owns(key.Namespace) && m.control.Holding(key.NamespacedName) == cluster.UID })
+	if cluster.Spec.Paused != nil || w.remote || !seen {
+		// It looks like one that is moved, or like a backup that does not have it; or the process has just started, and has yet to look at it.
+		w.lost[cluster.UID] = true
 	} else {
 		w.vanished[cluster.UID] = true
 	}
@@ -224,10 +226,10 @@ func (w *world) round() {
 	w.react()
 }
 
-// leaving returns a CAPI cluster that has to leave whatever Rancher's webhook does, nil if there is none.
+// leaving returns a CAPI cluster that is being deleted and has yet to leave Rancher, nil if there is none.
 func (w *world) leaving() *clusterv1.Cluster {
 	for _, cluster := range w.clusters() {
-		if cluster.DeletionTimestamp != nil && slices.Contains(cluster.Finalizers, finalizer) && !w.vandals && !w.twins {
+		if cluster.DeletionTimestamp != nil && slices.Contains(cluster.Finalizers, finalizer) {
 			return cluster
 		}
 	}
@@ -250,7 +252,7 @@ func (w *world) checkLeaving() {
 			m.process.Later()
 		}
 	}
-	if cluster := w.leaving(); cluster != nil {
+	if cluster := w.leaving(); cluster != nil && !w.vandals && !w.twins {
 		w.fail("%s does not leave while Rancher's webhook is away: %v", describe(cluster), cluster.Finalizers)
 	}
 	w.say("--- Rancher's webhook is back ---")

@@ -174,7 +174,7 @@ var (
 func newWorld(ctx context.Context, t *rapid.T, kind string) *world {
 	w := emptyWorld(ctx, t, simulation.Schedule{T: t})
 	w.vandals = rapid.Bool().Draw(t, "vandals")
-	w.divided = rapid.Bool().Draw(t, "divided")
+	w.divided = rapid.IntRange(0, 2).Draw(t, "instances") == 2
 	w.twins = kind == "v1" && rapid.IntRange(0, 2).Draw(t, "twins") == 0
 	w.drawClusters()
 	w.begin(kind)
