@@ -275,6 +275,19 @@ func storiesOfSwitches() map[string]story {
 			m.looks(one)
 			w.removes(one)
 		}},
+		"former name": {kinds: onlyV1, tell: func(w *world) {
+			m := w.managers[0]
+			m.kind = "v3"
+			m.die()
+			m.looks(one)
+			w.happens("Rancher deletes c-m-")
+			w.happens("Rancher releases v1 Cluster")
+			m.kind, m.ago = "v1", map[schema.GroupKind]int{v3GK: 1}
+			m.die()
+			m.looks(one)
+			w.rests()
+			w.checkKind()
+		}},
 		"without labels": {kinds: bothKinds, tell: func(w *world) {
 			w.vandals = true
 			w.strips(one, ownedLabel)
