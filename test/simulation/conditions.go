@@ -2,7 +2,7 @@ package simulation
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,12 +36,12 @@ type applied struct {
 func (s statusClient) Apply(
 	_ context.Context, configuration runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
 ) error {
-	raw, err := json.Marshal(configuration)
-	if err != nil {
-		return err
+	content, ok := configuration.(runtime.Unstructured)
+	if !ok {
+		panic(fmt.Sprintf("nobody applies a %T", configuration))
 	}
 	var wanted applied
-	if err := json.Unmarshal(raw, &wanted); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.UnstructuredContent(), &wanted); err != nil {
 		return err
 	}
 	options := &client.SubResourceApplyOptions{}
