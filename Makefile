@@ -272,9 +272,9 @@ PARTED    = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulationOfPart
 SIMULATED = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
 .PHONY: test-simulation
 test-simulation: ## All controllers in simulated worlds: the import in some ten thousand, the same each time.
-	$(SIMULATE) -rapid.checks=6000 $(TIMED)
-	$(SWITCH) -rapid.checks=2000 $(TIMED)
-	$(PARTED) -rapid.checks=1500 $(TIMED)
+	$(SIMULATE) -rapid.checks=16000 $(TIMED)
+	$(SWITCH) -rapid.checks=4500 $(TIMED)
+	$(PARTED) -rapid.checks=6000 $(TIMED)
 	go test $(JSON) -count=1 -timeout=30m -run='Simulation$$|^TestUpheaval$$' $(TESTFLAGS) $(SIMULATED) $(TIMED)
 
 .PHONY: test-simulation-long

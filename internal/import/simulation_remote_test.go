@@ -18,7 +18,7 @@ import (
 // connections are there again everything ends as if they had been there all the time.
 func TestSimulationOfPartitions(t *testing.T) {
 	ctx := t.Context()
-	collectSeldom(t)
+	walked := walking(t)
 	unlessSet(t, map[string]string{"rapid.checks": "60", "rapid.seed": "1"})
 	for name, begin := range map[string]func(*world){"new": (*world).start, "imported": (*world).imported} {
 		t.Run(name, func(t *testing.T) {
@@ -36,6 +36,7 @@ func TestSimulationOfPartitions(t *testing.T) {
 				}
 				w.checkEnd() //nolint:contextcheck // processes have lives of their own
 				w.stop()
+				walked()
 			})
 		})
 	}

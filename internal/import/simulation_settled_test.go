@@ -4,6 +4,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,9 +110,16 @@ func (w *world) resume(s *settled) {
 	w.start()
 }
 
-// collectSeldom has garbage be collected seldom while a test walks schedules. There is much of it, and little that is kept.
-func collectSeldom(t *testing.T) {
+// walking has garbage be collected seldom while a test walks schedules: there is much of it, and little that is kept. What it
+// returns counts a schedule that was walked from its beginning to the checks at its end. In the end it tells how many those
+// were, and how long they took.
+func walking(t *testing.T) (walked func()) {
 	t.Helper()
-	before := debug.SetGCPercent(1600)
-	t.Cleanup(func() { debug.SetGCPercent(before) })
+	before, began, schedules := debug.SetGCPercent(1600), time.Now(), &atomic.Int64{}
+	t.Cleanup(func() {
+		debug.SetGCPercent(before)
+		n := schedules.Load()
+		t.Logf("%d schedules were walked to their end, %.0f a minute", n, float64(n)/time.Since(began).Minutes())
+	})
+	return func() { schedules.Add(1) }
 }

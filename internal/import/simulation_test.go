@@ -27,7 +27,7 @@ import (
 // One that fails is told as a story, and kept below testdata to be walked first from then on.
 func TestSimulation(t *testing.T) {
 	ctx := t.Context()
-	collectSeldom(t)
+	walked := walking(t)
 	unlessSet(t, map[string]string{"rapid.checks": "100", "rapid.seed": "1"})
 	for _, kind := range []string{"v3", "v1"} {
 		t.Run(kind, func(t *testing.T) {
@@ -46,6 +46,7 @@ func TestSimulation(t *testing.T) {
 				}
 				w.checkEnd() //nolint:contextcheck // processes have lives of their own
 				w.stop()
+				walked()
 			})
 		})
 	}
@@ -195,6 +196,10 @@ func (w *world) checkEnd() {
 func (w *world) checkSilent() {
 	w.say("--- all processes start again ---")
 	writes, version := len(w.server.Writes), w.server.Version()
+	// Who waits for the display name of a Rancher cluster that has lost its label may not be told when that has gone.
+	waits := w.vandalized && slices.ContainsFunc(w.clusters(), func(cluster *clusterv1.Cluster) bool {
+		return conditions.GetReason(cluster, archelonv1.RancherImportedCondition) == archelonv1.DisplayNameTakenReason
+	})
 	for _, m := range w.managers {
 		if w.compared || w.Index("plan at the end", 3) > 0 {
 			m.die()
@@ -205,7 +210,7 @@ func (w *world) checkSilent() {
 	if !w.rest() {
 		w.fail("it does not come to rest after a restart")
 	}
-	if w.server.Version() > version {
+	if w.server.Version() > version && !waits {
 		w.fail("it writes to what is settled: %v", w.server.Writes[writes:])
 	}
 }
