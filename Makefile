@@ -271,7 +271,7 @@ SWITCH    = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulationOfASwi
 PARTED    = go test $(JSON) -count=1 -v -timeout=30m -run='^TestSimulationOfPartitions$$' $(TESTFLAGS) ./internal/import
 SIMULATED = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
 .PHONY: test-simulation
-test-simulation: ## All controllers in simulated worlds: the import in some ten thousand, the same each time.
+test-simulation: ## All controllers in simulated worlds: the import in 53,000, the same each time.
 	$(SIMULATE) -rapid.checks=16000 $(TIMED)
 	$(SWITCH) -rapid.checks=4500 $(TIMED)
 	$(PARTED) -rapid.checks=6000 $(TIMED)

@@ -86,7 +86,9 @@ func (w *world) delete(cluster *clusterv1.Cluster) {
 		return
 	}
 	w.say("   which was asked to go before it was held")
-	seen := slices.ContainsFunc(w.managers, func(m *manager) bool { return m.owns(key.Namespace) && m.control.Holding(key.NamespacedName) == cluster.UID })
+	seen := slices.ContainsFunc(w.managers, func(m *manager) bool {
+		return m.owns(key.Namespace) && m.control.Holding(key.NamespacedName) == cluster.UID
+	})
 	if cluster.Spec.Paused != nil || w.remote || !seen {
 		// It looks like one that is moved, or like a backup that does not have it; or the process has just started, and has yet to look at it.
 		w.lost[cluster.UID] = true
