@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,10 +113,20 @@ func (c *Control) SetFeature(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
-// RotateCA implements rancher.Control. Rancher makes a new CA, and says so in setting cacerts, when it starts and finds none.
+// RotateCA implements rancher.Control. Rancher makes a new CA, and says so in setting cacerts, when it starts and finds none. Its webhook refuses every
+// change of that setting, Rancher's too, with which Rancher ends: it is away meanwhile.
 func (c *Control) RotateCA(ctx context.Context) error {
 	before := c.CACert()
 	c.Down()
+	if err := c.DownWebhook(); err != nil {
+		return err
+	}
+	for _, config := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+		config.SetName(webhookConfig)
+		if err := c.world.Client.Delete(ctx, config); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting the configuration of Rancher's webhook: %w", err)
+		}
+	}
 	for _, name := range []string{"tls-rancher", "serving-cert"} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rancherNamespace, Name: name}}
 		if err := c.world.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
@@ -128,7 +139,7 @@ func (c *Control) RotateCA(ctx context.Context) error {
 	if bytes.Equal(before, c.CACert()) {
 		return errors.New("Rancher has no other CA after it started without one") //nolint:staticcheck // a name
 	}
-	return nil
+	return c.world.startWebhook(ctx)
 }
 
 // RotateToken implements rancher.Control. Rancher rotates a token at the end of its time, which is a field of its status.
