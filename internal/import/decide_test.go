@@ -272,6 +272,17 @@ func decideRows() map[string]decideRow {
 	}
 	foreign := &record{Object: &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde"}}, strategy: decideV3{}, unseen: true}
 	foreignGoing := &record{Object: &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", DeletionTimestamp: new(metav1.NewTime(decideNow))}}, strategy: decideV3{}, unseen: true}
+	former := func(change func(*managementv3.Cluster)) *record {
+		found := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Name: "c-abcde", DeletionTimestamp: new(metav1.NewTime(decideNow)), Finalizers: []string{"archelon.io/rancher-import"},
+			Labels: map[string]string{
+				"cluster-api.cattle.io/capi-cluster-owner": "prod", "cluster-api.cattle.io/capi-cluster-owner-ns": "tenant", "archelon.io/capi-cluster-uid": "former",
+			},
+		}}
+		change(found)
+		return &record{Object: found, strategy: decideV3{}, unseen: true}
+	}
+	formers := askCluster{"for records of another one"}
 	free := func(besides, name string) state {
 		return func(o *Observation, _ *Rules) {
 			o.answered[askOwned{}.String()] = true // It comes before.
@@ -506,6 +517,11 @@ func decideRows() map[string]decideRow {
 		"RecordOfOthers":   {with(ahead, occupied(foreign), asked(askOwned{})), `import | record: ask for a free name besides "c-abcde"`},
 		"RecordOthersMore": {with(ahead, occupied(foreign)), "import | record: ask for Rancher clusters of the CAPI cluster"},
 		"RecordOthersGo":   {with(ahead, occupied(foreignGoing)), "import | record: Poll RecordTerminating"},
+		"RecordFormerGoes": {with(ahead, occupied(former(func(*managementv3.Cluster) {}))), "import | record: ask for the CAPI cluster, for records of another one"},
+		"RecordFormerHeld": {with(ahead, occupied(former(func(*managementv3.Cluster) {})), live(formers.why)), "import | record: v3 Rancher cluster c-abcde: release it"},
+		"RecordFormerFree": {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Finalizers = nil })), live(formers.why)), "import | record: Poll RecordTerminating"},
+		"RecordNeighbours": {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Labels["cluster-api.cattle.io/capi-cluster-owner"] = "test" })), live(formers.why)), "import | record: Poll RecordTerminating"},
+		"RecordNamesakes":  {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Labels["archelon.io/management-cluster"] = "other" })), live(formers.why)), "import | record: Poll RecordTerminating"},
 		"RecordNoName":     {with(ahead, occupied(foreign), free("c-abcde", "c-abcde")), "import | record: Poll ForeignRecord"},
 		"RecordSecond":     {with(ahead, occupied(foreign), free("c-abcde", "c-other")), "import | record: ask for " + second.String()},
 		"RecordRename":     {with(ahead, occupied(foreign), free("c-abcde", "c-other"), asked(second)), "import | record: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-other; Poll WaitingForRancher"},

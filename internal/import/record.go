@@ -171,6 +171,13 @@ func (d *deciding) occupiedBy(strategy Strategy, name string) Decision {
 	case found == nil:
 		return fail(fmt.Errorf("getting the %s Rancher cluster: it is gone", strategy.Kind()))
 	case found.deleting():
+		if labels := found.GetLabels(); labels[archelonv1.OwnerNameLabel] == d.cluster.Name && labels[archelonv1.OwnerNamespaceLabel] == d.cluster.Namespace &&
+			labels[archelonv1.ManagementClusterLabel] == string(d.Origin) {
+			// That of an earlier cluster of this name, which no watch shows without its label: nobody else releases it.
+			if released := d.stranger(found); !released.passes() {
+				return released
+			}
+		}
 		return stillDeleted(found)
 	}
 	// Somebody else was first to take the name. Nothing was created under it, so another one is chosen.
