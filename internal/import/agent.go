@@ -38,6 +38,9 @@ func (d *deciding) connectAgent() Decision {
 	if registered := d.awaitRegistration(); !registered.passes() {
 		return registered
 	}
+	if prepared := d.awaitPreparation(); !prepared.passes() {
+		return prepared
+	}
 	if err := d.terms.settingsErr; err != nil {
 		return fail(fmt.Errorf("reading Rancher's settings: %w", err))
 	}

@@ -111,9 +111,9 @@ func managementConditionsRead(all []managementv3.ClusterCondition) []managementv
 	for i := range all {
 		kept := managementv3.ClusterCondition{Type: all[i].Type, Status: all[i].Status}
 		switch all[i].Type {
-		case connectedCondition:
+		case connectedCondition, namespaceCondition:
 			kept.LastUpdateTime = all[i].LastUpdateTime
-		case waitingCondition, deployedCondition:
+		case waitingCondition, deployedCondition, migratedCondition:
 		default:
 			continue
 		}

@@ -174,6 +174,16 @@ func importedV3(trueConditions ...string) []state {
 	return []state{labelledTrue, claimedV3, up, v3(), management("c-abcde", "record-1", trueConditions...)}
 }
 
+// namespaced has Rancher have made the namespace of its cluster some time ago.
+func namespaced(ago time.Duration) state {
+	return func(o *Observation, _ *Rules) {
+		behind := o.managements["c-abcde"].object
+		behind.Status.Conditions = append(behind.Status.Conditions, managementv3.ClusterCondition{
+			Type: "BackingNamespaceCreated", Status: "True", LastUpdateTime: decideNow.Add(-ago).Format(time.RFC3339),
+		})
+	}
+}
+
 func holder(name, of string, cluster types.UID) state {
 	return func(o *Observation, _ *Rules) {
 		o.answered[askHolders{name}.String()] = true
@@ -594,6 +604,11 @@ func decideRows() map[string]decideRow {
 		"AgentOffDown":   {append(importedV3("Waiting")[:2:2], v3(), management("c-abcde", "record-1", "Waiting")), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
 		"AgentTerms":     {append(waitingAgent, selfHolds), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
 		"AgentWork":      {append(waitingAgent, selfHolds, knownTerms()), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentSoon":      {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: Poll WaitingForRancher"},
+		"AgentReady":     {append(importedV3("ServiceAccountSecretsMigrated"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentOther":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Minute)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentClock":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(-time.Hour)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentKnown":     {append(importedV3("Waiting"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentRuns":      {append(waitingAgent, selfHolds, knownTerms(), worked(false, outcome.Done())), "import | agent: Wait ConnectingAgent"},
 		"AgentInstalled": {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll WaitingForAgent"},
 		"AgentFailed":    {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Fail("WorkloadUnreachable", errors.New("no")))), "import | agent: Poll WorkloadUnreachable"},

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,12 @@ const (
 	waitingCondition = "Waiting"
 	// deployedCondition is True from the time on that Rancher has applied its agent itself.
 	deployedCondition = "AgentDeployed"
+	// migratedCondition is True once Rancher has no secret of a v3 Cluster left to move, which is so within a second of its
+	// creation. Rancher 2.15 never connects an agent that registers before that, as it may just after Rancher has started:
+	// the controller that sets this and the one that reports the registration write against each other for ever.
+	migratedCondition = "ServiceAccountSecretsMigrated"
+	// namespaceCondition is True from about the same time on.
+	namespaceCondition = "BackingNamespaceCreated"
 )
 
 // managementCluster is what matters of the management.cattle.io/v3 Cluster behind a record.
@@ -34,6 +41,10 @@ type managementCluster struct {
 	deployed bool
 	// since changes whenever the connection does.
 	since string
+	// migrated: Rancher is ready for its agent.
+	migrated bool
+	// namespaced is when Rancher made its namespace, zero if it has not, or does not say.
+	namespaced time.Time
 }
 
 func viewOf(cluster *managementv3.Cluster) *managementCluster {
@@ -48,6 +59,10 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 			view.known = condition.Status == corev1.ConditionTrue
 		case deployedCondition:
 			view.deployed = condition.Status == corev1.ConditionTrue
+		case migratedCondition:
+			view.migrated = condition.Status == corev1.ConditionTrue
+		case namespaceCondition:
+			view.namespaced, _ = time.Parse(time.RFC3339, condition.LastUpdateTime)
 		}
 	}
 	return view

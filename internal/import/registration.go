@@ -53,6 +53,22 @@ func (d *deciding) awaitRegistration() Decision {
 	return requested
 }
 
+// preparationPatience is how long Rancher may take from a namespace to the end of its preparations. A Rancher that does not
+// tell of that end is not waited for any longer.
+const preparationPatience = 30 * time.Second
+
+// awaitPreparation keeps the agent from registering before Rancher is ready for it.
+func (d *deciding) awaitPreparation() Decision {
+	m := d.management
+	left := m.namespaced.Add(preparationPatience).Sub(d.now)
+	if m.migrated || m.known || m.deployed || left <= 0 || left > preparationPatience {
+		return pass()
+	}
+	out := waitingForRancher()
+	out.Kind, out.After = outcome.KindPoll, left
+	return stop(out)
+}
+
 // requestRegistration has Rancher look at the registration token again when it was deleted, or after its server-url
 // could not be used: neither the deletion nor a change of that setting makes it do so, a change of the v3 Cluster does.
 // The condition may tell that server-url could not be used; else the token has had its time, unless the request is due

@@ -59,6 +59,7 @@ func (r *reactor) reconcileCluster(ctx context.Context, key types.NamespacedName
 		r.assignWorkspace,
 		r.ensureCompanion,
 		r.ensureNamespace,
+		r.migrateSecrets,
 		r.ensureDefaultToken,
 		r.followAgent,
 	} {

@@ -17,7 +17,22 @@ const (
 	stepSession = "session/"
 	stepAbsence = "absence/"
 	stepDeploy  = "deploy"
+	stepMigrate = "migrate"
 )
+
+// conditionMigrated has to be True before the agent of a cluster registers: it is never connected else.
+const conditionMigrated = "ServiceAccountSecretsMigrated"
+
+// migrateSecrets says that no secret is left in the status of a cluster.
+func (r *reactor) migrateSecrets(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
+	if conditionStatus(cluster, conditionMigrated) == statusTrue || text(cluster, "status", "driver") != "" {
+		return 0, nil
+	}
+	if wait := r.delays.remaining(clusterOwner(cluster.GetName()), stepMigrate, r.opts.Timings.Migrate); wait > 0 {
+		return wait, nil
+	}
+	return 0, r.writeStatus(ctx, cluster, condition(conditionMigrated, statusTrue, "", ""))
+}
 
 // followAgent reports the agent's session in the status of the cluster, step by step. An agent that only registers has
 // Rancher apply it, and it is connected once it comes back as what Rancher applied.
@@ -31,6 +46,9 @@ func (r *reactor) followAgent(ctx context.Context, cluster *unstructured.Unstruc
 	}
 	if err := r.reportContact(ctx, cluster, session); err != nil {
 		return 0, err
+	}
+	if conditionStatus(cluster, conditionMigrated) != statusTrue {
+		return 0, nil // Two controllers of Rancher write against each other from now on.
 	}
 	var reporting time.Duration
 	var err error

@@ -165,16 +165,17 @@ var _ = Describe("A new v3 Cluster", func() {
 				startGeneration(ctx, g)
 				newCluster(ctx, "c-conds")
 				Eventually(clusterConditions("c-conds")).WithContext(ctx).Should(Equal(map[string]string{
-					"BackingNamespaceCreated": "True",
-					"DefaultProjectCreated":   "True",
-					"SystemProjectCreated":    "True",
-					"Pending":                 "Unknown",
-					"Provisioned":             "Unknown",
-					"Waiting":                 "Unknown",
-					"PreBootstrapped":         "Unknown",
-					"NoDiskPressure":          "True",
-					"NoMemoryPressure":        "True",
-					"Connected":               "False",
+					"BackingNamespaceCreated":       "True",
+					"DefaultProjectCreated":         "True",
+					"SystemProjectCreated":          "True",
+					"Pending":                       "Unknown",
+					"Provisioned":                   "Unknown",
+					"Waiting":                       "Unknown",
+					"PreBootstrapped":               "Unknown",
+					"NoDiskPressure":                "True",
+					"NoMemoryPressure":              "True",
+					"Connected":                     "False",
+					"ServiceAccountSecretsMigrated": "True",
 				}))
 				ns := &corev1.Namespace{}
 				Expect(management.Get(ctx, client.ObjectKey{Name: "c-conds"}, ns)).To(Succeed())

@@ -43,6 +43,8 @@ type Timings struct {
 	Token time.Duration
 	// URL is, in mode TokenPlain, the time between the write of the token and that of the URL.
 	URL time.Duration
+	// Migrate is the time between a new cluster and condition ServiceAccountSecretsMigrated, which is zero but where Rancher has just started.
+	Migrate time.Duration
 	// Connect is the time between the session of an agent that Rancher applied and condition Connected, between a new
 	// cluster and its first Connected=False, and between the first contact and Ready=False: in Rancher, one checker
 	// looks now and then.
