@@ -57,7 +57,7 @@ func (d *deciding) awaitRegistration() Decision {
 // tell of that end is not waited for any longer.
 const preparationPatience = 30 * time.Second
 
-// awaitPreparation keeps the agent from registering before Rancher is ready for it.
+// awaitPreparation keeps the agent from registering before Rancher is ready for it (docs/adr/0062-no-agent-before-rancher-is-ready.md).
 func (d *deciding) awaitPreparation() Decision {
 	m := d.management
 	left := m.namespaced.Add(preparationPatience).Sub(d.now)
