@@ -153,7 +153,7 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 			It("gives no more than Rancher lets it give, takes back what is not asked for, and ends", func(ctx context.Context) {
 				annotate(ctx, "archelon.io/members", `[{"role": "tenant-owner", "group": "okta_group://a"}, {"role": "tenant-dev", "group": "okta_group://a"}]`)
 				Eventually(members(ctx)).Should(Equal("False/MemberRefused"))
-				Expect(bindings(ctx)()).To(Equal([]string{"tenant-dev"}))
+				Eventually(bindings(ctx)).Should(Equal([]string{"tenant-dev"}), "Rancher takes its time")
 				annotate(ctx, "archelon.io/members", "[]")
 				Eventually(bindings(ctx)).Should(BeEmpty())
 				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
