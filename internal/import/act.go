@@ -7,14 +7,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
-	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
@@ -89,6 +87,12 @@ func (a changeRecord) do(ctx context.Context, r *Reconciler, o *Observation) out
 	}
 	return outcome.Done()
 }
+
+// formerOverlap is a condition that earlier versions set, with a field manager of its own.
+const (
+	formerOverlap      = "RancherImportScopeOverlap"
+	formerOverlapOwner = fieldOwner + "-overlap"
+)
 
 // removeOverlap takes away a condition that earlier versions have set.
 type removeOverlap struct{ cluster *clusterv1.Cluster }
@@ -304,32 +308,6 @@ func (a reserveName) String() string { return fmt.Sprintf("reserve the display n
 
 func (a reserveName) do(_ context.Context, r *Reconciler, o *Observation) outcome.Outcome {
 	o.reserved[a.name] = r.reserved.take(rancher.FoldDisplayName(a.name), o.cluster.UID, r.Clock.Now())
-	return outcome.Done()
-}
-
-// takeTurn takes a slot to change over to another kind of record, or a place in the queue.
-type takeTurn struct{}
-
-func (takeTurn) String() string { return "take a turn to change over to another kind" }
-
-func (takeTurn) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
-	if err := r.turns.rebuild(ctx, func() ([]types.NamespacedName, error) { return r.listSwitching(ctx) }); err != nil {
-		return outcome.Fail(archelonv1.InternalErrorReason, err)
-	}
-	o.turn = r.turns.take(ctx, o.key)
-	return outcome.Done()
-}
-
-// noteTaking remembers from which process of Turtles the cluster was taken.
-type noteTaking struct{ lease turtles.Lease }
-
-func (a noteTaking) String() string {
-	return fmt.Sprintf("remember that it was taken from Rancher Turtles (%s)", a.lease.By)
-}
-
-func (a noteTaking) do(_ context.Context, r *Reconciler, o *Observation) outcome.Outcome {
-	r.takings.Note(o.key, o.taking(a.lease))
-	o.taken = r.takings.Of(o.key)
 	return outcome.Done()
 }
 

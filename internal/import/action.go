@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,18 +75,38 @@ func (r *Reconciler) patchUID(ctx context.Context, object client.Object, patch [
 	return nil
 }
 
+// applyConditions writes conditions and nothing else, by server-side apply: the list belongs to CAPI. Conditions that the owner applied earlier
+// and does not now are removed. The UID keeps the write from a successor of the same name.
+func (r *Reconciler) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, owner string, after ...metav1.Condition) error {
+	list := make([]any, 0, len(after))
+	for _, condition := range after {
+		list = append(list, map[string]any{
+			"type":               condition.Type,
+			"status":             string(condition.Status),
+			"reason":             condition.Reason,
+			"message":            condition.Message,
+			"observedGeneration": condition.ObservedGeneration,
+			"lastTransitionTime": condition.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"),
+		})
+	}
+	apply := &unstructured.Unstructured{Object: map[string]any{}}
+	if len(list) > 0 {
+		apply.Object["status"] = map[string]any{"conditions": list}
+	}
+	apply.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	apply.SetNamespace(cluster.Namespace)
+	apply.SetName(cluster.Name)
+	apply.SetUID(cluster.UID)
+	if err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.writes.note(apply)
+	return nil
+}
+
 // fieldOwner names this project in managed fields.
 const fieldOwner = hold.FieldOwner
 
 // conflictRetry is the pause after an optimistic lock failed: time enough for the watch to bring
 // the newer object, whose event alone may be filtered out as irrelevant.
 const conflictRetry = 50 * time.Millisecond
-
-// forget drops what is kept for the work on a workload cluster: the last result, the connection, and since when its agent is disconnected.
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.jobs.Forget(key)
-	r.registrations.forget(key)
-	r.Workloads.Forget(kubeconfigOf(key))
-	r.disconnections.forget(key)
-	r.contests.forget(key)
-}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -15,23 +14,10 @@ import (
 	"github.com/archelon-io/archelon/internal/rancher"
 )
 
-// site is a workload cluster, as far as an installation of the agent deals with it.
-type site interface {
-	Inspect(ctx context.Context) (agent.State, error)
-	NoCleanup(ctx context.Context) error
-	Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) error
-	UID(ctx context.Context) (types.UID, error)
-}
-
 // openSite opens a workload cluster by its kubeconfig.
 func (r *Reconciler) openSite(ctx context.Context, key types.NamespacedName) (site, error) {
 	cluster, err := r.Workloads.Get(ctx, kubeconfigOf(key))
 	return agent.Site{Client: cluster}, err
-}
-
-// downloader gets Rancher's import manifest.
-type downloader interface {
-	Manifest(ctx context.Context, registration rancher.Registration, trust rancher.Trust) (*rancher.Manifest, error)
 }
 
 // installAgent is the slow part of an import. It runs as a job.

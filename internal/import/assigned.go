@@ -1,10 +1,8 @@
 package importer
 
 import (
-	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -41,18 +39,6 @@ func assign(value, where string) assignment {
 		}
 	}
 	return assignment{to: who, where: where, problem: err}
-}
-
-// namespaceAssignment returns the labels of a Namespace that has ManagedByLabel, none for any other.
-func (r *Reconciler) namespaceAssignment(ctx context.Context, name string) (map[string]string, error) {
-	namespace := metadataOf("Namespace")
-	switch err := r.assigned.Get(ctx, client.ObjectKey{Name: name}, namespace); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("getting the namespace: %w", err)
-	}
-	return namespace.Labels, nil
 }
 
 // namespaceChanged admits Namespaces whose import label changed, or by whose labels the claim selects them or not any more.

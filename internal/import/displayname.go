@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,9 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -73,20 +69,6 @@ func (r Rules) wantedNameKeys(object client.Object) []string {
 		}
 	}
 	return keys
-}
-
-// clustersOfName returns the CAPI clusters whose record has, or would have, the display name of a v3 Cluster.
-func (r *Reconciler) clustersOfName(ctx context.Context, named *rancher.NamedCluster) []reconcile.Request {
-	return r.clusters(ctx, client.MatchingFields{wantedNameIndex: rancher.FoldDisplayName(named.Spec.DisplayName)})
-}
-
-// nameChanged admits what changes who has a display name. Rancher updates the status of a v3 Cluster often.
-func nameChanged() predicate.TypedPredicate[*rancher.NamedCluster] {
-	return predicate.TypedFuncs[*rancher.NamedCluster]{
-		UpdateFunc: func(e event.TypedUpdateEvent[*rancher.NamedCluster]) bool {
-			return !rancher.SameName(e.ObjectOld, e.ObjectNew)
-		},
-	}
 }
 
 // claimDisplayName stops where another Rancher cluster has the display name that a new record is to have, or is about

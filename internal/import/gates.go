@@ -13,12 +13,6 @@ import (
 
 // The rules that come before an import, and end it for reasons that are in the management cluster itself.
 
-// formerOverlap is a condition that earlier versions set, with a field manager of its own.
-const (
-	formerOverlap      = "RancherImportScopeOverlap"
-	formerOverlapOwner = fieldOwner + "-overlap"
-)
-
 // nothing is done to a cluster that is not this instance's, or whose latest state has yet to come.
 func (d *deciding) nothing() Decision {
 	switch {

@@ -38,3 +38,9 @@ func clusterIndexes(rules Rules) map[string]client.IndexerFunc {
 		},
 	}
 }
+
+// Indexed is a reader with indexes, as a cache is.
+type Indexed interface {
+	client.Reader
+	client.FieldIndexer
+}

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"context"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -63,24 +62,6 @@ func (m *memory) forgetIncarnation(uid types.UID) {
 	m.writes.forget(uid)
 	m.creations.forget(uid)
 	m.steps.forget(uid)
-}
-
-// recall has nothing of what is remembered under the name of the cluster be that of an earlier one. The watch can show
-// two clusters of one name as one that has changed.
-func (r *Reconciler) recall(ctx context.Context, cluster *clusterv1.Cluster) {
-	if former := r.incarnations.note(cluster); former != "" {
-		key := client.ObjectKeyFromObject(cluster)
-		r.forgetAll(ctx, key)
-		r.forgetIncarnation(former)
-		r.incarnations.note(cluster)
-	}
-}
-
-// forgetAll drops what is remembered under the name of a cluster, but for what it held.
-func (r *Reconciler) forgetAll(ctx context.Context, key types.NamespacedName) {
-	r.turns.leave(ctx, key)
-	r.forget(key)
-	r.forgetCluster(key)
 }
 
 // incarnations remembers the UIDs of the CAPI clusters that this process works on, by which it tells one that was

@@ -3,8 +3,12 @@ package importer
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -79,6 +83,65 @@ func (r *Reconciler) observeRecords(ctx context.Context, o *Observation) error {
 	return nil
 }
 
+// recordsOf returns the Rancher clusters that name the CAPI cluster, of every kind and sorted by
+// identity, and those that Rancher derived from one of them. They come from the cache.
+func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) (records, derived []record, err error) {
+	keys := []string{cluster.Namespace + "/" + cluster.Name, "/" + cluster.Name}
+	if cluster.UID != "" {
+		keys = append(keys, string(cluster.UID))
+	}
+	for _, strategy := range r.strategies() {
+		seen := map[string]bool{}
+		within := client.InNamespace(strategy.Key(cluster, "").Namespace)
+		for _, key := range keys {
+			list := strategy.NewList()
+			// A record is found by more than one key, and copied once.
+			if err := r.inRancher().List(ctx, list, within, client.MatchingFields{ownerIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
+				return nil, nil, fmt.Errorf("listing %s Rancher clusters: %w", strategy.Kind(), err)
+			}
+			err := meta.EachListItem(list, func(item runtime.Object) error {
+				if name := item.(client.Object).GetName(); seen[name] { //nolint:forcetypeassert // a list of client.Objects
+					return nil
+				}
+				object := item.DeepCopyObject().(client.Object) //nolint:forcetypeassert // the same
+				seen[object.GetName()] = true
+				found := record{Object: object, strategy: strategy}
+				if strategy.Derived(object) {
+					derived = append(derived, found)
+				} else {
+					records = append(records, found)
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	records, moved := splitDerived(records)
+	slices.SortFunc(records, func(a, b record) int { return strings.Compare(a.id(), b.id()) })
+	return records, append(derived, moved...), nil
+}
+
+// splitDerived sets those apart that another record names as the v3 Cluster which Rancher made from it, whatever became of the annotation that
+// says so. Rancher would delete that record together with the v3 Cluster.
+func splitDerived(records []record) (own, derived []record) {
+	behind := map[string]bool{}
+	for _, record := range records {
+		if !record.strategy.Nature().Itself {
+			behind[record.strategy.ManagementName(record.Object)] = true
+		}
+	}
+	for _, record := range records {
+		if record.strategy.Nature().Itself && behind[record.GetName()] {
+			derived = append(derived, record)
+		} else {
+			own = append(own, record)
+		}
+	}
+	return own, derived
+}
+
 // observeManagement reads the v3 Cluster behind the record that the cluster names, if the cache shows it.
 func (r *Reconciler) observeManagement(ctx context.Context, o *Observation) error {
 	followed := o.find(o.cluster.Annotations[archelonv1.RecordAnnotation])
@@ -91,6 +154,18 @@ func (r *Reconciler) observeManagement(ctx context.Context, o *Observation) erro
 	}
 	o.answered[look.String()] = o.managements[look.name] != nil
 	return nil
+}
+
+// namespaceAssignment returns the labels of a Namespace that has ManagedByLabel, none for any other.
+func (r *Reconciler) namespaceAssignment(ctx context.Context, name string) (map[string]string, error) {
+	namespace := metadataOf("Namespace")
+	switch err := r.assigned.Get(ctx, client.ObjectKey{Name: name}, namespace); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting the namespace: %w", err)
+	}
+	return namespace.Labels, nil
 }
 
 // leftBehind reports whether there may be something to see to on a cluster that this instance does not claim.

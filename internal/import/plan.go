@@ -47,12 +47,6 @@ type PlannerOptions struct {
 	Begin func(action string)
 }
 
-// Indexed is a reader with indexes, as a cache is.
-type Indexed interface {
-	client.Reader
-	client.FieldIndexer
-}
-
 // Planned is what came of a run.
 type Planned struct {
 	// Intent is what the run set out to do, Phase the rule that decided last.

@@ -4,11 +4,8 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // Principals knows whether the infrastructure of CAPI clusters may work with the principal that it names. It knows
@@ -28,19 +25,6 @@ func withRefusal(refused, message string) string {
 		return refused + message
 	}
 	return refused + "; " + message
-}
-
-// principalChanged wakes the clusters whose infrastructure may work with another principal now.
-func (r *Reconciler) principalChanged() source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		r.Principals.Subscribe(func(kind string, infrastructure types.NamespacedName) {
-			for _, request := range r.clusters(ctx, client.InNamespace(infrastructure.Namespace),
-				client.MatchingFields{infrastructureIndex: infrastructureKey(kind, infrastructure.Name)}) {
-				queue.Add(request)
-			}
-		})
-		return nil
-	})
 }
 
 func infrastructureKey(kind, name string) string { return kind + "/" + name }

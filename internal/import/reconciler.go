@@ -3,14 +3,14 @@ package importer
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/workload"
 )
@@ -67,47 +67,42 @@ type Reconciler struct {
 	assigned     client.Reader // Namespaces with ManagedByLabel
 }
 
-// Reconcile brings one CAPI cluster and its record in line.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, req.NamespacedName)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return r.finish(ctx, o, r.run(ctx, o, r.Decide))
+// site is a workload cluster, as far as an installation of the agent deals with it.
+type site interface {
+	Inspect(ctx context.Context) (agent.State, error)
+	NoCleanup(ctx context.Context) error
+	Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) error
+	UID(ctx context.Context) (types.UID, error)
 }
 
-// run does what is decided until nothing is left to do, or something fails. It returns the last decision.
-func (r *Reconciler) run(ctx context.Context, o *Observation, decide decider) Decision {
-	for {
-		d := decide(*o, r.Clock.Now())
-		o.intent = d.Intent
-		if out := r.step(ctx, o, d); !out.IsDone() {
-			d.Outcome = out
-			return d
-		}
-		if d.ends() {
-			return d
-		}
+// downloader gets Rancher's import manifest.
+type downloader interface {
+	Manifest(ctx context.Context, registration rancher.Registration, trust rancher.Trust) (*rancher.Manifest, error)
+}
+
+// recall has nothing of what is remembered under the name of the cluster be that of an earlier one. The watch can show
+// two clusters of one name as one that has changed.
+func (r *Reconciler) recall(ctx context.Context, cluster *clusterv1.Cluster) {
+	if former := r.incarnations.note(cluster); former != "" {
+		key := client.ObjectKeyFromObject(cluster)
+		r.forgetAll(ctx, key)
+		r.forgetIncarnation(former)
+		r.incarnations.note(cluster)
 	}
 }
 
-// step asks for what a decision has to know, or does what it says. Nothing is asked or done twice in a run, so each run
-// ends, even if somebody undoes what it does.
-func (r *Reconciler) step(ctx context.Context, o *Observation, d Decision) outcome.Outcome {
-	if d.Look != nil {
-		if out := o.once(d.Look); !out.IsDone() {
-			return out
-		}
-		return outcome.FromError(d.Look.read(ctx, r, o), archelonv1.InternalErrorReason)
-	}
-	for _, action := range d.Actions {
-		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "phase", d.Phase, "action", action.String())
-		if out := o.once(action); !out.IsDone() {
-			return out
-		}
-		if out := action.do(ctx, r, o); !out.IsDone() {
-			return out
-		}
-	}
-	return outcome.Done()
+// forgetAll drops what is remembered under the name of a cluster, but for what it held.
+func (r *Reconciler) forgetAll(ctx context.Context, key types.NamespacedName) {
+	r.turns.leave(ctx, key)
+	r.forget(key)
+	r.forgetCluster(key)
+}
+
+// forget drops what is kept for the work on a workload cluster: the last result, the connection, and since when its agent is disconnected.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.jobs.Forget(key)
+	r.registrations.forget(key)
+	r.Workloads.Forget(kubeconfigOf(key))
+	r.disconnections.forget(key)
+	r.contests.forget(key)
 }

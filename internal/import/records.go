@@ -1,14 +1,11 @@
 package importer
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,65 +117,6 @@ func ownerUIDs(object client.Object) []string {
 	}
 	slices.Sort(uids)
 	return slices.Compact(uids)
-}
-
-// recordsOf returns the Rancher clusters that name the CAPI cluster, of every kind and sorted by
-// identity, and those that Rancher derived from one of them. They come from the cache.
-func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) (records, derived []record, err error) {
-	keys := []string{cluster.Namespace + "/" + cluster.Name, "/" + cluster.Name}
-	if cluster.UID != "" {
-		keys = append(keys, string(cluster.UID))
-	}
-	for _, strategy := range r.strategies() {
-		seen := map[string]bool{}
-		within := client.InNamespace(strategy.Key(cluster, "").Namespace)
-		for _, key := range keys {
-			list := strategy.NewList()
-			// A record is found by more than one key, and copied once.
-			if err := r.inRancher().List(ctx, list, within, client.MatchingFields{ownerIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
-				return nil, nil, fmt.Errorf("listing %s Rancher clusters: %w", strategy.Kind(), err)
-			}
-			err := meta.EachListItem(list, func(item runtime.Object) error {
-				if name := item.(client.Object).GetName(); seen[name] { //nolint:forcetypeassert // a list of client.Objects
-					return nil
-				}
-				object := item.DeepCopyObject().(client.Object) //nolint:forcetypeassert // the same
-				seen[object.GetName()] = true
-				found := record{Object: object, strategy: strategy}
-				if strategy.Derived(object) {
-					derived = append(derived, found)
-				} else {
-					records = append(records, found)
-				}
-				return nil
-			})
-			if err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	records, moved := splitDerived(records)
-	slices.SortFunc(records, func(a, b record) int { return strings.Compare(a.id(), b.id()) })
-	return records, append(derived, moved...), nil
-}
-
-// splitDerived sets those apart that another record names as the v3 Cluster which Rancher made from it, whatever became of the annotation that
-// says so. Rancher would delete that record together with the v3 Cluster.
-func splitDerived(records []record) (own, derived []record) {
-	behind := map[string]bool{}
-	for _, record := range records {
-		if !record.strategy.Nature().Itself {
-			behind[record.strategy.ManagementName(record.Object)] = true
-		}
-	}
-	for _, record := range records {
-		if record.strategy.Nature().Itself && behind[record.GetName()] {
-			derived = append(derived, record)
-		} else {
-			own = append(own, record)
-		}
-	}
-	return own, derived
 }
 
 // splitID takes the value of the record annotation apart. Others can write it. What cannot be the name of any object names no record: a client

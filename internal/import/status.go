@@ -10,11 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -152,35 +149,6 @@ func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.
 // lookingAtAgent reports whether a job in the workload cluster has only just begun.
 func lookingAtAgent(out outcome.Outcome) bool {
 	return out.Kind == outcome.KindWait && (out.Reason == archelonv1.ConnectingAgentReason || out.Reason == archelonv1.AgentDisconnectedReason)
-}
-
-// applyConditions writes conditions and nothing else, by server-side apply: the list belongs to CAPI. Conditions that the owner applied earlier
-// and does not now are removed. The UID keeps the write from a successor of the same name.
-func (r *Reconciler) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, owner string, after ...metav1.Condition) error {
-	list := make([]any, 0, len(after))
-	for _, condition := range after {
-		list = append(list, map[string]any{
-			"type":               condition.Type,
-			"status":             string(condition.Status),
-			"reason":             condition.Reason,
-			"message":            condition.Message,
-			"observedGeneration": condition.ObservedGeneration,
-			"lastTransitionTime": condition.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"),
-		})
-	}
-	apply := &unstructured.Unstructured{Object: map[string]any{}}
-	if len(list) > 0 {
-		apply.Object["status"] = map[string]any{"conditions": list}
-	}
-	apply.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	apply.SetNamespace(cluster.Namespace)
-	apply.SetName(cluster.Name)
-	apply.SetUID(cluster.UID)
-	if err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(owner), client.ForceOwnership); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	r.writes.note(apply)
-	return nil
 }
 
 // stampTransition gives a condition the time of its last transition.

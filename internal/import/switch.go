@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // A change of the strategy replaces the record of every imported cluster. Each waits for its turn and is followed under
@@ -176,4 +177,17 @@ func (r Rules) holdsTurn(cluster *clusterv1.Cluster) bool {
 func turnMessage(old *record, active Strategy) string {
 	return fmt.Sprintf("Rancher reports the cluster as connected. The %s is to be replaced by one of the kind %s and waits for its turn: "+
 		"flag --strategy-switch-concurrency says how many are replaced at the same time, 0 stops it", old, active.Kind())
+}
+
+// takeTurn takes a slot to change over to another kind of record, or a place in the queue.
+type takeTurn struct{}
+
+func (takeTurn) String() string { return "take a turn to change over to another kind" }
+
+func (takeTurn) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
+	if err := r.turns.rebuild(ctx, func() ([]types.NamespacedName, error) { return r.listSwitching(ctx) }); err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	o.turn = r.turns.take(ctx, o.key)
+	return outcome.Done()
 }

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -218,4 +219,17 @@ func (d *deciding) mayTake() bool {
 // taking is what would be taken now from a Turtles that holds its Lease.
 func (o *Observation) taking(lease turtles.Lease) turtles.Taking {
 	return turtles.Taking{UID: o.cluster.UID, By: lease.By}
+}
+
+// noteTaking remembers from which process of Turtles the cluster was taken.
+type noteTaking struct{ lease turtles.Lease }
+
+func (a noteTaking) String() string {
+	return fmt.Sprintf("remember that it was taken from Rancher Turtles (%s)", a.lease.By)
+}
+
+func (a noteTaking) do(_ context.Context, r *Reconciler, o *Observation) outcome.Outcome {
+	r.takings.Note(o.key, o.taking(a.lease))
+	o.taken = r.takings.Of(o.key)
+	return outcome.Done()
 }

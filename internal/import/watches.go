@@ -167,6 +167,11 @@ func (r *Reconciler) clusterOfNamesake(ctx context.Context, object client.Object
 	return requests
 }
 
+// clustersOfName returns the CAPI clusters whose record has, or would have, the display name of a v3 Cluster.
+func (r *Reconciler) clustersOfName(ctx context.Context, named *rancher.NamedCluster) []reconcile.Request {
+	return r.clusters(ctx, client.MatchingFields{wantedNameIndex: rancher.FoldDisplayName(named.Spec.DisplayName)})
+}
+
 // gone admits deletions.
 func gone() predicate.Predicate {
 	return predicate.Funcs{
@@ -184,6 +189,15 @@ func going() predicate.Predicate {
 			return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// nameChanged admits what changes who has a display name. Rancher updates the status of a v3 Cluster often.
+func nameChanged() predicate.TypedPredicate[*rancher.NamedCluster] {
+	return predicate.TypedFuncs[*rancher.NamedCluster]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*rancher.NamedCluster]) bool {
+			return !rancher.SameName(e.ObjectOld, e.ObjectNew)
+		},
 	}
 }
 
@@ -215,4 +229,17 @@ func clusterOfKubeconfig(_ context.Context, secret client.Object) []reconcile.Re
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: cluster}}
+}
+
+// principalChanged wakes the clusters whose infrastructure may work with another principal now.
+func (r *Reconciler) principalChanged() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		r.Principals.Subscribe(func(kind string, infrastructure types.NamespacedName) {
+			for _, request := range r.clusters(ctx, client.InNamespace(infrastructure.Namespace),
+				client.MatchingFields{infrastructureIndex: infrastructureKey(kind, infrastructure.Name)}) {
+				queue.Add(request)
+			}
+		})
+		return nil
+	})
 }
