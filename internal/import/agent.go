@@ -2,15 +2,10 @@ package importer
 
 import (
 	"fmt"
-	"time"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
-
-// kubeconfigRecheck is when a kubeconfig Secret that is missing or refused is looked at again although no watch shows it. The watch
-// brings Secrets with CAPI's cluster-name label at once; some control plane providers leave the label out.
-const kubeconfigRecheck = 30 * time.Second
 
 // connectAgent installs Rancher's agent once and leaves it alone from then on: Rancher maintains it after the first contact.
 // Only when Rancher says that the agent is not connected, and what is in the workload cluster cannot connect, it is installed again.

@@ -2,7 +2,6 @@ package importer
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -52,38 +51,4 @@ func (askDisconnection) String() string { return "since when the agent is discon
 func (q askDisconnection) read(_ context.Context, r *Reconciler, o *Observation) error {
 	o.disconnected = r.disconnections.first(o.key, q.management, r.Clock.Now())
 	return nil
-}
-
-// disconnections remembers since when this process knows that the agent of a CAPI cluster is disconnected. The zero value is ready for use.
-type disconnections struct {
-	mu    sync.Mutex
-	since map[types.NamespacedName]disconnection
-}
-
-type disconnection struct {
-	// cluster is the v3 Cluster whose agent it is.
-	cluster types.UID
-	at      time.Time
-}
-
-// first returns when the disconnection was seen first.
-func (d *disconnections) first(key types.NamespacedName, cluster types.UID, now time.Time) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	known, ok := d.since[key]
-	if !ok || known.cluster != cluster {
-		known = disconnection{cluster: cluster, at: now}
-		if d.since == nil {
-			d.since = map[types.NamespacedName]disconnection{}
-		}
-		d.since[key] = known
-	}
-	return known.at
-}
-
-// forget is called when the agent is connected again, or matters no more.
-func (d *disconnections) forget(key types.NamespacedName) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.since, key)
 }

@@ -3,8 +3,6 @@ package importer
 import (
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/types"
@@ -210,35 +208,4 @@ func renamed(object *managementv3.Cluster, name string) Decision {
 		name: object.Name, displayName: name,
 		patch: fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"displayName":%q}}`, object.UID, name),
 	})
-}
-
-// reservations remember for a moment which CAPI cluster is about to get a display name, until the watch shows the v3
-// Cluster that has it. Without them two imports of one process could both find the name free. The second one would
-// notice later, with a record that nobody needs.
-type reservations struct {
-	mu    sync.Mutex
-	names map[string]reservation
-}
-
-type reservation struct {
-	cluster types.UID
-	until   time.Time
-}
-
-func newReservations() *reservations { return &reservations{names: map[string]reservation{}} }
-
-// take reserves the folded name for the CAPI cluster. If another one has reserved it, it returns for how much longer.
-func (r *reservations) take(name string, cluster types.UID, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for other, old := range r.names {
-		if !now.Before(old.until) {
-			delete(r.names, other)
-		}
-	}
-	if found, ok := r.names[name]; ok && found.cluster != cluster {
-		return found.until.Sub(now)
-	}
-	r.names[name] = reservation{cluster: cluster, until: now.Add(madeTrust)}
-	return 0
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strconv"
 
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -49,11 +48,6 @@ func (d *deciding) keepOffBefore() Decision {
 	}
 	return wait(archelonv1.WaitingForControlPlaneReason,
 		"The Rancher cluster is there before the control plane, as was asked for; Rancher's agent is installed when the control plane is available")
-}
-
-// initialized reports whether the control plane was available once.
-func initialized(cluster *clusterv1.Cluster) bool {
-	return ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 }
 
 // createdEarly reports whether a record was there before the control plane: what it took to connect is not what an import

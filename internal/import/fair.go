@@ -2,9 +2,17 @@ package importer
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Backoff of a cluster whose reconcile failed. Unlike the default there is no common bucket: one
+// cluster's failures never slow down another.
+const (
+	retryBase = 200 * time.Millisecond
+	retryMax  = 2 * time.Minute
 )
 
 // fair hands out what waits in many namespaces by turns, and what waits in one namespace in the order in which it came: a tenant with

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,6 +14,10 @@ const (
 	kubeconfigSuffix = "-kubeconfig"
 	kubeconfigKey    = "value"
 )
+
+// kubeconfigRecheck is when a kubeconfig Secret that is missing or refused is looked at again although no watch shows it. The watch
+// brings Secrets with CAPI's cluster-name label at once; some control plane providers leave the label out.
+const kubeconfigRecheck = 30 * time.Second
 
 // kubeconfigOf returns where the kubeconfig of a CAPI cluster is.
 func kubeconfigOf(cluster types.NamespacedName) workload.Kubeconfig {

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -99,4 +100,116 @@ func (i *incarnations) forget(key types.NamespacedName) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.uids, key)
+}
+
+// disconnections remembers since when this process knows that the agent of a CAPI cluster is disconnected. The zero value is ready for use.
+type disconnections struct {
+	mu    sync.Mutex
+	since map[types.NamespacedName]disconnection
+}
+
+type disconnection struct {
+	// cluster is the v3 Cluster whose agent it is.
+	cluster types.UID
+	at      time.Time
+}
+
+// first returns when the disconnection was seen first.
+func (d *disconnections) first(key types.NamespacedName, cluster types.UID, now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, ok := d.since[key]
+	if !ok || known.cluster != cluster {
+		known = disconnection{cluster: cluster, at: now}
+		if d.since == nil {
+			d.since = map[types.NamespacedName]disconnection{}
+		}
+		d.since[key] = known
+	}
+	return known.at
+}
+
+// forget is called when the agent is connected again, or matters no more.
+func (d *disconnections) forget(key types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.since, key)
+}
+
+// Pauses between two looks for a v1 Rancher cluster that the cache does not show. They double.
+const (
+	namesakeRecheck    = unseenRecheck
+	namesakeRecheckMax = 5 * time.Minute
+)
+
+// looks remembers when something that no watch shows is looked for again, so that events about the cluster cost no
+// request meanwhile.
+type looks struct {
+	mu   sync.Mutex
+	next map[types.NamespacedName]look
+}
+
+type look struct {
+	pause time.Duration
+	at    time.Time
+}
+
+func newLooks() *looks { return &looks{next: map[types.NamespacedName]look{}} }
+
+// note remembers that it was found now, and returns the pause until it is looked for again.
+func (l *looks) note(key types.NamespacedName, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pause := min(max(namesakeRecheck, 2*l.next[key].pause), namesakeRecheckMax)
+	l.next[key] = look{pause: pause, at: now.Add(pause)}
+	return pause
+}
+
+// left returns how long the pause still is, zero if there is none.
+func (l *looks) left(key types.NamespacedName, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found, ok := l.next[key]
+	if !ok {
+		return 0
+	}
+	return max(0, found.at.Sub(now))
+}
+
+// forget ends the pauses of a cluster.
+func (l *looks) forget(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.next, key)
+}
+
+// reservations remember for a moment which CAPI cluster is about to get a display name, until the watch shows the v3
+// Cluster that has it. Without them two imports of one process could both find the name free. The second one would
+// notice later, with a record that nobody needs.
+type reservations struct {
+	mu    sync.Mutex
+	names map[string]reservation
+}
+
+type reservation struct {
+	cluster types.UID
+	until   time.Time
+}
+
+func newReservations() *reservations { return &reservations{names: map[string]reservation{}} }
+
+// take reserves the folded name for the CAPI cluster. If another one has reserved it, it returns for how much longer.
+func (r *reservations) take(name string, cluster types.UID, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for other, old := range r.names {
+		if !now.Before(old.until) {
+			delete(r.names, other)
+		}
+	}
+	if found, ok := r.names[name]; ok && found.cluster != cluster {
+		return found.until.Sub(now)
+	}
+	r.names[name] = reservation{cluster: cluster, until: now.Add(madeTrust)}
+	return 0
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -110,51 +108,4 @@ func (askNamesakes) read(ctx context.Context, r *Reconciler, o *Observation) err
 		o.namesakes = append(o.namesakes, found)
 	}
 	return nil
-}
-
-// Pauses between two looks for a v1 Rancher cluster that the cache does not show. They double.
-const (
-	namesakeRecheck    = unseenRecheck
-	namesakeRecheckMax = 5 * time.Minute
-)
-
-// looks remembers when something that no watch shows is looked for again, so that events about the cluster cost no
-// request meanwhile.
-type looks struct {
-	mu   sync.Mutex
-	next map[types.NamespacedName]look
-}
-
-type look struct {
-	pause time.Duration
-	at    time.Time
-}
-
-func newLooks() *looks { return &looks{next: map[types.NamespacedName]look{}} }
-
-// note remembers that it was found now, and returns the pause until it is looked for again.
-func (l *looks) note(key types.NamespacedName, now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	pause := min(max(namesakeRecheck, 2*l.next[key].pause), namesakeRecheckMax)
-	l.next[key] = look{pause: pause, at: now.Add(pause)}
-	return pause
-}
-
-// left returns how long the pause still is, zero if there is none.
-func (l *looks) left(key types.NamespacedName, now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found, ok := l.next[key]
-	if !ok {
-		return 0
-	}
-	return max(0, found.at.Sub(now))
-}
-
-// forget ends the pauses of a cluster.
-func (l *looks) forget(key types.NamespacedName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.next, key)
 }

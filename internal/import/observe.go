@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -166,10 +165,4 @@ func (r *Reconciler) namespaceAssignment(ctx context.Context, name string) (map[
 		return nil, fmt.Errorf("getting the namespace: %w", err)
 	}
 	return namespace.Labels, nil
-}
-
-// leftBehind reports whether there may be something to see to on a cluster that this instance does not claim.
-func leftBehind(cluster *clusterv1.Cluster) bool {
-	return cluster.DeletionTimestamp.IsZero() && !paused(cluster) &&
-		(holds(cluster) || conditions.Has(cluster, archelonv1.RancherImportedCondition))
 }

@@ -8,6 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// registrationPatience is how long Rancher may take to fill in the registration of a new cluster before it is asked to look again.
+const registrationPatience = 30 * time.Second
+
 const (
 	// patienceFew is how many may wait at the same time without counting as a backlog: each is looked at when its time
 	// has come.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -80,9 +79,6 @@ func (d *deciding) waitForTerminating() Decision {
 	}
 	return pass()
 }
-
-// unseenRecheck is when a Rancher cluster that no watch shows, for it has none of our labels, is looked at again.
-const unseenRecheck = 30 * time.Second
 
 func stillDeleted(old *record) Decision {
 	out := outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf(

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +17,9 @@ import (
 
 // ownerIndex finds records by the CAPI cluster that they name.
 const ownerIndex = "archelon.io/owner"
+
+// unseenRecheck is when a Rancher cluster that no watch shows, for it has none of our labels, is looked at again.
+const unseenRecheck = 30 * time.Second
 
 // record is a Rancher cluster that names a CAPI cluster as its owner.
 type record struct {

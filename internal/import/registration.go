@@ -18,9 +18,6 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// registrationPatience is how long Rancher may take to fill in the registration of a new cluster before it is asked to look again.
-const registrationPatience = 30 * time.Second
-
 // registrationRepeat is when Rancher is asked once more. It may have looked with settings that its cache did not have yet, and then nothing
 // in the management cluster changes any more.
 const registrationRepeat = 5 * time.Minute

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,6 +150,14 @@ func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.
 // lookingAtAgent reports whether a job in the workload cluster has only just begun.
 func lookingAtAgent(out outcome.Outcome) bool {
 	return out.Kind == outcome.KindWait && (out.Reason == archelonv1.ConnectingAgentReason || out.Reason == archelonv1.AgentDisconnectedReason)
+}
+
+// passing reports whether a condition can be told a moment later: the import goes on well, and users read nothing else of
+// it. Waiting for the control plane takes long, so it is told at once.
+func passing(d Decision, read, next *metav1.Condition) bool {
+	return next.Status == metav1.ConditionFalse && next.Reason != archelonv1.WaitingForControlPlaneReason && slices.Contains(onTheWay, next.Reason) &&
+		(d.Outcome.Kind == outcome.KindWait || d.Outcome.Kind == outcome.KindPoll) && !troubled(d.Outcome) &&
+		(read == nil || read.Status == metav1.ConditionFalse && slices.Contains(onTheWay, read.Reason))
 }
 
 // stampTransition gives a condition the time of its last transition.

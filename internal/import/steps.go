@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // stepPatience is how long the condition of a CAPI cluster may be behind the steps of its import. A step takes less as a
@@ -19,14 +17,6 @@ const stepPatience = 3 * time.Second
 // onTheWay are the reasons that an import has one after the other if all goes well.
 var onTheWay = []string{ //nolint:gochecknoglobals // it is never changed
 	archelonv1.WaitingForControlPlaneReason, archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason,
-}
-
-// passing reports whether a condition can be told a moment later: the import goes on well, and users read nothing else of
-// it. Waiting for the control plane takes long, so it is told at once.
-func passing(d Decision, read, next *metav1.Condition) bool {
-	return next.Status == metav1.ConditionFalse && next.Reason != archelonv1.WaitingForControlPlaneReason && slices.Contains(onTheWay, next.Reason) &&
-		(d.Outcome.Kind == outcome.KindWait || d.Outcome.Kind == outcome.KindPoll) && !troubled(d.Outcome) &&
-		(read == nil || read.Status == metav1.ConditionFalse && slices.Contains(onTheWay, read.Reason))
 }
 
 // steps remembers the conditions that are not written yet, because the step of the import that they tell of has only

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,13 +21,6 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/rancher"
-)
-
-// Backoff of a cluster whose reconcile failed. Unlike the default there is no common bucket: one
-// cluster's failures never slow down another.
-const (
-	retryBase = 200 * time.Millisecond
-	retryMax  = 2 * time.Minute
 )
 
 // clusterChanged admits changes of a CAPI cluster that can change what the import does. CAPI updates the

@@ -1,0 +1,49 @@
+package importer
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hold"
+)
+
+func paused(cluster *clusterv1.Cluster) bool {
+	return ptr.Deref(cluster.Spec.Paused, false) || annotations.HasPaused(cluster)
+}
+
+// holds reports whether the cluster carries the finalizer of the import.
+func holds(cluster *clusterv1.Cluster) bool { return hold.Import.On(cluster) }
+
+// controlPlaneUp prefers the ControlPlaneAvailable condition; control planes that report none, or
+// Unknown, count as up once they were initialized.
+func controlPlaneUp(cluster *clusterv1.Cluster) bool {
+	if available := conditions.Get(cluster, clusterv1.ClusterControlPlaneAvailableCondition); available != nil {
+		switch available.Status {
+		case metav1.ConditionTrue:
+			return true
+		case metav1.ConditionFalse:
+			return false
+		}
+	}
+	return initialized(cluster)
+}
+
+// initialized reports whether the control plane was available once.
+func initialized(cluster *clusterv1.Cluster) bool {
+	return ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
+}
+
+// switching reports whether the cluster has begun to change over to another kind of record and has not come back yet.
+func switching(cluster *clusterv1.Cluster) bool {
+	return cluster.Annotations[archelonv1.StrategySwitchAnnotation] != ""
+}
+
+// leftBehind reports whether there may be something to see to on a cluster that this instance does not claim.
+func leftBehind(cluster *clusterv1.Cluster) bool {
+	return cluster.DeletionTimestamp.IsZero() && !paused(cluster) &&
+		(holds(cluster) || conditions.Has(cluster, archelonv1.RancherImportedCondition))
+}
