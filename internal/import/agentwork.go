@@ -3,7 +3,6 @@ package importer
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,22 +11,6 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
-
-// agentTerms are what an agent is installed with, as far as the caches of the management cluster tell.
-type agentTerms struct {
-	// registration, settings and server are what Rancher says, and the errors why it cannot be told.
-	registration, settings                  string
-	registrationErr, settingsErr, serverErr error
-	server                                  *url.URL
-	// current: the registration is filled in for the server.
-	current    bool
-	currentErr error
-	// values are the settings of the agent.
-	values    map[string]string
-	valuesErr error
-	// kubeconfig and token change with every write to these Secrets, and are empty without.
-	kubeconfig, token string
-}
 
 // askTerms asks for what an agent is installed with. Each part of it is watched, so a change of any starts a new try at
 // once. All of it is in caches.

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -28,6 +29,13 @@ type Decision struct {
 	findings
 
 	last bool // the run ends here even though the outcome is Done
+}
+
+// question is something that the rules have to know. It is asked once in a run, and prints as what it asks for.
+type question interface {
+	fmt.Stringer
+	// read adds the answer to the observation. It changes nothing else.
+	read(ctx context.Context, r *Reconciler, o *Observation) error
 }
 
 // findings are what the rules have found out on their way.
@@ -107,6 +115,11 @@ func recordChange(found *record, what, doing string, change func(client.Object))
 
 func waitingForRancher() outcome.Outcome {
 	return outcome.Wait(archelonv1.WaitingForRancherReason, "The Rancher cluster was made; Rancher has yet to prepare its registration: if that lasts, look at the logs of Rancher")
+}
+
+// startOver waits for the cache to show what the API server has said.
+func startOver() outcome.Outcome {
+	return outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry)
 }
 
 // ownName returns the name of a record that lost its annotation.

@@ -66,11 +66,6 @@ func (d *deciding) confirmUnimport() Decision {
 	return stop(startOver())
 }
 
-// startOver waits for the cache to show what the API server has said.
-func startOver() outcome.Outcome {
-	return outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry)
-}
-
 // removeRecord deletes a record, unless Rancher would delete a CAPI cluster together with it. A CAPI cluster that is being
 // deleted must be able to leave, or is gone, so its record is left behind then; otherwise a person decides.
 func (d *deciding) removeRecord(found *record) Decision {
@@ -265,58 +260,6 @@ func (d *deciding) stranger(found *record) Decision {
 		return pass()
 	}
 	return release(found)
-}
-
-// deleteOtherKinds deletes records that another strategy created, and waits until they are gone before the
-// active one creates its own: the agent can serve one Rancher cluster only.
-func (d *deciding) deleteOtherKinds() Decision {
-	for i := range d.records {
-		found := &d.records[i]
-		if found.strategy == d.Active || !found.madeFor(d.cluster) {
-			continue
-		}
-		if labelled := d.labelAgain(found); !labelled.passes() {
-			return labelled
-		}
-		if permitted := d.permitSuccessor(found); !permitted.passes() {
-			return permitted
-		}
-		if removed := d.removeRecord(found); !removed.passes() {
-			return removed
-		}
-		out := outcome.Wait(archelonv1.RecordTerminatingReason,
-			fmt.Sprintf("The %s is being replaced by one of the kind %s", found, d.Active.Kind()))
-		if found.unseen {
-			out.Kind, out.After = outcome.KindPoll, unseenRecheck
-		}
-		return stop(out)
-	}
-	if gone := d.waitForDerived(); !gone.passes() {
-		return gone
-	}
-	if made := d.find(d.cluster.Annotations[archelonv1.RecordAnnotation]); made != nil && made.madeFor(d.cluster) {
-		return pass()
-	}
-	if hidden, look := d.hidden(archelonv1.StrategySwitchAnnotation); look {
-		return ask(hidden) // It may have lost its labels since the name of the next one was written.
-	}
-	return pass()
-}
-
-// waitForDerived waits for what Rancher made from earlier records. It deletes those records first: where the cache does not
-// show one, no watch tells when it has begun.
-func (d *deciding) waitForDerived() Decision {
-	for _, old := range d.derived {
-		if !old.madeFor(d.cluster) || !old.deleting() {
-			continue
-		}
-		out := outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
-		if made := d.standing(); made != nil && made.unseen {
-			out.Kind, out.After = outcome.KindPoll, unseenRecheck
-		}
-		return stop(out)
-	}
-	return pass()
 }
 
 // releaseOrphans releases records that are being deleted and whose CAPI cluster is gone. A record that is not being

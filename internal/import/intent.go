@@ -2,39 +2,6 @@ package importer
 
 import archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 
-// intent is what a run sets out to do.
-type intent int
-
-const (
-	// intentUnknown is that of a run that has decided nothing yet.
-	intentUnknown intent = iota
-	// intentNothing is for a cluster that is not this instance's to look at, or not now.
-	intentNothing
-	// intentOrphans releases what a cluster has left behind that is gone.
-	intentOrphans
-	// intentLeave leaves a cluster to others, and sees to it that its record can go.
-	intentLeave
-	// intentPause does nothing: the cluster is paused.
-	intentPause
-	// intentDelete removes the record because the CAPI cluster goes.
-	intentDelete
-	// intentUnimport removes the record because the import label says so.
-	intentUnimport
-	// intentHandOver leaves the record to Rancher Turtles.
-	intentHandOver
-	// intentImport creates the record, or keeps it.
-	intentImport
-	// intentIdle leaves a cluster alone that is neither selected nor imported.
-	intentIdle
-)
-
-// String returns the name of the intent as people read it.
-func (i intent) String() string {
-	return [...]string{
-		"unknown", "nothing", "release orphans", "leave to others", "pause", "delete", "un-import", "hand over", "import", "idle",
-	}[i]
-}
-
 // intend decides what to do. Deletion and the user's "false" come before everything; a missing
 // label leaves things as they are, so what is imported stays imported.
 func (d *deciding) intend() intent {
@@ -64,6 +31,16 @@ func (d *deciding) intend() intent {
 	default:
 		return intentIdle
 	}
+}
+
+// wanted says what the import label asks for. Where there is no label, the selector of the installation decides. A
+// cluster that Rancher provisioned is in Rancher already.
+func (d *deciding) wanted() (choice, error) {
+	want, err := chosen(d.cluster.Labels, d.namespace)
+	if err == nil && want == leave && d.Selector.selects(d.cluster) && !provisionedByRancher(d.cluster) {
+		return include, nil
+	}
+	return want, err
 }
 
 // responsible reports whether this instance handles the cluster. Deletion is handled whatever the watch filter says:

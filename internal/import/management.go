@@ -1,14 +1,10 @@
 package importer
 
 import (
-	"fmt"
 	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // Conditions of a v3 Cluster.
@@ -66,31 +62,6 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 		}
 	}
 	return view
-}
-
-// findManagement finds the v3 Cluster that Rancher works with: the record itself, or the one made from a v1 record.
-func (d *deciding) findManagement() Decision {
-	name := d.record.strategy.ManagementName(d.record.Object)
-	if name == "" {
-		return stop(waitingForRancher())
-	}
-	if look := (askManagement{name: name, live: !d.record.strategy.Nature().Itself}); d.lacks(look) {
-		return ask(look)
-	}
-	found := d.managements[name]
-	switch {
-	case found == nil:
-		return stop(waitingForRancher())
-	case !d.record.stands(found.object):
-		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make, becomes the companion of that.
-		return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
-			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s and import the cluster again",
-			d.record, name, d.record), unseenRecheck))
-	case !found.object.DeletionTimestamp.IsZero():
-		return wait(archelonv1.RecordTerminatingReason, "The Rancher cluster is being deleted in Rancher")
-	}
-	d.management = viewOf(found.object)
-	return pass()
 }
 
 // served reports whether the Rancher cluster has had an agent that it reached, so that what Rancher applied itself is there to be taken over.

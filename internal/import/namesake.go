@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -64,15 +63,6 @@ func (d *deciding) checkMoved() Decision {
 		"The %s that this Cluster names is of another management cluster, or of none (label %s): attach it, if this Cluster was moved here "+
 			"(examples/management-clusters/README.md); if it is a copy, remove annotation %s",
 		named, archelonv1.ManagementClusterLabel, archelonv1.RecordAnnotation), unseenRecheck))
-}
-
-// namesake is a v1 Rancher cluster that has the name of the CAPI cluster.
-type namesake struct {
-	record record
-	// cached: it names a CAPI cluster as its owner, so the cache shows it.
-	cached bool
-	// left is when it is looked for again.
-	left time.Duration
 }
 
 // askNamesakes asks for v1 Rancher clusters of the cluster's name. The cache shows only those with owner labels, not

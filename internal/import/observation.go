@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"net/url"
 	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -111,11 +112,69 @@ type deeds struct {
 	adopted, removed, released bool
 }
 
+// intent is what a run sets out to do.
+type intent int
+
+const (
+	// intentUnknown is that of a run that has decided nothing yet.
+	intentUnknown intent = iota
+	// intentNothing is for a cluster that is not this instance's to look at, or not now.
+	intentNothing
+	// intentOrphans releases what a cluster has left behind that is gone.
+	intentOrphans
+	// intentLeave leaves a cluster to others, and sees to it that its record can go.
+	intentLeave
+	// intentPause does nothing: the cluster is paused.
+	intentPause
+	// intentDelete removes the record because the CAPI cluster goes.
+	intentDelete
+	// intentUnimport removes the record because the import label says so.
+	intentUnimport
+	// intentHandOver leaves the record to Rancher Turtles.
+	intentHandOver
+	// intentImport creates the record, or keeps it.
+	intentImport
+	// intentIdle leaves a cluster alone that is neither selected nor imported.
+	intentIdle
+)
+
+// String returns the name of the intent as people read it.
+func (i intent) String() string {
+	return [...]string{
+		"unknown", "nothing", "release orphans", "leave to others", "pause", "delete", "un-import", "hand over", "import", "idle",
+	}[i]
+}
+
 // managed is a v3 Cluster behind a record.
 type managed struct {
 	object *managementv3.Cluster
 	// ahead: this process wrote it after the copy was made; renamed, synced, noted: this run did.
 	ahead, renamed, synced, noted bool
+}
+
+// agentTerms are what an agent is installed with, as far as the caches of the management cluster tell.
+type agentTerms struct {
+	// registration, settings and server are what Rancher says, and the errors why it cannot be told.
+	registration, settings                  string
+	registrationErr, settingsErr, serverErr error
+	server                                  *url.URL
+	// current: the registration is filled in for the server.
+	current    bool
+	currentErr error
+	// values are the settings of the agent.
+	values    map[string]string
+	valuesErr error
+	// kubeconfig and token change with every write to these Secrets, and are empty without.
+	kubeconfig, token string
+}
+
+// namesake is a v1 Rancher cluster that has the name of the CAPI cluster.
+type namesake struct {
+	record record
+	// cached: it names a CAPI cluster as its owner, so the cache shows it.
+	cached bool
+	// left is when it is looked for again.
+	left time.Duration
 }
 
 func newObservation(key types.NamespacedName) *Observation {

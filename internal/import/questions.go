@@ -16,13 +16,6 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// question is something that the rules have to know. It is asked once in a run, and prints as what it asks for.
-type question interface {
-	fmt.Stringer
-	// read adds the answer to the observation. It changes nothing else.
-	read(ctx context.Context, r *Reconciler, o *Observation) error
-}
-
 // askCluster asks the API server for the CAPI cluster, for the cache may be older than what is decided on.
 type askCluster struct{ why string }
 

@@ -179,3 +179,28 @@ func (d *deciding) occupiedBy(strategy Strategy, name string) Decision {
 	// Somebody else was first to take the name. Nothing was created under it, so another one is chosen.
 	return d.rename(found)
 }
+
+// findManagement finds the v3 Cluster that Rancher works with: the record itself, or the one made from a v1 record.
+func (d *deciding) findManagement() Decision {
+	name := d.record.strategy.ManagementName(d.record.Object)
+	if name == "" {
+		return stop(waitingForRancher())
+	}
+	if look := (askManagement{name: name, live: !d.record.strategy.Nature().Itself}); d.lacks(look) {
+		return ask(look)
+	}
+	found := d.managements[name]
+	switch {
+	case found == nil:
+		return stop(waitingForRancher())
+	case !d.record.stands(found.object):
+		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make, becomes the companion of that.
+		return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s and import the cluster again",
+			d.record, name, d.record), unseenRecheck))
+	case !found.object.DeletionTimestamp.IsZero():
+		return wait(archelonv1.RecordTerminatingReason, "The Rancher cluster is being deleted in Rancher")
+	}
+	d.management = viewOf(found.object)
+	return pass()
+}

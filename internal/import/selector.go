@@ -72,13 +72,3 @@ func hasClass(cluster *clusterv1.Cluster, class string) bool {
 	ref := cluster.Spec.Topology.ClassRef
 	return ref.Name != "" && (class == ref.Name || class == cmp.Or(ref.Namespace, cluster.Namespace)+"/"+ref.Name)
 }
-
-// wanted says what the import label asks for. Where there is no label, the selector of the installation decides. A
-// cluster that Rancher provisioned is in Rancher already.
-func (d *deciding) wanted() (choice, error) {
-	want, err := chosen(d.cluster.Labels, d.namespace)
-	if err == nil && want == leave && d.Selector.selects(d.cluster) && !provisionedByRancher(d.cluster) {
-		return include, nil
-	}
-	return want, err
-}

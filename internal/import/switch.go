@@ -116,6 +116,58 @@ func (d *deciding) followOld() Decision {
 	})
 }
 
+// deleteOtherKinds deletes records that another strategy created, and waits until they are gone before the
+// active one creates its own: the agent can serve one Rancher cluster only.
+func (d *deciding) deleteOtherKinds() Decision {
+	for i := range d.records {
+		found := &d.records[i]
+		if found.strategy == d.Active || !found.madeFor(d.cluster) {
+			continue
+		}
+		if labelled := d.labelAgain(found); !labelled.passes() {
+			return labelled
+		}
+		if permitted := d.permitSuccessor(found); !permitted.passes() {
+			return permitted
+		}
+		if removed := d.removeRecord(found); !removed.passes() {
+			return removed
+		}
+		out := outcome.Wait(archelonv1.RecordTerminatingReason,
+			fmt.Sprintf("The %s is being replaced by one of the kind %s", found, d.Active.Kind()))
+		if found.unseen {
+			out.Kind, out.After = outcome.KindPoll, unseenRecheck
+		}
+		return stop(out)
+	}
+	if gone := d.waitForDerived(); !gone.passes() {
+		return gone
+	}
+	if made := d.find(d.cluster.Annotations[archelonv1.RecordAnnotation]); made != nil && made.madeFor(d.cluster) {
+		return pass()
+	}
+	if hidden, look := d.hidden(archelonv1.StrategySwitchAnnotation); look {
+		return ask(hidden) // It may have lost its labels since the name of the next one was written.
+	}
+	return pass()
+}
+
+// waitForDerived waits for what Rancher made from earlier records. It deletes those records first: where the cache does not
+// show one, no watch tells when it has begun.
+func (d *deciding) waitForDerived() Decision {
+	for _, old := range d.derived {
+		if !old.madeFor(d.cluster) || !old.deleting() {
+			continue
+		}
+		out := outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
+		if made := d.standing(); made != nil && made.unseen {
+			out.Kind, out.After = outcome.KindPoll, unseenRecheck
+		}
+		return stop(out)
+	}
+	return pass()
+}
+
 // endSwitch takes the mark off a cluster that has come back.
 func (d *deciding) endSwitch() Decision {
 	const doing = "noting the end of the change of strategy"
