@@ -8,6 +8,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
@@ -52,6 +53,24 @@ func (d *deciding) input(want wish) string {
 	}
 	parts = append(parts, d.terms.kubeconfig, d.terms.token, want.input(), fmt.Sprintf("gone %t", d.agentGone))
 	return strings.Join(parts, "\n")
+}
+
+// wish returns what the CAPI cluster and its v3 Cluster want of the agent.
+func (d *deciding) wish() (wish, error) {
+	if err := d.terms.valuesErr; err != nil {
+		return wish{}, fmt.Errorf("reading Rancher's settings: %w", err)
+	}
+	settings, err := settingsOf(d.management.object, d.terms.values)
+	if err != nil {
+		return wish{}, err
+	}
+	own, err := importManagementCluster(d.cluster.Annotations)
+	if err != nil {
+		return wish{}, invalidSetting(archelonv1.ImportManagementClusterAnnotation, err)
+	}
+	return wish{
+		cluster: d.cluster.UID, takeOver: approvedTakeOver(d.cluster, d.management.object), managementCluster: own, settings: settings,
+	}, nil
 }
 
 // work has the agent looked at in the workload cluster, and installed where it is missing. It takes place in the

@@ -98,6 +98,11 @@ func (r record) ofTurtles() bool { return turtles.Made(r.Object) }
 
 func (r record) held() bool { return hold.Import.On(r.Object) }
 
+// wasGiven reports whether the record has a setting from the given annotation of its CAPI cluster.
+func wasGiven(record client.Object, annotation string) bool {
+	return slices.Contains(strings.Split(record.GetAnnotations()[archelonv1.PropagatedSettingsAnnotation], ","), annotation)
+}
+
 // ownerKeys are the values of ownerIndex for a Rancher cluster: its owner labels, and the UIDs in its label and its
 // owner references, so that a record which lost a label is still found, and one that Rancher Turtles made without.
 func ownerKeys(object client.Object) []string {

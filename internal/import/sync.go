@@ -3,7 +3,6 @@ package importer
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -94,11 +93,6 @@ func renderManagement(desired Desired) *unstructured.Unstructured {
 	rendered.SetLabels(desired.Labels)
 	rendered.SetAnnotations(desired.Annotations)
 	return rendered
-}
-
-// wasGiven reports whether the record has a setting from the given annotation of its CAPI cluster.
-func wasGiven(record client.Object, annotation string) bool {
-	return slices.Contains(strings.Split(record.GetAnnotations()[archelonv1.PropagatedSettingsAnnotation], ","), annotation)
 }
 
 // syncPatch returns a merge patch that brings the observed record to the rendered one, or nil. It carries
