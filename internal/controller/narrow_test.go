@@ -43,3 +43,18 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 		})
 	}
 }
+
+func TestKeepIdentity(t *testing.T) {
+	full := metav1.ObjectMeta{
+		Namespace: "c-abcde", Name: "token", UID: "1", ResourceVersion: "2", CreationTimestamp: metav1.Unix(1, 0), Labels: map[string]string{"a": "b"},
+	}
+	want := full
+	want.Labels = nil
+	got, err := KeepIdentity(&metav1.PartialObjectMetadata{ObjectMeta: full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&metav1.PartialObjectMetadata{ObjectMeta: want}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

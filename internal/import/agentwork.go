@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,12 +32,13 @@ func (q askTerms) read(ctx context.Context, r *Reconciler, o *Observation) error
 		reader  client.Reader
 		key     client.ObjectKey
 		version *string
+		created *time.Time
 	}{
-		{r.Client, kubeconfigOf(o.key).Secret, &t.kubeconfig},
-		{r.tokenSecrets, client.ObjectKey{Namespace: q.management, Name: rancher.DefaultTokenSecretName}, &t.token},
+		{r.Client, kubeconfigOf(o.key).Secret, &t.kubeconfig, new(time.Time)},
+		{r.tokenSecrets, client.ObjectKey{Namespace: q.management, Name: rancher.DefaultTokenSecretName}, &t.token, &t.tokened},
 	} {
 		var err error
-		if *secret.version, err = versionOf(ctx, secret.reader, secret.key); err != nil {
+		if *secret.version, *secret.created, err = versionOf(ctx, secret.reader, secret.key); err != nil {
 			return fmt.Errorf("looking for Secret %s: %w", secret.key, err)
 		}
 	}

@@ -605,6 +605,7 @@ func decideRows() map[string]decideRow {
 		"AgentTerms":     {append(waitingAgent, selfHolds), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
 		"AgentWork":      {append(waitingAgent, selfHolds, knownTerms()), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentSoon":      {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: Poll WaitingForRancher"},
+		"AgentSooner":    {append(waitingAgent, selfHolds, knownTerms(), func(o *Observation, _ *Rules) { o.terms.tokened = decideNow.Add(-time.Second) }), "import | agent: Poll WaitingForRancher"},
 		"AgentReady":     {append(importedV3("ServiceAccountSecretsMigrated"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentOther":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Minute)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentClock":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(-time.Hour)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,10 +20,10 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 }
 
 // versionOf returns what changes with every write to a Secret, "" if there is none. It reads from a cache of metadata.
-func versionOf(ctx context.Context, reader client.Reader, key client.ObjectKey) (string, error) {
+func versionOf(ctx context.Context, reader client.Reader, key client.ObjectKey) (version string, created time.Time, err error) {
 	secret := secretMetadata()
 	if err := reader.Get(ctx, key, secret); err != nil {
-		return "", client.IgnoreNotFound(err)
+		return "", time.Time{}, client.IgnoreNotFound(err)
 	}
-	return string(secret.UID) + "/" + secret.ResourceVersion, nil
+	return string(secret.UID) + "/" + secret.ResourceVersion, secret.CreationTimestamp.Time, nil
 }

@@ -166,6 +166,8 @@ type agentTerms struct {
 	valuesErr error
 	// kubeconfig and token change with every write to these Secrets, and are empty without.
 	kubeconfig, token string
+	// tokened is when Rancher created the Secret with the token, zero without.
+	tokened time.Time
 }
 
 // namesake is a v1 Rancher cluster that has the name of the CAPI cluster.

@@ -50,14 +50,18 @@ func (d *deciding) awaitRegistration() Decision {
 	return requested
 }
 
-// preparationPatience is how long Rancher may take from a namespace to the end of its preparations. A Rancher that does not
-// tell of that end is not waited for any longer.
+// preparationPatience is how long Rancher may take from a namespace, or its first token there, to the end of its
+// preparations. A Rancher that does not tell of that end is not waited for any longer.
 const preparationPatience = 30 * time.Second
 
 // awaitPreparation keeps the agent from registering before Rancher is ready for it (docs/adr/0062-no-agent-before-rancher-is-ready.md).
 func (d *deciding) awaitPreparation() Decision {
 	m := d.management
-	left := m.namespaced.Add(preparationPatience).Sub(d.now)
+	begun := m.namespaced
+	if begun.IsZero() {
+		begun = d.terms.tokened // It comes a moment earlier.
+	}
+	left := begun.Add(preparationPatience).Sub(d.now)
 	if m.migrated || m.known || m.deployed || left <= 0 || left > preparationPatience {
 		return pass()
 	}

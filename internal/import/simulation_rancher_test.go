@@ -121,6 +121,9 @@ func (w *world) holds(object client.Object, finalizers ...string) func() {
 	return func() {
 		held := w.server.Get(w.server.KeyOf(object))
 		held.SetFinalizers(append(held.GetFinalizers(), finalizers...))
+		if v3, ok := held.(*managementv3.Cluster); ok {
+			held = w.condition(v3, "ServiceAccountSecretsMigrated", true) // It is ready for an agent.
+		}
 		w.server.Put(held)
 	}
 }

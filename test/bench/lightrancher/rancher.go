@@ -201,6 +201,10 @@ func (r *Rancher) register(ctx context.Context, v3 *unstructured.Unstructured) e
 	r.mu.Lock()
 	r.byOwner[v3.GetLabels()[ownerLabel]] = name
 	r.mu.Unlock()
+	prepared := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":[{"type":"ServiceAccountSecretsMigrated","status":"True"}]}}`))
+	if err := r.client.Status().Patch(ctx, object(managementKind(), "", name), prepared); err != nil {
+		return fmt.Errorf("preparing %s: %w", name, err)
+	}
 	token := object(schema.GroupVersionKind{Group: managementKind().Group, Version: "v3", Kind: "ClusterRegistrationToken"}, name, "default-token")
 	token.Object["spec"] = map[string]any{"clusterName": name}
 	token.Object["status"] = map[string]any{
