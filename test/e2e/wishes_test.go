@@ -71,7 +71,10 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 				} {
 					template.DisplayName, template.Context = template.Name, "cluster"
 					Expect(f.Client.Create(ctx, template)).To(Succeed())
-					DeferCleanup(func(ctx context.Context) { Expect(f.Client.Delete(ctx, template)).To(Succeed()) })
+					DeferCleanup(func(ctx context.Context) {
+						Expect(f.Client.Delete(ctx, template)).To(Succeed())
+						Eventually(f.gone(ctx, template)).Should(BeTrue(), "Rancher holds it for a while")
+					})
 				}
 				gates := "--feature-gates=rancher-cluster-members=true,managementv3-cluster=false"
 				if strategy == "v3" {
