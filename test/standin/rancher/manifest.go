@@ -25,10 +25,6 @@ var manifestText string
 var manifestTemplate = template.Must(template.New("manifest").Funcs(template.FuncMap{
 	"base64": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 	"quote":  strconv.Quote,
-	"json": func(v any) (string, error) {
-		raw, err := json.Marshal(v)
-		return string(raw), err
-	},
 }).Parse(manifestText))
 
 const customizationField = "clusterAgentDeploymentCustomization"
@@ -103,6 +99,28 @@ func (*Standin) manifestData(ctx context.Context, reader client.Reader, token, c
 		}
 	}
 	return out, nil
+}
+
+// Tolerations are those that the cluster appends, in JSON.
+func (d manifestData) Tolerations() ([]string, error) {
+	var all []string
+	for _, toleration := range d.Custom.Tolerations {
+		raw, err := json.Marshal(toleration)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, string(raw))
+	}
+	return all, nil
+}
+
+// Resources are those that the cluster overrides, in JSON, empty without.
+func (d manifestData) Resources() (string, error) {
+	if d.Custom.Resources == nil {
+		return "", nil
+	}
+	raw, err := json.Marshal(d.Custom.Resources)
+	return string(raw), err
 }
 
 // SecretName is the name of the Secret with the agent's credentials, which depends on them.
