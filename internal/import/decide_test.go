@@ -608,6 +608,7 @@ func decideRows() map[string]decideRow {
 		"AgentSooner":    {append(waitingAgent, selfHolds, knownTerms(), func(o *Observation, _ *Rules) { o.terms.tokened = decideNow.Add(-time.Second) }), "import | agent: Poll WaitingForRancher"},
 		"AgentReady":     {append(importedV3("ServiceAccountSecretsMigrated"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentOther":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Minute)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentAhead":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(-2*time.Second)), "import | agent: Poll WaitingForRancher"},
 		"AgentClock":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(-time.Hour)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentKnown":     {append(importedV3("Waiting"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentRuns":      {append(waitingAgent, selfHolds, knownTerms(), worked(false, outcome.Done())), "import | agent: Wait ConnectingAgent"},

@@ -54,6 +54,9 @@ func (d *deciding) awaitRegistration() Decision {
 // preparations. A Rancher that does not tell of that end is not waited for any longer.
 const preparationPatience = 30 * time.Second
 
+// clockSkew is how much later than here it may be where Rancher runs. A time that lies ahead by less is just now.
+const clockSkew = 5 * time.Minute
+
 // awaitPreparation keeps the agent from registering before Rancher is ready for it (docs/adr/0062-no-agent-before-rancher-is-ready.md).
 func (d *deciding) awaitPreparation() Decision {
 	m := d.management
@@ -62,11 +65,11 @@ func (d *deciding) awaitPreparation() Decision {
 		begun = d.terms.tokened // It comes a moment earlier.
 	}
 	left := begun.Add(preparationPatience).Sub(d.now)
-	if m.migrated || m.known || m.deployed || left <= 0 || left > preparationPatience {
+	if m.migrated || m.known || m.deployed || left <= 0 || left > preparationPatience+clockSkew {
 		return pass()
 	}
 	out := waitingForRancher()
-	out.Kind, out.After = outcome.KindPoll, left
+	out.Kind, out.After = outcome.KindPoll, min(left, preparationPatience)
 	return stop(out)
 }
 
