@@ -136,7 +136,7 @@ type beside struct {
 // Add implements workqueue.TypedInterface.
 func (b beside) Add(request reconcile.Request) { go b.run(request) }
 
-// What is watched is told by empty objects. They are large, and all processes have the same.
+// What is watched is named by empty objects. They are large, and all processes have the same.
 var (
 	someCluster = &clusterv1.Cluster{}
 	someSetting = &managementv3.Setting{}

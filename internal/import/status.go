@@ -153,7 +153,7 @@ func lookingAtAgent(out outcome.Outcome) bool {
 }
 
 // passing reports whether a condition can be told a moment later: the import goes on well, and users read nothing else of
-// it. Waiting for the control plane takes long, so it is told at once.
+// it. Waiting for the control plane takes long, so the condition says it at once.
 func passing(d Decision, read, next *metav1.Condition) bool {
 	return next.Status == metav1.ConditionFalse && next.Reason != archelonv1.WaitingForControlPlaneReason && slices.Contains(onTheWay, next.Reason) &&
 		(d.Outcome.Kind == outcome.KindWait || d.Outcome.Kind == outcome.KindPoll) && !troubled(d.Outcome) &&
