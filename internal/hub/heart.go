@@ -104,11 +104,14 @@ func (e *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	late := time.AfterFunc(e.within, cancel)
 	answer, err := e.base.RoundTrip(req.WithContext(ctx))
 	inTime := late.Stop()
-	if err == nil {
+	if err == nil && inTime {
 		answer.Body = &body{answer.Body, cancel}
 		return answer, nil
 	}
 	cancel()
+	if err == nil { // It came as the time ran out, and cannot be read any more.
+		_ = answer.Body.Close()
+	}
 	if !inTime {
 		err = errNoAnswer
 	}

@@ -273,17 +273,24 @@ func TestDownloadFollowsRedirectsOnTheSameHost(t *testing.T) {
 	}
 }
 
+// neverAnswer waits until the client has gone, and resets the stream then: a handler that returns answers with status 200,
+// which a client that is just giving up may still take.
+func neverAnswer(_ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
+	panic(http.ErrAbortHandler)
+}
+
 func TestDownloadIsBoundedInTime(t *testing.T) {
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	blackHole := newRancherServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	blackHole := newRancherServer(t, neverAnswer)
 	stalled := newRancherServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "apiVersion: v1\n")
 		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
+		neverAnswer(w, r)
 	})
 	for name, base := range map[string]string{
 		"NoHandshake": "https://" + silent.Addr().String(), "NoAnswer": blackHole.URL, "NoEnd": stalled.URL,

@@ -36,7 +36,7 @@ func TestReach(t *testing.T) {
 			reason: "ManifestRedirected", needle: "redirects to another host or away from https",
 		},
 		"Slow": {
-			handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			handler: neverAnswer,
 			reason:  "RancherTimeout", needle: "Rancher did not answer within",
 		},
 	} {

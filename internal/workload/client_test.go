@@ -72,7 +72,7 @@ func TestStrangers(t *testing.T) {
 			w.Header().Set("Retry-After", "3600")
 			apiError(429, "s3cret")(w, r)
 		}, want: "WorkloadTimeout"},
-		"Silence":     {reason: "a server cannot make us wait for ever", handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, want: "WorkloadTimeout", says: "200ms"},
+		"Silence":     {reason: "a server cannot make us wait for ever", handler: neverAnswer, want: "WorkloadTimeout", says: "200ms"},
 		"Stalled":     {reason: "not half way either", handler: stalled, want: "WorkloadTimeout"},
 		"Endless":     {reason: "nor fill our memory", handler: endless, want: "WorkloadServerError", says: "bytes"},
 		"Cut":         {reason: "the connection ends early", handler: cut("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"), want: "WorkloadUnreachable", says: "broke off"},
@@ -110,7 +110,14 @@ func TestStrangers(t *testing.T) {
 func stalled(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "{")
 	_ = http.NewResponseController(w).Flush()
+	neverAnswer(w, r)
+}
+
+// neverAnswer waits until the client has gone, and resets the stream then: a handler that returns answers with status 200,
+// which a client that is just giving up may still take.
+func neverAnswer(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
+	panic(http.ErrAbortHandler)
 }
 
 func endless(w http.ResponseWriter, _ *http.Request) {
@@ -304,7 +311,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 func TestCanceledByCaller(t *testing.T) {
-	server := newAPIServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	server := newAPIServer(t, neverAnswer)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err := findJob(ctx, connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)))
