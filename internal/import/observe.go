@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -89,13 +90,17 @@ func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) 
 	if cluster.UID != "" {
 		keys = append(keys, string(cluster.UID))
 	}
+	owned := make([]client.ListOption, len(keys))
+	for i, key := range keys {
+		owned[i] = client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(ownerIndex, key)}
+	}
 	for _, strategy := range r.strategies() {
 		seen := map[string]bool{}
 		within := client.InNamespace(strategy.Key(cluster, "").Namespace)
-		for _, key := range keys {
+		for _, byKey := range owned {
 			list := strategy.NewList()
 			// A record is found by more than one key, and copied once.
-			if err := r.inRancher().List(ctx, list, within, client.MatchingFields{ownerIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
+			if err := r.inRancher().List(ctx, list, within, byKey, client.UnsafeDisableDeepCopy); err != nil {
 				return nil, nil, fmt.Errorf("listing %s Rancher clusters: %w", strategy.Kind(), err)
 			}
 			err := meta.EachListItem(list, func(item runtime.Object) error {

@@ -30,12 +30,12 @@ func (f *follower) behind() bool { return f.seen < len(f.log.events) }
 func (s *Server) NewCache(kinds ...schema.GroupKind) *Cache {
 	c := &Cache{
 		server: s, keeps: map[schema.GroupKind]func(client.Object) client.Object{},
-		view: view{scheme: s.scheme, objects: tables{}, indexes: map[schema.GroupKind]map[string]*index{}},
+		view: view{scheme: s.scheme, indexes: map[schema.GroupKind]map[string]*index{}},
 	}
 	for _, kind := range kinds {
 		log := s.journal(kind)
 		c.follows = append(c.follows, &follower{kind, log, len(log.events)})
-		c.view.objects[kind] = s.objects.copyRows(kind)
+		c.view.objects.set(kind, s.objects.copyRows(kind))
 	}
 	return c
 }
@@ -70,12 +70,12 @@ func (c *Cache) Rewind(kind schema.GroupKind, events int) {
 func (c *Cache) Keep(kind schema.GroupKind, keeps func(client.Object) client.Object) {
 	c.keeps[kind] = keeps
 	var rows []row
-	for _, all := range c.view.objects[kind] {
+	for _, all := range c.view.objects.of(kind) {
 		if kept := keeps(all.object); kept != nil {
 			rows = append(rows, row{all.key, kept})
 		}
 	}
-	c.view.objects[kind] = rows
+	c.view.objects.set(kind, rows)
 }
 
 func (c *Cache) kept(kind schema.GroupKind, object client.Object) client.Object {
@@ -129,17 +129,17 @@ func (c *Cache) Next(kind schema.GroupKind) (Event, bool) {
 // Relist has the cache see all events of a kind at once, as after a gap in its watch: of each object it learns what has
 // become of it, and not that it was deleted and created again meanwhile.
 func (c *Cache) Relist(kind schema.GroupKind) []Event {
-	before := tables{kind: c.view.objects.copyRows(kind)}
+	before := tables{{kind, c.view.objects.copyRows(kind)}}
 	for more := true; more; {
 		_, more = c.Next(kind)
 	}
 	var events []Event
-	for _, was := range before[kind] {
+	for _, was := range before.of(kind) {
 		if after := c.view.objects.get(was.key); after == nil || after.GetResourceVersion() != was.object.GetResourceVersion() {
 			events = append(events, Event{Key: was.key, Before: was.object, After: after})
 		}
 	}
-	for _, is := range c.view.objects[kind] {
+	for _, is := range c.view.objects.of(kind) {
 		if before.get(is.key) == nil {
 			events = append(events, Event{Key: is.key, After: is.object})
 		}
@@ -151,7 +151,7 @@ func (c *Cache) Relist(kind schema.GroupKind) []Event {
 func (c *Cache) All() []Event {
 	var events []Event
 	for _, f := range c.follows {
-		for _, is := range c.view.objects[f.kind] {
+		for _, is := range c.view.objects.of(f.kind) {
 			events = append(events, Event{Key: is.key, After: is.object})
 		}
 	}
@@ -164,7 +164,7 @@ func (c *Cache) Peek(key Key) client.Object { return c.view.objects.get(key) }
 // Snapshot returns the objects of a kind that the cache has. They must not be changed.
 func (c *Cache) Snapshot(kind schema.GroupKind) []client.Object {
 	var objects []client.Object
-	for _, is := range c.view.objects[kind] {
+	for _, is := range c.view.objects.of(kind) {
 		objects = append(objects, is.object)
 	}
 	return objects

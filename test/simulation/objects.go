@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -150,7 +151,7 @@ func (v view) list(kind schema.GroupKind, list client.ObjectList, opts ...client
 	options := (&client.ListOptions{}).ApplyOptions(opts)
 	metadata, alone := list.(*metav1.PartialObjectMetadataList)
 	var items []runtime.Object
-	for _, row := range v.objects[kind] {
+	for _, row := range v.objects.of(kind) {
 		matches, err := v.matches(kind, row.object, options)
 		switch {
 		case err != nil:
@@ -164,10 +165,31 @@ func (v view) list(kind schema.GroupKind, list client.ObjectList, opts ...client
 			items = append(items, copyOf(row.object))
 		}
 	}
-	if len(items) == 0 {
+	switch list := list.(type) { // Those that are read most, and are large, are set without reflection.
+	case *managementv3.ClusterList:
+		list.Items = valuesOf[managementv3.Cluster](items)
+	case *provisioningv1.ClusterList:
+		list.Items = valuesOf[provisioningv1.Cluster](items)
+	case *clusterv1.ClusterList:
+		list.Items = valuesOf[clusterv1.Cluster](items)
+	default:
+		if len(items) > 0 {
+			return meta.SetList(list, items)
+		}
+	}
+	return nil
+}
+
+// valuesOf returns what objects of a type point to.
+func valuesOf[T any](objects []runtime.Object) []T {
+	if len(objects) == 0 {
 		return nil
 	}
-	return meta.SetList(list, items)
+	values := make([]T, len(objects))
+	for i := range objects {
+		values[i] = *any(objects[i]).(*T) //nolint:forcetypeassert // It is of the kind of the list.
+	}
+	return values
 }
 
 func (v view) matches(kind schema.GroupKind, object client.Object, options *client.ListOptions) (bool, error) {

@@ -66,7 +66,7 @@ type journal struct{ events []Event }
 // NewServer returns a server without objects.
 func NewServer(scheme *runtime.Scheme) *Server {
 	return &Server{
-		scheme: scheme, objects: tables{}, log: map[schema.GroupKind]*journal{},
+		scheme: scheme, log: map[schema.GroupKind]*journal{},
 		owners: map[Key]map[string][]string{},
 	}
 }
@@ -74,11 +74,11 @@ func NewServer(scheme *runtime.Scheme) *Server {
 // Clone returns a server that is as this one is now, and goes on by itself. Whoever has its time sets that anew.
 func (s *Server) Clone() *Server {
 	c := &Server{
-		scheme: s.scheme, objects: tables{}, log: map[schema.GroupKind]*journal{}, owners: map[Key]map[string][]string{},
+		scheme: s.scheme, log: map[schema.GroupKind]*journal{}, owners: map[Key]map[string][]string{},
 		version: s.version, uid: s.uid,
 	}
-	for kind := range s.objects {
-		c.objects[kind] = s.objects.copyRows(kind)
+	for _, of := range s.objects {
+		c.objects.set(of.kind, slices.Clone(of.rows))
 	}
 	for kind, log := range s.log {
 		c.log[kind] = &journal{events: slices.Clip(log.events)}
@@ -119,7 +119,7 @@ func (s *Server) Objects(kind schema.GroupKind) []client.Object {
 
 // All are the objects of a kind, in the order of their names. They must not be changed.
 func (s *Server) All(kind schema.GroupKind) iter.Seq[client.Object] {
-	rows := s.objects[kind]
+	rows := s.objects.of(kind)
 	return func(yield func(client.Object) bool) {
 		for i := range rows {
 			if !yield(rows[i].object) {

@@ -9,18 +9,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tables have objects by kind, in the order of their names. There are few of each kind. Objects in them are never
-// changed, only replaced, so any number of tables share them.
-type tables map[schema.GroupKind][]row
+// tables have objects by kind, in the order of their names. There are few kinds, and few objects of each, so looking
+// through them takes less time than a map. Objects in them are never changed, only replaced, so any number of tables
+// share them.
+type tables []table
+
+type table struct {
+	kind schema.GroupKind
+	rows []row
+}
 
 type row struct {
 	key    Key
 	object client.Object
 }
 
-// place returns where an object is, or would be.
-func (t tables) place(key Key) (int, bool) {
-	rows := t[key.Kind]
+// of returns the rows of a kind. They must not be changed.
+func (t tables) of(kind schema.GroupKind) []row {
+	for i := range t {
+		if t[i].kind.Kind == kind.Kind && t[i].kind.Group == kind.Group { // Groups have kinds, seldom kinds groups.
+			return t[i].rows
+		}
+	}
+	return nil
+}
+
+// set replaces the rows of a kind.
+func (t *tables) set(kind schema.GroupKind, rows []row) {
+	for i := range *t {
+		if (*t)[i].kind == kind {
+			(*t)[i].rows = rows
+			return
+		}
+	}
+	*t = append(*t, table{kind, rows})
+}
+
+// place returns where an object is among the rows of its kind, or would be.
+func place(rows []row, key Key) (int, bool) {
 	for i := range rows {
 		if order := compareKeys(rows[i].key, key); order >= 0 {
 			return i, order == 0
@@ -30,29 +56,32 @@ func (t tables) place(key Key) (int, bool) {
 }
 
 func (t tables) get(key Key) client.Object {
-	if i, found := t.place(key); found {
-		return t[key.Kind][i].object
+	rows := t.of(key.Kind)
+	if i, found := place(rows, key); found {
+		return rows[i].object
 	}
 	return nil
 }
 
-func (t tables) put(key Key, object client.Object) {
-	i, found := t.place(key)
+func (t *tables) put(key Key, object client.Object) {
+	rows := t.of(key.Kind)
+	i, found := place(rows, key)
 	if found {
-		t[key.Kind][i].object = object
+		rows[i].object = object
 		return
 	}
-	t[key.Kind] = slices.Insert(t[key.Kind], i, row{key, object})
+	t.set(key.Kind, slices.Insert(rows, i, row{key, object}))
 }
 
-func (t tables) drop(key Key) {
-	if i, found := t.place(key); found {
-		t[key.Kind] = slices.Delete(t[key.Kind], i, i+1)
+func (t *tables) drop(key Key) {
+	rows := t.of(key.Kind)
+	if i, found := place(rows, key); found {
+		t.set(key.Kind, slices.Delete(rows, i, i+1))
 	}
 }
 
 // copyRows returns the rows of a kind as they are now.
-func (t tables) copyRows(kind schema.GroupKind) []row { return slices.Clone(t[kind]) }
+func (t tables) copyRows(kind schema.GroupKind) []row { return slices.Clone(t.of(kind)) }
 
 func compareKeys(a, b Key) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
