@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/archelon-io/archelon/feature"
@@ -30,6 +29,7 @@ import (
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/scrape"
 	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/internal/version"
 )
@@ -264,7 +264,7 @@ func serverOptions(opts *options.Options) ctrl.Options {
 		MapperProvider:         staticMapper,
 		HealthProbeBindAddress: opts.HealthProbeBindAddress,
 		Metrics: metricsserver.Options{
-			BindAddress: opts.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+			BindAddress: opts.MetricsBindAddress, SecureServing: true, FilterProvider: scrape.Only,
 		},
 	}
 }

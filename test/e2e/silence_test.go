@@ -65,6 +65,14 @@ var _ = Describe("Settled clusters", Label("nightly"), Ordered, func() {
 		Expect(body).To(ContainSubstring("archelon_import_stops_total"))
 		status, _ = f.scrape(ctx, "")
 		Expect(status).To(Equal(http.StatusUnauthorized))
+		status, _ = f.scrape(ctx, token+"x")
+		Expect(status).To(Equal(http.StatusUnauthorized))
+		nobody := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody", Namespace: "default"}}
+		Expect(f.Client.Create(ctx, nobody)).To(Succeed())
+		config, err := f.Management.ServiceAccountConfig(ctx, nobody.Namespace, nobody.Name)
+		Expect(err).NotTo(HaveOccurred())
+		status, _ = f.scrape(ctx, config.BearerToken)
+		Expect(status).To(Equal(http.StatusForbidden))
 	})
 
 	It("cost a new manager no more than lists and watches", func(ctx context.Context) {

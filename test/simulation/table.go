@@ -25,10 +25,10 @@ type row struct {
 }
 
 // of returns the rows of a kind. They must not be changed.
-func (t tables) of(kind schema.GroupKind) []row {
-	for i := range t {
-		if t[i].kind.Kind == kind.Kind && t[i].kind.Group == kind.Group { // Groups have kinds, seldom kinds groups.
-			return t[i].rows
+func (t *tables) of(kind schema.GroupKind) []row {
+	for i := range *t {
+		if at := &(*t)[i]; at.kind.Kind == kind.Kind && at.kind.Group == kind.Group { // Groups have kinds, seldom kinds groups.
+			return at.rows
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func place(rows []row, key Key) (int, bool) {
 	return len(rows), false
 }
 
-func (t tables) get(key Key) client.Object {
+func (t *tables) get(key Key) client.Object {
 	rows := t.of(key.Kind)
 	if i, found := place(rows, key); found {
 		return rows[i].object
@@ -81,7 +81,7 @@ func (t *tables) drop(key Key) {
 }
 
 // copyRows returns the rows of a kind as they are now.
-func (t tables) copyRows(kind schema.GroupKind) []row { return slices.Clone(t.of(kind)) }
+func (t *tables) copyRows(kind schema.GroupKind) []row { return slices.Clone(t.of(kind)) }
 
 func compareKeys(a, b Key) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
