@@ -269,14 +269,15 @@ test-unit: ## Tests beside the code: no network, no processes.
 # It has one processor, and two of them go beside each other: on two processors a fifth of the time of each went into waking the other.
 SIMULATE    = go test $(JSON) -count=1 -cpu=1 -v -timeout=30m $(TESTFLAGS) ./internal/import
 SIMULATED   = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
+TWO         = $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),-O)
 SIMULATIONS = simulation-v3 simulation-v1 simulation-switch simulation-partitions
 .PHONY: test-simulation
 test-simulation: ## All controllers in simulated worlds: the import in 53,000, the same each time.
-	@$(MAKE) --no-print-directory -j2 -O $(SIMULATIONS) simulation-others
+	@$(TWO) $(SIMULATIONS) simulation-others
 
 .PHONY: test-simulation-long
 test-simulation-long: ## The import with many schedules, others each time.
-	@$(MAKE) --no-print-directory -j2 -O $(SIMULATIONS) TIMES=4 SEED=-rapid.seed=$$(date +%s)
+	@$(TWO) $(SIMULATIONS) TIMES=4 SEED=-rapid.seed=$$(date +%s)
 
 # They walk so many times the schedules of make test.
 TIMES ?= 1
