@@ -19,6 +19,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
@@ -26,17 +27,22 @@ import (
 const (
 	// asking bounds how long the API server may take for both answers.
 	asking = 10 * time.Second
-	// remembered is how long one who may read is not asked about again, and readers how many are remembered. Nobody else
-	// is, so that nobody else can fill the memory.
+	// remembered is how long one who may read is not asked about again. known is how long it is known as a reader, and
+	// readers how many are. Nobody else is, so that nobody else can fill the memory.
 	remembered = time.Minute
+	known      = time.Hour
 	readers    = 64
+	// perSecond and atOnce bound the questions about others. The API server counts them as the manager's: strangers with
+	// made-up tokens would have its other requests wait there.
+	perSecond = 5
+	atOnce    = 20
 	// authenticated is the group of all whom the API server knows.
 	authenticated = "system:authenticated"
 )
 
 // Only is a filter for a metrics server (metricsserver.Options.FilterProvider): it passes requests on whose token the API
-// server knows, of users that may send them, and answers others with 401 or 403, or with 500 while the API server does not
-// answer. It needs the verb create on tokenreviews and subjectaccessreviews.
+// server knows, of users that may send them, and answers others with 401 or 403, with 429 if there are too many of them, or
+// with 500 while the API server does not answer. It needs the verb create on tokenreviews and subjectaccessreviews.
 //
 // filters.WithAuthenticationAndAuthorization of controller-runtime does the same by the machinery of an API server
 // (ADR 0063).
@@ -44,7 +50,9 @@ func Only(config *rest.Config, client *http.Client) (metricsserver.Filter, error
 	return only(config, client, clock.RealClock{})
 }
 
-func only(config *rest.Config, client *http.Client, now cache.Clock) (metricsserver.Filter, error) {
+func only(config *rest.Config, client *http.Client, now clock.PassiveClock) (metricsserver.Filter, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // A reader does not wait behind strangers. These have a limit of their own.
 	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("building a client that asks who a token belongs to: %w", err)
@@ -55,7 +63,8 @@ func only(config *rest.Config, client *http.Client, now cache.Clock) (metricsser
 	}
 	d := &door{
 		tokens: authentication.TokenReviews(), access: authorization.SubjectAccessReviews(),
-		known: cache.NewLRUExpireCacheWithClock(readers, now),
+		clock: now, readers: cache.NewLRUExpireCacheWithClock(readers, now),
+		others: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(perSecond, atOnce, now),
 	}
 	return func(log logr.Logger, metrics http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -77,7 +86,10 @@ func only(config *rest.Config, client *http.Client, now cache.Clock) (metricsser
 type door struct {
 	tokens authenticationclient.TokenReviewInterface
 	access authorizationclient.SubjectAccessReviewInterface
-	known  *cache.LRUExpireCache
+	clock  clock.PassiveClock
+	// readers has when it was last said of a visit that it may happen.
+	readers *cache.LRUExpireCache
+	others  flowcontrol.PassiveRateLimiter
 }
 
 // visit is a request as it is remembered, without the token itself.
@@ -93,12 +105,30 @@ func (d *door) admits(request *http.Request) (int, error) {
 		return http.StatusUnauthorized, nil
 	}
 	asks := visit{sha256.Sum256([]byte(token)), strings.ToLower(request.Method), request.URL.Path}
-	if _, known := d.known.Get(asks); known {
+	said, reads := d.readers.Get(asks)
+	if at, _ := said.(time.Time); reads && d.clock.Since(at) < remembered {
 		return http.StatusOK, nil
 	}
-	ctx, cancel := context.WithTimeout(request.Context(), asking)
+	if !reads && !d.others.TryAccept() {
+		return http.StatusTooManyRequests, nil
+	}
+	status, err := d.ask(request.Context(), token, asks)
+	switch {
+	case err != nil: // It may be a reader still.
+	case status == http.StatusOK:
+		d.readers.Add(asks, d.clock.Now(), known)
+	default:
+		d.readers.Remove(asks)
+	}
+	return status, err
+}
+
+// ask has the API server say what a request is answered with.
+func (d *door) ask(ctx context.Context, token string, asks visit) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
-	who, err := d.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	asked := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	who, err := d.tokens.Create(ctx, asked, metav1.CreateOptions{})
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("asking who a token belongs to: %w", err)
 	}
@@ -112,7 +142,6 @@ func (d *door) admits(request *http.Request) (int, error) {
 	if !may.Status.Allowed || may.Status.Denied {
 		return http.StatusForbidden, nil
 	}
-	d.known.Add(asks, true, remembered)
 	return http.StatusOK, nil
 }
 

@@ -21,10 +21,10 @@ import (
 // judge is an API server that knows the tokens of readers, of strangers and of nobody else.
 type judge struct {
 	mu sync.Mutex
-	// down: it answers with an error. silent: who a token belongs to is all it says.
-	down, silent bool
-	asked        []string
-	reviewed     []authorizationv1.SubjectAccessReviewSpec
+	// down: it answers with an error. silent: who a token belongs to is all it says. none: nobody may read.
+	down, silent, none bool
+	asked              []string
+	reviewed           []authorizationv1.SubjectAccessReviewSpec
 }
 
 // The tokens that it knows. Nothing else has such a text.
@@ -63,7 +63,7 @@ func (j *judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		review := &authorizationv1.SubjectAccessReview{}
 		_ = json.NewDecoder(r.Body).Decode(review)
 		j.reviewed = append(j.reviewed, review.Spec)
-		review.Status.Allowed = review.Spec.User == "reader" && review.Spec.NonResourceAttributes.Path == "/metrics"
+		review.Status.Allowed = !j.none && review.Spec.User == "reader" && review.Spec.NonResourceAttributes.Path == "/metrics"
 		answer(w, review)
 	}
 }
@@ -195,5 +195,58 @@ func TestAReaderIsAskedAboutOnceAMinute(t *testing.T) {
 		if n := m.asks(); n != step.asked {
 			t.Errorf("%+v: %d questions", step, n)
 		}
+	}
+}
+
+// What the manager asks is counted as its own by the API server, whoever made it ask.
+func TestStrangersDoNotMakeItAskForEver(t *testing.T) {
+	m := guarded(t)
+	if code, _ := m.get(t, "/metrics", "Bearer "+readerToken); code != http.StatusOK {
+		t.Fatalf("got %d", code)
+	}
+	m.asks()
+	flood := func() map[int]int {
+		codes := map[int]int{}
+		for n := range 200 {
+			code, _ := m.get(t, "/metrics", fmt.Sprintf("Bearer made-up-%d", n))
+			codes[code]++
+		}
+		return codes
+	}
+	if diff := cmp.Diff(map[int]int{401: atOnce - 1, 429: 201 - atOnce}, flood()); diff != "" { // The reader was a stranger once.
+		t.Error(diff)
+	}
+	if n := m.asks(); n != atOnce-1 {
+		t.Errorf("%d questions", n)
+	}
+	m.clock.SetTime(m.clock.Now().Add(time.Second))
+	if diff := cmp.Diff(map[int]int{401: perSecond, 429: 200 - perSecond}, flood()); diff != "" {
+		t.Error(diff)
+	}
+	m.clock.SetTime(m.clock.Now().Add(remembered))
+	flood()
+	if code, _ := m.get(t, "/metrics", "Bearer "+readerToken); code != http.StatusOK {
+		t.Errorf("a reader has to wait for strangers: %d", code)
+	}
+}
+
+// One who may not read any more is a stranger again.
+func TestAReaderThatMayNotAnyMore(t *testing.T) {
+	m := guarded(t)
+	m.get(t, "/metrics", "Bearer "+readerToken)
+	m.clock.SetTime(m.clock.Now().Add(remembered))
+	m.down = true
+	if code, _ := m.get(t, "/metrics", "Bearer "+readerToken); code != http.StatusInternalServerError {
+		t.Errorf("got %d while nobody says so", code)
+	}
+	m.down, m.none = false, true
+	if code, _ := m.get(t, "/metrics", "Bearer "+readerToken); code != http.StatusForbidden {
+		t.Errorf("got %d", code)
+	}
+	for range atOnce {
+		m.get(t, "/metrics", "Bearer "+readerToken)
+	}
+	if code, _ := m.get(t, "/metrics", "Bearer "+readerToken); code != http.StatusTooManyRequests {
+		t.Errorf("got %d after many questions", code)
 	}
 }
