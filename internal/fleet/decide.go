@@ -4,9 +4,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/condition"
@@ -29,7 +29,7 @@ func Decide(o Observation, now time.Time) Decision {
 	if o.Cluster == nil || !o.Ours || !o.Cluster.DeletionTimestamp.IsZero() || annotations.IsPaused(o.Cluster, o.Cluster) {
 		return Decision{}
 	}
-	before := conditions.Get(o.Cluster, archelonv1.FleetEngagedCondition)
+	before := meta.FindStatusCondition(o.Cluster.GetConditions(), archelonv1.FleetEngagedCondition)
 	switch {
 	case !o.Member && before == nil, before == nil && begins(o.Status.Reason):
 		return Decision{} // A Cluster that the fleet has not met gets no condition.

@@ -8,11 +8,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -108,7 +108,7 @@ func conditionChanged() predicate.Predicate {
 		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
 		return !ok || !ok2 || before.UID != after.UID ||
 			annotations.IsPaused(before, before) != annotations.IsPaused(after, after) ||
-			!equality.Semantic.DeepEqual(conditions.Get(before, archelonv1.FleetEngagedCondition),
-				conditions.Get(after, archelonv1.FleetEngagedCondition))
+			!equality.Semantic.DeepEqual(meta.FindStatusCondition(before.GetConditions(), archelonv1.FleetEngagedCondition),
+				meta.FindStatusCondition(after.GetConditions(), archelonv1.FleetEngagedCondition))
 	}, DeleteFunc: func(event.DeleteEvent) bool { return false }}
 }

@@ -1,11 +1,11 @@
 package importer
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
@@ -21,7 +21,7 @@ func holds(cluster *clusterv1.Cluster) bool { return hold.Import.On(cluster) }
 // controlPlaneUp prefers the ControlPlaneAvailable condition; control planes that report none, or
 // Unknown, count as up once they were initialized.
 func controlPlaneUp(cluster *clusterv1.Cluster) bool {
-	if available := conditions.Get(cluster, clusterv1.ClusterControlPlaneAvailableCondition); available != nil {
+	if available := meta.FindStatusCondition(cluster.GetConditions(), clusterv1.ClusterControlPlaneAvailableCondition); available != nil {
 		switch available.Status {
 		case metav1.ConditionTrue:
 			return true
@@ -45,5 +45,5 @@ func switching(cluster *clusterv1.Cluster) bool {
 // leftBehind reports whether there may be something to see to on a cluster that this instance does not claim.
 func leftBehind(cluster *clusterv1.Cluster) bool {
 	return cluster.DeletionTimestamp.IsZero() && !paused(cluster) &&
-		(holds(cluster) || conditions.Has(cluster, archelonv1.RancherImportedCondition))
+		(holds(cluster) || meta.FindStatusCondition(cluster.GetConditions(), archelonv1.RancherImportedCondition) != nil)
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -329,5 +329,5 @@ func (d *deciding) removalPending() bool {
 		}
 	}
 	// A run that released the record may have ended before it could say so.
-	return !holds(d.cluster) && conditions.IsTrue(d.cluster, archelonv1.RancherImportedCondition)
+	return !holds(d.cluster) && meta.IsStatusConditionTrue(d.cluster.GetConditions(), archelonv1.RancherImportedCondition)
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
@@ -30,7 +30,7 @@ func graceLeft(seen, reported, now time.Time, grace time.Duration) time.Duration
 // disconnectionGrace returns for how much longer an imported cluster counts as connected although Rancher has just reported its agent as
 // disconnected. Nothing is read and nothing is written meanwhile.
 func (d *deciding) disconnectionGrace() (time.Duration, question) {
-	if d.DisconnectGrace <= 0 || !d.management.known || !conditions.IsTrue(d.cluster, archelonv1.RancherImportedCondition) {
+	if d.DisconnectGrace <= 0 || !d.management.known || !meta.IsStatusConditionTrue(d.cluster.GetConditions(), archelonv1.RancherImportedCondition) {
 		return 0, nil
 	}
 	if look := (askDisconnection{d.management.object.UID}); d.lacks(look) {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
@@ -53,6 +53,6 @@ func (d *deciding) keepOffBefore() Decision {
 // createdEarly reports whether a record was there before the control plane: what it took to connect is not what an import
 // takes.
 func createdEarly(cluster *clusterv1.Cluster, made *record) bool {
-	available := conditions.Get(cluster, clusterv1.ClusterControlPlaneAvailableCondition)
+	available := meta.FindStatusCondition(cluster.GetConditions(), clusterv1.ClusterControlPlaneAvailableCondition)
 	return made != nil && available != nil && available.LastTransitionTime.After(made.GetCreationTimestamp().Time)
 }

@@ -3,9 +3,9 @@ package importer
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -34,7 +34,7 @@ func (d *deciding) nothing() Decision {
 // the other one has sent before it was frozen fails then, because the cluster has changed. A new import is marked when
 // its record's name is written ahead.
 func (d *deciding) takeOver() Decision {
-	if conditions.Has(d.cluster, formerOverlap) && !d.overlapRemoved {
+	if meta.FindStatusCondition(d.cluster.GetConditions(), formerOverlap) != nil && !d.overlapRemoved {
 		return act(removeOverlap{d.cluster})
 	}
 	previous := d.cluster.Annotations[archelonv1.InstanceAnnotation]

@@ -1,8 +1,9 @@
 package importer
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -31,7 +32,11 @@ func clusterIndexes(rules Rules) map[string]client.IndexerFunc {
 		infrastructureIndex: infrastructureKeys,
 		pendingIndex: func(object client.Object) []string {
 			cluster, ok := object.(*clusterv1.Cluster)
-			if !ok || !conditions.Has(cluster, archelonv1.RancherImportedCondition) || conditions.IsTrue(cluster, archelonv1.RancherImportedCondition) {
+			if !ok {
+				return nil
+			}
+			told := meta.FindStatusCondition(cluster.GetConditions(), archelonv1.RancherImportedCondition)
+			if told == nil || told.Status == metav1.ConditionTrue {
 				return nil
 			}
 			return []string{pending}

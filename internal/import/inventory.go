@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -103,7 +103,7 @@ func (v *view) count(counts map[[2]string]int, switches map[string]int) error {
 		if state := switchState(&list.Items[n], v.kind); state != "" && v.claim.Covers(&list.Items[n]) && ours[list.Items[n].Namespace] {
 			switches[state]++
 		}
-		if condition := conditions.Get(&list.Items[n], archelonv1.RancherImportedCondition); condition != nil && v.claim.Covers(&list.Items[n]) &&
+		if condition := meta.FindStatusCondition(list.Items[n].GetConditions(), archelonv1.RancherImportedCondition); condition != nil && v.claim.Covers(&list.Items[n]) &&
 			ours[list.Items[n].Namespace] {
 			counts[[2]string{string(condition.Status), condition.Reason}]++
 		}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -81,8 +81,8 @@ func (d *deciding) awaitPreparation() Decision {
 func (d *deciding) requestRegistration(due bool) Decision {
 	sum := sha256.Sum256([]byte(d.terms.server.String()))
 	digest := hex.EncodeToString(sum[:8])
-	reason := conditions.GetReason(d.cluster, archelonv1.RancherImportedCondition)
-	unusable := due || reason == archelonv1.ServerURLMissingReason || reason == archelonv1.ServerURLInvalidReason
+	told := meta.FindStatusCondition(d.cluster.GetConditions(), archelonv1.RancherImportedCondition)
+	unusable := due || told != nil && (told.Reason == archelonv1.ServerURLMissingReason || told.Reason == archelonv1.ServerURLInvalidReason)
 	out := waitingForRancher()
 	out.Kind = outcome.KindPoll
 	out.After = untilRequest(d.management.object, digest, unusable, d.now)

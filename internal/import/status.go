@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -70,7 +70,7 @@ func (r *Reconciler) finish(ctx context.Context, o *Observation, d Decision) (ct
 // publish writes the condition that a run calls for, if it is another one, and tells what has changed. It returns for
 // how much longer the condition can be told later.
 func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) (time.Duration, error) {
-	read, uid := conditions.Get(o.cluster, archelonv1.RancherImportedCondition), o.cluster.UID
+	read, uid := meta.FindStatusCondition(o.cluster.GetConditions(), archelonv1.RancherImportedCondition), o.cluster.UID
 	untold := r.steps.of(uid)
 	before := read
 	if untold != nil {

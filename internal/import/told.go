@@ -4,10 +4,10 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -36,7 +36,7 @@ func (t *told) note(cluster *clusterv1.Cluster, condition *metav1.Condition) {
 
 // has reports whether the cluster has the condition that was applied last.
 func (t *told) has(cluster *clusterv1.Cluster) bool {
-	found := conditions.Get(cluster, archelonv1.RancherImportedCondition)
+	found := meta.FindStatusCondition(cluster.GetConditions(), archelonv1.RancherImportedCondition)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last, ok := t.last[client.ObjectKeyFromObject(cluster)]

@@ -7,10 +7,10 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -50,7 +50,7 @@ func clusterChanged(own *told) predicate.Predicate {
 // wrote last itself is none of it.
 func lostCondition(own *told, before, after *clusterv1.Cluster) bool {
 	return !equality.Semantic.DeepEqual(
-		conditions.Get(before, archelonv1.RancherImportedCondition), conditions.Get(after, archelonv1.RancherImportedCondition)) && !own.has(after)
+		meta.FindStatusCondition(before.GetConditions(), archelonv1.RancherImportedCondition), meta.FindStatusCondition(after.GetConditions(), archelonv1.RancherImportedCondition)) && !own.has(after)
 }
 
 // settingMatters admits the settings of Rancher that an import reads.

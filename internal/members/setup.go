@@ -8,11 +8,11 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -106,8 +106,8 @@ func clusterChanged() predicate.Predicate {
 		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
 		return !ok || !ok2 || before.UID != after.UID || before.ResourceVersion == after.ResourceVersion || asks(before) != asks(after) ||
 			annotations.IsPaused(before, before) != annotations.IsPaused(after, after) ||
-			!equality.Semantic.DeepEqual(conditions.Get(before, archelonv1.RancherMembersCondition),
-				conditions.Get(after, archelonv1.RancherMembersCondition))
+			!equality.Semantic.DeepEqual(meta.FindStatusCondition(before.GetConditions(), archelonv1.RancherMembersCondition),
+				meta.FindStatusCondition(after.GetConditions(), archelonv1.RancherMembersCondition))
 	}, DeleteFunc: func(event.DeleteEvent) bool { return false }}
 }
 

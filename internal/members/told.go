@@ -3,9 +3,9 @@ package members
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -39,5 +39,5 @@ func (t *told) condition(cluster *clusterv1.Cluster) *metav1.Condition {
 		}
 		t.byKey.Delete(key)
 	}
-	return conditions.Get(cluster, archelonv1.RancherMembersCondition)
+	return meta.FindStatusCondition(cluster.GetConditions(), archelonv1.RancherMembersCondition)
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -266,7 +266,7 @@ func (p *plans) condition(key client.ObjectKey) (reason, message string) {
 	if !ok {
 		return "", ""
 	}
-	if imported := conditions.Get(cluster, archelonv1.RancherImportedCondition); imported != nil {
+	if imported := meta.FindStatusCondition(cluster.GetConditions(), archelonv1.RancherImportedCondition); imported != nil {
 		return imported.Reason, imported.Message
 	}
 	return "", ""

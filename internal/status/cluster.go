@@ -5,9 +5,9 @@ package status
 import (
 	"cmp"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
@@ -52,14 +52,14 @@ func Of(cluster *clusterv1.Cluster) Cluster {
 		RancherCluster: cluster.Annotations[archelonv1.RecordAnnotation],
 		Instance:       cluster.Annotations[archelonv1.InstanceAnnotation],
 	}
-	if imported := conditions.Get(cluster, archelonv1.RancherImportedCondition); imported != nil {
+	if imported := meta.FindStatusCondition(cluster.GetConditions(), archelonv1.RancherImportedCondition); imported != nil {
 		c.Imported, c.Reason, c.Message = string(imported.Status), imported.Reason, imported.Message
 		if !imported.LastTransitionTime.IsZero() {
 			c.Since = &imported.LastTransitionTime
 		}
 		c.Agent = agentOf(imported)
 	}
-	if engaged := conditions.Get(cluster, archelonv1.FleetEngagedCondition); engaged != nil {
+	if engaged := meta.FindStatusCondition(cluster.GetConditions(), archelonv1.FleetEngagedCondition); engaged != nil {
 		c.Fleet = engaged.Reason
 	}
 	return c
