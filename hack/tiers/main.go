@@ -47,11 +47,15 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	times := filepath.Join(dir, "times")
-	all := &runs{out: os.Stdout, run: func(target string, out io.Writer) error {
+	all := &runs{out: os.Stdout, run: func(target string, out io.Writer) (time.Duration, error) {
 		cmd := exec.CommandContext(ctx, "make", "--no-print-directory", target)
 		cmd.Env = slices.Concat([]string{collector}, os.Environ(), []string{timesFile + "=" + times})
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, out
-		return cmd.Run()
+		err := cmd.Run()
+		if cmd.ProcessState == nil {
+			return 0, err
+		}
+		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
 	}}
 	began := time.Now()
 	for _, arg := range args {
@@ -65,10 +69,10 @@ func run(ctx context.Context, args []string) error {
 	return all.failed
 }
 
-// timed is how long something took.
+// timed is how long something took, and of that the processor time, where it is known.
 type timed struct {
-	took time.Duration
-	what string
+	took, used time.Duration
+	what       string
 }
 
 // read returns the times of tests. A file that does not exist has none: nothing was tested.
@@ -89,18 +93,21 @@ func read(path string) ([]timed, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
-		tests = append(tests, timed{time.Duration(seconds * float64(time.Second)), strings.ReplaceAll(what, "\t", ": ")})
+		tests = append(tests, timed{took: time.Duration(seconds * float64(time.Second)), what: strings.ReplaceAll(what, "\t", ": ")})
 	}
 	return tests, lines.Err()
 }
 
 // report says how long tiers took, some of them beside others, and the slowest tests.
 func report(out io.Writer, took time.Duration, tiers, tests []timed) {
-	_, _ = fmt.Fprintln(out, "\nTime of each tier:")
+	_, _ = fmt.Fprintln(out, "\nTime of each tier, and of processors:")
+	all := timed{took: took, what: "all"}
 	for _, tier := range tiers {
-		_, _ = fmt.Fprintf(out, "%8s  %s\n", tier.took.Round(time.Second), tier.what)
+		all.used += tier.used
 	}
-	_, _ = fmt.Fprintf(out, "%8s  all\n", took.Round(time.Second))
+	for _, tier := range append(slices.Clip(tiers), all) {
+		_, _ = fmt.Fprintf(out, "%8s %8s  %s\n", tier.took.Round(time.Second), tier.used.Round(time.Second), tier.what)
+	}
 	tests = slices.Clone(tests)
 	slices.SortStableFunc(tests, func(a, b timed) int { return int(b.took - a.took) })
 	_, _ = fmt.Fprintf(out, "\nThe slowest of %d tests and specs:\n", len(tests))

@@ -13,7 +13,8 @@ import (
 type runs struct {
 	// out is for what the first of several lanes prints, at once, and for what the others print, target by target.
 	out io.Writer
-	run func(target string, out io.Writer) error
+	// run runs a target, and returns the processor time that it used.
+	run func(target string, out io.Writer) (time.Duration, error)
 
 	mu     sync.Mutex
 	tiers  []timed
@@ -48,10 +49,10 @@ func (r *runs) one(target string, out io.Writer) bool {
 		return false
 	}
 	began := time.Now()
-	err := r.run(target, out)
+	used, err := r.run(target, out)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tiers = append(r.tiers, timed{time.Since(began), target})
+	r.tiers = append(r.tiers, timed{time.Since(began), used, target})
 	if err != nil && r.failed == nil {
 		r.failed = fmt.Errorf("make %s: %w", target, err)
 	}

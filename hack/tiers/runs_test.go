@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -26,7 +27,7 @@ func (w *written) Write(p []byte) (int, error) {
 
 func TestTogether(t *testing.T) {
 	out, met := &written{}, make(chan struct{})
-	r := &runs{out: out, run: func(target string, out io.Writer) error {
+	r := &runs{out: out, run: func(target string, out io.Writer) (time.Duration, error) {
 		switch target { // Neither of the two ends without the other.
 		case "lint":
 			met <- struct{}{}
@@ -34,7 +35,7 @@ func TestTogether(t *testing.T) {
 			<-met
 		}
 		_, err := io.WriteString(out, target+" says\n"+target+" is done\n")
-		return err
+		return time.Second, err
 	}}
 	r.together("lint unit + api")
 	r.together("e2e")
@@ -49,9 +50,9 @@ func TestTogether(t *testing.T) {
 	}
 	var ran []string
 	for _, tier := range r.tiers {
-		ran = append(ran, tier.what)
+		ran = append(ran, tier.what+" "+tier.used.String())
 	}
-	if slices.Sort(ran); !slices.Equal(ran, []string{"api", "e2e", "lint", "unit"}) || r.failed != nil {
+	if slices.Sort(ran); !slices.Equal(ran, []string{"api 1s", "e2e 1s", "lint 1s", "unit 1s"}) || r.failed != nil {
 		t.Errorf("ran %q, failed %v", ran, r.failed)
 	}
 }
@@ -59,14 +60,14 @@ func TestTogether(t *testing.T) {
 func TestTogetherFails(t *testing.T) {
 	out, failed := &written{}, make(chan struct{})
 	r := &runs{out: out}
-	r.run = func(target string, out io.Writer) error {
+	r.run = func(target string, out io.Writer) (time.Duration, error) {
 		if target == "api" {
 			_, _ = io.WriteString(out, "api is wrong\n")
 			close(failed)
-			return errors.New("exit status 2")
+			return 0, errors.New("exit status 2")
 		}
 		<-failed
-		return nil
+		return 0, nil
 	}
 	r.together("lint + api workload")
 	r.together("e2e")

@@ -88,9 +88,12 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	report(&out, 100*time.Second, []timed{{90 * time.Second, "test-unit"}, {30 * time.Second, "test-e2e"}}, tests)
+	report(&out, 100*time.Second, []timed{{90 * time.Second, 2 * time.Minute, "test-unit"}, {30 * time.Second, 5 * time.Second, "test-e2e"}}, tests)
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
-	want := []string{"Time of each tier:", "   1m30s  test-unit", "     30s  test-e2e", "   1m40s  all", "", "The slowest of 20 tests and specs:", "   19.2s  suite: spec 19"}
+	want := []string{
+		"Time of each tier, and of processors:", "   1m30s     2m0s  test-unit", "     30s       5s  test-e2e", "   1m40s     2m5s  all", "",
+		"The slowest of 20 tests and specs:", "   19.2s  suite: spec 19",
+	}
 	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
