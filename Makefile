@@ -235,8 +235,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-# The first keep all processors busy, the second wait most of the time, so they run beside each other in make test. The last two are
-# spread so that both rows end at about the same time.
+# The first keep all processors busy, and have what time the others leave, which wait most of the time.
 # While verify runs, files are missing that others read.
 BUSY    := lint test-unit test-simulation test-docs test-chart
 PATIENT := test-integration test-claims
@@ -245,7 +244,7 @@ ALL     := verify $(BUSY) $(PATIENT) test-integration-long test-simulation-long 
 
 .PHONY: test
 test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
-	@go run ./hack/tiers verify '$(BUSY) test-e2e + $(PATIENT) test-import'
+	@go run ./hack/tiers verify 'nice $(BUSY) + $(PATIENT) + test-import test-e2e'
 
 .PHONY: test-all
 test-all: ## The same with everything that takes long, but for test-e2e-kind.

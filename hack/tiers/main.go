@@ -3,6 +3,7 @@
 //
 //	tiers lint test-unit          runs these targets
 //	tiers 'lint unit + api' e2e   runs lint and unit beside api, whose output comes when it has ended, and then e2e
+//	tiers 'nice lint + api'       has lint take what time of processors api leaves
 //	go test -json | tiers -       prints what go test would without -json, and notes how long tests took
 package main
 
@@ -47,8 +48,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	times := filepath.Join(dir, "times")
-	all := &runs{out: os.Stdout, run: func(target string, out io.Writer) (time.Duration, error) {
-		cmd := exec.CommandContext(ctx, "make", "--no-print-directory", target)
+	all := &runs{out: os.Stdout, run: func(out io.Writer, command ...string) (time.Duration, error) {
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		cmd.Env = slices.Concat([]string{collector}, os.Environ(), []string{timesFile + "=" + times})
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, out
 		err := cmd.Run()

@@ -26,8 +26,10 @@ func (w *written) Write(p []byte) (int, error) {
 }
 
 func TestTogether(t *testing.T) {
-	out, met := &written{}, make(chan struct{})
-	r := &runs{out: out, run: func(target string, out io.Writer) (time.Duration, error) {
+	out, met, commands := &written{}, make(chan struct{}), make(chan string, 4)
+	r := &runs{out: out, run: func(out io.Writer, command ...string) (time.Duration, error) {
+		target := command[len(command)-1]
+		commands <- strings.Join(command, " ")
 		switch target { // Neither of the two ends without the other.
 		case "lint":
 			met <- struct{}{}
@@ -37,7 +39,7 @@ func TestTogether(t *testing.T) {
 		_, err := io.WriteString(out, target+" says\n"+target+" is done\n")
 		return time.Second, err
 	}}
-	r.together("lint unit + api")
+	r.together("nice lint unit + api")
 	r.together("e2e")
 	text := out.text.String()
 	for _, want := range []string{"lint says\n", "unit says\n", "\nmake api, beside the above:\napi says\napi is done\n"} {
@@ -52,6 +54,17 @@ func TestTogether(t *testing.T) {
 	for _, tier := range r.tiers {
 		ran = append(ran, tier.what+" "+tier.used.String())
 	}
+	close(commands)
+	var ranBy []string
+	for command := range commands {
+		ranBy = append(ranBy, command)
+	}
+	slices.Sort(ranBy)
+	if want := []string{
+		"make --no-print-directory api", "make --no-print-directory e2e", "nice make --no-print-directory lint", "nice make --no-print-directory unit",
+	}; !slices.Equal(ranBy, want) {
+		t.Errorf("ran %q", ranBy)
+	}
 	if slices.Sort(ran); !slices.Equal(ran, []string{"api 1s", "e2e 1s", "lint 1s", "unit 1s"}) || r.failed != nil {
 		t.Errorf("ran %q, failed %v", ran, r.failed)
 	}
@@ -60,8 +73,8 @@ func TestTogether(t *testing.T) {
 func TestTogetherFails(t *testing.T) {
 	out, failed := &written{}, make(chan struct{})
 	r := &runs{out: out}
-	r.run = func(target string, out io.Writer) (time.Duration, error) {
-		if target == "api" {
+	r.run = func(out io.Writer, command ...string) (time.Duration, error) {
+		if command[len(command)-1] == "api" {
 			_, _ = io.WriteString(out, "api is wrong\n")
 			close(failed)
 			return 0, errors.New("exit status 2")
