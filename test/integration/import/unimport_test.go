@@ -34,7 +34,7 @@ var _ = Describe("Un-import", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		u.fixture = newFixture(ctx, stage.Options{Name: "unimport", Rancher: func(o *rancher.Options) {
 			o.Logger = GinkgoLogr
-			o.Timings.Cleanup = 3 * time.Second
+			o.Timings.Cleanup = 10 * time.Second // On a machine with much to do, too, a user allows the import before it is over.
 			o.Timings.NamespaceController = 3 * time.Second
 		}})
 		u.lanes = []lane{{name: "unimport-workload", plane: u.workload, client: u.workloadClient}, u.lane(ctx, "unimport-workload-2", true)}
