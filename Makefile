@@ -235,7 +235,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-# The first keep all processors busy, and have what time the others leave, which wait most of the time.
+# The first keep all processors busy, and have what time the others leave, which wait most of the time. test-import keeps them busy by itself.
 # While verify runs, files are missing that others read.
 BUSY    := lint test-unit test-simulation test-docs test-chart
 PATIENT := test-integration test-claims
@@ -244,7 +244,7 @@ ALL     := verify $(BUSY) $(PATIENT) test-integration-long test-simulation-long 
 
 .PHONY: test
 test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
-	@go run ./hack/tiers verify 'nice $(BUSY) + $(PATIENT) + test-import test-e2e'
+	@go run ./hack/tiers verify 'nice $(BUSY) + $(PATIENT) test-e2e' test-import
 
 .PHONY: test-all
 test-all: ## The same with everything that takes long, but for test-e2e-kind.
@@ -357,12 +357,13 @@ test-claims: controlplane ## The controllers of HostClaims, in the process of th
 
 .PHONY: test-import
 test-import: controlplane ## The import alone, in the process of the tests, against real API servers, without the specs for the night.
-	$(GINKGO) --race --label-filter='$(CORE)' $(TESTFLAGS) ./test/integration/import
+	$(GINKGO) --label-filter='$(CORE)' $(TESTFLAGS) ./test/integration/import
 
 # Together they are what the manager is shown by; each label and each flag below is for both.
 SUITES := ./test/integration/import ./test/e2e
 
-# Each story of the documentation once, with the program as it is released. All other tiers have the race detector.
+# Each story of the documentation once, with the program as it is released. This and test-import go without the race detector, which
+# test-e2e-long has for both: test-import would take half as long again with it.
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the specs for the night.
 	$(GINKGO) --label-filter='$(CORE) && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.race=false

@@ -26,9 +26,9 @@ const (
 	timesFile = "ARCHELON_TIMES"
 	// slowest is how many tests are named.
 	slowest = 10
-	// collector has the garbage collectors of all that is started run half as often as by default: there is more
+	// collector has the garbage collectors of all that is started run a quarter as often as by default: there is more
 	// memory than processor time. One that is set already has precedence.
-	collector = "GOGC=200"
+	collector = "GOGC=400"
 )
 
 func main() {
