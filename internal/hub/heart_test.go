@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -123,3 +124,35 @@ func TestAResetIsSaidAtOnce(t *testing.T) {
 		t.Errorf("got %v after %d more watches", err, len(f.asked))
 	}
 }
+
+// An answer that comes as the time runs out is none: nothing more can be read of it, and who is silent would count as there.
+func TestAnAnswerThatComesTooLate(t *testing.T) {
+	closed := make(chan struct{})
+	late := &exchange{within: time.Millisecond, base: roundTrip(func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return &http.Response{StatusCode: http.StatusOK, Body: closing{closed}}, nil
+	})}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := late.RoundTrip(req)
+	if silent, ok := errors.AsType[*silence](err); !ok || !errors.Is(silent.cause, errNoAnswer) {
+		t.Errorf("got %v", err)
+	}
+	if answer != nil {
+		t.Errorf("got an answer with status %d", answer.StatusCode)
+		_ = answer.Body.Close()
+	}
+	next(t, closed)
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (r roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+type closing struct{ closed chan struct{} }
+
+func (closing) Read([]byte) (int, error) { return 0, io.EOF }
+
+func (c closing) Close() error { close(c.closed); return nil }
