@@ -91,10 +91,11 @@ func (d *deciding) lacks(q fmt.Stringer) bool { return !d.answered[q.String()] }
 
 // changed has the metadata of the CAPI cluster changed, and passes if that changes nothing.
 func (d *deciding) changed(what, doing string, change func(*clusterv1.Cluster)) (changeCluster, bool) {
-	after := d.cluster.DeepCopy()
-	change(after)
+	after := *d.cluster // The rest of it is shared: it is not changed, and large.
+	after.ObjectMeta = *d.cluster.ObjectMeta.DeepCopy()
+	change(&after)
 	differs := !equality.Semantic.DeepEqual(&d.cluster.ObjectMeta, &after.ObjectMeta)
-	return changeCluster{before: d.cluster, after: after, what: what, doing: doing}, differs
+	return changeCluster{before: d.cluster, after: &after, what: what, doing: doing}, differs
 }
 
 // change is changed for what is done alone.

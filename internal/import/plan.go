@@ -59,14 +59,6 @@ type Planned struct {
 
 // NewPlanner returns a Planner that remembers nothing, as a manager that has just started.
 func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
-	settings, err := rancher.NewSettings(opts.Client)
-	if err != nil {
-		return nil, err
-	}
-	tokens, err := rancher.NewTokens(opts.Client, opts.APIReader)
-	if err != nil {
-		return nil, err
-	}
 	workloads, err := workload.NewClients(opts.APIReader, workload.Options{})
 	if err != nil {
 		return nil, err
@@ -75,14 +67,28 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Nobody takes out of the backlog who is woken while a run goes on.
+	return newPlanner(ctx, opts, workloads, metrics, 2*opts.Clusters+turnsBacklog)
+}
+
+func newPlanner(
+	ctx context.Context, opts PlannerOptions, workloads *workload.Clients, metrics *Metrics, backlog int,
+) (*Planner, error) {
+	settings, err := rancher.NewSettings(opts.Client)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := rancher.NewTokens(opts.Client, opts.APIReader)
+	if err != nil {
+		return nil, err
+	}
 	r := &Reconciler{
 		Rules: opts.Rules, Client: opts.Client, APIReader: opts.APIReader, Rancher: opts.Rancher, RancherReader: opts.RancherReader, Recorder: silent{}, Settings: settings,
 		Tokens: tokens, Workloads: workloads, Metrics: metrics, Runs: opts.Runs, Keeps: opts.Keeps, Principals: opts.Principals,
 		Switches: opts.Switches, Clock: clock.RealClock{},
 		// Jobs that nobody starts wait for that, so no work in a workload cluster begins.
-		jobs: newJobs(defaultJobs, clock.RealClock{}),
-		// Nobody takes out of it who is woken while a run goes on.
-		memory: newMemory(opts.Switches, 2*opts.Clusters+turnsBacklog), tokenSecrets: opts.Client, assigned: opts.Client,
+		jobs:   newJobs(defaultJobs, clock.RealClock{}),
+		memory: newMemory(opts.Switches, backlog), tokenSecrets: opts.Client, assigned: opts.Client,
 	}
 	r.steps.patience = 0 // A plan says what comes of each run.
 	if err := r.addIndexes(ctx, opts.Indexes, opts.Indexes, opts.Indexes); err != nil {

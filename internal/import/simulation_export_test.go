@@ -106,17 +106,16 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Recorder: simulation.Silent{}, Settings: settings, Tokens: tokens,
 		DisplayNames: names, Downloader: s.Downloader, Workloads: shared.workloads, Metrics: shared.metrics, Runs: s.Runs,
 		Switches: s.Switches, Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client,
-		memory: newMemory(s.Switches, simulatedClusters), jobs: newJobs(100, s.Clock),
+		memory: newMemory(s.Switches, simulatedClusters), jobs: newJobs(simulatedClusters, s.Clock),
 	}
 	return r, r.jobs.serve(ctx, beside{run: func(request reconcile.Request) { _, _ = r.jobs.Reconcile(ctx, request) }})
 }
 
 // Planner returns what plans for such a process.
-func (s Simulated) Planner(ctx context.Context, clusters int) (*Planner, error) {
-	p, err := NewPlanner(ctx, PlannerOptions{
-		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Indexes: s.Names, Runs: s.Runs, Switches: s.Switches, Clusters: clusters,
-		Begin: func(string) {},
-	})
+func (s Simulated) Planner(ctx context.Context, shared *Shared) (*Planner, error) {
+	p, err := newPlanner(ctx, PlannerOptions{
+		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Indexes: s.Names, Runs: s.Runs, Switches: s.Switches, Begin: func(string) {},
+	}, shared.workloads, shared.metrics, simulatedClusters)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +137,12 @@ func (b beside) Add(request reconcile.Request) { go b.run(request) }
 
 // What is watched is named by empty objects. They are large, and all processes have the same.
 var (
-	someCluster = &clusterv1.Cluster{}
-	someSetting = &managementv3.Setting{}
-	someRecords = map[string]client.Object{"v1": &provisioningv1.Cluster{}, "v3": &managementv3.Cluster{}}
+	someCluster   = &clusterv1.Cluster{}
+	someSetting   = &managementv3.Setting{}
+	someSecret    = secretMetadata()
+	someNamespace = namespaceMetadata()
+	someToken     = rancher.NewRegistrationToken()
+	someRecords   = map[string]client.Object{"v1": &provisioningv1.Cluster{}, "v3": &managementv3.Cluster{}}
 )
 
 // Holding returns which CAPI cluster of a name the process has seen held.
@@ -154,16 +156,16 @@ func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulatio
 	watches := []simulation.Watch{
 		simulation.WatchOf(s, someCluster, itself, clusterChanged(r.told)),
 		simulation.WatchOf(s, someCluster, r.clusterOfNamesake, gone()),
-		simulation.WatchOf(s, secretMetadata(), clusterOfKubeconfig, nil),
-		simulation.WatchOf(s, secretMetadata(), r.clusterOfBackingNamespace, predicate.NewPredicateFuncs(
+		simulation.WatchOf(s, someSecret, clusterOfKubeconfig, nil),
+		simulation.WatchOf(s, someSecret, r.clusterOfBackingNamespace, predicate.NewPredicateFuncs(
 			func(object client.Object) bool { return object.GetName() == rancher.DefaultTokenSecretName },
 		)),
-		simulation.WatchOf(s, rancher.NewRegistrationToken(), r.clusterOfBackingNamespace, tokenChanged()),
+		simulation.WatchOf(s, someToken, r.clusterOfBackingNamespace, tokenChanged()),
 		simulation.WatchOf(s, someSetting, r.clustersNotImported, settingMatters()),
 		simulation.WatchOf(s, someRecords["v3"], r.clustersWaitingFor, going()),
 	}
 	for _, label := range labelled {
-		watches = append(watches, simulation.WatchOf(s, namespaceMetadata(), r.clustersIn, labelChanged(label)))
+		watches = append(watches, simulation.WatchOf(s, someNamespace, r.clustersIn, labelChanged(label)))
 	}
 	for _, strategy := range r.strategies() {
 		watches = append(watches, simulation.WatchOf(s, someRecords[strategy.Kind()], r.clustersOfRecord(strategy), recordChanged(r.writes)))

@@ -199,7 +199,7 @@ var errDead = errors.New("the process is dead")
 
 // reduced is what caches keep of an object. It must not be changed.
 func (w *world) reduced(object client.Object) client.Object {
-	if known := w.kept[object]; known != nil {
+	if known := cmp.Or(w.kept[object], w.from.kept[object]); known != nil {
 		return known
 	}
 	kept, _ := importer.Reduce(object.DeepCopyObject())

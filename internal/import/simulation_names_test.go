@@ -1,6 +1,7 @@
 package importer_test
 
 import (
+	"cmp"
 	"context"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -28,7 +29,7 @@ func (w *world) namedOf(object client.Object) *rancher.NamedCluster {
 	if !ok {
 		return nil
 	}
-	if known := w.names[cluster]; known != nil {
+	if known := cmp.Or(w.names[cluster], w.from.names[cluster]); known != nil {
 		return known
 	}
 	named := &rancher.NamedCluster{ObjectMeta: *cluster.ObjectMeta.DeepCopy()}

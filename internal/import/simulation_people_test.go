@@ -19,7 +19,7 @@ import (
 var happenings = []string{
 	"user", "user", "user", "capi", "admin", "agent", "rancher", "rancher", "rancher", "rancher",
 	"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "job", "later", "restart",
-	"fault", "fault", "fault", "hand over", "a while", "a while", "webhook", "relist", "plan",
+	"fault", "fault", "fault", "hand over", "a while", "webhook", "relist", "plan",
 }
 
 // What a user does, and somebody in Rancher.

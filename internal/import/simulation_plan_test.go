@@ -71,7 +71,7 @@ type planning struct {
 
 func (w *world) newPlanning(m *manager) *planning {
 	copied := emptyWorld(w.ctx, w.t, simulation.Schedule{})
-	copied.server, copied.clock, copied.managers, copied.named, copied.kept, copied.names = w.server.Clone(), w.clock, w.managers, w.named, w.kept, w.names
+	copied.server, copied.clock, copied.managers, copied.named, copied.kept, copied.names, copied.from = w.server.Clone(), w.clock, w.managers, w.named, w.kept, w.names, w.from
 	copied.server.Now = w.clock.Now
 	same := &manager{w: copied, name: m.name, works: m.works, kind: m.kind, origin: m.origin, place: m.place}
 	rules := same.rules()
@@ -84,7 +84,7 @@ func (w *world) newPlanning(m *manager) *planning {
 	p := &planning{w: copied, cache: same.cache(rules), names: newNameCache(copied)}
 	planner, err := importer.Simulated{
 		Rules: rules, Client: live.Cached(p.cache), Live: live, Names: p.names, Clock: w.clock, Runs: w.runs, Switches: 1,
-	}.Planner(w.ctx, len(w.keys))
+	}.Planner(w.ctx, simShared())
 	if err != nil {
 		w.t.Fatal(err)
 	}

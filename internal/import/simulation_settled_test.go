@@ -10,8 +10,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -64,6 +66,8 @@ type settled struct {
 	foreign             map[simulation.Key]bool
 	changes             int
 	named, made, tokens int
+	kept                map[client.Object]client.Object
+	names               map[client.Object]*rancher.NamedCluster
 }
 
 // settledWorlds has one of each form. They are made when they are needed first, and not changed.
@@ -89,6 +93,7 @@ func (w *world) settled() *settled {
 	s := &settled{
 		server: first.server.Clone(), now: first.clock.Now(), sites: map[types.NamespacedName]site{}, created: first.created, spared: first.spared,
 		foreign: first.foreign, changes: first.changes, named: first.named, made: first.made, tokens: first.tokens,
+		kept: first.kept, names: first.names,
 	}
 	for key, site := range first.sites {
 		s.sites[key] = *site
@@ -99,7 +104,7 @@ func (w *world) settled() *settled {
 
 // resume has the world be what it was when all clusters were imported, and new processes find it so.
 func (w *world) resume(s *settled) {
-	w.server = s.server.Clone()
+	w.from, w.server = s, s.server.Clone()
 	w.server.Now = w.clock.Now
 	w.clock.SetTime(s.now)
 	for key, site := range s.sites {

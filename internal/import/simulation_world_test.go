@@ -112,9 +112,10 @@ type world struct {
 	withheld  func(what string) bool
 	// others are processes beside those that go on.
 	others []*manager
-	// kept and names are what caches keep of objects.
+	// kept and names are what caches keep of objects. Where the world goes on from another one, from has what they kept there.
 	kept  map[client.Object]client.Object
 	names map[client.Object]*rancher.NamedCluster
+	from  *settled
 	// named, made and tokens count names.
 	named, made, tokens int
 }
@@ -188,7 +189,7 @@ func emptyWorld(ctx context.Context, t failing, schedule simulation.Schedule) *w
 		sites: map[types.NamespacedName]*site{}, lost: map[types.UID]bool{}, removed: map[types.UID]bool{},
 		cleaned: map[types.UID]bool{}, foreign: map[simulation.Key]bool{}, created: map[types.UID]types.UID{}, spared: map[types.UID]bool{},
 		approved: map[types.NamespacedName][]string{}, backups: map[types.NamespacedName]*clusterv1.Cluster{},
-		kept: map[client.Object]client.Object{}, names: map[client.Object]*rancher.NamedCluster{},
+		kept: map[client.Object]client.Object{}, names: map[client.Object]*rancher.NamedCluster{}, from: &settled{},
 	}
 }
 
@@ -208,29 +209,14 @@ func (w *world) usual() []types.NamespacedName {
 	}
 }
 
-// begin has Rancher run, and managers that have yet to start.
+// begin has managers that have yet to start, and names of CAPI clusters.
 func (w *world) begin(kind string) {
-	w.server = simulation.NewServer(w.scheme)
-	w.server.Now = w.clock.Now
-	for _, name := range []string{"a", "b"} {
-		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
-	}
-	for name, value := range map[string]string{
-		"server-url": simURL, "cacerts": "", "agent-tls-mode": "system-store", "agent-image": "", "system-default-registry": "",
-	} {
-		w.server.Put(&managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
-	}
 	if w.keys = w.usual(); w.twins {
 		w.keys = append(slices.Clip(w.keys), simTwin)
 	}
 	for _, key := range w.keys {
 		w.sites[key] = &site{}
-		w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}})
 	}
-	neighbour := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-vvvvv"}}
-	neighbour.Spec.DisplayName = "neighbour"
-	w.server.Put(neighbour)
-	w.foreign[w.server.KeyOf(neighbour)] = true
 	w.managers = []*manager{{w: w, name: "archelon", kind: kind}}
 	if w.divided {
 		// An instance each for namespaces a and b, of which b is handed over from time to time.
@@ -243,8 +229,32 @@ func (w *world) begin(kind string) {
 	}
 }
 
+// build has Rancher run, which knows no CAPI cluster.
+func (w *world) build() {
+	w.server = simulation.NewServer(w.scheme)
+	w.server.Now = w.clock.Now
+	for _, name := range []string{"a", "b"} {
+		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
+	}
+	for name, value := range map[string]string{
+		"server-url": simURL, "cacerts": "", "agent-tls-mode": "system-store", "agent-image": "", "system-default-registry": "",
+	} {
+		w.server.Put(&managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
+	}
+	for _, key := range w.keys {
+		w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}})
+	}
+	neighbour := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-vvvvv"}}
+	neighbour.Spec.DisplayName = "neighbour"
+	w.server.Put(neighbour)
+	w.foreign[w.server.KeyOf(neighbour)] = true
+}
+
 // start has all processes start.
 func (w *world) start() {
+	if w.server == nil {
+		w.build()
+	}
 	for _, m := range w.managers {
 		m.start()
 	}
@@ -301,7 +311,7 @@ func (w *world) deliver(m *manager, n int) bool {
 func (w *world) rest() bool {
 	w.Faulty, w.unsettled = "", false
 	w.heal()
-	w.patient = w.Index("faster", 3) > 0
+	w.patient = w.Index("faster", 8) > 0
 	for round := range 30 {
 		before := w.state()
 		for steps := 0; w.goOn(); steps++ {

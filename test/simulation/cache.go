@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"iter"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -147,15 +148,17 @@ func (c *Cache) Relist(kind schema.GroupKind) []Event {
 	return events
 }
 
-// All returns an event of creation for each object that the cache has, as a watch begins with them.
-func (c *Cache) All() []Event {
-	var events []Event
-	for _, f := range c.follows {
-		for _, is := range c.view.objects.of(f.kind) {
-			events = append(events, Event{Key: is.key, After: is.object})
+// All are events of creation, one for each object that the cache has, as a watch begins with them.
+func (c *Cache) All() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		for _, f := range c.follows {
+			for _, is := range c.view.objects.of(f.kind) {
+				if !yield(Event{Key: is.key, After: is.object}) {
+					return
+				}
+			}
 		}
 	}
-	return events
 }
 
 // Peek returns what the cache has, nil if it has nothing. It must not be changed.

@@ -37,7 +37,7 @@ type Process struct {
 // Start enqueues what watches begin with.
 func (p *Process) Start(ctx context.Context) {
 	p.delayed = map[reconcile.Request]time.Duration{}
-	for _, e := range p.Cache.All() {
+	for e := range p.Cache.All() {
 		p.wake(ctx, e)
 	}
 }
@@ -62,13 +62,18 @@ func (p *Process) wake(ctx context.Context, e Event) {
 	if e.Before == nil && e.After == nil {
 		return
 	}
-	for _, watch := range p.Watches {
+	var metadata *Event // of which all watches see the same
+	for i := range p.Watches {
+		watch := &p.Watches[i]
 		if watch.Kind != e.Key.Kind {
 			continue
 		}
 		seen := e
 		if watch.Metadata {
-			seen = e.AsMetadata()
+			if metadata == nil {
+				metadata = new(e.AsMetadata())
+			}
+			seen = *metadata
 		}
 		if !watch.admits(seen) {
 			continue
@@ -83,7 +88,7 @@ func (p *Process) wake(ctx context.Context, e Event) {
 }
 
 // admits reports whether the watch passes on an event.
-func (w Watch) admits(e Event) bool {
+func (w *Watch) admits(e Event) bool {
 	switch {
 	case w.Admits == nil:
 		return true
