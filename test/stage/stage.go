@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/test/env"
@@ -67,6 +68,9 @@ type Stage struct {
 	real *Real   // nil with the stand-in
 	kept *Kept   // nil unless the control planes are used by several
 }
+
+// K reads and changes what is in the management cluster.
+func (s *Stage) K(ctx context.Context) komega.Komega { return komega.New(s.Client).WithContext(ctx) }
 
 // Start starts a management cluster and the stand-in, and gives a central instance the rights of the chart (see Prepare).
 func Start(ctx context.Context, opts Options) (*Stage, error) {

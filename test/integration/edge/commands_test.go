@@ -26,6 +26,7 @@ import (
 	"github.com/archelon-io/archelon/internal/plan"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/status"
+	"github.com/archelon-io/archelon/test/apart"
 	"github.com/archelon-io/archelon/test/env"
 )
 
@@ -102,7 +103,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 	It("check says what is missing before the installation", func(ctx SpecContext) {
 		found, err := findings(ctx)
 		Expect(err).To(MatchError(check.ErrMissing))
-		Expect(found).To(HaveKeyWithValue("remote-rancher-kubeconfig", be(check.Error, "not found", "ServiceAccount edge-"+site.uid)))
+		Expect(found).To(HaveKeyWithValue("remote-rancher-kubeconfig", be(check.Error, "not found", "ServiceAccount edge-"+site.UID)))
 		Expect(found).NotTo(HaveKey("rancher-server-url"))
 		Expect(found).NotTo(HaveKey("crd-clusters.management.cattle.io"))
 
@@ -112,14 +113,14 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		raw, err := site.KubeconfigFor(own)
 		Expect(err).NotTo(HaveOccurred())
 		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: kubeconfig}, Data: map[string][]byte{"value": raw}}
-		Expect(site.client.Create(ctx, object)).To(Succeed())
+		Expect(site.Client.Create(ctx, object)).To(Succeed())
 		found, err = findings(ctx)
 		Expect(err).To(MatchError(check.ErrMissing))
 		Expect(found).To(HaveKeyWithValue("remote-rancher-kubeconfig", be(check.Error, "leads to this very cluster", "correct the kubeconfig")))
 
 		By("one that runs a program")
 		object.Data["value"] = []byte(strings.ReplaceAll(string(raw), "user:\n", "user:\n    exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, interactiveMode: Never}\n"))
-		Expect(site.client.Update(ctx, object)).To(Succeed())
+		Expect(site.Client.Update(ctx, object)).To(Succeed())
 		found, err = findings(ctx)
 		Expect(err).To(MatchError(check.ErrMissing))
 		Expect(found).To(HaveKeyWithValue("remote-rancher-kubeconfig", be(check.Error, "exec", "a token in line")))
@@ -131,14 +132,14 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		found, err = findings(ctx)
 		Expect(err).To(MatchError(check.ErrMissing))
 		Expect(found).To(HaveKeyWithValue("remote-rancher-kubeconfig", be(check.OK, "answers", "")))
-		Expect(found).To(HaveKeyWithValue("remote-rancher-policy", be(check.Error, "No policy", "role=rancher-side and managementCluster.uid="+site.uid)))
+		Expect(found).To(HaveKeyWithValue("remote-rancher-policy", be(check.Error, "No policy", "role=rancher-side and managementCluster.uid="+site.UID)))
 		Expect(found).To(HaveKeyWithValue("remote-rancher-seat", be(check.Error, "is not there", "rancher.namespace")))
 		Expect(found).To(HaveKeyWithValue("crd-clusters.management.cattle.io", be(check.OK, "serves v3", "")))
 		Expect(found).To(HaveKeyWithValue("crd-clusters.cluster.x-k8s.io", be(check.OK, "serves v1beta2", "")))
 	})
 
 	It("check says that all is well with the chart on both sides, and who else is there", func(ctx SpecContext) {
-		site.connect(ctx, hub.admit(ctx, site.uid))
+		site.connect(ctx, hub.admit(ctx, site.UID))
 		var found map[string]check.Finding
 		Eventually(func() (err error) { // An API server takes a moment to know of a policy.
 			found, err = findings(ctx)
@@ -153,8 +154,8 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		Expect(found).To(HaveKey("rancher-certificate"))
 
 		site.run(ctx)
-		one = site.cluster(ctx, "team-a", "one", workload)
-		Eventually(site.reason(ctx, one)).Should(Equal("True/Imported"))
+		one = site.Create(ctx, "team-a", "one", workload)
+		Eventually(site.Reason(ctx, one)).Should(Equal("True/Imported"))
 		_, err := findings(ctx)
 		Expect(err).NotTo(HaveOccurred(), "of the installation that runs")
 		found, err = findings(ctx, "--instance=other", "--excluded-namespace=team-a")
@@ -162,7 +163,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		Expect(found).To(HaveKeyWithValue("remote-rancher-seat", be(check.Error, "Another Archelon serves this management cluster", "Uninstall the other")))
 
 		By("without permissions in Rancher's cluster")
-		roles := render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": site.uid}})
+		roles := apart.Render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": site.UID}})
 		for i := range roles {
 			if roles[i].GetKind() == "ClusterRoleBinding" {
 				Expect(hub.Client.Delete(ctx, &roles[i])).To(Succeed())
@@ -170,12 +171,12 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		}
 		Eventually(func() map[string]check.Finding { found, _ := findings(ctx); return found }).Should(
 			HaveKeyWithValue("remote-rancher-kubeconfig", be(check.Error, "may nothing in Rancher's cluster", "role=rancher-side")))
-		hub.admitted(ctx, site.uid, "again")
+		hub.admitted(ctx, site.UID, "again")
 	})
 
 	It("status shows each cluster as it is in both", func(ctx SpecContext) {
 		Expect(hub.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
-			Name: "c-lef7t", Labels: map[string]string{originLabel: site.uid, ownerNSLabel: "team-b", ownerLabel: "gone", uidLabel: "of-gone"},
+			Name: "c-lef7t", Labels: map[string]string{originLabel: site.UID, ownerNSLabel: "team-b", ownerLabel: "gone", uidLabel: "of-gone"},
 		}})).To(Succeed())
 		Expect(hub.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 			Name: "c-zzzzz", Labels: map[string]string{originLabel: "another", ownerNSLabel: "team-a", ownerLabel: "one", uidLabel: "of-another"},
@@ -215,7 +216,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 
 		By("one that is about to be labelled")
 		site.run(ctx)
-		two := site.cluster(ctx, "team-c", "two", workload, func(c *clusterv1.Cluster) { c.Labels = nil })
+		two := site.Create(ctx, "team-c", "two", workload, func(c *clusterv1.Cluster) { c.Labels = nil })
 		verbs, _ = changes("team-c/two")
 		Expect(verbs).NotTo(ContainElement("create clusters.management.cattle.io"))
 		verbs, reason := changes("team-c/two", "--label=team-c/two")
@@ -230,9 +231,9 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		verbs, reason = changes("team-c/two", "--label=team-c/two")
 		Expect(reason).To(Equal("DisplayNameTaken"))
 		Expect(verbs).NotTo(ContainElement("create clusters.management.cattle.io"))
-		Expect(site.client.Patch(ctx, two, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, importLabel)))).To(Succeed())
-		Eventually(site.reason(ctx, two)).Should(Equal("False/DisplayNameTaken"))
-		Expect(site.client.Delete(ctx, two)).To(Succeed())
+		Expect(site.Client.Patch(ctx, two, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, importLabel)))).To(Succeed())
+		Eventually(site.Reason(ctx, two)).Should(Equal("False/DisplayNameTaken"))
+		Expect(site.Client.Delete(ctx, two)).To(Succeed())
 
 		By("one that is about to be taken out of Rancher")
 		verbs, _ = changes("team-a/one", "--label=team-a/one=false")

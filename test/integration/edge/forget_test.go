@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/forget"
+	"github.com/archelon-io/archelon/test/apart"
 	"github.com/archelon-io/archelon/test/env"
 )
 
@@ -57,12 +58,12 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 			Expect(workload.Stop()).To(Succeed())
 		})
 		site = newManagement(ctx, hub, "gone")
-		site.connect(ctx, hub.admit(ctx, site.uid))
+		site.connect(ctx, hub.admit(ctx, site.UID))
 		stop = site.run(ctx)
-		first := site.cluster(ctx, "team-a", "one", workload)
-		Eventually(site.reason(ctx, first)).Should(Equal("True/Imported"))
+		first := site.Create(ctx, "team-a", "one", workload)
+		Eventually(site.Reason(ctx, first)).Should(Equal("True/Imported"))
 		for namespace, name := range map[string]string{"team-a": "two", "team-b": "three"} {
-			cluster := site.cluster(ctx, namespace, name, workload)
+			cluster := site.Create(ctx, namespace, name, workload)
 			Eventually(func() []managementv3.Cluster { return hub.records(ctx, site, cluster) }).Should(HaveLen(1))
 		}
 
@@ -76,47 +77,45 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 		Expect(hub.Client.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
 	})
 	AfterEach(func(ctx SpecContext) {
-		now := &managementv3.Cluster{}
-		Expect(hub.Client.Get(ctx, client.ObjectKeyFromObject(other), now)).To(Succeed())
-		Expect(now.Finalizers).To(ContainElement(finalizer), "the Rancher cluster of another management cluster")
-		Expect(now.Labels).To(Equal(other.Labels))
-		Expect(now.DeletionTimestamp.IsZero()).To(BeTrue())
+		Expect(hub.K(ctx).Object(other.DeepCopy())()).To(And(
+			HaveField("Finalizers", ContainElement(finalizer)), HaveField("Labels", other.Labels), HaveField("DeletionTimestamp", BeNil()),
+		), "the Rancher cluster of another management cluster")
 	})
 
 	It("is not forgotten while an Archelon serves it", func(ctx SpecContext) {
 		for _, how := range []func(*forget.Options){list, yes, remove} {
-			_, err := run(ctx, site.uid, how)
-			Expect(err).To(MatchError(ContainSubstring("it renews Lease " + system + "/archelon-" + site.uid)))
+			_, err := run(ctx, site.UID, how)
+			Expect(err).To(MatchError(ContainSubstring("it renews Lease " + system + "/archelon-" + site.UID)))
 		}
-		_, err := run(ctx, site.uid, func(o *forget.Options) { o.Yes, o.IgnoreSeat = true, true })
-		Expect(err).To(MatchError(ContainSubstring("ClusterRoleBinding archelon-edge-"+site.uid)), "what stands in the way besides")
+		_, err := run(ctx, site.UID, func(o *forget.Options) { o.Yes, o.IgnoreSeat = true, true })
+		Expect(err).To(MatchError(ContainSubstring("ClusterRoleBinding archelon-edge-"+site.UID)), "what stands in the way besides")
 		Expect(stop()).To(Succeed())
 	})
 
 	It("is not forgotten as long as it is let in, and never the cluster that Rancher is in", func(ctx SpecContext) {
 		for _, how := range []func(*forget.Options){list, yes, remove} {
-			_, err := run(ctx, site.uid, how)
-			Expect(err).To(MatchError(ContainSubstring("ClusterRoleBinding archelon-edge-" + site.uid)))
+			_, err := run(ctx, site.UID, how)
+			Expect(err).To(MatchError(ContainSubstring("ClusterRoleBinding archelon-edge-" + site.UID)))
 		}
-		own := namespaceOf("kube-system")
+		own := apart.Namespace("kube-system")
 		Expect(hub.Client.Get(ctx, client.ObjectKeyFromObject(own), own)).To(Succeed())
 		_, err := run(ctx, string(own.UID), yes)
 		Expect(err).To(MatchError(ContainSubstring("this is the cluster of that UID")))
-		for _, record := range records(ctx, site.uid) {
+		for _, record := range records(ctx, site.UID) {
 			Expect(record.Finalizers).To(ContainElement(finalizer))
 		}
 	})
 
 	It("is listed first, and nothing is written", func(ctx SpecContext) {
-		objects := render(ctx, "edge", map[string]any{
-			"role": "rancher-side", "managementCluster": map[string]any{"uid": site.uid},
+		objects := apart.Render(ctx, "edge", map[string]any{
+			"role": "rancher-side", "managementCluster": map[string]any{"uid": site.UID},
 		})
 		for i := range objects {
 			Expect(client.IgnoreNotFound(hub.Client.Delete(ctx, &objects[i]))).To(Succeed())
 		}
 		versions := func() map[string]string {
 			found := map[string]string{}
-			for _, record := range records(ctx, site.uid) {
+			for _, record := range records(ctx, site.UID) {
 				found[record.Name] = string(record.UID)
 				Expect(record.Finalizers).To(ContainElement(finalizer))
 				Expect(record.Labels).To(HaveKey(uidLabel))
@@ -125,43 +124,37 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 		}
 		before := versions()
 		Expect(before).To(HaveLen(3))
-		said, err := run(ctx, site.uid, list)
+		said, err := run(ctx, site.UID, list)
 		Expect(err).NotTo(HaveOccurred())
 		for _, name := range append(slices.Collect(maps.Keys(before)),
 			"team-a/one", "team-a/two", "team-b/three", "3 of 3 Rancher clusters would change") {
 			Expect(said).To(ContainSubstring(name))
 		}
-		said, err = run(ctx, site.uid, func(o *forget.Options) { o.Delete = true })
+		said, err = run(ctx, site.UID, func(o *forget.Options) { o.Delete = true })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(said).To(ContainSubstring("delete it"))
 		Expect(versions()).To(Equal(before))
 	})
 
 	It("ends the deletion of one, and releases the others, which stay in Rancher", func(ctx SpecContext) {
-		all := records(ctx, site.uid)
+		all := records(ctx, site.UID)
 		stuck := &all[0]
 		Expect(hub.Client.Delete(ctx, stuck)).To(Succeed())
-		Consistently(func() error {
-			return hub.Client.Get(ctx, client.ObjectKeyFromObject(stuck), stuck)
-		}).Should(Succeed())
+		Consistently(hub.K(ctx).Get(stuck)).Should(Succeed())
 
-		_, err := run(ctx, site.uid, yes)
+		_, err := run(ctx, site.UID, yes)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() bool {
-			return apierrors.IsNotFound(hub.Client.Get(ctx, client.ObjectKeyFromObject(stuck), &managementv3.Cluster{}))
-		}).Should(BeTrue())
+		Eventually(hub.K(ctx).Get(stuck)).Should(Satisfy(apierrors.IsNotFound))
 		for i := range all[1:] {
 			kept := &all[i+1]
-			Expect(hub.Client.Get(ctx, client.ObjectKeyFromObject(kept), kept)).To(Succeed())
-			Expect(kept.Finalizers).NotTo(ContainElement(finalizer))
-			Expect(kept.DeletionTimestamp.IsZero()).To(BeTrue())
+			Expect(hub.K(ctx).Object(kept)()).To(And(HaveField("Finalizers", Not(ContainElement(finalizer))), HaveField("DeletionTimestamp", BeNil())))
 			for _, label := range []string{originLabel, ownerLabel, ownerNSLabel, uidLabel} {
 				Expect(kept.Labels).NotTo(HaveKey(label))
 			}
 		}
 
 		By("having nothing to do the next time")
-		said, err := run(ctx, site.uid, yes)
+		said, err := run(ctx, site.UID, yes)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(said).To(ContainSubstring("Nothing to do"))
 	})
@@ -171,14 +164,14 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 			Expect(hub.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 				Name: name, Finalizers: []string{finalizer},
 				Labels: map[string]string{
-					originLabel: site.uid, uidLabel: "of-" + name, ownerNSLabel: "team-a", ownerLabel: name,
+					originLabel: site.UID, uidLabel: "of-" + name, ownerNSLabel: "team-a", ownerLabel: name,
 				},
 			}})).To(Succeed())
 		}
-		_, err := run(ctx, site.uid, remove)
+		_, err := run(ctx, site.UID, remove)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() []managementv3.Cluster { return records(ctx, site.uid) }).Should(BeEmpty())
-		said, err := run(ctx, site.uid, remove)
+		Eventually(func() []managementv3.Cluster { return records(ctx, site.UID) }).Should(BeEmpty())
+		said, err := run(ctx, site.UID, remove)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(said).To(ContainSubstring("Nothing to do"))
 	})

@@ -39,13 +39,13 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 			Expect(workload.Stop()).To(Succeed())
 		})
 		site = newManagement(ctx, hub, "site")
-		site.connect(ctx, hub.admit(ctx, site.uid))
+		site.connect(ctx, hub.admit(ctx, site.UID))
 		stop = site.run(ctx)
 	})
 
 	It("imports, keeps its Rancher clusters apart, and deletes them", func(ctx SpecContext) {
-		cluster := site.cluster(ctx, "team-a", "one", workload)
-		Eventually(site.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		cluster := site.Create(ctx, "team-a", "one", workload)
+		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		records := hub.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
 		Expect(records[0].Finalizers).To(ContainElement(finalizer))
@@ -54,29 +54,27 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		before := len(written(requests(hub.Management, account(site))))
 		touched := cluster.DeepCopy()
 		touched.Annotations = map[string]string{"example.com/touched": "true"}
-		Expect(site.client.Patch(ctx, touched, client.MergeFrom(cluster))).To(Succeed())
+		Expect(site.Client.Patch(ctx, touched, client.MergeFrom(cluster))).To(Succeed())
 		Consistently(func() int { return len(written(requests(hub.Management, account(site)))) }).Should(Equal(before))
 
 		By("taking the Rancher cluster along with the CAPI Cluster")
-		Expect(site.client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(func() bool {
-			return apierrors.IsNotFound(site.client.Get(ctx, client.ObjectKeyFromObject(cluster), &clusterv1.Cluster{}))
-		}).Should(BeTrue())
+		Expect(site.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(site.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 		Eventually(func() []managementv3.Cluster { return hub.records(ctx, site, cluster) }).Should(BeEmpty())
 	})
 
 	It("takes over new credentials without a restart", func(ctx SpecContext) {
-		site.connect(ctx, hub.account(ctx, site.uid, "second"))
+		site.connect(ctx, hub.account(ctx, site.UID, "second"))
 		hub.revoke(ctx, "first")
-		Eventually(site.reason(ctx, site.cluster(ctx, "team-a", "two", workload))).Should(Equal("True/Imported"))
+		Eventually(site.Reason(ctx, site.Create(ctx, "team-a", "two", workload))).Should(Equal("True/Imported"))
 	})
 
 	It("shares Rancher with another management cluster that has the same names", func(ctx SpecContext) {
 		other := newManagement(ctx, hub, "other")
-		other.connect(ctx, hub.admitted(ctx, other.uid, "other"))
+		other.connect(ctx, hub.admitted(ctx, other.UID, "other"))
 		end := other.run(ctx)
-		same := other.cluster(ctx, "team-a", "two", workload)
-		Eventually(other.reason(ctx, same)).Should(Equal("False/DisplayNameTaken"))
+		same := other.Create(ctx, "team-a", "two", workload)
+		Eventually(other.Reason(ctx, same)).Should(Equal("False/DisplayNameTaken"))
 		Expect(hub.records(ctx, other, same)).To(BeEmpty())
 
 		By("telling them apart once the administrator has named the management cluster")
@@ -90,7 +88,7 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		Expect(first).To(HaveExactElements(HaveField("Spec.DisplayName", "two")))
 
 		By("deleting its own alone")
-		Expect(other.client.Delete(ctx, same)).To(Succeed())
+		Expect(other.Client.Delete(ctx, same)).To(Succeed())
 		Eventually(func() []managementv3.Cluster { return hub.records(ctx, other, same) }).Should(BeEmpty())
 		still := hub.records(ctx, site, same)
 		Expect(still).To(HaveLen(1))
@@ -102,7 +100,7 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 	It("may write the Rancher clusters of its own management cluster and no others", func(ctx SpecContext) {
 		known, err := scheme.New()
 		Expect(err).NotTo(HaveOccurred())
-		stolen, err := client.New(hub.account(ctx, site.uid, "stolen"), client.Options{Scheme: known})
+		stolen, err := client.New(hub.account(ctx, site.UID, "stolen"), client.Options{Scheme: known})
 		Expect(err).NotTo(HaveOccurred())
 
 		foreign := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-bcdfg"}}
@@ -110,10 +108,10 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		forbidden := func(err error) { GinkgoHelper(); Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err) }
 		forbidden(stolen.Delete(ctx, foreign))
 		claimed := foreign.DeepCopy()
-		claimed.Labels = map[string]string{originLabel: site.uid}
+		claimed.Labels = map[string]string{originLabel: site.UID}
 		forbidden(stolen.Patch(ctx, claimed, client.MergeFrom(foreign)))
 		forbidden(stolen.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-bcdfh"}}))
-		forbidden(stolen.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "local", Labels: map[string]string{originLabel: site.uid}}}))
+		forbidden(stolen.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "local", Labels: map[string]string{originLabel: site.UID}}}))
 	})
 
 	It("lets go of what it holds in both clusters when it is uninstalled, and of nothing else", func(ctx SpecContext) {
@@ -125,22 +123,20 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 			Expect(hub.Client.Patch(ctx, foreign, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		})
 		cluster := &clusterv1.Cluster{}
-		Expect(site.client.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "two"}, cluster)).To(Succeed())
+		Expect(site.Client.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "two"}, cluster)).To(Succeed())
 		Expect(cluster.Finalizers).To(ContainElement(finalizer))
 		Expect(stop()).To(Succeed())
 		config, err := site.ServiceAccountConfig(ctx, system, "archelon.uninstall")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(uninstall.Run(ctx, config, uninstallation(), GinkgoWriter)).To(Succeed())
 		held := &coordinationv1.Lease{}
-		Expect(hub.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.uid))}, held)).To(Succeed())
+		Expect(hub.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.UID))}, held)).To(Succeed())
 		Expect(held.Spec).To(BeZero())
-		Expect(site.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
-		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
+		Expect(site.K(ctx).Object(cluster)()).To(HaveField("Finalizers", Not(ContainElement(finalizer))))
 		records := hub.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
 		Expect(records[0].Finalizers).NotTo(ContainElement(finalizer))
-		Expect(hub.Client.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
-		Expect(foreign.Finalizers).To(ContainElement(finalizer))
+		Expect(hub.K(ctx).Object(foreign)()).To(HaveField("Finalizers", ContainElement(finalizer)))
 	})
 })
 
@@ -153,7 +149,7 @@ func uninstallation() *uninstall.Options {
 }
 
 // account is the user of a management cluster in Rancher's.
-func account(of *management) string { return "system:serviceaccount:" + system + ":edge-" + of.uid }
+func account(of *management) string { return "system:serviceaccount:" + system + ":edge-" + of.UID }
 
 // written are requests that change something. Leases are renewed all the time, and Events belong to nobody else.
 func written(of []auditv1.Event) []auditv1.Event {

@@ -27,6 +27,7 @@ import (
 	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/uninstall"
+	"github.com/archelon-io/archelon/test/apart"
 	"github.com/archelon-io/archelon/test/env"
 )
 
@@ -48,15 +49,15 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 		before := len(written(requests(clone.ControlPlane, managerOfCAPI)))
 		Consistently(func() int {
 			return len(written(sentBy(requests(hub.Management, account(site)), copied))) + len(written(requests(clone.ControlPlane, managerOfCAPI))) - before
-		}).WithTimeout(soon().Expire + soon().Quiet).Should(BeZero())
-		Expect(clone.reason(ctx, twin)()).To(Equal("none"))
+		}).WithTimeout(apart.Soon().Expire + apart.Soon().Quiet).Should(BeZero())
+		Expect(clone.Reason(ctx, twin)()).To(Equal("none"))
 		Expect(hub.records(ctx, site, cluster)).To(HaveExactElements(HaveField("UID", record.UID)))
 	}
 
 	// imports fails if the original does not create a Rancher cluster for a new CAPI Cluster.
 	imports := func(ctx context.Context, name string) {
 		GinkgoHelper()
-		added := site.cluster(ctx, "team-a", name, workload)
+		added := site.Create(ctx, "team-a", name, workload)
 		Eventually(func() []managementv3.Cluster { return hub.records(ctx, site, added) }).Should(HaveLen(1))
 	}
 
@@ -70,30 +71,30 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 			Expect(workload.Stop()).To(Succeed())
 		})
 		site = newManagement(ctx, hub, "original")
-		site.connect(ctx, hub.admit(ctx, site.uid))
+		site.connect(ctx, hub.admit(ctx, site.UID))
 		stop = site.run(ctx)
-		cluster = site.cluster(ctx, "team-a", "one", workload)
-		Eventually(site.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		cluster = site.Create(ctx, "team-a", "one", workload)
+		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		records := hub.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
 		record = records[0]
 		old = site.memory(ctx).Spec
 
 		clone = newManagement(ctx, hub, "clone")
-		copied = hub.account(ctx, site.uid, "copied")
+		copied = hub.account(ctx, site.UID, "copied")
 		clone.connect(ctx, copied)
-		twin = clone.cluster(ctx, "team-a", "one", workload)
+		twin = clone.Create(ctx, "team-a", "one", workload)
 	})
 
 	It("does nothing in another management cluster with a copied kubeconfig", func(ctx SpecContext) {
 		probes, end := clone.begin(ctx)
-		Eventually(func() string { return probe(ctx, probes) }).Should(ContainSubstring("role=rancher-side and the UID of this management cluster, " + clone.uid))
+		Eventually(func() string { return probe(ctx, probes) }).Should(ContainSubstring("role=rancher-side and the UID of this management cluster, " + clone.UID))
 		untouched(ctx)
 		Expect(end()).To(Succeed())
 	})
 
 	It("does nothing where the management cluster seems to be the same", func(ctx SpecContext) {
-		clone.lookalike = rewriting(clone.uid, site.uid)
+		clone.lookalike = rewriting(clone.UID, site.UID)
 		probes, end := clone.begin(ctx)
 		Eventually(func() string { return probe(ctx, probes) }).Should(ContainSubstring("another Archelon, "))
 		untouched(ctx)
@@ -134,23 +135,23 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 		Expect(stop()).To(Succeed())
 		seatOf := func() coordinationv1.LeaseSpec {
 			lease := &coordinationv1.Lease{}
-			Expect(hub.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.uid))}, lease)).To(Succeed())
+			Expect(hub.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.UID))}, lease)).To(Succeed())
 			return lease.Spec
 		}
 		dead := seatOf()
 		site.remember(ctx, old)
-		site.connect(ctx, hub.account(ctx, site.uid, "new"))
+		site.connect(ctx, hub.account(ctx, site.UID, "new"))
 		before := len(hub.all(ctx, site))
 		stop = site.run(ctx)
 		Expect(seatOf().HolderIdentity).NotTo(Equal(dead.HolderIdentity))
 		events := &corev1.EventList{}
 		Eventually(func(g Gomega) {
-			g.Expect(site.client.List(ctx, events, client.InNamespace(system))).To(Succeed())
+			g.Expect(site.Client.List(ctx, events, client.InNamespace(system))).To(Succeed())
 			g.Expect(events.Items).To(ContainElement(HaveField("Reason", "RancherSeatTaken")))
 		}).Should(Succeed())
 
 		imports(ctx, "four")
-		Eventually(site.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(hub.records(ctx, site, cluster)).To(HaveExactElements(HaveField("UID", record.UID)))
 		Expect(hub.all(ctx, site)).To(HaveLen(before + 1))
 	})
@@ -160,7 +161,7 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 func (m *management) memory(ctx context.Context) *coordinationv1.Lease {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{}
-	Expect(m.client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.MemoryName("archelon")}, lease)).To(Succeed())
+	Expect(m.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.MemoryName("archelon")}, lease)).To(Succeed())
 	return lease
 }
 
@@ -168,16 +169,16 @@ func (m *management) memory(ctx context.Context) *coordinationv1.Lease {
 func (m *management) remember(ctx context.Context, spec coordinationv1.LeaseSpec) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: seat.MemoryName("archelon")}}
-	Expect(client.IgnoreNotFound(m.client.Delete(ctx, lease))).To(Succeed())
+	Expect(client.IgnoreNotFound(m.Client.Delete(ctx, lease))).To(Succeed())
 	lease.Spec = spec
-	Expect(m.client.Create(ctx, lease)).To(Succeed())
+	Expect(m.Client.Create(ctx, lease)).To(Succeed())
 }
 
 // all returns the v3 Clusters of a management cluster.
 func (h *hub) all(ctx context.Context, from *management) []managementv3.Cluster {
 	GinkgoHelper()
 	list := &managementv3.ClusterList{}
-	Expect(h.Client.List(ctx, list, client.MatchingLabels{originLabel: from.uid})).To(Succeed())
+	Expect(h.Client.List(ctx, list, client.MatchingLabels{originLabel: from.UID})).To(Succeed())
 	return list.Items
 }
 

@@ -13,13 +13,13 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/check"
 	"github.com/archelon-io/archelon/internal/plan"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/status"
+	"github.com/archelon-io/archelon/test/apart"
 	"github.com/archelon-io/archelon/test/builder"
 )
 
@@ -106,7 +106,7 @@ var _ = Describe("Commands for many management clusters", Ordered, func() {
 		found, err = findings(ctx)
 		Expect(err).To(MatchError(check.ErrMissing))
 		Expect(time.Since(begun)).To(BeNumerically("<", 30*time.Second))
-		Expect(found).To(HaveKeyWithValue("management-cluster-east", be(check.OK, "has UID "+east.uid, "")))
+		Expect(found).To(HaveKeyWithValue("management-cluster-east", be(check.OK, "has UID "+east.UID, "")))
 		Expect(found["management-cluster-east"].Message).To(ContainSubstring("The hub has not connected to it yet"))
 		Expect(found).To(HaveKeyWithValue("management-cluster-west", be(check.Error, "lacks permissions", "role=management-side")))
 		Expect(found).To(HaveKeyWithValue("management-cluster-twin", be(check.Error, "Secret east leads to the same management cluster", "elete one of them")))
@@ -126,9 +126,9 @@ var _ = Describe("Commands for many management clusters", Ordered, func() {
 
 	It("check says that all is well, and that a Secret leads elsewhere than at first", func(ctx SpecContext) {
 		rancher.run(ctx)
-		ofEast, ofWest = east.cluster(ctx, "team-a", "one", west.ControlPlane), west.cluster(ctx, "team-a", "one", east.ControlPlane)
-		Eventually(east.reason(ctx, ofEast)).Should(Equal("True/Imported"))
-		Eventually(west.reason(ctx, ofWest)).Should(Equal("True/Imported"))
+		ofEast, ofWest = east.Create(ctx, "team-a", "one", west.ControlPlane), west.Create(ctx, "team-a", "one", east.ControlPlane)
+		Eventually(east.Reason(ctx, ofEast)).Should(Equal("True/Imported"))
+		Eventually(west.Reason(ctx, ofWest)).Should(Equal("True/Imported"))
 		found, err := findings(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		for id, f := range found {
@@ -189,11 +189,11 @@ var _ = Describe("Commands for many management clusters", Ordered, func() {
 		}
 		Expect(changes("east")).To(Equal(map[string][]string{"team-a/one": {}}), "it is imported, and that of the other one is not seen")
 		Expect(changes("west", "--label=team-a/one=false")).To(HaveKeyWithValue("team-a/one", ContainElement("delete clusters.management.cattle.io")))
-		Expect(east.client.Create(ctx, namespaceOf("team-b"))).To(Succeed())
+		Expect(east.Client.Create(ctx, apart.Namespace("team-b"))).To(Succeed())
 		two := builder.Cluster("team-b", "two")
-		Expect(east.client.Create(ctx, two)).To(Succeed())
+		Expect(east.Client.Create(ctx, two)).To(Succeed())
 		builder.ControlPlaneUp(two)
-		Expect(east.client.Status().Update(ctx, two)).To(Succeed())
+		Expect(east.Client.Status().Update(ctx, two)).To(Succeed())
 		Expect(changes("east", "--label=team-b")["team-b/two"]).To(ContainElement("create clusters.management.cattle.io"))
 		Expect(changes("west")).NotTo(HaveKey("team-b/two"))
 
@@ -204,7 +204,7 @@ var _ = Describe("Commands for many management clusters", Ordered, func() {
 			_, _, err := run(ctx, plan.Command(), args...)
 			Expect(err).To(MatchError(ContainSubstring(want)))
 		}
-		Expect(east.client.Delete(ctx, builder.Cluster("team-b", "two"))).To(Succeed())
+		Expect(east.Client.Delete(ctx, builder.Cluster("team-b", "two"))).To(Succeed())
 	})
 
 	It("status shows what Rancher has of one that does not answer, and hangs on none", func(ctx SpecContext) {
@@ -225,11 +225,11 @@ var _ = Describe("Commands for many management clusters", Ordered, func() {
 		Expect(out).To(MatchRegexp(`west +west +no +Unreachable`))
 		Expect(out).To(ContainSubstring("(not seen)"))
 		Expect(west.Resume()).To(Succeed())
-		Eventually(func() error { return west.client.Get(ctx, client.ObjectKeyFromObject(ofWest), ofWest) }).Should(Succeed())
+		Eventually(west.K(ctx).Get(ofWest)).Should(Succeed())
 	})
 
 	It("status shows what is left of one that is registered no more", func(ctx SpecContext) {
 		rancher.end(ctx, "west")
-		Expect(statuses(ctx).Items).To(ContainElement(And(HaveField("ManagementCluster", west.uid), HaveField("CAPICluster", "unseen"))))
+		Expect(statuses(ctx).Items).To(ContainElement(And(HaveField("ManagementCluster", west.UID), HaveField("CAPICluster", "unseen"))))
 	})
 })

@@ -39,8 +39,8 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 		stop = rancher.run(ctx)
 		rancher.register(ctx, "east", toEast.kubeconfig(east))
 		rancher.register(ctx, "west", west.kubeconfig)
-		first = east.cluster(ctx, "team-a", "first", west.ControlPlane)
-		Eventually(east.reason(ctx, first)).Should(Equal("True/Imported"))
+		first = east.Create(ctx, "team-a", "first", west.ControlPlane)
+		Eventually(east.Reason(ctx, first)).Should(Equal("True/Imported"))
 		Eventually(engaged("west")).Should(BeEquivalentTo(1))
 	})
 
@@ -48,7 +48,7 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 	versions := func(ctx context.Context) map[string]string {
 		GinkgoHelper()
 		list := &managementv3.ClusterList{}
-		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{originLabel: east.uid})).To(Succeed())
+		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{originLabel: east.UID})).To(Succeed())
 		found := map[string]string{}
 		for i := range list.Items {
 			found[list.Items[i].Name] = list.Items[i].ResourceVersion
@@ -57,12 +57,9 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 	}
 	imported := func(ctx context.Context, from *management, name string, workload *management) *clusterv1.Cluster {
 		GinkgoHelper()
-		cluster := from.cluster(ctx, "team-a", name, workload.ControlPlane)
+		cluster := from.Create(ctx, "team-a", name, workload.ControlPlane)
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, from, cluster) }).Should(HaveLen(1))
-		Eventually(func() []string {
-			Expect(from.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
-			return cluster.Finalizers
-		}).Should(ContainElement(finalizer))
+		Eventually(from.K(ctx).Object(cluster)).Should(HaveField("Finalizers", ContainElement(finalizer)))
 		return cluster
 	}
 
@@ -73,30 +70,28 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 			before := versions(ctx)
 
 			toEast.set(how)
-			Expect(east.client.Delete(ctx, doomed)).To(Succeed())
-			late := east.cluster(ctx, "team-a", "late-"+string(how), west.ControlPlane)
+			Expect(east.Client.Delete(ctx, doomed)).To(Succeed())
+			late := east.Create(ctx, "team-a", "late-"+string(how), west.ControlPlane)
 			Eventually(engaged("east")).WithTimeout(noticed).Should(BeZero())
 			Expect(rancher.lastNote(ctx, "east", "Unreachable")()).To(ContainSubstring("stay as they are"))
 
 			By("delaying nobody else")
-			other := west.cluster(ctx, "team-b", "other-"+string(how), east.ControlPlane)
+			other := west.Create(ctx, "team-b", "other-"+string(how), east.ControlPlane)
 			Eventually(func() []managementv3.Cluster { return rancher.records(ctx, west, other) }).WithTimeout(noticed).Should(HaveLen(1))
 			Expect(engaged("west")()).To(BeEquivalentTo(1))
 			Expect(versions(ctx)).To(Equal(before))
-			Expect(west.client.Delete(ctx, other)).To(Succeed())
+			Expect(west.Client.Delete(ctx, other)).To(Succeed())
 
 			By("doing what happened meanwhile")
 			toEast.set(joined)
 			Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(HaveLen(1))
 			Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, doomed) }).Should(BeEmpty())
-			Eventually(func() bool {
-				return apierrors.IsNotFound(east.client.Get(ctx, client.ObjectKeyFromObject(doomed), &clusterv1.Cluster{}))
-			}).Should(BeTrue())
+			Eventually(east.K(ctx).Get(doomed)).Should(Satisfy(apierrors.IsNotFound))
 			Eventually(engaged("east")).Should(BeEquivalentTo(1))
 			record := rancher.records(ctx, east, first)
 			Expect(record).To(HaveLen(1))
 			Expect(before).To(HaveKey(record[0].Name))
-			Expect(east.client.Delete(ctx, late)).To(Succeed())
+			Expect(east.Client.Delete(ctx, late)).To(Succeed())
 			Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(BeEmpty())
 		})
 	}
@@ -105,30 +100,30 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 		rancher.settle(ctx, east)
 		before := versions(ctx)
 		bindings := &rbacv1.ClusterRoleBindingList{}
-		Expect(east.client.List(ctx, bindings)).To(Succeed())
+		Expect(east.Client.List(ctx, bindings)).To(Succeed())
 		bindings.Items = slices.DeleteFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool {
 			return !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return s.Name == "archelon-hub" })
 		})
 		Expect(bindings.Items).NotTo(BeEmpty())
 		for i := range bindings.Items {
-			Expect(east.client.Delete(ctx, &bindings.Items[i])).To(Succeed())
+			Expect(east.Client.Delete(ctx, &bindings.Items[i])).To(Succeed())
 		}
 		toEast.set(refused) // Who watches already is not asked again before the watch ends.
 		toEast.set(joined)
 		Eventually(rancher.reasons(ctx, "east")).WithTimeout(noticed).Should(ContainElement("Forbidden"))
 		Eventually(engaged("east")).Should(BeZero())
-		late := east.cluster(ctx, "team-a", "late-forbidden", west.ControlPlane)
+		late := east.Create(ctx, "team-a", "late-forbidden", west.ControlPlane)
 		Consistently(func() map[string]string { return versions(ctx) }).Should(Equal(before))
 		Expect(engaged("west")()).To(BeEquivalentTo(1))
 
 		for i := range bindings.Items {
 			again := &rbacv1.ClusterRoleBinding{RoleRef: bindings.Items[i].RoleRef, Subjects: bindings.Items[i].Subjects}
 			again.Name = bindings.Items[i].Name
-			Expect(east.client.Create(ctx, again)).To(Succeed())
+			Expect(east.Client.Create(ctx, again)).To(Succeed())
 		}
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(HaveLen(1))
 		Eventually(engaged("east")).Should(BeEquivalentTo(1))
-		Expect(east.client.Delete(ctx, late)).To(Succeed())
+		Expect(east.Client.Delete(ctx, late)).To(Succeed())
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, late) }).Should(BeEmpty())
 	})
 
@@ -139,12 +134,12 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 		Expect(rancher.uninstall(ctx, 8*time.Second)).To(MatchError(And(
 			ContainSubstring("management cluster east: Unreachable"), ContainSubstring("delete its Secret"),
 		)))
-		Expect(west.finalizers(ctx, other)).To(ContainElement(finalizer))
+		Expect(west.K(ctx).Object(other)()).To(HaveField("Finalizers", ContainElement(finalizer)))
 
 		toEast.set(joined)
 		Expect(rancher.uninstall(ctx, time.Minute)).To(Succeed())
 		for from, cluster := range map[*management]*clusterv1.Cluster{east: first, west: other} {
-			Expect(from.finalizers(ctx, cluster)).NotTo(ContainElement(finalizer))
+			Expect(from.K(ctx).Object(cluster)()).To(HaveField("Finalizers", Not(ContainElement(finalizer))))
 			Expect(rancher.records(ctx, from, cluster)).To(HaveExactElements(And(
 				HaveField("Finalizers", Not(ContainElement(finalizer))), HaveField("DeletionTimestamp", BeNil()),
 			)))
@@ -169,12 +164,6 @@ func (h *hub) uninstall(ctx context.Context, timeout time.Duration) error {
 	return uninstall.Run(ctx, config, opts, GinkgoWriter)
 }
 
-func (m *management) finalizers(ctx context.Context, cluster *clusterv1.Cluster) []string {
-	GinkgoHelper()
-	Expect(m.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
-	return cluster.Finalizers
-}
-
 // forbidden returns what a user may not do and has tried.
 func forbidden(plane *env.ControlPlane, user string) []string {
 	GinkgoHelper()
@@ -195,7 +184,7 @@ func (h *hub) settle(ctx context.Context, of *management) {
 	last, since := "", time.Now()
 	Eventually(func() time.Duration {
 		list := &managementv3.ClusterList{}
-		Expect(h.Client.List(ctx, list, client.MatchingLabels{originLabel: of.uid})).To(Succeed())
+		Expect(h.Client.List(ctx, list, client.MatchingLabels{originLabel: of.UID})).To(Succeed())
 		var now []string
 		for i := range list.Items {
 			now = append(now, list.Items[i].Name+list.Items[i].ResourceVersion)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/edge/seat"
+	"github.com/archelon-io/archelon/test/apart"
 )
 
 var _ = Describe("A management cluster that an Archelon in it serves", Ordered, func() {
@@ -33,10 +34,10 @@ var _ = Describe("A management cluster that an Archelon in it serves", Ordered, 
 		here, err := kubernetes.NewForConfig(site.Config)
 		Expect(err).NotTo(HaveOccurred())
 		place = seat.Place{
-			Origin: types.UID(site.uid), Rancher: there.CoordinationV1(), RancherNamespace: system,
+			Origin: types.UID(site.UID), Rancher: there.CoordinationV1(), RancherNamespace: system,
 			Management: here.CoordinationV1(), Memory: types.NamespacedName{Namespace: system, Name: seat.MemoryName("archelon")},
 		}
-		held, err := seat.New(seat.Options{Place: place, Self: "edge", Timing: soon(), Lost: func(string) {}, Logger: GinkgoLogr})
+		held, err := seat.New(seat.Options{Place: place, Self: "edge", Timing: apart.Soon(), Lost: func(string) {}, Logger: GinkgoLogr})
 		Expect(err).NotTo(HaveOccurred())
 		sitting, end := context.WithCancel(context.WithoutCancel(ctx))
 		done := make(chan error, 1)
@@ -58,7 +59,7 @@ var _ = Describe("A management cluster that an Archelon in it serves", Ordered, 
 	BeforeAll(func(ctx SpecContext) {
 		rancher = newHub(ctx)
 		site = newManagement(ctx, rancher, "site")
-		apply(ctx, rancher.Client, render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": site.uid}}))
+		apart.Apply(ctx, rancher.Client, apart.Render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": site.UID}}))
 		rancher.run(ctx)
 	})
 
@@ -66,13 +67,13 @@ var _ = Describe("A management cluster that an Archelon in it serves", Ordered, 
 		held, stop := edge(ctx)
 		leave = stop
 		Eventually(held.Held()).Should(BeClosed())
-		first = site.cluster(ctx, "team-a", "first", site.ControlPlane)
+		first = site.Create(ctx, "team-a", "first", site.ControlPlane)
 		rancher.register(ctx, "site", site.kubeconfig)
 		Eventually(rancher.reasons(ctx, "site")).Should(ConsistOf("SameCluster"))
 		Expect(rancher.eventsOf(ctx, "site")[0].Note).To(ContainSubstring("edge"))
 		Consistently(func() []string {
 			return slices.DeleteFunc(written(site.ControlPlane, siteUser), func(write string) bool { return strings.HasSuffix(write, "selfsubjectaccessreviews") })
-		}).WithTimeout(soon().Expire + soon().Quiet).Should(BeEmpty())
+		}).WithTimeout(apart.Soon().Expire + apart.Soon().Quiet).Should(BeEmpty())
 		Expect(rancher.records(ctx, site, first)).To(BeEmpty())
 		Expect(engaged("site")()).To(BeZero())
 		Expect(held.Check()).To(Succeed())
@@ -80,28 +81,28 @@ var _ = Describe("A management cluster that an Archelon in it serves", Ordered, 
 
 	It("is imported from once that Archelon is uninstalled", func(ctx SpecContext) {
 		leave()
-		leaver, err := seat.NewLeaver(place, soon(), clock.RealClock{})
+		leaver, err := seat.NewLeaver(place, apart.Soon(), clock.RealClock{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(leaver.Leave(ctx)).To(Succeed())
-		Eventually(site.reason(ctx, first)).Should(Equal("True/Imported"))
+		Eventually(site.Reason(ctx, first)).Should(Equal("True/Imported"))
 		Eventually(engaged("site")).Should(BeEquivalentTo(1))
 		Expect(rancher.records(ctx, site, first)).To(HaveLen(1))
 	})
 
 	It("is left alone by an Archelon that comes later", func(ctx SpecContext) {
 		second, stop := edge(ctx)
-		Consistently(second.Held()).WithTimeout(soon().Expire + soon().Quiet).ShouldNot(BeClosed())
+		Consistently(second.Held()).WithTimeout(apart.Soon().Expire + apart.Soon().Quiet).ShouldNot(BeClosed())
 		Expect(second.Ready(nil)).To(MatchError(ContainSubstring("stop one of them")))
 		stop()
 		Expect(engaged("site")()).To(BeEquivalentTo(1))
 	})
 
 	It("leaves nothing but the chart's Lease when it is not registered any more", func(ctx SpecContext) {
-		Expect(leases(ctx)).To(ConsistOf(seat.LeaseName(types.UID(site.uid)) + "-archelon"))
+		Expect(leases(ctx)).To(ConsistOf(seat.LeaseName(types.UID(site.UID)) + "-archelon"))
 		rancher.end(ctx, "site")
 		Eventually(func() []string { return leases(ctx) }).Should(BeEmpty())
 		lease := &coordinationv1.Lease{}
-		Expect(rancher.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.uid))}, lease)).To(Succeed())
+		Expect(rancher.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.UID))}, lease)).To(Succeed())
 		Expect(lease.Spec.HolderIdentity).To(BeNil())
 	})
 })

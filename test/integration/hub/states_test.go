@@ -43,9 +43,9 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 	})
 
 	It("start beside one that accepts connections and never answers", func(ctx SpecContext) {
-		first = east.cluster(ctx, "team-a", "first", west.ControlPlane)
+		first = east.Create(ctx, "team-a", "first", west.ControlPlane)
 		rancher.register(ctx, "east", east.kubeconfig)
-		Eventually(east.reason(ctx, first)).Should(Equal("True/Imported"))
+		Eventually(east.Reason(ctx, first)).Should(Equal("True/Imported"))
 		ofEast = rancher.records(ctx, east, first)
 		Eventually(rancher.reasons(ctx, "hole")).Should(ConsistOf("Unreachable"))
 		Expect(engaged("hole")()).To(BeZero())
@@ -78,11 +78,11 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 
 	It("import from no other cluster behind the same Secret", func(ctx SpecContext) {
 		rancher.end(ctx, "west")
-		second := west.cluster(ctx, "team-b", "second", east.ControlPlane)
+		second := west.Create(ctx, "team-b", "second", east.ControlPlane)
 		rancher.register(ctx, "east", west.kubeconfig)
 		Eventually(rancher.reasons(ctx, "east")).Should(ContainElement("OtherCluster"))
 		Eventually(engaged("east")).Should(BeZero())
-		Consistently(west.reason(ctx, second)).Should(Equal("none"))
+		Consistently(west.Reason(ctx, second)).Should(Equal("none"))
 		still(ctx)
 
 		By("taking over other credentials of the first cluster")
@@ -91,7 +91,7 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 		rancher.register(ctx, "east", east.kubeconfigFor(config))
 		Eventually(engaged("east")).Should(BeEquivalentTo(1))
 		still(ctx)
-		Expect(west.client.Delete(ctx, second)).To(Succeed())
+		Expect(west.Client.Delete(ctx, second)).To(Succeed())
 	})
 
 	It("are one for each management cluster, and none for Rancher's own", func(ctx SpecContext) {
@@ -108,22 +108,17 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 	})
 
 	It("keep the Rancher cluster of a CAPI Cluster that vanishes", func(ctx SpecContext) {
-		gone := east.cluster(ctx, "team-a", "gone", west.ControlPlane)
+		gone := east.Create(ctx, "team-a", "gone", west.ControlPlane)
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, gone) }).Should(HaveLen(1))
-		Eventually(func() []string {
-			Expect(east.client.Get(ctx, client.ObjectKeyFromObject(gone), gone)).To(Succeed())
-			return gone.Finalizers
-		}).Should(ContainElement(finalizer))
+		Eventually(east.K(ctx).Object(gone)).Should(HaveField("Finalizers", ContainElement(finalizer)))
 		Eventually(func() error { // Between the two, the import may have taken it again.
 			released := gone.DeepCopy()
-			if err := east.client.Patch(ctx, released, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			if err := east.Client.Patch(ctx, released, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 				return err
 			}
-			return east.client.Delete(ctx, released, client.Preconditions{ResourceVersion: &released.ResourceVersion})
+			return east.Client.Delete(ctx, released, client.Preconditions{ResourceVersion: &released.ResourceVersion})
 		}).Should(Succeed())
-		Eventually(func() bool {
-			return apierrors.IsNotFound(east.client.Get(ctx, client.ObjectKeyFromObject(gone), &clusterv1.Cluster{}))
-		}).Should(BeTrue())
+		Eventually(east.K(ctx).Get(gone)).Should(Satisfy(apierrors.IsNotFound))
 		Consistently(func() []managementv3.Cluster { return rancher.records(ctx, east, gone) }).Should(HaveLen(1))
 		Expect(rancher.records(ctx, east, gone)[0].DeletionTimestamp.IsZero()).To(BeTrue())
 	})
@@ -131,7 +126,7 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 	It("leave Rancher clusters as they are when they go", func(ctx SpecContext) {
 		rancher.end(ctx, "east")
 		Eventually(engaged("east")).Should(BeEquivalentTo(-1))
-		Expect(east.client.Delete(ctx, first)).To(Succeed())
+		Expect(east.Client.Delete(ctx, first)).To(Succeed())
 		Consistently(func() []managementv3.Cluster { return rancher.records(ctx, east, first) }).Should(HaveLen(1))
 		still(ctx)
 
@@ -141,7 +136,7 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 	})
 
 	It("are released one by one, by two commands", func(ctx SpecContext) {
-		held := east.cluster(ctx, "team-a", "held", west.ControlPlane)
+		held := east.Create(ctx, "team-a", "held", west.ControlPlane)
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, held) }).Should(HaveExactElements(
 			HaveField("Finalizers", ContainElement(finalizer))))
 		rancher.end(ctx, "east")
@@ -150,13 +145,13 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 		opts := uninstall.NewOptions()
 		opts.Instance, opts.InstanceNamespace = "archelon", system
 		Expect(uninstall.Run(ctx, east.Config, opts, GinkgoWriter)).To(Succeed())
-		Expect(east.finalizers(ctx, held)).NotTo(ContainElement(finalizer))
-		forgotten := forget.Options{UID: types.UID(east.uid), Yes: true, Timeout: time.Minute}
+		Expect(east.K(ctx).Object(held)()).To(HaveField("Finalizers", Not(ContainElement(finalizer))))
+		forgotten := forget.Options{UID: types.UID(east.UID), Yes: true, Timeout: time.Minute}
 		Expect(forget.Run(ctx, rancher.Management.Config, forgotten, GinkgoWriter)).To(Succeed())
 		list := &managementv3.ClusterList{}
 		Expect(rancher.Client.List(ctx, list)).To(Succeed())
 		for i := range list.Items {
-			Expect(list.Items[i].Labels).NotTo(HaveKeyWithValue(originLabel, east.uid))
+			Expect(list.Items[i].Labels).NotTo(HaveKeyWithValue(originLabel, east.UID))
 		}
 	})
 })

@@ -4,43 +4,27 @@ import (
 	"context"
 	"maps"
 	"net/url"
-	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/archelon-io/archelon/internal/edge/seat"
-	"github.com/archelon-io/archelon/internal/options"
-	"github.com/archelon-io/archelon/internal/scheme"
-	"github.com/archelon-io/archelon/internal/setup"
-	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/apart"
 	"github.com/archelon-io/archelon/test/env"
-	"github.com/archelon-io/archelon/test/helm"
-	"github.com/archelon-io/archelon/test/process"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
 const (
-	system        = "archelon-system"
+	system        = apart.System
 	registerLabel = "archelon.io/management-cluster-kubeconfig"
 	uidAnnotation = "archelon.io/management-cluster-uid"
 	originLabel   = "archelon.io/management-cluster"
@@ -68,8 +52,8 @@ func newHub(ctx context.Context) *hub {
 	s, err := stage.Start(ctx, stage.Options{Name: "rancher", Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
-	h := &hub{Stage: s, uid: uidOf(ctx, s.Client)}
-	Expect(client.IgnoreAlreadyExists(h.Client.Create(ctx, namespaceOf(system)))).To(Succeed())
+	h := &hub{Stage: s, uid: apart.UIDOf(ctx, s.Client)}
+	Expect(client.IgnoreAlreadyExists(h.Client.Create(ctx, apart.Namespace(system)))).To(Succeed())
 	return h
 }
 
@@ -77,41 +61,19 @@ func newHub(ctx context.Context) *hub {
 func (h *hub) run(ctx context.Context) (stop func()) {
 	GinkgoHelper()
 	on := map[string]any{"enabled": true}
-	objects := render(ctx, "archelon", map[string]any{
+	probes, end := h.plain().Run(ctx, map[string]any{
 		"features":  map[string]any{"managementv3-cluster": on, "management-clusters": on},
 		"uninstall": map[string]any{"offline": true}, "log": map[string]any{"format": "text"},
-	})
-	apply(ctx, h.Client, objects)
-	config, err := h.Management.ServiceAccountConfig(ctx, system, "archelon")
-	Expect(err).NotTo(HaveOccurred())
-	opts, err := options.New()
-	Expect(err).NotTo(HaveOccurred())
-	flags := pflag.NewFlagSet("archelon", pflag.ContinueOnError)
-	opts.AddFlags(flags)
-	address, err := process.FreeAddresses(1)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(flags.Parse(append(argsOf(objects), "--metrics-bind-address=0", "--health-probe-bind-address="+address[0]))).To(Succeed())
-	Expect(opts.Validate()).To(Succeed())
-	opts.Seat = soon()
-	running, cancel := context.WithCancel(context.Background())
-	metrics.Registry = prometheus.NewRegistry() // Each manager registers the same.
-	done := make(chan error, 1)
-	go func() {
-		defer GinkgoRecover()
-		done <- setup.Run(running, config, opts, func(o *ctrl.Options) { o.Controller.SkipNameValidation = new(true) })
-	}()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		Expect(<-done).To(Succeed())
-	})
+	}, nil)
+	stop = func() { Expect(end()).To(Succeed()) }
 	DeferCleanup(stop)
-	Eventually(func() error { return stage.Ready(ctx, "http://"+address[0]) }).WithContext(ctx).Should(Succeed())
+	Eventually(func() error { return stage.Ready(ctx, probes) }).WithContext(ctx).Should(Succeed())
 	return stop
 }
 
-// soon are the times of seats. An order of magnitude less than those of an installation, they still cover a slow machine.
-func soon() seat.Timing {
-	return seat.Timing{Renew: 200 * time.Millisecond, Fresh: time.Second, Quiet: 2 * time.Second, Expire: 4 * time.Second}
+// plain is Rancher's cluster as a management cluster of its own.
+func (h *hub) plain() *apart.Cluster {
+	return &apart.Cluster{ControlPlane: h.Management, Client: h.Client, UID: h.uid}
 }
 
 // register has a Secret lead to a management cluster.
@@ -121,13 +83,8 @@ func (h *hub) register(ctx context.Context, name string, kubeconfig []byte) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name, Labels: map[string]string{registerLabel: "true"}},
 		Data:       map[string][]byte{"value": kubeconfig},
 	}
-	err := h.Client.Create(ctx, secret)
-	if client.IgnoreAlreadyExists(err) == nil && err != nil {
-		found := h.secret(ctx, name)
-		found.Data = secret.Data
-		err = h.Client.Update(ctx, found)
-	}
-	Expect(err).NotTo(HaveOccurred())
+	Expect(client.IgnoreAlreadyExists(h.Client.Create(ctx, secret))).To(Succeed())
+	Eventually(h.K(ctx).Update(secret, func() { secret.Data = map[string][]byte{"value": kubeconfig} })).Should(Succeed())
 }
 
 // end removes the registration of a management cluster.
@@ -165,11 +122,7 @@ func (h *hub) eventsOf(ctx context.Context, name string) []eventsv1.Event {
 // records returns the v3 Clusters for a CAPI Cluster of a management cluster.
 func (h *hub) records(ctx context.Context, from *management, cluster *clusterv1.Cluster) []managementv3.Cluster {
 	GinkgoHelper()
-	list := &managementv3.ClusterList{}
-	Expect(h.Client.List(ctx, list, client.MatchingLabels{
-		originLabel: from.uid, ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace,
-	})).To(Succeed())
-	return list.Items
+	return from.Records(ctx, h.Client, cluster)
 }
 
 // engaged returns the metric of a management cluster, -1 where there is none.
@@ -193,10 +146,8 @@ func engaged(name string) func() float64 {
 
 // management is a management cluster without Rancher. Agents can run in it: one is the workload cluster of another.
 type management struct {
-	*env.ControlPlane
+	*apart.Cluster
 
-	client client.Client
-	uid    string
 	// kubeconfig is that of the account which the chart creates for the hub.
 	kubeconfig []byte
 }
@@ -211,13 +162,8 @@ func newManagement(ctx context.Context, h *hub, name string) *management {
 		h.Rancher.RemoveWorkload(name)
 		Expect(plane.Stop()).To(Succeed())
 	})
-	known, err := scheme.New()
-	Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(plane.Config, client.Options{Scheme: known})
-	Expect(err).NotTo(HaveOccurred())
-	m := &management{ControlPlane: plane, client: c, uid: uidOf(ctx, c)}
-	Expect(c.Create(ctx, namespaceOf(system))).To(Succeed())
-	apply(ctx, c, render(ctx, "hub", map[string]any{"role": "management-side"}))
+	m := &management{Cluster: apart.New(ctx, plane)}
+	apart.Apply(ctx, m.Client, apart.Render(ctx, "hub", map[string]any{"role": "management-side"}))
 	config, err := plane.ServiceAccountConfig(ctx, system, "archelon-hub")
 	Expect(err).NotTo(HaveOccurred())
 	m.kubeconfig = m.kubeconfigFor(config)
@@ -229,50 +175,6 @@ func (m *management) kubeconfigFor(config *rest.Config) []byte {
 	raw, err := m.KubeconfigFor(config)
 	Expect(err).NotTo(HaveOccurred())
 	return raw
-}
-
-// cluster creates a CAPI Cluster whose control plane is up and which is selected.
-func (m *management) cluster(ctx context.Context, namespace, name string, workload *env.ControlPlane) *clusterv1.Cluster {
-	GinkgoHelper()
-	raw, err := workload.Kubeconfig()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(client.IgnoreAlreadyExists(m.client.Create(ctx, namespaceOf(namespace)))).To(Succeed())
-	Expect(m.client.Create(ctx, builder.KubeconfigSecret(namespace, name, raw))).To(Succeed())
-	cluster := builder.Cluster(namespace, name)
-	cluster.Labels = map[string]string{importLabel: "true"}
-	Expect(m.client.Create(ctx, cluster)).To(Succeed())
-	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if err := m.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
-			return err
-		}
-		builder.ControlPlaneUp(cluster)
-		return m.client.Status().Update(ctx, cluster)
-	})).To(Succeed())
-	return cluster
-}
-
-// change writes what is changed of a CAPI Cluster.
-func (m *management) change(ctx context.Context, cluster *clusterv1.Cluster, change func()) {
-	GinkgoHelper()
-	Expect(m.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
-	before := cluster.DeepCopy()
-	change()
-	Expect(m.client.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
-}
-
-// reason returns status and reason of the condition of a CAPI Cluster.
-func (m *management) reason(ctx context.Context, cluster *clusterv1.Cluster) func() string {
-	return func() string {
-		found := &clusterv1.Cluster{}
-		if err := m.client.Get(ctx, client.ObjectKeyFromObject(cluster), found); err != nil {
-			return err.Error()
-		}
-		c := conditions.Get(found, condition)
-		if c == nil {
-			return "none"
-		}
-		return string(c.Status) + "/" + c.Reason
-	}
 }
 
 // written returns what a user has changed, but for Leases.
@@ -313,60 +215,4 @@ func watches(plane *env.ControlPlane, user string) []string {
 		}
 	}
 	return slices.Sorted(maps.Values(open))
-}
-
-func uidOf(ctx context.Context, c client.Client) string {
-	GinkgoHelper()
-	own := &corev1.Namespace{}
-	Expect(c.Get(ctx, client.ObjectKey{Name: "kube-system"}, own)).To(Succeed())
-	return string(own.UID)
-}
-
-func namespaceOf(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
-// render returns what the chart makes of values.
-func render(ctx context.Context, name string, values map[string]any) []unstructured.Unstructured {
-	GinkgoHelper()
-	h, err := helm.New(nil)
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = h.Close() }()
-	objects, err := h.Template(ctx, helm.Release{
-		Name: name, Namespace: system, Chart: filepath.Join(stage.Root(), "charts", "archelon"), Values: values,
-		Args: []string{"--kube-version=" + stage.KubeVersion},
-	})
-	Expect(err).NotTo(HaveOccurred())
-	return objects
-}
-
-// apply creates what has no Pods.
-func apply(ctx context.Context, c client.Client, objects []unstructured.Unstructured) {
-	GinkgoHelper()
-	for i := range objects {
-		if object := &objects[i]; !slices.Contains([]string{"Deployment", "Job", "PodDisruptionBudget", "Service"}, object.GetKind()) {
-			//nolint:staticcheck // of what the chart rendered
-			Expect(c.Patch(ctx, object.DeepCopy(), client.Apply, client.FieldOwner("helm"), client.ForceOwnership)).To(Succeed(), object.GetName())
-		}
-	}
-}
-
-// argsOf returns the arguments of the manager.
-func argsOf(objects []unstructured.Unstructured) []string {
-	GinkgoHelper()
-	for i := range objects {
-		if objects[i].GetKind() != "Deployment" {
-			continue
-		}
-		containers, _, err := unstructured.NestedSlice(objects[i].Object, "spec", "template", "spec", "containers")
-		Expect(err).NotTo(HaveOccurred())
-		args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args") //nolint:forcetypeassert // of a Deployment
-		Expect(err).NotTo(HaveOccurred())
-		for i := range args {
-			args[i] = strings.ReplaceAll(args[i], "$(POD_NAMESPACE)", system)
-		}
-		return args
-	}
-	Fail("the chart has no Deployment")
-	return nil
 }

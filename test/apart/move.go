@@ -1,0 +1,88 @@
+package apart
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/stage"
+)
+
+// AgentIn returns the UID of Rancher's agent in a workload cluster.
+func AgentIn(ctx context.Context, workload *env.ControlPlane) types.UID {
+	GinkgoHelper()
+	c, err := client.New(workload.Config, client.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	agent := &appsv1.Deployment{}
+	Expect(c.Get(ctx, client.ObjectKey{Namespace: "cattle-system", Name: "cattle-cluster-agent"}, agent)).To(Succeed())
+	return agent.UID
+}
+
+// Move moves a CAPI Cluster as clusterctl does: it is paused, created in the other cluster with another UID and without
+// status, and deleted here without its finalizers, which nobody has time to see to.
+func Move(ctx context.Context, from, to *Cluster, cluster *clusterv1.Cluster) *clusterv1.Cluster {
+	GinkgoHelper()
+	patch := func(m *Cluster, object client.Object, data string) {
+		GinkgoHelper()
+		Expect(m.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(data)))).To(Succeed())
+	}
+	patch(from, cluster, `{"spec":{"paused":true}}`)
+	Expect(client.IgnoreAlreadyExists(to.Client.Create(ctx, Namespace(cluster.Namespace)))).To(Succeed())
+	secret := builder.KubeconfigSecret(cluster.Namespace, cluster.Name, nil)
+	Expect(from.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	Expect(to.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: secret.Name, Labels: secret.Labels}, Data: secret.Data, Type: secret.Type,
+	})).To(Succeed())
+	moved := &clusterv1.Cluster{Spec: cluster.Spec, ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster.Namespace, Name: cluster.Name, Labels: cluster.Labels, Annotations: cluster.Annotations, Finalizers: cluster.Finalizers,
+	}}
+	Expect(moved.Finalizers).To(ContainElement(finalizer))
+	Expect(to.Client.Create(ctx, moved)).To(Succeed())
+	patch(from, cluster, `{"metadata":{"finalizers":null}}`)
+	Expect(from.Client.Delete(ctx, cluster)).To(Succeed())
+	builder.ControlPlaneUp(moved)
+	Expect(to.Client.Status().Update(ctx, moved)).To(Succeed())
+	patch(to, moved, `{"spec":{"paused":null}}`)
+	return moved
+}
+
+// Attach runs the commands of the page in Rancher's cluster.
+func Attach(ctx context.Context, in *env.ControlPlane, moved *Cluster, namespace string) {
+	GinkgoHelper()
+	page, err := os.ReadFile(filepath.Join(stage.Root(), "examples", "management-clusters", "README.md"))
+	Expect(err).NotTo(HaveOccurred())
+	_, section, found := strings.Cut(string(page), "\n## After clusterctl move\n")
+	Expect(found).To(BeTrue())
+	_, block, found := strings.Cut(section, "```sh\n")
+	Expect(found).To(BeTrue())
+	commands, _, found := strings.Cut(block, "```\n")
+	Expect(found).To(BeTrue())
+	programs, err := env.Assets()
+	Expect(err).NotTo(HaveOccurred())
+	write := func(name string, of *env.ControlPlane) string {
+		raw, err := of.LocalKubeconfig()
+		Expect(err).NotTo(HaveOccurred())
+		path := filepath.Join(GinkgoT().TempDir(), name)
+		Expect(os.WriteFile(path, raw, 0o600)).To(Succeed())
+		return path
+	}
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", commands)
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "KUBECONFIG="+write("rancher", in),
+		"MANAGEMENT="+write("management", moved.ControlPlane), "NAMESPACE="+namespace)
+	out, err := cmd.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	AddReportEntry("output", string(out))
+}
