@@ -78,6 +78,11 @@ func (v values) merged(other values) values {
 
 // template renders the chart as "helm template" does, with the hook that it would leave out without a cluster.
 func template(ctx context.Context, r release, v values) ([]byte, error) {
+	return templateOf(ctx, chart, r, v)
+}
+
+// templateOf renders a chart that takes the same values.
+func templateOf(ctx context.Context, chart string, r release, v values) ([]byte, error) {
 	set, err := yaml.Marshal(values{"uninstall": values{"offline": true}}.merged(v))
 	if err != nil {
 		return nil, err

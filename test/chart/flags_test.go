@@ -33,14 +33,19 @@ func checkFlags(t *testing.T, rendered []*unstructured.Unstructured) {
 			if args[0] != uninstall.Name {
 				t.Errorf("the Job runs %q", args[0])
 			}
-			opts := uninstall.NewOptions()
-			flags := pflag.NewFlagSet(uninstall.Name, pflag.ContinueOnError)
-			opts.AddFlags(flags)
-			parse(t, flags, args[1:])
-			if err := opts.Validate(); err != nil {
-				t.Errorf("the uninstaller refuses %q: %v", args, err)
-			}
+			checkUninstallerFlags(t, args[1:])
 		}
+	}
+}
+
+func checkUninstallerFlags(t *testing.T, args []string) {
+	t.Helper()
+	opts := uninstall.NewOptions()
+	flags := pflag.NewFlagSet(uninstall.Name, pflag.ContinueOnError)
+	opts.AddFlags(flags)
+	parse(t, flags, args)
+	if err := opts.Validate(); err != nil {
+		t.Errorf("the uninstaller refuses %q: %v", args, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // id tells objects apart in a cluster.
@@ -100,6 +101,37 @@ func TestHooksAreNobodyElses(t *testing.T) {
 				t.Errorf("%s of release %s is a hook of another one", id(object), name)
 			}
 		}
+	}
+}
+
+// The name of a Job is a label of its Pods as well. Two releases of a namespace must not have one Job, however long their names are.
+func TestJobsOfLongNames(t *testing.T) {
+	const long = "a-name-with-as-many-letters-as-are-take" // and one more
+	found := map[string]string{}
+	for name, r := range map[string]struct {
+		release string
+		set     values
+	}{
+		"Short":       {"archelon", values{}},
+		"Fits":        {"other", values{"fullnameOverride": long[:34]}},
+		"DoesNotFit":  {"other", values{"fullnameOverride": long[:34] + "s"}},
+		"Longest":     {"other", values{"fullnameOverride": long + "n"}},
+		"OtherEnd":    {"other", values{"fullnameOverride": long + "m"}},
+		"CutAtDash":   {"other", values{"fullnameOverride": "a-name-with-as-many-char-as-are-taken-up"}},
+		"LongRelease": {strings.Repeat("r", 53), values{}},
+		"OtherDigest": {strings.Repeat("r", 52) + "s", values{}},
+	} {
+		job := jobOf(t, objects(t, release{r.release, "a"}, r.set)).Name
+		if problems := validation.IsDNS1123Label(job); len(problems) > 0 {
+			t.Errorf("%s: Job %s: %q", name, job, problems)
+		}
+		if problems := validation.IsValidLabelValue(job); len(problems) > 0 {
+			t.Errorf("%s: Job %s: %q", name, job, problems)
+		}
+		if other := found[job]; other != "" {
+			t.Errorf("%s and %s have the same Job %s", name, other, job)
+		}
+		found[job] = name
 	}
 }
 

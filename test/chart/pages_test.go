@@ -75,3 +75,27 @@ func TestAdmissionPolicyInPages(t *testing.T) {
 		t.Errorf("the name is in %d places, want 3", found)
 	}
 }
+
+// What Helm says when an uninstallation fails, and what is then to be asked for, has the name of the Job.
+func TestUninstallJobInPages(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "operations", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, found := uninstallJob(t, nil).Name, 0
+	for _, page := range pages {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile("(?:job-name=|`job )([a-z0-9-]+)").FindAllSubmatch(content, -1) {
+			found++
+			if string(match[1]) != job {
+				t.Errorf("%s speaks of Job %s, and the chart has %s", page, match[1], job)
+			}
+		}
+	}
+	if found != 3 {
+		t.Errorf("the name is in %d places, want 3", found)
+	}
+}

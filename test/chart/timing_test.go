@@ -7,6 +7,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -84,7 +85,13 @@ func duration(t *testing.T, text string) time.Duration {
 
 func uninstallJob(t *testing.T, set values) *batchv1.Job {
 	t.Helper()
-	for _, object := range objects(t, release{"archelon", "archelon-system"}, set) {
+	return jobOf(t, objects(t, release{"archelon", "archelon-system"}, set))
+}
+
+// jobOf returns the one Job of what was rendered.
+func jobOf(t *testing.T, rendered []*unstructured.Unstructured) *batchv1.Job {
+	t.Helper()
+	for _, object := range rendered {
 		if object.GetKind() != "Job" {
 			continue
 		}

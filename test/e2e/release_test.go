@@ -105,7 +105,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		quick.Values = map[string]any{"uninstall": map[string]any{"timeoutSeconds": 12}}
 		Expect(r.helm.Upgrade(ctx, quick)).To(Succeed())
 		lost := r.watchConnections(ctx, clusters)
-		Expect(r.helm.Uninstall(ctx, quick)).To(MatchError(ContainSubstring("archelon-uninstall failed")))
+		Expect(r.helm.Uninstall(ctx, quick)).To(MatchError(ContainSubstring("job archelon-uninstall-see-helm-get-notes failed")))
 		Expect(lost()).To(BeEmpty())
 		Expect(r.Client.Delete(ctx, obstacle())).To(Succeed())
 		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 2) })

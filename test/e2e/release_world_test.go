@@ -257,7 +257,8 @@ func (r *releases) left(ctx context.Context, release helm.Release) []string {
 // uninstallPod returns the Pod of the release's uninstaller that runs, or nil.
 func (r *releases) uninstallPod(ctx context.Context, release helm.Release) *corev1.Pod {
 	pods := &corev1.PodList{}
-	if err := r.Client.List(ctx, pods, client.InNamespace(release.Namespace), client.MatchingLabels{"batch.kubernetes.io/job-name": release.Name + "-uninstall"}); err != nil {
+	job := client.MatchingLabels{"batch.kubernetes.io/job-name": release.Name + "-uninstall-see-helm-get-notes"}
+	if err := r.Client.List(ctx, pods, client.InNamespace(release.Namespace), job); err != nil {
 		return nil
 	}
 	for i := range pods.Items {

@@ -143,6 +143,11 @@ func (h *Helm) Manifest(ctx context.Context, release Release) ([]unstructured.Un
 	return parse([]byte(out))
 }
 
+// Notes returns what the chart tells about the current revision.
+func (h *Helm) Notes(ctx context.Context, release Release) (string, error) {
+	return h.run(ctx, join([]string{"get", "notes", release.Name}, release.common())...)
+}
+
 // apply runs one of the commands that make objects of a chart.
 func (h *Helm) apply(ctx context.Context, release Release, command string) (out string, err error) {
 	err = h.withValues(ctx, release, func(args []string) error {

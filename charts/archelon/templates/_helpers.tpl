@@ -152,6 +152,42 @@ the API, which every cluster serves.
 {{- end }}
 {{- end }}
 
+{{/*
+The Job that uninstalls. When it fails, its name is all that Helm prints of it ("job NAME failed: DeadlineExceeded"), so the name says where to read on.
+It is a label of its Pods, of 63 characters at most, and the suffix has 29.
+*/}}
+{{- define "archelon.uninstallJob" -}}
+{{- include "archelon.shortened" (dict "name" (include "archelon.fullname" .) "max" 34) }}-uninstall-see-helm-get-notes
+{{- end }}
+
+{{/*
+The flags of the uninstaller. The Job has them, and NOTES.txt for whoever runs it elsewhere because no Pod can. Call it with "root" and the "namespace" of
+the release, as it is to be written. Nothing in them has to be quoted for a shell: the schema lets names pass, and no other words.
+*/}}
+{{- define "archelon.uninstallArgs" -}}
+{{- $namespace := .namespace }}
+{{- with .root }}
+- {{ printf "--instance=%s" (include "archelon.instance" .) | quote }}
+- {{ printf "--instance-namespace=%s" $namespace | quote }}
+- {{ printf "--leader-elect-namespace=%s" (include "archelon.coordination" .) | quote }}
+- {{ printf "--deployment=%s" (include "archelon.fullname" .) | quote }}
+{{- include "archelon.scopeArgs" . }}
+{{- if (index .Values.features "host-claim").enabled }}
+- --host-claims
+{{- end }}
+{{- if (index .Values.features "remote-rancher").enabled }}
+- {{ printf "--rancher-kubeconfig=%s/%s" .Release.Namespace .Values.rancher.kubeconfigSecret | quote }}
+- {{ printf "--rancher-namespace=%s" .Values.rancher.namespace | quote }}
+{{- end }}
+{{- if (index .Values.features "management-clusters").enabled }}
+- {{ printf "--management-clusters-namespace=%s" .Release.Namespace | quote }}
+{{- end }}
+{{- if .Values.uninstall.deleteRecords }}
+- --delete-records
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* What the objects of a central release have in their names, so that there is one release for each: its filter, and a digest of its selector. */}}
 {{- define "archelon.central" -}}
 {{- $selector := "" }}
