@@ -40,7 +40,9 @@ func TestNotesHaveTheCommandOfTheJob(t *testing.T) {
 		"HostClaims": {usual, on(feature.HostClaim),
 			own + " --host-claims"},
 		"RemoteRancher": {
-			usual, on(feature.ManagementV3Cluster, feature.RemoteRancher).merged(values{"rancher": values{"kubeconfigSecret": "to.rancher", "namespace": "there"}}),
+			usual,
+			on(feature.ManagementV3Cluster, feature.RemoteRancher).
+				merged(values{"rancher": values{"kubeconfigSecret": "to.rancher", "namespace": "there"}}),
 			own + " --rancher-kubeconfig=archelon-system/to.rancher --rancher-namespace=there",
 		},
 		"ManagementClusters": {usual, on(feature.ManagementV3Cluster, feature.ManagementClusters),
@@ -62,29 +64,29 @@ func TestNotesHaveTheCommandOfTheJob(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkNotes(t, decode(t, raw), test.release, test.want)
+			checkNotes(t, decode(t, raw), test.release, strings.Fields(test.want))
 		})
 	}
 }
 
-// checkNotes is what must hold for the commands in the notes of a release.
-func checkNotes(t *testing.T, rendered []*unstructured.Unstructured, of release, want string) {
+// checkNotes wants the commands of the notes to be for this release and its Job, and what is run from outside to have these flags.
+func checkNotes(t *testing.T, rendered []*unstructured.Unstructured, r release, flags []string) {
 	t.Helper()
 	said := wordsOfCommands(t, notesOf(t, rendered))
 	job := jobOf(t, rendered)
 
-	args, outside := said["archelon"], []string{uninstall.Name, "--kubeconfig=PATH"}
-	if diff := cmp.Diff(append(outside, strings.Fields(want)...), args); diff != "" {
+	args := said["archelon"]
+	if diff := cmp.Diff(append([]string{uninstall.Name, "--kubeconfig=PATH"}, flags...), args); diff != "" {
 		t.Fatalf("the notes have another command (-want +got):\n%s", diff)
 	}
 	if err := uninstall.Command().ParseFlags(args[1:]); err != nil {
 		t.Errorf("%q: %v", args, err)
 	}
 	checkUninstallerFlags(t, args[2:])
-	if diff := cmp.Diff(argsFromOutside(job.Spec.Template.Spec.Containers[0].Args, of.namespace), args[2:]); diff != "" {
+	if diff := cmp.Diff(argsFromOutside(job.Spec.Template.Spec.Containers[0].Args, r.namespace), args[2:]); diff != "" {
 		t.Errorf("the Job has other arguments than the notes (-job +notes):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"uninstall", of.name, "--namespace", of.namespace, "--no-hooks"}, said["helm"]); diff != "" {
+	if diff := cmp.Diff([]string{"uninstall", r.name, "--namespace", r.namespace, "--no-hooks"}, said["helm"]); diff != "" {
 		t.Errorf("helm (-want +got):\n%s", diff)
 	}
 	logs := []string{"logs", "--namespace", job.Namespace, "--selector", "batch.kubernetes.io/job-name=" + job.Name, "--tail=20"}
@@ -93,7 +95,8 @@ func checkNotes(t *testing.T, rendered []*unstructured.Unstructured, of release,
 	}
 }
 
-// argsFromOutside are those of the Job but for what its Pod alone knows, and for its time limit, which is there because Helm has one.
+// argsFromOutside are those of the Job but for what its Pod alone knows, and for its time limit, which is there because
+// Helm has one.
 func argsFromOutside(args []string, namespace string) []string {
 	var all []string
 	for _, arg := range args[1:] {
@@ -111,7 +114,8 @@ func chartWithNotes(t *testing.T) string {
 	if err := os.CopyFS(dir, os.DirFS(chart)); err != nil {
 		t.Fatal(err)
 	}
-	const object = `{{ dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" (dict "name" "notes-of-the-release") "data" (dict "notes" (include (print $.Template.BasePath "/NOTES.txt") .)) | toJson }}`
+	const object = `{{ $notes := include (print .Template.BasePath "/NOTES.txt") . -}}
+{{ dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" (dict "name" "notes-of-the-release") "data" (dict "notes" $notes) | toJson }}`
 	if err := os.WriteFile(filepath.Join(dir, "templates", "notes.yaml"), []byte(object), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +143,8 @@ func notesOf(t *testing.T, rendered []*unstructured.Unstructured) string {
 	return ""
 }
 
-// wordsOfCommands has a shell read the commands in the notes, and returns the arguments of each by the program, those of kubectl by its first one too.
+// wordsOfCommands has a shell read the commands in the notes, and returns the arguments of each by the program, those of
+// kubectl by its first one too.
 func wordsOfCommands(t *testing.T, notes string) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}

@@ -16,8 +16,8 @@ import (
 	"github.com/archelon-io/archelon/test/helm"
 )
 
-// Scenario: a release is uninstalled where no Pod of the hook can run, so there is no log. What Helm prints names the notes of the release, and their
-// commands do what the hook would have done.
+// Scenario: a release is uninstalled where no Pod of the hook can run, so there is no log. What Helm prints names the
+// notes of the release, and their commands do what the hook would have done.
 var _ = Describe("A release where no Pod can run", Label("nightly"), Ordered, func() {
 	var (
 		r       = &releases{}
@@ -49,7 +49,8 @@ var _ = Describe("A release where no Pod can run", Label("nightly"), Ordered, fu
 
 	It("says in its notes why", func(ctx context.Context) {
 		Expect(r.follow(ctx, notes, "kubectl logs")).To(ContainSubstring("No resources found"))
-		Expect(r.follow(ctx, notes, "kubectl get events")).To(MatchRegexp(`FailedCreate +job/archelon-uninstall-see-helm-get-notes +.*exceeded quota: exhausted`))
+		Expect(r.follow(ctx, notes, "kubectl get events")).To(
+			MatchRegexp(`FailedCreate +job/archelon-uninstall-see-helm-get-notes +.*exceeded quota: exhausted`))
 	})
 
 	It("is released from outside and uninstalled by what its notes say, and leaves Rancher clusters alone", func(ctx context.Context) {
