@@ -235,10 +235,10 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-# The first keep all processors busy, and have what time the others leave, which wait most of the time.
-# While verify runs, files are missing that others read.
-BUSY    := lint test-unit test-simulation test-docs test-chart
-PATIENT := test-integration test-claims test-e2e test-import
+# The first keep all processors busy, and have what time the others leave, which wait most of the time. test-claims waits, too:
+# it is among the first so that both rows take as long. While verify runs, files are missing that others read.
+BUSY    := lint test-unit test-simulation test-docs test-chart test-claims
+PATIENT := test-integration test-import test-e2e
 # The specs of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
 ALL     := verify $(BUSY) $(filter-out test-e2e test-import,$(PATIENT)) test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
