@@ -96,7 +96,8 @@ func newPolicy(tb testing.TB) *policy {
 	}
 }
 
-// judge returns what the policy says about a request, nothing if it admits the request. Without an old object it is a creation.
+// judge returns what the policy says about a request, nothing if it admits the request. Without an
+// old object it is a creation.
 func (p *policy) judge(tb testing.TB, old, now *clusterv1.Cluster) string {
 	tb.Helper()
 	kind := clusterv1.GroupVersion.WithKind("Cluster")
@@ -162,7 +163,10 @@ func readers() []struct {
 		{"archelon.io/fleet-workspace", ignoreValue(fleetWorkspace)},
 		{"archelon.io/import-management-cluster", ignoreValue(importManagementCluster)},
 		{"archelon.io/imported", ignoreValue(keptOut)},
-		{"archelon.io/managed-by", ignoreValue(managedBy)},
+		{"archelon.io/managed-by", func(a map[string]string) error {
+			_, err := importerNamed(a["archelon.io/managed-by"])
+			return err
+		}},
 	}
 }
 
@@ -178,7 +182,7 @@ func reported(cluster *clusterv1.Cluster) string {
 	var problems []string
 	if value, ok := cluster.Labels[importLabel]; ok {
 		want, err := parseChoice(value)
-		who, _ := managedBy(cluster.Annotations)
+		who, _ := importerNamed(cluster.Annotations["archelon.io/managed-by"])
 		if err != nil {
 			problems = append(problems, "metadata.labels["+importLabel+"]: "+err.Error())
 		} else if err := fits("name", cluster.Name); err != nil && want == include && who != "rancher-turtles" {
@@ -316,7 +320,8 @@ func TestPolicyKnowsTheKeys(t *testing.T) {
 	}
 }
 
-// An object may have 256 KiB of annotations. Whatever they are, the rules must not cost more than an API server spends on them.
+// An object may have 256 KiB of annotations. Whatever they are, the rules must not cost more than
+// an API server spends on them.
 func TestPolicyBoundsItsCost(t *testing.T) {
 	p := newPolicy(t)
 	const limit = 256 << 10

@@ -190,7 +190,7 @@ func planned(t *testing.T, kind string, objects []client.Object) (writes []strin
 			return c.List(ctx, list, options...)
 		},
 	})
-	plans, err := plan.Look(t.Context(), reader, plan.Options{Manager: opts})
+	plans, err := plan.Look(t.Context(), plan.FromOne(reader), plan.Options{Manager: opts})
 	if err != nil || len(plans) != 1 {
 		t.Fatalf("got %+v, %v", plans, err)
 	}

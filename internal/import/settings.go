@@ -18,9 +18,9 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// What users write on a CAPI cluster is read by the functions below and nowhere else. Their errors say what a value must
-// be. They go into a condition, so they quote nothing. The admission policy of the chart, charts/archelon/files/admission.yaml,
-// refuses what it can of the same, in the same words.
+// What users write on a CAPI cluster is read by the functions below and nowhere else. Their errors say what a value
+// must be. They go into a condition, so they quote nothing. The admission policy of the chart,
+// charts/archelon/files/admission.yaml, refuses what it can of the same, in the same words.
 
 // maxAgentEnvBytes is the largest environment that is read. Parsed, one of that size can take 4 MiB.
 const maxAgentEnvBytes = 8 << 10
@@ -83,7 +83,8 @@ func displayName(annotations map[string]string) (string, error) {
 	return name, nil
 }
 
-// externalFleet reads whether another controller registers the cluster with Fleet. Booleans are read as in the import label.
+// externalFleet reads whether another controller registers the cluster with Fleet. Booleans are read as in the import
+// label.
 func externalFleet(annotations map[string]string) (bool, error) {
 	value := annotations[archelonv1.ExternalFleetAnnotation]
 	if value == "" {
@@ -96,7 +97,8 @@ func externalFleet(annotations map[string]string) (bool, error) {
 	return external, nil
 }
 
-// importManagementCluster reads whether the cluster that Rancher runs in may be imported. Booleans are read as in the import label.
+// importManagementCluster reads whether the cluster that Rancher runs in may be imported. Booleans are read as in the
+// import label.
 func importManagementCluster(annotations map[string]string) (bool, error) {
 	value := annotations[archelonv1.ImportManagementClusterAnnotation]
 	if value == "" {
@@ -107,11 +109,6 @@ func importManagementCluster(annotations map[string]string) (bool, error) {
 		return false, errors.New(`it must be "true" or "false"`)
 	}
 	return allowed, nil
-}
-
-// managedBy reads who is to import the cluster, empty for what the options say.
-func managedBy(annotations map[string]string) (string, error) {
-	return importerNamed(annotations[archelonv1.ManagedByAnnotation])
 }
 
 // importerNamed reads the name of an importer.

@@ -104,7 +104,7 @@ func run(ctx context.Context, config *rest.Config, opts Options, how output, out
 	if err != nil {
 		return nil, err
 	}
-	plans, err := LookAt(ctx, from, opts)
+	plans, err := Look(ctx, from, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Each kind is read in the cluster that has it, and Rancher clusters of other management clusters are in the way by their
-// names alone.
+// Each kind is read in the cluster that has it, and Rancher clusters of other management clusters are in
+// the way by their names alone.
 func TestElsewhere(t *testing.T) {
 	ofAnother := func(displayName string) client.Object {
 		return &managementv3.Cluster{
@@ -48,7 +48,7 @@ func TestElsewhere(t *testing.T) {
 			}
 			from.Instances = from.Management
 			opts := Options{Manager: managerWith(t, "gates=managementv3-cluster=true,remote-rancher=true")}
-			plans, err := LookAt(t.Context(), from, opts)
+			plans, err := Look(t.Context(), from, opts)
 			if err != nil {
 				t.Fatal(err)
 			}

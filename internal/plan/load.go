@@ -57,16 +57,22 @@ type kindOfList struct {
 type From struct {
 	// Management is where CAPI is.
 	Management client.Reader
-	// Rancher is where Rancher is, and Instances where the Leases of instances are; the same where that is not another one.
+	// Rancher is where Rancher is, and Instances where the Leases of instances are; the same where that is not another
+	// one.
 	Rancher, Instances client.Reader
-	// Origin is the management cluster, where Rancher is in another one, and Display how people call it, where there are
-	// many.
+	// Origin is the management cluster, where Rancher is in another one, and Display how people call it, where there
+	// are many.
 	Origin  types.UID
 	Display string
 }
 
-// load reads the management cluster, and Rancher's, by one list of each kind: the role of the chart for this permits nothing else. No
-// Secret is read, and no registration token: in older versions of Rancher these hold credentials.
+// FromOne reads everything from one cluster, as where CAPI and Rancher are in the same.
+func FromOne(reader client.Reader) From {
+	return From{Management: reader, Rancher: reader, Instances: reader}
+}
+
+// load reads the management cluster, and Rancher's, by one list of each kind: the role of the chart for this permits
+// nothing else. No Secret is read, and no registration token: in older versions of Rancher these hold credentials.
 func load(ctx context.Context, from From, opts *options.Options) (*found, error) {
 	known, err := scheme.New()
 	if err != nil {

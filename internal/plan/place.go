@@ -35,8 +35,8 @@ func (p *plans) leave(ctx context.Context, self instance.ID, namespaces []string
 	return nil
 }
 
-// place says which instance the manager would be, what it was before if it is registered, and which of the namespaces of
-// its scope it would get beside others.
+// place says which instance the manager would be, what it was before if it is registered, and which of the namespaces
+// of its scope it would get beside others.
 func (f *found) place(
 	opts *options.Options,
 ) (self instance.ID, before instance.Registered, claim instance.Claim, err error) {

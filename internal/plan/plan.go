@@ -1,5 +1,5 @@
-// Package plan says what the manager would do with CAPI clusters: "archelon plan". It reads the management cluster once,
-// and has the import work on a copy in memory until nothing more follows. It writes nothing.
+// Package plan says what the manager would do with CAPI clusters: "archelon plan". It reads the management cluster
+// once, and has the import work on a copy in memory until nothing more follows. It writes nothing.
 package plan
 
 import (
@@ -59,18 +59,14 @@ type Options struct {
 	Which []string
 	// ManagementCluster is the name of the Secret that registers the management cluster, where there are many.
 	ManagementCluster string
-	// Labels are "<namespace>" or "<namespace>/<name>" where the import label is about to be set, with "=<value>" behind.
+	// Labels are "<namespace>" or "<namespace>/<name>" where the import label is about to be set, with "=<value>"
+	// behind.
 	Labels []string
 }
 
-// Look returns the plans of the clusters that are asked for, in the order of their names. All that it needs is a list of
-// each kind.
-func Look(ctx context.Context, reader client.Reader, opts Options) ([]Cluster, error) {
-	return LookAt(ctx, From{Management: reader, Rancher: reader, Instances: reader}, opts)
-}
-
-// LookAt is Look where Rancher is in another cluster than CAPI.
-func LookAt(ctx context.Context, from From, opts Options) ([]Cluster, error) {
+// Look returns the plans of the clusters that are asked for, in the order of their names. All that it needs is a list
+// of each kind.
+func Look(ctx context.Context, from From, opts Options) ([]Cluster, error) {
 	ctx = ctrl.LoggerInto(ctx, logr.Discard())
 	found, err := load(ctx, from, opts.Manager)
 	if err != nil {
@@ -186,11 +182,12 @@ type principals struct{ *identity.Resolver }
 // Subscribe implements importer.Principals.
 func (principals) Subscribe(func(string, types.NamespacedName)) {}
 
-// mostRuns is how many runs may follow on each other for one cluster. Two are usual: the second one finds nothing to do.
+// mostRuns is how many runs may follow on each other for one cluster. Two are usual: the second one finds nothing to
+// do.
 const mostRuns = 8
 
-// all makes the plans of all clusters: what one gets another one may not, a display name or a turn. It returns those that
-// are asked for.
+// all makes the plans of all clusters: what one gets another one may not, a display name or a turn. It returns those
+// that are asked for.
 func (p *plans) all(ctx context.Context, clusters []client.ObjectKey, which []string) ([]Cluster, error) {
 	for queue := slices.Clone(clusters); len(queue) > 0; queue = p.planner.Woken() {
 		for _, key := range queue {

@@ -68,7 +68,7 @@ func management(tb testing.TB, lists *int, objects ...client.Object) client.Read
 func look(tb testing.TB, reader client.Reader, opts Options, args ...string) []Cluster {
 	tb.Helper()
 	opts.Manager = managerWith(tb, args...)
-	plans, err := Look(tb.Context(), reader, opts)
+	plans, err := Look(tb.Context(), FromOne(reader), opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestImport(t *testing.T) {
 		{Labels: []string{"team-c"}}, {Labels: []string{"team-a/other"}}, {Which: []string{"team-a/other"}}, {Which: []string{"team-b/prod"}},
 	} {
 		opts.Manager = managerWith(t)
-		if _, err := Look(t.Context(), reader, opts); err == nil {
+		if _, err := Look(t.Context(), FromOne(reader), opts); err == nil {
 			t.Errorf("%+v: what there is not passes", opts)
 		}
 	}
@@ -257,7 +257,7 @@ func TestScope(t *testing.T) {
 	lists := 0
 	reader := management(t, &lists, append(imported("prod"), namespace("team-a"), lease("*"))...)
 	const why = " | release it: its namespace is none of the instance's any more"
-	if _, err := Look(t.Context(), reader, Options{Manager: managerWith(t, "instance=second")}); err == nil || !strings.Contains(err.Error(), "no namespace") {
+	if _, err := Look(t.Context(), FromOne(reader), Options{Manager: managerWith(t, "instance=second")}); err == nil || !strings.Contains(err.Error(), "no namespace") {
 		t.Errorf("a second one for all namespaces: %v", err)
 	}
 	for name, tc := range map[string]struct {

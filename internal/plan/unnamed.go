@@ -8,7 +8,8 @@ import (
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
 )
 
-// newName and the CAPI cluster stand for a name that is drawn when a v3 Cluster is created. No name has capital letters.
+// newName and the CAPI cluster stand for a name that is drawn when a v3 Cluster is created.
+// No name has capital letters.
 const newName = "c-NEW-"
 
 // unnamed is the v3 strategy, but for the names of new Rancher clusters.

@@ -19,8 +19,8 @@ import (
 // answerWithin is how long a management cluster may take to say who it is.
 const answerWithin = 15 * time.Second
 
-// whence says from which clusters a plan is read: that of the connection, and another one where CAPI and Rancher are not
-// in the same cluster. That one is read with the credentials of the manager.
+// whence says from which clusters a plan is read: that of the connection, and another one where CAPI and Rancher are
+// not in the same cluster. That one is read with the credentials of the manager.
 func whence(ctx context.Context, config *rest.Config, here client.Client, opts Options) (From, error) {
 	many, remote := opts.Manager.Gates.Enabled(feature.ManagementClusters), opts.Manager.Gates.Enabled(feature.RemoteRancher)
 	switch {
@@ -38,7 +38,7 @@ func whence(ctx context.Context, config *rest.Config, here client.Client, opts O
 		}
 		return From{Management: here, Rancher: pair.InRancher, Instances: here, Origin: pair.Origin, Display: opts.Manager.ManagementClusterName}, nil
 	default:
-		return From{Management: here, Rancher: here, Instances: here}, nil
+		return FromOne(here), nil
 	}
 }
 
