@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	// The image has no bundle of CA certificates, and with agent-tls-mode=system-store that is what Rancher's certificate is verified with. A
-	// bundle of the system comes first, also one that is mounted.
+	// The image has no bundle of CA certificates, and with agent-tls-mode=system-store that is what Rancher's certificate
+	// is verified with. A bundle of the system comes first, also one that is mounted.
 	_ "golang.org/x/crypto/x509roots/fallback"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"

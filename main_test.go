@@ -52,7 +52,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// bundleVariable tells the inner process of TestRoots which bundle it should find; empty stands for the one that is compiled in.
+// bundleVariable tells the inner process of TestRoots which bundle it should find; empty stands for
+// the one that is compiled in.
 const bundleVariable = "ARCHELON_TEST_BUNDLE"
 
 // TestRoots runs itself again, because a process reads its bundle once.

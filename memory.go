@@ -2,9 +2,10 @@ package main
 
 import "strconv"
 
-// memoryLimit names the environment variable with the memory limit of the container in bytes, which the chart sets. memoryShare is the percentage of it that
-// the garbage collector keeps below: stacks, code and what the kernel counts need the rest. A burst is then collected before the container is killed for it.
-// The environment variable GOMEMLIMIT has precedence.
+// memoryLimit names the environment variable with the memory limit of the container in bytes, which the chart
+// sets. memoryShare is the percentage of it that the garbage collector keeps below: stacks, code and what the
+// kernel counts need the rest. A burst is then collected before the container is killed for it. The environment
+// variable GOMEMLIMIT has precedence.
 const (
 	memoryLimit = "ARCHELON_MEMORY_LIMIT"
 	memoryShare = 90

@@ -6,6 +6,6 @@ import "embed"
 //go:embed archelon/files/permissions/*.yaml
 var permissions embed.FS
 
-// Permissions returns what each package needs, as hack/rbac has generated it from the markers there. The chart creates its
-// roles from these files.
+// Permissions returns what each package needs, as hack/rbac has generated it from the markers there. The chart creates
+// its roles from these files.
 func Permissions() embed.FS { return permissions }

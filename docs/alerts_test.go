@@ -80,7 +80,8 @@ func TestAlerts(t *testing.T) {
 
 var selector = regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
 
-// The page on metrics says which alerts use a metric, the page on alerts which reasons an alert counts, and the rules decide.
+// The page on metrics says which alerts use a metric, the page on alerts which reasons an alert
+// counts, and the rules decide.
 func TestMetricsAndAlertsAgree(t *testing.T) {
 	page := filepath.Join("operations", "alerts.md")
 	content, users := read(t, page), map[string]string{}

@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A page that tells people to run a target of make that does not exist is worse than none, and so is a variable that make does not look at.
+// A page that tells people to run a target of make that does not exist is worse than none, and so is a variable
+// that make does not look at.
 func TestMakeTargets(t *testing.T) {
 	makefile := read(t, filepath.Join(root, "Makefile"))
 	blocks := 0
@@ -70,7 +71,8 @@ func TestValuesThatAreSet(t *testing.T) {
 	}
 }
 
-// setKeys returns the keys of every --set in commands for the chart, each as its parts. A command for another chart has none.
+// setKeys returns the keys of every --set in commands for the chart, each as its parts. A command
+// for another chart has none.
 func setKeys(commands string) [][]string {
 	var keys [][]string
 	for line := range strings.Lines(strings.ReplaceAll(commands, "\\\n", " ")) {
@@ -92,7 +94,8 @@ func setKeys(commands string) [][]string {
 	return keys
 }
 
-// keyParts takes a key of --set apart. A dot behind a backslash is part of a name, and an index is left out: what is in a list has no key in values.yaml.
+// keyParts takes a key of --set apart. A dot behind a backslash is part of a name, and an index is left out: what is in
+// a list has no key in values.yaml.
 func keyParts(key string) []string {
 	const dot = "\x00"
 	key, _, _ = strings.Cut(strings.ReplaceAll(key, `\.`, dot), "[")
@@ -103,7 +106,8 @@ func keyParts(key string) []string {
 	return parts
 }
 
-// hasValue reports whether a map of values.yaml has a key. What has a comment of its own is a value, and may have any keys below it if it is a map.
+// hasValue reports whether a map of values.yaml has a key. What has a comment of its own is a value, and may have any
+// keys below it if it is a map.
 func hasValue(node *yaml.Node, key []string) bool {
 	for i := 0; i < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Workflows run targets that there are, and actions that nobody can change afterwards: the comment behind the commit says which version it is. actionlint,
-// which make lint runs, checks the rest.
+// Workflows run targets that there are, and actions that nobody can change afterwards: the comment behind the commit
+// says which version it is. actionlint, which make lint runs, checks the rest.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yaml"))
 	if err != nil {

@@ -41,23 +41,26 @@ const (
 	HostClaimMachines featuregate.Feature = "host-claim-machines"
 
 	// Fleet keeps connections to the workload clusters of imported CAPI Clusters, for controllers that run across all of
-	// them, and shows on each Cluster whether it is connected (document 001, "multicluster-runtime, Cluster API provider").
+	// them, and shows on each Cluster whether it is connected (document 001,
+	// "multicluster-runtime, Cluster API provider").
 	//
 	// alpha: v0.1
 	Fleet featuregate.Feature = "fleet"
 
-	// RancherClusterMembers gives people roles in Rancher clusters, as an annotation of the CAPI Cluster asks for and an administrator allows.
+	// RancherClusterMembers gives people roles in Rancher clusters, as an annotation of the CAPI Cluster asks for
+	// and an administrator allows.
 	//
 	// alpha: v0.1
 	RancherClusterMembers featuregate.Feature = "rancher-cluster-members"
 
-	// RemoteRancher imports into a Rancher in another cluster, which Options.RancherKubeconfig leads to. It needs ManagementV3Cluster.
+	// RemoteRancher imports into a Rancher in another cluster, which Options.RancherKubeconfig leads to.
+	// It needs ManagementV3Cluster.
 	//
 	// alpha: v0.1
 	RemoteRancher featuregate.Feature = "remote-rancher"
 
-	// ManagementClusters imports from all management clusters that Secrets register into the Rancher of this cluster, and not from this cluster. It needs
-	// ManagementV3Cluster and excludes RemoteRancher.
+	// ManagementClusters imports from all management clusters that Secrets register into the Rancher of this cluster, and
+	// not from this cluster. It needs ManagementV3Cluster and excludes RemoteRancher.
 	//
 	// alpha: v0.1
 	ManagementClusters featuregate.Feature = "management-clusters"

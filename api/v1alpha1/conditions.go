@@ -4,20 +4,22 @@ package v1alpha1
 // imported into Rancher and its agent is connected. It may be named in spec.availabilityGates.
 const RancherImportedCondition = "RancherImported"
 
-// FleetEngagedCondition on a CAPI Cluster says whether controllers that run across the fleet work with the workload cluster. It is there where
-// gate fleet is on, for imported clusters. Its reasons are those of package providers/capi.
+// FleetEngagedCondition on a CAPI Cluster says whether controllers that run across the fleet work with the workload
+// cluster. It is there where gate fleet is on, for imported clusters. Its reasons are those of package providers/capi.
 const FleetEngagedCondition = "FleetEngaged"
 
-// RancherMembersCondition on a CAPI Cluster says whether those whom annotation archelon.io/members names have their roles in the Rancher cluster. It is
-// there where gate rancher-cluster-members is on and the annotation is set. Its reasons are those of package internal/members.
+// RancherMembersCondition on a CAPI Cluster says whether those whom annotation archelon.io/members names have their
+// roles in the Rancher cluster. It is there where gate rancher-cluster-members is on and the annotation is set. Its
+// reasons are those of package internal/members.
 const RancherMembersCondition = "RancherMembers"
 
 // ImportedReason is the reason of RancherImported=True: the Rancher cluster exists and Rancher
 // reports its agent as connected.
 const ImportedReason = "Imported"
 
-// WaitingForTurnReason is a reason of RancherImported=True: the Rancher cluster is connected and is to be replaced by one of the other kind,
-// because the feature gate managementv3-cluster was switched. --strategy-switch-concurrency says how many are replaced at the same time.
+// WaitingForTurnReason is a reason of RancherImported=True: the Rancher cluster is connected and is to be replaced by
+// one of the other kind, because the feature gate managementv3-cluster was switched. --strategy-switch-concurrency says
+// how many are replaced at the same time.
 const WaitingForTurnReason = "WaitingForTurn"
 
 // Reasons of RancherImported=False that say where the import stands. They pass by themselves.
@@ -57,8 +59,8 @@ const (
 	// or its Namespace to import.
 	NotSelectedReason = "NotSelected"
 
-	// HandedToTurtlesReason: archelon.io/managed-by, the annotation of the cluster or the label of its Namespace, leaves the
-	// cluster to Rancher Turtles. Set the annotation to "archelon" to import the cluster here.
+	// HandedToTurtlesReason: archelon.io/managed-by, the annotation of the cluster or the label of its Namespace, leaves
+	// the cluster to Rancher Turtles. Set the annotation to "archelon" to import the cluster here.
 	HandedToTurtlesReason = "HandedToTurtles"
 
 	// RemovedInRancherReason: the annotation "imported" keeps the cluster from being imported, usually
@@ -91,8 +93,8 @@ const (
 	ManagedByTurtlesReason = "ManagedByTurtles"
 
 	// ForeignRecordReason: a Rancher cluster names this CAPI cluster as its owner and was not made for it, or
-	// not for this incarnation of it; or has a name that its record needs; or is a v3 Cluster that its v1 record leads to and
-	// was not made from. Delete the Rancher cluster that the message names, or its owner labels.
+	// not for this incarnation of it; or has a name that its record needs; or is a v3 Cluster that its v1 record leads to
+	// and was not made from. Delete the Rancher cluster that the message names, or its owner labels.
 	ForeignRecordReason = "ForeignRecord"
 
 	// IncompleteOwnerLabelsReason: a Rancher cluster carries only one of the two owner labels. Restore the
@@ -102,8 +104,8 @@ const (
 	// DuplicateRecordsReason: two Rancher clusters exist for this CAPI cluster. Delete one of them.
 	DuplicateRecordsReason = "DuplicateRecords"
 
-	// RecordNameTakenReason: another CAPI Cluster has the name of the v1 Rancher cluster, and Rancher would delete it together
-	// with that. Delete or rename the other CAPI Cluster first.
+	// RecordNameTakenReason: another CAPI Cluster has the name of the v1 Rancher cluster, and Rancher would delete it
+	// together with that. Delete or rename the other CAPI Cluster first.
 	RecordNameTakenReason = "RecordNameTaken"
 
 	// DisplayNameTakenReason: another Rancher cluster has the display name that this one would have. Rancher brings
@@ -113,6 +115,7 @@ const (
 	// RecordRejectedReason: the API server or a webhook of Rancher refused the Rancher cluster.
 	RecordRejectedReason = "RecordRejected"
 
-	// InternalErrorReason: a request to the management cluster failed, or met nothing but conflicts for some time; it is retried.
+	// InternalErrorReason: a request to the management cluster failed, or met nothing but conflicts
+	// for some time; it is retried.
 	InternalErrorReason = "InternalError"
 )

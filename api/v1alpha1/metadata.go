@@ -52,23 +52,24 @@ const (
 	// ImportFinalizer is held on a CAPI Cluster while it has a Rancher cluster, and on that
 	// Rancher cluster while its CAPI Cluster must learn of its deletion.
 	ImportFinalizer = "archelon.io/rancher-import"
-	// RoleFinalizer is held on the RoleBinding of an isolated instance, so that the rights outlive what they are needed for
-	// when the namespace is deleted or taken from the instance.
+	// RoleFinalizer is held on the RoleBinding of an isolated instance, so that the rights outlive what they are needed
+	// for when the namespace is deleted or taken from the instance.
 	RoleFinalizer = "archelon.io/role-in-use"
 
-	// IsolatedRoleBinding is the name of the RoleBinding that gives a namespace to an isolated instance. It is the same for all instances, so
-	// that a namespace has one.
+	// IsolatedRoleBinding is the name of the RoleBinding that gives a namespace to an isolated instance. It is the same
+	// for all instances, so that a namespace has one.
 	IsolatedRoleBinding = "archelon-isolated"
 
-	// ManagementClusterLabel on a v3 Rancher cluster is the UID of namespace kube-system of the management cluster that its CAPI Cluster is in, where
-	// that is another cluster than Rancher's.
+	// ManagementClusterLabel on a v3 Rancher cluster is the UID of namespace kube-system of the management cluster that
+	// its CAPI Cluster is in, where that is another cluster than Rancher's.
 	ManagementClusterLabel = "archelon.io/management-cluster"
 
-	// ManagementClusterKubeconfigLabel with value "true" on a Secret in Rancher's cluster registers the management cluster that the kubeconfig under key value
-	// leads to. DisplayNameAnnotation on it is how people call that.
+	// ManagementClusterKubeconfigLabel with value "true" on a Secret in Rancher's cluster registers the management cluster
+	// that the kubeconfig under key value leads to. DisplayNameAnnotation on it is how people call that.
 	ManagementClusterKubeconfigLabel = "archelon.io/management-cluster-kubeconfig"
 
-	// ManagementClusterUIDAnnotation on such a Secret is the UID of namespace kube-system of the management cluster that it led to first. Archelon writes it.
+	// ManagementClusterUIDAnnotation on such a Secret is the UID of namespace kube-system of the management cluster that
+	// it led to first. Archelon writes it.
 	ManagementClusterUIDAnnotation = "archelon.io/management-cluster-uid"
 
 	// OwnerUIDLabel on a Rancher cluster ties it to one incarnation of its CAPI Cluster.
@@ -78,9 +79,9 @@ const (
 	// cluster is created: "v3/c-xxxxx" or "v1/<name>-capi". Others can write it too, so any other name is not followed.
 	RecordAnnotation = "archelon.io/rancher-cluster"
 
-	// StrategySwitchAnnotation on a CAPI Cluster names the Rancher cluster that is being replaced by one of the other kind, as RecordAnnotation
-	// does. It is written together with the name of the new one and goes when that is connected; until then the cluster counts against
-	// --strategy-switch-concurrency.
+	// StrategySwitchAnnotation on a CAPI Cluster names the Rancher cluster that is being replaced by one of the other
+	// kind, as RecordAnnotation does. It is written together with the name of the new one and goes when that is connected;
+	// until then the cluster counts against --strategy-switch-concurrency.
 	StrategySwitchAnnotation = "archelon.io/strategy-switch"
 
 	// InstanceAnnotation on a CAPI Cluster names the instance that works on it, "<namespace>/<instance>", written together
@@ -90,16 +91,16 @@ const (
 	// InstanceLabel on a Lease is the name of the instance whose replicas take turns with it.
 	InstanceLabel = "archelon.io/instance"
 
-	// ScopeAnnotation on the Lease of an instance says in which namespaces it works: "*" for all, "+a,b" for some, "-a,b" for all
-	// but some.
+	// ScopeAnnotation on the Lease of an instance says in which namespaces it works: "*" for all, "+a,b" for
+	// some, "-a,b" for all but some.
 	ScopeAnnotation = "archelon.io/scope"
 
-	// WorksInAnnotation on the Lease of an instance says where the replica that holds the Lease works now, in the same form: what the
-	// instance gets of its scope. "+" is nowhere.
+	// WorksInAnnotation on the Lease of an instance says where the replica that holds the Lease works now, in the same
+	// form: what the instance gets of its scope. "+" is nowhere.
 	WorksInAnnotation = "archelon.io/works-in"
 
-	// LeavingAnnotation on the Lease of an instance names the namespaces that the instance has given up and in which it may still
-	// hold something, separated by commas. Without it there are none.
+	// LeavingAnnotation on the Lease of an instance names the namespaces that the instance has given up and in which it
+	// may still hold something, separated by commas. Without it there are none.
 	LeavingAnnotation = "archelon.io/leaving"
 
 	// WatchFilterAnnotation on the Lease of an instance is its --watch-filter, if it has one.
@@ -120,13 +121,14 @@ const (
 	// workload cluster, a proxy for example, as a YAML or JSON map of strings without YAML anchors.
 	AgentEnvAnnotation = "archelon.io/agent-env"
 
-	// AgentDeploymentAnnotation on a CAPI Cluster says where and with what Rancher's agent runs in the workload cluster, in
-	// YAML or JSON, without anchors, as in Rancher's field clusterAgentDeploymentCustomization. An administrator says which
-	// parts of it may be set.
+	// AgentDeploymentAnnotation on a CAPI Cluster says where and with what Rancher's agent runs in the workload cluster,
+	// in YAML or JSON, without anchors, as in Rancher's field clusterAgentDeploymentCustomization. An administrator says
+	// which parts of it may be set.
 	AgentDeploymentAnnotation = "archelon.io/agent-deployment"
 
-	// MembersAnnotation on a CAPI Cluster lists who has which role in its Rancher cluster, as a YAML or JSON list of objects with keys role, and group or
-	// user: a role template and a principal of Rancher's. An administrator says which may be asked for.
+	// MembersAnnotation on a CAPI Cluster lists who has which role in its Rancher cluster, as a YAML or JSON list
+	// of objects with keys role, and group or user: a role template and a principal of Rancher's. An administrator
+	// says which may be asked for.
 	MembersAnnotation = "archelon.io/members"
 
 	// DisplayNameAnnotation on a CAPI Cluster is the name that people see for its v3 Rancher cluster, instead of the
@@ -162,19 +164,21 @@ const (
 	// URL is missing, or names another server-url.
 	RegistrationRequestedAnnotation = "archelon.io/registration-requested"
 
-	// TakeOverAgentAnnotation on a CAPI Cluster has the workload cluster's agent taken over from another Rancher cluster: its value is the name
-	// of that v3 Rancher cluster, or for an agent of another Rancher the host of that Rancher, as the condition says. It counts for one
-	// take-over: when the agent has connected here, it is used up until it is removed and set again.
+	// TakeOverAgentAnnotation on a CAPI Cluster has the workload cluster's agent taken over from another Rancher
+	// cluster: its value is the name of that v3 Rancher cluster, or for an agent of another Rancher the host of that
+	// Rancher, as the condition says. It counts for one take-over: when the agent has connected here, it is used up
+	// until it is removed and set again.
 	TakeOverAgentAnnotation = "archelon.io/take-over-agent"
 
-	// ImportManagementClusterAnnotation set to "true" on a CAPI Cluster allows to import the very cluster that Rancher runs in.
+	// ImportManagementClusterAnnotation set to "true" on a CAPI Cluster allows to import the very
+	// cluster that Rancher runs in.
 	ImportManagementClusterAnnotation = "archelon.io/import-management-cluster"
 
 	// TakenOverAnnotation on a v3 Rancher cluster is a digest of the TakeOverAgentAnnotation that is used up.
 	TakenOverAnnotation = "archelon.io/agent-taken-over"
 
-	// AgentClusterAnnotation on the credentials Secret of Rancher's agent is the name of the v3 Rancher cluster for which Archelon applied it. Rancher
-	// itself says so only in the Secret that it makes after the first contact.
+	// AgentClusterAnnotation on the credentials Secret of Rancher's agent is the name of the v3 Rancher cluster for which
+	// Archelon applied it. Rancher itself says so only in the Secret that it makes after the first contact.
 	AgentClusterAnnotation = "archelon.io/agent-cluster"
 
 	// AppliedAnnotation on the Deployment of Rancher's agent is a digest of the settings with which Archelon applied it.
@@ -184,7 +188,7 @@ const (
 	// copied from its CAPI Cluster, so that a label removed there is removed here as well.
 	PropagatedLabelsAnnotation = "archelon.io/propagated-labels"
 
-	// PropagatedSettingsAnnotation on a Rancher cluster lists, separated by commas, the keys of the annotations of its CAPI Cluster
-	// that it was given settings from, so that a setting removed there is removed here as well.
+	// PropagatedSettingsAnnotation on a Rancher cluster lists, separated by commas, the keys of the annotations of its
+	// CAPI Cluster that it was given settings from, so that a setting removed there is removed here as well.
 	PropagatedSettingsAnnotation = "archelon.io/propagated-settings"
 )

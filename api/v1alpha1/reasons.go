@@ -178,20 +178,20 @@ const (
 	// admission webhook refuses it, or its Kubernetes version does not know it. See the message.
 	AgentRejectedReason = "AgentRejected"
 
-	// AgentOfAnotherClusterReason: the agent in the workload cluster is that of another Rancher cluster, which lives. Delete that one in
-	// Rancher, or ask for the take-over by the annotation that the message names.
+	// AgentOfAnotherClusterReason: the agent in the workload cluster is that of another Rancher cluster, which lives.
+	// Delete that one in Rancher, or ask for the take-over by the annotation that the message names.
 	AgentOfAnotherClusterReason = "AgentOfAnotherCluster"
 
-	// AgentOfAnotherRancherReason: the agent in the workload cluster connects to another Rancher. Nothing was changed there. Delete the
-	// cluster in the other Rancher, or ask for the take-over by the annotation that the message names.
+	// AgentOfAnotherRancherReason: the agent in the workload cluster connects to another Rancher. Nothing was changed
+	// there. Delete the cluster in the other Rancher, or ask for the take-over by the annotation that the message names.
 	AgentOfAnotherRancherReason = "AgentOfAnotherRancher"
 
-	// AgentContestedReason: the agent was replaced several times in a short time, because somebody else installs another one. Find out
-	// who, and end it. It is tried again every few minutes.
+	// AgentContestedReason: the agent was replaced several times in a short time, because somebody else installs another
+	// one. Find out who, and end it. It is tried again every few minutes.
 	AgentContestedReason = "AgentContested"
 
-	// ManagementClusterReason: the kubeconfig leads to the cluster that Rancher itself runs in. Un-import it, or allow it by the annotation
-	// that the message names.
+	// ManagementClusterReason: the kubeconfig leads to the cluster that Rancher itself runs in. Un-import it, or allow it
+	// by the annotation that the message names.
 	ManagementClusterReason = "ManagementCluster"
 
 	// WaitingForCleanupReason: Rancher's clean-up of an earlier registration is still under way in the

@@ -1,5 +1,5 @@
-// The program runs a controller across all workload clusters of a CAPI management cluster. Run it with a kubeconfig of the
-// management cluster that may list and watch Clusters and Secrets.
+// The program runs a controller across all workload clusters of a CAPI management cluster. Run it with a kubeconfig of
+// the management cluster that may list and watch Clusters and Secrets.
 package main
 
 import (

@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// podsMeanwhile is how many Pods each cluster gets while its kubeconfig is replaced, and podsEvery how often one comes.
+	// podsMeanwhile is how many Pods each cluster gets while its kubeconfig is replaced, and
+	// podsEvery how often one comes.
 	podsMeanwhile = 40
 	podsEvery     = 50 * time.Millisecond
 )

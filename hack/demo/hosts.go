@@ -83,7 +83,8 @@ func (s *servers) start(ctx context.Context, p *printer) error {
 	})
 }
 
-// prepare gives a manager its permissions. Nothing is imported and there is no Rancher, but a manager is ready only when it can read its settings.
+// prepare gives a manager its permissions. Nothing is imported and there is no Rancher, but a manager is ready only
+// when it can read its settings.
 func (s *site) prepare(ctx context.Context) error {
 	for _, name := range []string{rancher.ServerURLSetting, rancher.AgentTLSModeSetting, rancher.CACertsSetting} {
 		if err := s.Client.Create(ctx, &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {

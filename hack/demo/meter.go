@@ -28,7 +28,8 @@ const (
 	metricsReader = "metrics-reader"
 )
 
-// meter notes what the manager of a story says in its metrics, each second, as Prometheus would. The picture of the dashboard is made of it.
+// meter notes what the manager of a story says in its metrics, each second, as Prometheus would. The picture of
+// the dashboard is made of it.
 type meter struct {
 	out  io.WriteCloser
 	end  context.CancelFunc
@@ -81,7 +82,8 @@ func (m *meter) follow(ctx context.Context, in *stage.Stage, manager *stage.Mana
 	return nil
 }
 
-// note writes what the metrics are now, below a line with the time. What cannot be read is not noted, as while the manager starts.
+// note writes what the metrics are now, below a line with the time. What cannot be read is not noted,
+// as while the manager starts.
 func (m *meter) note(ctx context.Context, url, token string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -100,7 +100,8 @@ func tell(ctx context.Context, p *printer, intro string, story func(*world) (tol
 	return err
 }
 
-// play performs an act. At its end nothing is left of it, or, if the story is to stop here, both clusters are connected.
+// play performs an act. At its end nothing is left of it, or, if the story is to stop here,
+// both clusters are connected.
 func (w *world) play(ctx context.Context, p *printer, a act, stay bool) error {
 	p.heading(a.title)
 	p.say("%s", a.intro)

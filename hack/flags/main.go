@@ -1,5 +1,5 @@
-// Command flags writes the tables of flags into a page of the documentation, from the definitions that --help prints. What is between the tables is
-// written by hand.
+// Command flags writes the tables of flags into a page of the documentation, from the definitions that --help prints.
+// What is between the tables is written by hand.
 package main
 
 import (

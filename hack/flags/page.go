@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A table stands between two comments. The first one says which flags are in it, in which order: names, or patterns such as "log-*". A table
-// for "*" has those that no other one has.
+// A table stands between two comments. The first one says which flags are in it, in which order: names, or patterns
+// such as "log-*". A table for "*" has those that no other one has.
 const (
 	begin   = "<!-- flags: "
 	end     = "<!-- end of flags -->"

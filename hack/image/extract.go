@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// extract writes programs of an image in a registry to dir, by their absolute paths in the image. It is an error if one is missing whose path does not
-// end with a question mark, or is no file.
+// extract writes programs of an image in a registry to dir, by their absolute paths in the image. It is an error if one
+// is missing whose path does not end with a question mark, or is no file.
 func extract(ctx context.Context, image string, platform v1.Platform, dir string, programs []string) error {
 	reference, err := name.ParseReference(image)
 	if err != nil {

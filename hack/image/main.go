@@ -1,5 +1,5 @@
-// Command image builds the container image of the manager, without a container engine and without a registry: a static binary for each platform
-// in an image of its own, an index over them, and a bill of materials beside each.
+// Command image builds the container image of the manager, without a container engine and without a registry: a static
+// binary for each platform in an image of its own, an index over them, and a bill of materials beside each.
 //
 //	image build --layout DIR [flags]    into an OCI layout; prints the digest
 //	image push --layout DIR NAME:TAG    the same to a registry; prints name and digest

@@ -60,7 +60,8 @@ func (b build) compile(ctx context.Context, mutants []mutant, lenient bool) ([]m
 	return mutants, nil
 }
 
-// goes runs go build or go test with the changes. All errors are told, so that all changes are known that do not compile.
+// goes runs go build or go test with the changes. All errors are told, so that all changes
+// are known that do not compile.
 func (b build) goes(ctx context.Context, args ...string) (string, error) {
 	args = slices.Insert(args, 1, "-gcflags=-e", "-overlay="+filepath.Join(b.dir, "overlay.json"))
 	output, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()

@@ -3,12 +3,13 @@
 //	mutate --package=./internal/import --files=decide.go --count=60 --seed=1 -- ARGUMENTS...
 //	mutate --package=./internal/import --list=races.yaml -- ARGUMENTS...
 //
-// The first form changes one token each, and the seed says which. The second one takes out what a list names. Each of the
-// ARGUMENTS has flags for a run of the tests, as in '-test.run=^TestDecide'; a later run comes only if the earlier ones have
-// found nothing.
+// The first form changes one token each, and the seed says which. The second one takes out what a list names. Each of
+// the ARGUMENTS has flags for a run of the tests, as in '-test.run=^TestDecide'; a later run comes only if the
+// earlier ones have found nothing.
 //
-// All changes are compiled into one program, which an environment variable has follow one of them: what takes long is to
-// compile the tests, not to run them. The files themselves are never changed. Changes that do not compile do not count.
+// All changes are compiled into one program, which an environment variable has follow one of them: what
+// takes long is to compile the tests, not to run them. The files themselves are never changed. Changes that
+// do not compile do not count.
 package main
 
 import (

@@ -1,6 +1,7 @@
-// Command rbac writes what the markers in the code ask for: for the chart a file for each package that has markers, and for installations without
-// Helm the roles in config. controller-gen reads the markers of one package at a time, so that what one controller needs is not mixed with what another
-// one needs. "namespace=scope" in a marker is for what is needed in the namespaces of an instance only, and any other name for namespaces that an
+// Command rbac writes what the markers in the code ask for: for the chart a file for each package that has markers,
+// and for installations without Helm the roles in config. controller-gen reads the markers of one package at a
+// time, so that what one controller needs is not mixed with what another one needs. "namespace=scope" in a marker
+// is for what is needed in the namespaces of an instance only, and any other name for namespaces that an
 // administrator names for that purpose.
 package main
 
@@ -81,7 +82,8 @@ func marked(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// known says of packages when their permissions are needed. What nobody says that of is refused: to grant it always would undo the gates unseen.
+// known says of packages when their permissions are needed. What nobody says that of is refused: to grant it always
+// would undo the gates unseen.
 func known(names []string, when map[string]string) ([]pkg, error) {
 	var all []pkg
 	var errs []error

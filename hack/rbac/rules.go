@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// merge returns rules with one for each resource and names that it is limited to, in an order that stays. A rule that is within another one is left out.
+// merge returns rules with one for each resource and names that it is limited to, in an order that stays. A rule that
+// is within another one is left out.
 func merge(rules []rbacv1.PolicyRule) ([]rbacv1.PolicyRule, error) {
 	verbs, err := collect(rules)
 	if err != nil {

@@ -56,7 +56,8 @@ func write(to string, all []pkg) error {
 	return errors.Join(errs...)
 }
 
-// gated reports whether permissions belong to a controller that a gate switches on. The strategies of the import are on in turn.
+// gated reports whether permissions belong to a controller that a gate switches on. The strategies
+// of the import are on in turn.
 func gated(p pkg) bool {
 	return p.when != "" && p.when != "metrics" && p.when != "isolated" && !strings.HasPrefix(p.name, "import/")
 }
@@ -90,8 +91,8 @@ func writeChart(dir string, all []pkg) error {
 	return nil
 }
 
-// writeRoles writes the roles for an installation without Helm: that of an instance for all namespaces, and the two of an isolated one. Those of a gate
-// have its name behind theirs.
+// writeRoles writes the roles for an installation without Helm: that of an instance for all namespaces, and the two of
+// an isolated one. Those of a gate have its name behind theirs.
 func writeRoles(config, gate string, all []pkg) error {
 	var central, cluster, namespace []rbacv1.PolicyRule
 	for _, p := range all {

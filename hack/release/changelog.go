@@ -43,8 +43,8 @@ func read(file, version string) (section, error) {
 	return found, nil
 }
 
-// parse finds the section of a version, as https://keepachangelog.com has it: "## [1.2.3] - 2026-01-02", kinds of changes as headings below it, and
-// changes as items below these. An item may have further lines, which are indented.
+// parse finds the section of a version, as https://keepachangelog.com has it: "## [1.2.3] - 2026-01-02", kinds of
+// changes as headings below it, and changes as items below these. An item may have further lines, which are indented.
 func parse(content, version string) (section, error) {
 	var lines []string
 	inside := false

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// provenance says, in the form of https://slsa.dev/spec/v1.0/provenance, which run of a workflow has built something, and from which commit. Its type is
-// https://actions.github.io/buildtypes/workflow/v1, whose fields GitHub gives to each job as variables.
+// provenance says, in the form of https://slsa.dev/spec/v1.0/provenance, which run of a workflow has built
+// something, and from which commit. Its type is https://actions.github.io/buildtypes/workflow/v1, whose fields
+// GitHub gives to each job as variables.
 func provenance(out io.Writer, revision string, variable func(string) string) error {
 	var missing []string
 	get := func(name string) string {

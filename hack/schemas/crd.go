@@ -10,8 +10,8 @@ import (
 
 const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-// fromCRD adds the kind of a CustomResourceDefinition, in all its versions. CRDs say nothing of metadata, so Kubernetes' swagger.json has to be
-// read before.
+// fromCRD adds the kind of a CustomResourceDefinition, in all its versions. CRDs say nothing of metadata, so
+// Kubernetes' swagger.json has to be read before.
 func fromCRD(raw []byte, into schemas) error {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.Unmarshal(raw, crd); err != nil {

@@ -1,5 +1,5 @@
-// Command schemas writes JSON schemas for kubeconform, so that it checks manifests without a network: of Kubernetes' own kinds and of those of
-// prometheus-operator. It reads what these projects publish in their Go modules.
+// Command schemas writes JSON schemas for kubeconform, so that it checks manifests without a network: of Kubernetes'
+// own kinds and of those of prometheus-operator. It reads what these projects publish in their Go modules.
 //
 // It prints the directory, and nothing else, on standard output. For kubeconform:
 //
@@ -18,7 +18,8 @@ import (
 	"strings"
 )
 
-// sources are what there are schemas of. The modules are those that the tests' control plane is built from, and those in crds/go.mod.
+// sources are what there are schemas of. The modules are those that the tests' control plane is built
+// from, and those in crds/go.mod.
 func sources() []source {
 	crds := filepath.Join("hack", "schemas", "crds", "go.mod")
 	return []source{

@@ -59,8 +59,8 @@ func fileOf(gvk schema.GroupVersionKind) string {
 	return filepath.Join(group, strings.ToLower(gvk.Kind)+"_"+gvk.Version+".json")
 }
 
-// strict makes of a schema that an API server publishes one that refuses what the API server would drop in silence: a misspelt field first of
-// all. It takes out what is for people only.
+// strict makes of a schema that an API server publishes one that refuses what the API server would drop in silence: a
+// misspelt field first of all. It takes out what is for people only.
 func strict(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 	s.Description, s.Default = "", nil
 	if s.Format == "int-or-string" || s.XIntOrString {

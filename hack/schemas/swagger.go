@@ -48,8 +48,8 @@ func fromSwagger(raw []byte, into schemas) error {
 	return nil
 }
 
-// addRefs adds the definitions that s refers to, directly or through others. In what Kubernetes publishes these are below properties, items and
-// additionalProperties.
+// addRefs adds the definitions that s refers to, directly or through others. In what Kubernetes publishes these are
+// below properties, items and additionalProperties.
 func addRefs(s apiextensionsv1.JSONSchemaProps, from, to apiextensionsv1.JSONSchemaDefinitions) error {
 	if s.Ref != nil {
 		name := strings.TrimPrefix(*s.Ref, refPrefix)

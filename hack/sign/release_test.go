@@ -30,8 +30,8 @@ const (
 	releaseNote = "A release that nobody makes."
 )
 
-// A tag becomes an image and a chart that Helm installs from a registry, with all that is published beside them. Whoever does it again gets the same: the
-// chart names the digest of the image.
+// A tag becomes an image and a chart that Helm installs from a registry, with all that is published beside them.
+// Whoever does it again gets the same: the chart names the digest of the image.
 func TestRelease(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
@@ -210,7 +210,8 @@ func checkPushed(t *testing.T, pushed map[string]string, image, charts string) {
 	}
 }
 
-// checkInstallable wants Helm to get the chart from the registry and to make of it, without any values, a Deployment of an image that is there.
+// checkInstallable wants Helm to get the chart from the registry and to make of it, without any values, a
+// Deployment of an image that is there.
 func checkInstallable(t *testing.T, clone, chart string, pushed map[string]string) {
 	t.Helper()
 	helm := func(args ...string) string {

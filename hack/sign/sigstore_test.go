@@ -45,8 +45,9 @@ const (
 	secret = "of the job" // by which GitHub knows a job that asks for a token
 )
 
-// sigstore stands in for the services that keyless signing needs: GitHub gives the workflow a token, Fulcio a certificate for the token and a key, and
-// Rekor notes what was signed with it. Certificates and log are made and verified by sigstore's own libraries.
+// sigstore stands in for the services that keyless signing needs: GitHub gives the workflow a token, Fulcio a
+// certificate for the token and a key, and Rekor notes what was signed with it. Certificates and log are made and
+// verified by sigstore's own libraries.
 type sigstore struct {
 	log       *ca.VirtualSigstore // Rekor
 	authority *root.FulcioCertificateAuthority

@@ -26,7 +26,8 @@ const (
 	materials  = "https://spdx.dev/Document"
 )
 
-// checkSigned has the workflow sign what was pushed, and runs what users are told to run: with that, and with what is not to pass for it.
+// checkSigned has the workflow sign what was pushed, and runs what users are told to run: with that, and with
+// what is not to pass for it.
 func checkSigned(t *testing.T, clone, host string, variables []string, pushed map[string]string) {
 	t.Helper()
 	s := newSigstore(t)
@@ -91,7 +92,8 @@ func checkSigned(t *testing.T, clone, host string, variables []string, pushed ma
 	refuse("fork/archelon", "failed to verify certificate identity")
 }
 
-// documented returns what the documentation says to run, with another image, the registry and the trust root of the test.
+// documented returns what the documentation says to run, with another image, the registry and
+// the trust root of the test.
 func documented(t *testing.T, clone, host, cosign, trustedRoot string) func(image string) error {
 	t.Helper()
 	page := readText(t, filepath.Join(clone, "docs", "development"), "release.md")

@@ -1,4 +1,5 @@
-// Command site builds the site of the documentation from the Markdown of the repository, and records a program as a picture of a terminal.
+// Command site builds the site of the documentation from the Markdown of the repository, and records a program
+// as a picture of a terminal.
 //
 //	site build --root=DIR --out=DIR
 //	site record --out=FILE.svg --title=TEXT -- COMMAND...

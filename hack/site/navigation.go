@@ -23,7 +23,8 @@ type shelf struct {
 	first         []string
 }
 
-// shelves are the groups with the pages that each begins with. A page that is on none is put on the shelf of its folder, so that a new page needs nothing here.
+// shelves are the groups with the pages that each begins with. A page that is on none is put on the shelf of its
+// folder, so that a new page needs nothing here.
 func shelves() []shelf {
 	return []shelf{
 		{"Start", "docs", []string{"docs/README.md", "docs/pictures.md"}},

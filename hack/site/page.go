@@ -146,7 +146,8 @@ func (p *page) links() []string {
 	return links
 }
 
-// resolve returns the file in the repository that a link leads to, and the anchor there. The file is empty if the link leads out of the repository.
+// resolve returns the file in the repository that a link leads to, and the anchor there. The file is empty if the link
+// leads out of the repository.
 func (p *page) resolve(link string) (file, anchor string) {
 	if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
 		return "", ""

@@ -185,8 +185,8 @@ func (v *visit) problem(page, element, way string) string {
 	}
 }
 
-// problems walks through all pages from the first on, and returns what is wrong with them: links that lead nowhere, pages that nothing leads to, and
-// anything that a browser would load from elsewhere.
+// problems walks through all pages from the first on, and returns what is wrong with them: links that lead nowhere,
+// pages that nothing leads to, and anything that a browser would load from elsewhere.
 func (v *visit) problems() []string {
 	v.t.Helper()
 	var problems []string

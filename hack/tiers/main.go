@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// timesFile is the environment variable that names the file with the times of tests. Package test/report has the form of its lines.
+	// timesFile is the environment variable that names the file with the times of tests. Package
+	// test/report has the form of its lines.
 	timesFile = "ARCHELON_TIMES"
 	// slowest is how many tests are named.
 	slowest = 10

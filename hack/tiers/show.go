@@ -31,7 +31,8 @@ func showTo(path string, in io.Reader, out io.Writer) error {
 	return show(in, out, file)
 }
 
-// show prints the events of go test as it does without -json: of what passes a line for each package, of what fails everything. It adds notes.
+// show prints the events of go test as it does without -json: of what passes a line for each package, of what
+// fails everything. It adds notes.
 func show(in io.Reader, out, times io.Writer) error {
 	said := map[string]*strings.Builder{} // by package, and by package and test
 	suites := map[string]bool{}           // of Ginkgo, which says itself how long specs took

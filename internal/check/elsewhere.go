@@ -90,7 +90,8 @@ func (l listed) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	return nil
 }
 
-// reachRancher looks whether the kubeconfig is safe and leads to another cluster that answers. What comes later looks for Rancher there.
+// reachRancher looks whether the kubeconfig is safe and leads to another cluster that answers. What comes
+// later looks for Rancher there.
 func (c *checker) reachRancher(ctx context.Context) []Finding {
 	f := Finding{ID: remoteKubeconfigID, State: Error}
 	origin, err := uidOf(ctx, c.clients)
@@ -184,8 +185,8 @@ func (c *checker) remotePermissions(ctx context.Context) Finding {
 	return f
 }
 
-// remotePolicy tries, without effect, to create a Rancher cluster that carries no UID. A policy of the chart has to refuse that: the account may not read
-// policies.
+// remotePolicy tries, without effect, to create a Rancher cluster that carries no UID. A policy of the chart has to
+// refuse that: the account may not read policies.
 func (c *checker) remotePolicy(ctx context.Context) Finding {
 	f := Finding{ID: remotePolicyID, State: OK, Message: "A policy in Rancher's cluster refuses Rancher clusters of others."}
 	policy := "archelon-edge-" + string(c.elsewhere.origin)

@@ -68,7 +68,8 @@ func (c *checker) registration(ctx context.Context, seen *hub.Seen) Finding {
 	return f
 }
 
-// lost says why nothing is imported from a management cluster, and what to do. One that is away does not stand in the way of the others.
+// lost says why nothing is imported from a management cluster, and what to do. One that is away does not
+// stand in the way of the others.
 func lost(f Finding, reason, message string) Finding {
 	if reason == hub.UnreachableReason {
 		f.State = Warning

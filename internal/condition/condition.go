@@ -22,8 +22,9 @@ func Of(cluster *clusterv1.Cluster) Cluster {
 	return Cluster{Key: client.ObjectKeyFromObject(cluster), UID: cluster.UID}
 }
 
-// Apply has the owner's conditions be these and no others. The list belongs to CAPI, so it is applied as the part of it that is the owner's. The UID keeps
-// the write from a successor of the same name. A Cluster that is gone needs no condition.
+// Apply has the owner's conditions be these and no others. The list belongs to CAPI, so it is applied as the
+// part of it that is the owner's. The UID keeps the write from a successor of the same name. A Cluster that
+// is gone needs no condition.
 func Apply(ctx context.Context, writer client.StatusClient, cluster Cluster, owner string, after ...metav1.Condition) error {
 	list := make([]any, 0, len(after))
 	for _, condition := range after {

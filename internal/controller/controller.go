@@ -1,5 +1,6 @@
-// Package controller describes a controller of this program: what has to be known of it to run it, to give it what it may do, and to release what it
-// holds. Each system exports one description, and internal/setup lists them. Tests of permissions and documentation range over that list.
+// Package controller describes a controller of this program: what has to be known of it to run it, to give it what it
+// may do, and to release what it holds. Each system exports one description, and internal/setup lists them. Tests of
+// permissions and documentation range over that list.
 package controller
 
 import (
@@ -42,8 +43,8 @@ type Controller struct {
 type Watch struct {
 	// Object is of the kind, in the form in which it is received.
 	Object client.Object
-	// By is how narrowly. Without namespaces of its own, a kind with a namespace is received from those of the scope. The zero value
-	// is as narrowly as the other controllers, or internal/setup, have it.
+	// By is how narrowly. Without namespaces of its own, a kind with a namespace is received from those of the scope. The
+	// zero value is as narrowly as the other controllers, or internal/setup, have it.
 	By cache.ByObject
 	// Own has it in a cache of the controller's own, because others need it by another selector.
 	Own bool
@@ -85,8 +86,8 @@ type Env struct {
 	Manager ctrl.Manager
 	// Own is the controller's own cache.
 	Own cache.Cache
-	// Rancher is Rancher's cluster with its shared cache, and RancherOwn the controller's own cache of it. Usually Rancher's cluster is the management
-	// cluster, and both are as above.
+	// Rancher is Rancher's cluster with its shared cache, and RancherOwn the controller's own cache of it. Usually
+	// Rancher's cluster is the management cluster, and both are as above.
 	Rancher    cluster.Cluster
 	RancherOwn cache.Cache
 }

@@ -35,11 +35,12 @@ func MetadataOf(version schema.GroupVersion, kind string) *metav1.PartialObjectM
 	return object
 }
 
-// What tenants write is kept in caches for as long as it exists, and an object of theirs may have 1.5 MiB. So a cache keeps what is read of it. All
-// writes are patches: what a cache has left out is in neither version that a patch is computed from, and so is not changed.
+// What tenants write is kept in caches for as long as it exists, and an object of theirs may have 1.5 MiB. So a cache
+// keeps what is read of it. All writes are patches: what a cache has left out is in neither version that a patch is
+// computed from, and so is not changed.
 
-// KeepIdentity leaves of metadata what tells one object, and one version of it, from another, and since when it is there.
-// It is a transform of a cache, for kinds of which nothing else is read and to which nothing is written.
+// KeepIdentity leaves of metadata what tells one object, and one version of it, from another, and since when it is
+// there. It is a transform of a cache, for kinds of which nothing else is read and to which nothing is written.
 func KeepIdentity(object any) (any, error) {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
 		found.ObjectMeta = metav1.ObjectMeta{

@@ -12,8 +12,8 @@ import (
 	"github.com/archelon-io/archelon/internal/drain"
 )
 
-// Only returns what lists and watches those objects alone that are to be kept, where no selector can say so, or the server
-// is not trusted to follow it. The others are dropped as they come, before anything keeps them.
+// Only returns what lists and watches those objects alone that are to be kept, where no selector can say so, or the
+// server is not trusted to follow it. The others are dropped as they come, before anything keeps them.
 func Only(from toolscache.ListerWatcher, keep func(runtime.Object) bool) toolscache.ListerWatcher {
 	all := toolscache.ToListerWatcherWithContext(from)
 	kept := &toolscache.ListWatch{

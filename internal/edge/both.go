@@ -30,8 +30,8 @@ type Pair struct {
 	Management, Rancher kubernetes.Interface
 }
 
-// Both returns clients of a management cluster and of Rancher's. The kubeconfig of Rancher's cluster is in the named Secret, "namespace/name", and is
-// read once.
+// Both returns clients of a management cluster and of Rancher's. The kubeconfig of Rancher's cluster is in the named
+// Secret, "namespace/name", and is read once.
 func Both(ctx context.Context, config *rest.Config, management client.Client, named string) (*Pair, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {

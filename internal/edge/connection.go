@@ -28,7 +28,8 @@ const KubeconfigKey = "value"
 // timeout bounds what is asked before the connection is there.
 const timeout = 10 * time.Second
 
-// Connection is the way to Rancher's cluster. Its credentials change below the clients that use it; its address does not.
+// Connection is the way to Rancher's cluster. Its credentials change below the clients that
+// use it; its address does not.
 type Connection struct {
 	secret  types.NamespacedName
 	clients kubernetes.Interface
@@ -56,8 +57,8 @@ type way struct {
 	idle func()
 }
 
-// Connect reads the kubeconfig of Rancher's cluster from a Secret. It makes no request to that cluster. The kubeconfig has to be as
-// workload.RESTConfig allows it: https, and everything in line.
+// Connect reads the kubeconfig of Rancher's cluster from a Secret. It makes no request to that cluster. The kubeconfig
+// has to be as workload.RESTConfig allows it: https, and everything in line.
 func Connect(ctx context.Context, clients kubernetes.Interface, secret types.NamespacedName, logger logr.Logger) (*Connection, error) {
 	if clients == nil || secret.Name == "" || secret.Namespace == "" {
 		return nil, errors.New("the connection to Rancher's cluster needs a client, and a Secret")
@@ -90,8 +91,8 @@ func (c *Connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.way.Load().RoundTrip(req)
 }
 
-// Follow takes over new credentials until the context ends. It calls moved, with a sentence, when the kubeconfig leads to another server: what is known
-// of the first one is not true there.
+// Follow takes over new credentials until the context ends. It calls moved, with a sentence, when the kubeconfig leads
+// to another server: what is known of the first one is not true there.
 func (c *Connection) Follow(ctx context.Context, moved func(why string)) error {
 	only := func(options *metav1.ListOptions) { options.FieldSelector = "metadata.name=" + c.secret.Name }
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

@@ -1,3 +1,3 @@
-// Package edge connects a management cluster to a Rancher in another cluster: Archelon runs where CAPI is, and reaches Rancher's cluster by a kubeconfig.
-// Connections go out only.
+// Package edge connects a management cluster to a Rancher in another cluster: Archelon runs where CAPI is, and reaches
+// Rancher's cluster by a kubeconfig. Connections go out only.
 package edge

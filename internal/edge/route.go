@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Route returns a client for what goes through objects of both clusters, as releasing what is held does: it reads, patches and deletes Rancher's kinds in
-// Rancher's cluster and all others in the management cluster. Everything else it does in the management cluster.
+// Route returns a client for what goes through objects of both clusters, as releasing what is held does: it reads,
+// patches and deletes Rancher's kinds in Rancher's cluster and all others in the management cluster. Everything else it
+// does in the management cluster.
 func Route(management, rancher client.Client) client.Client {
 	return &route{Client: management, rancher: rancher}
 }

@@ -54,8 +54,8 @@ func begins(reason string) bool {
 	return reason == capi.NotProvisionedReason || reason == capi.ConnectingReason
 }
 
-// conditionOf says where the engagement stands. True is that controllers work with the cluster, whether or not all of it
-// works; the message names the state.
+// conditionOf says where the engagement stands. True is that controllers work with the cluster, whether or not all of
+// it works; the message names the state.
 func conditionOf(o Observation, before *metav1.Condition, now time.Time) *metav1.Condition {
 	after := &metav1.Condition{
 		Type: archelonv1.FleetEngagedCondition, Status: metav1.ConditionFalse, Reason: o.Status.Reason,

@@ -100,8 +100,8 @@ func (r *Reconciler) setUp(mgr ctrl.Manager, concurrency int) error {
 	return nil
 }
 
-// conditionChanged admits Clusters that come, that are resumed, and whose condition somebody changed. What the provider has
-// to say comes from itself.
+// conditionChanged admits Clusters that come, that are resumed, and whose condition somebody changed. What the provider
+// has to say comes from itself.
 func conditionChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Cluster)

@@ -13,7 +13,8 @@ import (
 	"github.com/archelon-io/archelon/internal/edge/seat"
 )
 
-// seatIsDead returns an AliveError if an Archelon renews the seat of the management cluster, in whatever namespace it is.
+// seatIsDead returns an AliveError if an Archelon renews the seat of the management cluster,
+// in whatever namespace it is.
 func (f *forgetter) seatIsDead(ctx context.Context) error {
 	if f.opts.IgnoreSeat {
 		return nil
@@ -40,8 +41,8 @@ func (f *forgetter) seatIsDead(ctx context.Context) error {
 	return nil
 }
 
-// renewed watches a seat whose holder seems to be dead by its own clock, which may be wrong, for as long as one that lives
-// may be silent.
+// renewed watches a seat whose holder seems to be dead by its own clock, which may be wrong, for as long as
+// one that lives may be silent.
 func (f *forgetter) renewed(ctx context.Context, lease *coordinationv1.Lease, holder string) (bool, error) {
 	f.say("Watching for %v whether %s renews Lease %s.", f.quiet, holder, client.ObjectKeyFromObject(lease))
 	ctx, done := context.WithTimeout(ctx, f.quiet)

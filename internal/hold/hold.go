@@ -72,12 +72,13 @@ type Holding struct {
 	Beside, Apart []schema.GroupVersionKind
 	// UIDLabel on what was created has the UID of the object that it was created for, NamespaceLabel its namespace.
 	UIDLabel, NamespaceLabel string
-	// Origin is the management cluster that what is apart carries, because that is in another cluster, with those of others. Empty where it is not.
+	// Origin is the management cluster that what is apart carries, because that is in another cluster, with those of
+	// others. Empty where it is not.
 	Origin types.UID
 }
 
-// From returns the holdings of a management cluster whose Rancher is in another cluster, where nothing is beside an object; as they are if the origin is
-// empty.
+// From returns the holdings of a management cluster whose Rancher is in another cluster, where nothing is beside an
+// object; as they are if the origin is empty.
 func From(origin types.UID, holdings []Holding) []Holding {
 	if origin == "" {
 		return holdings
@@ -88,7 +89,8 @@ func From(origin types.UID, holdings []Holding) []Holding {
 	return holdings
 }
 
-// Origin selects the Rancher clusters of one management cluster: those that carry its UID or, where Rancher is in it, those that carry none.
+// Origin selects the Rancher clusters of one management cluster: those that carry its UID or, where Rancher is
+// in it, those that carry none.
 func Origin(origin types.UID) labels.Requirement {
 	operator, values := selection.DoesNotExist, []string(nil)
 	if origin != "" {

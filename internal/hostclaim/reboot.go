@@ -65,9 +65,9 @@ func rebootMode(value string) string {
 	return `{"mode":"` + string(asked.Mode) + `"}`
 }
 
-// Tell has the annotations of what stands for a claim, a host or a claim in another cluster, say what the claim asks for,
-// and returns them. A reboot is written down beside it, until the claim asks for it no more: should the process die
-// between the two, it is not told again.
+// Tell has the annotations of what stands for a claim, a host or a claim in another cluster, say what the claim asks
+// for, and returns them. A reboot is written down beside it, until the claim asks for it no more: should the process
+// die between the two, it is not told again.
 func (asked Reboots) Tell(annotations map[string]string) map[string]string {
 	told := Rebooting(annotations)
 	switch {

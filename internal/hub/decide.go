@@ -32,7 +32,8 @@ const (
 // errNoAnswer is of a management cluster that takes long.
 var errNoAnswer = errors.New("no answer")
 
-// LackingError is why an import does not begin: the account of the kubeconfig lacks a permission, such as "list secrets".
+// LackingError is why an import does not begin: the account of the kubeconfig lacks a
+// permission, such as "list secrets".
 type LackingError struct{ Permission string }
 
 // Error implements error.
@@ -137,7 +138,8 @@ func otherCluster() (reason, message string) {
 		"UID of the first)", archelonv1.ManagementClusterUIDAnnotation)
 }
 
-// lostState says why a management cluster does not answer. The error itself may quote what a stranger says, so it is explained.
+// lostState says why a management cluster does not answer. The error itself may quote what a
+// stranger says, so it is explained.
 func lostState(err error) (reason, message string) {
 	const stays = ". Its Rancher clusters stay as they are, and it is tried again"
 	if lacking, ok := errors.AsType[*LackingError](err); ok {

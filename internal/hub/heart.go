@@ -19,13 +19,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchFor bounds the watch over a management cluster. Who has begun to watch is not asked again what it may do, and what stands in between may keep a
-// connection alive that leads nowhere: only a new request shows that.
+// watchFor bounds the watch over a management cluster. Who has begun to watch is not asked again what it may do, and
+// what stands in between may keep a connection alive that leads nowhere: only a new request shows that.
 const watchFor = time.Minute
 
-// follow watches who a management cluster is, until the context ends: the UID of its namespace kube-system. It calls seen with the UID, and answered
-// whenever the API server answers, with nil, or does not within a time. What is tried again is paced by the watch, which never pauses for longer than half a
-// minute. A connection on which nothing comes any more is noticed by the pings of client-go's HTTP/2, in 45 seconds.
+// follow watches who a management cluster is, until the context ends: the UID of its namespace kube-system. It calls
+// seen with the UID, and answered whenever the API server answers, with nil, or does not within a time. What is tried
+// again is paced by the watch, which never pauses for longer than half a minute. A connection on which nothing comes
+// any more is noticed by the pings of client-go's HTTP/2, in 45 seconds.
 func follow(ctx context.Context, config *rest.Config, within time.Duration, seen func(types.UID), answered func(error)) error {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &exchange{base: base, within: within} })
@@ -74,8 +75,8 @@ func follow(ctx context.Context, config *rest.Config, within time.Duration, seen
 // errOtherCluster is that another management cluster answers.
 var errOtherCluster = errors.New("another management cluster answers")
 
-// Confirm asks a management cluster whether it still is the one with the UID. Between the answer that an import was decided by and its first request,
-// another API server may have come to answer.
+// Confirm asks a management cluster whether it still is the one with the UID. Between the answer that an import was
+// decided by and its first request, another API server may have come to answer.
 func Confirm(ctx context.Context, config *rest.Config, uid types.UID) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -91,8 +92,9 @@ func Confirm(ctx context.Context, config *rest.Config, uid types.UID) error {
 	return nil
 }
 
-// exchange has requests answered within a time. client-go repeats a request for ten seconds after a reset, and takes a watch that cannot begin, because the
-// connection ends or nothing comes, for one without events: nobody would notice. So it is not shown why there was no answer.
+// exchange has requests answered within a time. client-go repeats a request for ten seconds after a reset, and takes a
+// watch that cannot begin, because the connection ends or nothing comes, for one without events: nobody would notice.
+// So it is not shown why there was no answer.
 type exchange struct {
 	base   http.RoundTripper
 	within time.Duration

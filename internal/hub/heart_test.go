@@ -93,7 +93,8 @@ func next[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// What stands before a management cluster may answer for it, so that connections live: a watch that is not answered counts as none.
+// What stands before a management cluster may answer for it, so that connections live: a watch that is
+// not answered counts as none.
 func TestAWatchThatIsNotAnsweredIsNoticed(t *testing.T) {
 	f := newFollowed(t, 100*time.Millisecond, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	if got := next(t, f.seen); got != "a" {
@@ -125,7 +126,8 @@ func TestAResetIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// An answer that comes as the time runs out is none: nothing more can be read of it, and who is silent would count as there.
+// An answer that comes as the time runs out is none: nothing more can be read of it, and who is
+// silent would count as there.
 func TestAnAnswerThatComesTooLate(t *testing.T) {
 	closed := make(chan struct{})
 	late := &exchange{within: time.Millisecond, base: roundTrip(func(req *http.Request) (*http.Response, error) {

@@ -42,7 +42,8 @@ type Target struct {
 type Progress struct {
 	// Synced is called when the import has received what it works with.
 	Synced func()
-	// Served is called with a sentence while somebody else may import from the same management cluster, so that this import waits; with "" when it goes on.
+	// Served is called with a sentence while somebody else may import from the same management cluster, so that this
+	// import waits; with "" when it goes on.
 	Served func(why string)
 }
 
@@ -52,8 +53,9 @@ type Options struct {
 	Namespace string
 	// Own is the UID of the cluster that Rancher is in.
 	Own types.UID
-	// Import imports from a management cluster until the context ends, and returns when nothing of it runs any more. It returns a *LackingError where the
-	// account of the kubeconfig may not do what it needs, and a *ServedError when somebody else has taken over.
+	// Import imports from a management cluster until the context ends, and returns when nothing of it runs any more. It
+	// returns a *LackingError where the account of the kubeconfig may not do what it needs, and a *ServedError when
+	// somebody else has taken over.
 	Import func(ctx context.Context, from Target, progress Progress) error
 	// Connection changes the configuration of each connection. Optional.
 	Connection func(*rest.Config) error
@@ -77,7 +79,8 @@ type Hub struct {
 	mu    sync.Mutex
 	said  map[string]state
 	sites map[*site]struct{}
-	// turns has a token for each management cluster that may be imported from, by its UID: two registrations of one never overlap.
+	// turns has a token for each management cluster that may be imported from, by its UID: two
+	// registrations of one never overlap.
 	turns map[types.UID]chan struct{}
 }
 
@@ -148,7 +151,8 @@ func (h *Hub) Engage(ctx context.Context, name multicluster.ClusterName, of clus
 	return nil
 }
 
-// Reconcile has a change of a registration seen by all: one may be in the way of another. It says of a kubeconfig that nobody connects with why that is.
+// Reconcile has a change of a registration seen by all: one may be in the way of another. It says of a kubeconfig that
+// nobody connects with why that is.
 func (h *Hub) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	err := h.client.Get(ctx, req.NamespacedName, secret)

@@ -34,7 +34,8 @@ type Seen struct {
 	Said Said
 }
 
-// Said is the last Event of the hub about a registration. It is zero if there is none: an API server keeps them for an hour.
+// Said is the last Event of the hub about a registration. It is zero if there is none: an API
+// server keeps them for an hour.
 type Said struct {
 	Reason, Message string
 	At              time.Time
@@ -56,8 +57,8 @@ func Look(ctx context.Context, rancher kubernetes.Interface, namespace string, l
 	return seen, nil
 }
 
-// Ask looks at all management clusters that are registered in a namespace of Rancher's cluster, in the order of their names. It asks all of them who they
-// are at the same time, and none for longer than the limit.
+// Ask looks at all management clusters that are registered in a namespace of Rancher's cluster, in the order of their
+// names. It asks all of them who they are at the same time, and none for longer than the limit.
 func Ask(ctx context.Context, rancher kubernetes.Interface, namespace string, limit time.Duration) ([]Seen, error) {
 	secrets, err := rancher.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: Selector().String()})
 	if err != nil {
@@ -177,7 +178,8 @@ func saidIn(ctx context.Context, rancher kubernetes.Interface, namespace string)
 	return said
 }
 
-// Explain says why a management cluster did not answer, in the words of the hub. The error itself may quote what a stranger says.
+// Explain says why a management cluster did not answer, in the words of the hub. The error itself may
+// quote what a stranger says.
 func Explain(ctx context.Context, err error) (reason, message string) {
 	if ctx.Err() != nil {
 		err = errNoAnswer

@@ -48,7 +48,8 @@ func answering(t *testing.T, uid types.UID, let <-chan struct{}) []byte {
 	return raw
 }
 
-// Who looks once sees what the hub would, also of those that the hub has never connected to, and waits for none beyond the limit.
+// Who looks once sees what the hub would, also of those that the hub has never connected to, and
+// waits for none beyond the limit.
 func TestLook(t *testing.T) {
 	open := make(chan struct{})
 	close(open)

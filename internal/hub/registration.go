@@ -25,8 +25,8 @@ func Selector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{archelonv1.ManagementClusterKubeconfigLabel: "true"})
 }
 
-// Reduce leaves of a Secret a kubeconfig that is safe, or why there is none: multicluster-runtime's provider takes what it finds, and would run programs
-// that a kubeconfig names. It is a transform of the cache.
+// Reduce leaves of a Secret a kubeconfig that is safe, or why there is none: multicluster-runtime's provider takes what
+// it finds, and would run programs that a kubeconfig names. It is a transform of the cache.
 func Reduce(object any) (any, error) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {

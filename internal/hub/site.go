@@ -62,7 +62,8 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: retryBase, Factor: 2, Jitter: 0.1, Steps: 100, Cap: retryMax}
 }
 
-// work imports from the management cluster, as long as that is decided, until the context ends. Nothing of it runs any more when it returns.
+// work imports from the management cluster, as long as that is decided, until the context ends. Nothing of it
+// runs any more when it returns.
 func (s *site) work(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var following sync.WaitGroup
@@ -148,7 +149,8 @@ func (s *site) decided(ctx context.Context) (Target, bool) {
 	return Target{Name: s.name, Display: o.display, UID: o.seen, Config: s.config}, d.run
 }
 
-// pin writes on the Secret which management cluster it leads to. The cache shows it in a moment, and has it decided anew.
+// pin writes on the Secret which management cluster it leads to. The cache shows it in a
+// moment, and has it decided anew.
 func (s *site) pin(ctx context.Context, secret *corev1.Secret, uid types.UID) {
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`,
 		secret.UID, secret.ResourceVersion, archelonv1.ManagementClusterUIDAnnotation, uid)

@@ -29,8 +29,8 @@ func failure(doing string, err error) outcome.Outcome {
 	return outcome.Fail(archelonv1.InternalErrorReason, fmt.Errorf("%s: %w", doing, err))
 }
 
-// clientOf returns the client of the cluster that has the object: CAPI Clusters are in the management cluster, everything else that is written is
-// in Rancher's.
+// clientOf returns the client of the cluster that has the object: CAPI Clusters are in the management cluster,
+// everything else that is written is in Rancher's.
 func (r *Reconciler) clientOf(object client.Object) client.Client {
 	if _, ok := object.(*clusterv1.Cluster); ok {
 		return r.Client
@@ -54,8 +54,8 @@ func (r *Reconciler) liveInRancher() client.Reader {
 	return r.APIReader
 }
 
-// patchLocked writes what differs in the metadata of two versions of an object, if the API server has the first one. All
-// else that a Rancher cluster has would take long to compare.
+// patchLocked writes what differs in the metadata of two versions of an object, if the API server has the first one.
+// All else that a Rancher cluster has would take long to compare.
 func (r *Reconciler) patchLocked(ctx context.Context, before, after client.Object) error {
 	locked := client.MergeFromWithOptions(meta.AsPartialObjectMetadata(before), client.MergeFromWithOptimisticLock{})
 	patch, err := locked.Data(meta.AsPartialObjectMetadata(after))
@@ -75,8 +75,8 @@ func (r *Reconciler) patchUID(ctx context.Context, object client.Object, patch [
 	return nil
 }
 
-// applyConditions writes conditions and nothing else, by server-side apply: the list belongs to CAPI. Conditions that the owner applied earlier
-// and does not now are removed. The UID keeps the write from a successor of the same name.
+// applyConditions writes conditions and nothing else, by server-side apply: the list belongs to CAPI. Conditions that
+// the owner applied earlier and does not now are removed. The UID keeps the write from a successor of the same name.
 func (r *Reconciler) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, owner string, after ...metav1.Condition) error {
 	list := make([]any, 0, len(after))
 	for _, condition := range after {

@@ -7,8 +7,9 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// connectAgent installs Rancher's agent once and leaves it alone from then on: Rancher maintains it after the first contact.
-// Only when Rancher says that the agent is not connected, and what is in the workload cluster cannot connect, it is installed again.
+// connectAgent installs Rancher's agent once and leaves it alone from then on: Rancher maintains it after the first
+// contact. Only when Rancher says that the agent is not connected, and what is in the workload cluster cannot
+// connect, it is installed again.
 func (d *deciding) connectAgent() Decision {
 	if noted := d.noteTakeOver(); !noted.passes() {
 		return noted
@@ -70,6 +71,7 @@ func (d *deciding) workDone() Decision {
 	}
 }
 
-// agentDisconnected is true while a lost agent is looked at and afterwards, so that a loss costs one write of the condition.
+// agentDisconnected is true while a lost agent is looked at and afterwards, so that a loss costs
+// one write of the condition.
 const agentDisconnected = "Rancher reports the agent as disconnected; what is installed is being looked at, and installed again if it cannot connect: " +
 	"if this lasts, look at the Deployment cattle-system/cattle-cluster-agent and at the network of the workload cluster"

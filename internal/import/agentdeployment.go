@@ -22,8 +22,9 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// Rancher has fields for where and with what its agent runs, and writes what stands there into the manifest of the agent. A tenant may set those parts
-// of them that the administrator allows. Others, and what somebody sets in Rancher, stay as they are.
+// Rancher has fields for where and with what its agent runs, and writes what stands there into the manifest of
+// the agent. A tenant may set those parts of them that the administrator allows. Others, and what somebody sets
+// in Rancher, stay as they are.
 
 // AgentDeploymentField is that of both kinds of Rancher cluster.
 const AgentDeploymentField = "clusterAgentDeploymentCustomization"
@@ -62,8 +63,8 @@ func AgentSettings() []string {
 // propagated is what stands in PropagatedSettingsAnnotation for a part.
 func (p agentPart) propagated() string { return archelonv1.AgentDeploymentAnnotation + ":" + p.name }
 
-// agentDeploymentText is what tenants may write: the fields of Rancher, without affinity between Pods, and with quantities that are texts until it is
-// known how large they are.
+// agentDeploymentText is what tenants may write: the fields of Rancher, without affinity between Pods, and with
+// quantities that are texts until it is known how large they are.
 type agentDeploymentText struct {
 	AppendTolerations []corev1.Toleration `json:"appendTolerations"`
 	OverrideAffinity  *struct {
@@ -102,8 +103,8 @@ func agentDeployment(annotations map[string]string, allowed []string) (map[strin
 	return runtime.DeepCopyJSON(content), nil
 }
 
-// parseAgentDeployment has the content as it stands in a Rancher cluster. Rancher puts it into a manifest, so nothing passes that is not of the form it
-// should have.
+// parseAgentDeployment has the content as it stands in a Rancher cluster. Rancher puts it into a manifest, so nothing
+// passes that is not of the form it should have.
 func parseAgentDeployment(raw string) (map[string]any, error) {
 	if err := workload.CheckPlain([]byte(raw)); errors.Is(err, workload.ErrAnchors) {
 		return nil, errors.New("it uses YAML anchors, which are not supported: write out every value")
@@ -281,7 +282,8 @@ func (r Rules) addAgentDeployment(desired *Desired) error {
 	return nil
 }
 
-// agentSettingsOf names the parts that are set, for PropagatedSettingsAnnotation: by that it is known what to take off again.
+// agentSettingsOf names the parts that are set, for PropagatedSettingsAnnotation: by that it is
+// known what to take off again.
 func agentSettingsOf(content map[string]any) []string {
 	var names []string
 	for _, part := range agentParts() {
@@ -292,7 +294,8 @@ func agentSettingsOf(content map[string]any) []string {
 	return names
 }
 
-// agentDeploymentPatch returns what brings the field of a Rancher cluster to what is wanted, part by part. A part that was never given stays as it is.
+// agentDeploymentPatch returns what brings the field of a Rancher cluster to what is wanted, part by part. A part that
+// was never given stays as it is.
 func agentDeploymentPatch(observed client.Object, have, want map[string]any) (map[string]any, error) {
 	patch := map[string]any{}
 	for _, part := range agentParts() {

@@ -89,8 +89,8 @@ func TestAgentDeployment(t *testing.T) {
 	}
 }
 
-// What an administrator sets in Rancher, or Rancher itself by default, stays when a tenant sets another part, and what was given goes when the tenant
-// takes it back.
+// What an administrator sets in Rancher, or Rancher itself by default, stays when a tenant sets another part, and what
+// was given goes when the tenant takes it back.
 func TestAgentDeploymentFollows(t *testing.T) {
 	r := Rules{AgentSettings: AgentSettings()}
 	patchOf := func(t *testing.T, observed *managementv3.Cluster, text string) string {

@@ -26,7 +26,8 @@ const (
 	agentUnclaimed standing = iota
 	// agentOurs is the agent of the Rancher cluster of this import.
 	agentOurs
-	// agentLeftBehind is an agent of this Rancher whose cluster does not exist any more, or not for long, or is an earlier one of this import.
+	// agentLeftBehind is an agent of this Rancher whose cluster does not exist any more, or not for long, or is an
+	// earlier one of this import.
 	agentLeftBehind
 	// agentOfCluster is the agent of another Rancher cluster that lives.
 	agentOfCluster
@@ -57,7 +58,8 @@ type wish struct {
 type evidence struct {
 	// accepted: it has a token that this Rancher accepts for the v3 Cluster of this import.
 	accepted bool
-	// cluster is the v3 Cluster that it names, empty where somebody else than Archelon has installed it and Rancher has not done so itself yet.
+	// cluster is the v3 Cluster that it names, empty where somebody else than Archelon has installed it and Rancher
+	// has not done so itself yet.
 	cluster string
 	// url: it names a server; here: it is this Rancher; host is the host of any other, if it can be told.
 	url, here bool
@@ -70,9 +72,9 @@ func evidenceOf(found agent.State, accepted []string, server string) evidence {
 	}
 }
 
-// ownership tells whose agent is installed, for an import into v3 Cluster management of the CAPI cluster with the UID. lookup returns the v3
-// Cluster of a name, nil if there is none; it is asked only if nothing else tells. That the agent has a token of ours, or our name, counts
-// whatever its URL: server-url may have changed.
+// ownership tells whose agent is installed, for an import into v3 Cluster management of the CAPI cluster with the UID.
+// lookup returns the v3 Cluster of a name, nil if there is none; it is asked only if nothing else tells. That the agent
+// has a token of ours, or our name, counts whatever its URL: server-url may have changed.
 func ownership(e evidence, management string, cluster types.UID, lookup func(name string) (*managementv3.Cluster, error)) (verdict, error) {
 	if e.accepted || e.cluster != "" && e.cluster == management {
 		return verdict{standing: agentOurs}, nil

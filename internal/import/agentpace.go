@@ -12,14 +12,15 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// An agent with the credentials of others may be replaced replacementBurst times at once, and then once in replacementPause.
+// An agent with the credentials of others may be replaced replacementBurst times at once, and
+// then once in replacementPause.
 const (
 	replacementBurst = 5
 	replacementPause = 5 * time.Minute
 )
 
-// replacements counts how often the agent of others was replaced in a workload cluster. It outlives a connection: who fights for an agent gets
-// a connection each time.
+// replacements counts how often the agent of others was replaced in a workload cluster. It outlives a connection: who
+// fights for an agent gets a connection each time.
 type replacements struct {
 	mu       sync.Mutex
 	limiters map[types.NamespacedName]*rate.Limiter
@@ -63,7 +64,8 @@ func (r *replacements) forget(key types.NamespacedName) {
 	delete(r.limiters, key)
 }
 
-// contests knows which imports wait because the agent in their workload cluster is that of another v3 Cluster, by that cluster.
+// contests knows which imports wait because the agent in their workload cluster is that of another
+// v3 Cluster, by that cluster.
 type contests struct {
 	mu      sync.Mutex
 	owner   map[types.NamespacedName]string

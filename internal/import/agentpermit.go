@@ -97,9 +97,9 @@ func (r *Reconciler) lookup(ctx context.Context) func(string) (*managementv3.Clu
 	}
 }
 
-// checkIdentity refuses to install an agent into the cluster that Rancher runs in, unless the CAPI cluster asks for it. Rancher shows that
-// cluster already, as local, and deleting the Rancher cluster would have Rancher clean up where it runs. One that was connected before
-// was allowed then, and costs no request.
+// checkIdentity refuses to install an agent into the cluster that Rancher runs in, unless the CAPI cluster asks for it.
+// Rancher shows that cluster already, as local, and deleting the Rancher cluster would have Rancher clean up where it
+// runs. One that was connected before was allowed then, and costs no request.
 func (r *Reconciler) checkIdentity(ctx context.Context, i *installation) error {
 	if i.management.served() || i.want.managementCluster {
 		return nil
@@ -131,8 +131,8 @@ func approvedTakeOver(cluster, management client.Object) string {
 	return value
 }
 
-// noteTakeOver has the annotation for a take-over be used up once the agent has connected, and count again after it was removed. Without it two
-// owners that ask for the same agent would take it from each other for ever.
+// noteTakeOver has the annotation for a take-over be used up once the agent has connected, and count again after it was
+// removed. Without it two owners that ask for the same agent would take it from each other for ever.
 func (d *deciding) noteTakeOver() Decision {
 	object, behind := d.management.object, d.managements[d.management.name]
 	value := d.cluster.Annotations[archelonv1.TakeOverAgentAnnotation]

@@ -41,7 +41,8 @@ func assign(value, where string) assignment {
 	return assignment{to: who, where: where, problem: err}
 }
 
-// namespaceChanged admits Namespaces whose import label changed, or by whose labels the claim selects them or not any more.
+// namespaceChanged admits Namespaces whose import label changed, or by whose labels the claim
+// selects them or not any more.
 func namespaceChanged(claim instance.Claim) predicate.Predicate {
 	if claim.Selector == nil {
 		return labelChanged(archelonv1.ImportLabel)

@@ -22,7 +22,8 @@ import (
 	"github.com/archelon-io/archelon/internal/scheme"
 )
 
-// testCache is the cache of the manager with its indexes, without an API server: it holds what it was given, and what is put into it.
+// testCache is the cache of the manager with its indexes, without an API server: it holds what it was
+// given, and what is put into it.
 type testCache struct {
 	cache.Cache
 	t *testing.T

@@ -12,9 +12,10 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// The cache holds of a CAPI cluster and of a Rancher cluster what an import reads, and no more. What is read of them is said here and nowhere else:
-// a change of anything else wakes nobody. Objects from the cache are the base of patches, so what is left out must never look as if it had been
-// taken off: an annotation that nobody reads keeps its key and loses its value. Then a list or a map is empty only if it is empty on the API server.
+// The cache holds of a CAPI cluster and of a Rancher cluster what an import reads, and no more. What is read of them is
+// said here and nowhere else: a change of anything else wakes nobody. Objects from the cache are the base of patches,
+// so what is left out must never look as if it had been taken off: an annotation that nobody reads keeps its key and
+// loses its value. Then a list or a map is empty only if it is empty on the API server.
 
 // Reduce leaves of an object for the cache what an import reads of it. It is a transform of the cache.
 func Reduce(object any) (any, error) {
@@ -65,8 +66,8 @@ func Reduce(object any) (any, error) {
 	return object, nil
 }
 
-// longestAnnotation is how much is kept of an annotation that is read of a CAPI cluster, which tenants write. Nothing that is longer can be used, but
-// for a description, which is cut.
+// longestAnnotation is how much is kept of an annotation that is read of a CAPI cluster, which tenants write. Nothing
+// that is longer can be used, but for a description, which is cut.
 const longestAnnotation = 16 << 10
 
 func reduceMeta(meta *metav1.ObjectMeta) {
@@ -78,7 +79,8 @@ func reduceMeta(meta *metav1.ObjectMeta) {
 	}
 }
 
-// readsAnnotation reports whether the value of an annotation is read: ours, and those of Rancher and of CAPI that an import sets or looks at.
+// readsAnnotation reports whether the value of an annotation is read: ours, and those of Rancher and of CAPI that
+// an import sets or looks at.
 func readsAnnotation(key string) bool {
 	switch key {
 	case archelonv1.ImportedAnnotation, madeFromNamespace, madeFromName:

@@ -113,8 +113,8 @@ func reduce(t *testing.T, object client.Object) {
 	}
 }
 
-// What comes from the cache is the base of every patch. This runs all that is written on the base of whole objects, and on that of reduced ones: the API
-// server has to hold the same afterwards.
+// What comes from the cache is the base of every patch. This runs all that is written on the base of whole objects, and
+// on that of reduced ones: the API server has to hold the same afterwards.
 func TestPatchesOfReducedObjectsAreThoseOfWholeOnes(t *testing.T) {
 	for name, write := range writesOnCopies() {
 		t.Run(name, func(t *testing.T) {

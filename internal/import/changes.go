@@ -11,8 +11,9 @@ import (
 	"github.com/archelon-io/archelon/internal/rancher"
 )
 
-// recordChanged admits changes of a Rancher cluster that can change what the import does: Rancher writes the status of one often. So do resyncs
-// pass, as a net under everything else, and whatever follows on a write of this process: a reconcile may have ended because it was under way.
+// recordChanged admits changes of a Rancher cluster that can change what the import does: Rancher writes the status of
+// one often. So do resyncs pass, as a net under everything else, and whatever follows on a write of this process: a
+// reconcile may have ended because it was under way.
 func recordChanged(own *ownWrites) predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -22,8 +23,8 @@ func recordChanged(own *ownWrites) predicate.Predicate {
 	}
 }
 
-// sameRecord reports whether nothing differs between two copies of a Rancher cluster that is read of it. Both come from the cache, which holds
-// nothing else.
+// sameRecord reports whether nothing differs between two copies of a Rancher cluster that is read of it. Both come from
+// the cache, which holds nothing else.
 func sameRecord(before, after client.Object) bool {
 	if !sameMeta(before, after) {
 		return false

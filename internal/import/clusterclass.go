@@ -12,8 +12,9 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// Fleet chooses clusters by labels. The ClusterClass of a CAPI cluster is a field, so it is put into the labels that the addon provider for Fleet gives
-// clusters and their groups. A tenant who could forge them would get what is for a class, so the same labels of a CAPI cluster are not propagated.
+// Fleet chooses clusters by labels. The ClusterClass of a CAPI cluster is a field, so it is put into the labels that
+// the addon provider for Fleet gives clusters and their groups. A tenant who could forge them would get what is for a
+// class, so the same labels of a CAPI cluster are not propagated.
 const (
 	classNameLabel      = "clusterclass-name.fleet.addons.cluster.x-k8s.io"
 	classNamespaceLabel = "clusterclass-namespace.fleet.addons.cluster.x-k8s.io"
@@ -22,7 +23,8 @@ const (
 // ofClass reports whether a label is one of those.
 func ofClass(key string) bool { return key == classNameLabel || key == classNamespaceLabel }
 
-// classLabels returns the labels that say of which ClusterClass a cluster is. A label does not hold every name of a class.
+// classLabels returns the labels that say of which ClusterClass a cluster is. A label does not
+// hold every name of a class.
 func classLabels(cluster *clusterv1.Cluster) map[string]string {
 	class := cluster.Spec.Topology.ClassRef
 	if class.Name == "" || len(class.Name) > validation.LabelValueMaxLength {

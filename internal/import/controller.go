@@ -22,7 +22,8 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// Controller describes the import. Turtles may run in some namespaces. The origin is the management cluster, if Rancher's cluster is another one.
+// Controller describes the import. Turtles may run in some namespaces. The origin is the management cluster, if
+// Rancher's cluster is another one.
 func Controller(turtlesNamespaces []string, origin types.UID, setup func(context.Context, controller.Env) error) controller.Controller {
 	crds := []controller.CRD{
 		{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
@@ -45,14 +46,15 @@ func Controller(turtlesNamespaces []string, origin types.UID, setup func(context
 	}
 }
 
-// FromMany are the watches of Rancher's cluster that imports from many management clusters elsewhere share, and the scheme of those in a cache of their own.
+// FromMany are the watches of Rancher's cluster that imports from many management clusters elsewhere share, and the
+// scheme of those in a cache of their own.
 func FromMany(scope shard.Scope) ([]controller.Watch, func() (*runtime.Scheme, error)) {
 	all := slices.Concat(sharedWatches(scope, nil, hold.AnyOrigin()), ownWatches(scope))
 	return slices.DeleteFunc(all, func(w controller.Watch) bool { return !w.Rancher }), ownScheme
 }
 
-// clusterWatches are the kinds with a namespace of the scope whose objects may be an import: CAPI clusters, and v1 Rancher clusters where Rancher is in the
-// same cluster.
+// clusterWatches are the kinds with a namespace of the scope whose objects may be an import: CAPI clusters, and v1
+// Rancher clusters where Rancher is in the same cluster.
 func clusterWatches(origin types.UID) []controller.Watch {
 	watches := []controller.Watch{{Object: &clusterv1.Cluster{}}}
 	if origin == "" {
@@ -63,9 +65,10 @@ func clusterWatches(origin types.UID) []controller.Watch {
 	return watches
 }
 
-// sharedWatches limits the shared cache to what an import reads: in the namespaces of the scope CAPI clusters, Rancher clusters that name one, and
-// kubeconfig Secrets; of kinds without a namespace what belongs to these namespaces by a label; and from all namespaces the registration tokens that
-// Rancher makes, and the Lease of Turtles where that runs. Of what comes, transforms keep what is read.
+// sharedWatches limits the shared cache to what an import reads: in the namespaces of the scope CAPI clusters, Rancher
+// clusters that name one, and kubeconfig Secrets; of kinds without a namespace what belongs to these namespaces by a
+// label; and from all namespaces the registration tokens that Rancher makes, and the Lease of Turtles where that runs.
+// Of what comes, transforms keep what is read.
 func sharedWatches(scope shard.Scope, turtlesNamespaces []string, origin labels.Requirement) []controller.Watch {
 	owned := controller.Having(archelonv1.OwnedLabel).Add(origin)
 	inScope, _ := scope.Labelled(archelonv1.OwnerNamespaceLabel).Requirements()
@@ -85,9 +88,10 @@ func sharedWatches(scope shard.Scope, turtlesNamespaces []string, origin labels.
 	}
 }
 
-// ownWatches are of kinds that the shared cache selects otherwise: the Secrets of Rancher's registration tokens, where that has kubeconfigs; the
-// Namespaces of the scope that say who is to import what is in them, with the import label or without; and the display names of all v3 Clusters, where
-// that has all there is to know of those that belong to the scope.
+// ownWatches are of kinds that the shared cache selects otherwise: the Secrets of Rancher's registration tokens,
+// where that has kubeconfigs; the Namespaces of the scope that say who is to import what is in them, with the
+// import label or without; and the display names of all v3 Clusters, where that has all there is to know of
+// those that belong to the scope.
 func ownWatches(scope shard.Scope) []controller.Watch {
 	inScope, _ := scope.NamespaceObjects().Requirements()
 	return []controller.Watch{
@@ -99,7 +103,8 @@ func ownWatches(scope shard.Scope) []controller.Watch {
 	}
 }
 
-// ownScheme knows Kubernetes' own kinds and, instead of Rancher's type for v3 Clusters, one that holds no more than their names.
+// ownScheme knows Kubernetes' own kinds and, instead of Rancher's type for v3 Clusters, one that
+// holds no more than their names.
 func ownScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(s); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// A Rancher has the Rancher clusters of several management clusters. Rancher copies labels to what it makes of one, so it holds for both kinds.
+// A Rancher has the Rancher clusters of several management clusters. Rancher copies labels to what it makes of one,
+// so it holds for both kinds.
 func TestInstancesSeeTheRancherClustersOfTheirManagementCluster(t *testing.T) {
 	carried := func(origin string) labels.Set {
 		set := labels.Set{archelonv1.OwnedLabel: ""}

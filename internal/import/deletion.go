@@ -16,8 +16,9 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// Deletion never waits for Rancher: a record that is asked to go is Rancher's to finish, and a CAPI cluster must be able to
-// leave while Rancher, or its webhook, is down. It needs neither the workload cluster nor the control plane nor the label.
+// Deletion never waits for Rancher: a record that is asked to go is Rancher's to finish, and a CAPI cluster
+// must be able to leave while Rancher, or its webhook, is down. It needs neither the workload cluster nor the
+// control plane nor the label.
 
 // deleteRecords deletes every record that was created for this cluster, of whatever kind.
 func (d *deciding) deleteRecords() Decision {
@@ -47,8 +48,8 @@ func (d *deciding) deleteRecords() Decision {
 	return pass()
 }
 
-// confirmUnimport asks the API server whether the label still says that the cluster leaves Rancher. A process that has just
-// started may see Rancher clusters as they are and the CAPI cluster as it was.
+// confirmUnimport asks the API server whether the label still says that the cluster leaves Rancher. A process that has
+// just started may see Rancher clusters as they are and the CAPI cluster as it was.
 func (d *deciding) confirmUnimport() Decision {
 	if d.intent != intentUnimport {
 		return pass()
@@ -66,8 +67,8 @@ func (d *deciding) confirmUnimport() Decision {
 	return stop(startOver())
 }
 
-// removeRecord deletes a record, unless Rancher would delete a CAPI cluster together with it. A CAPI cluster that is being
-// deleted must be able to leave, or is gone, so its record is left behind then; otherwise a person decides.
+// removeRecord deletes a record, unless Rancher would delete a CAPI cluster together with it. A CAPI cluster that is
+// being deleted must be able to leave, or is gone, so its record is left behind then; otherwise a person decides.
 func (d *deciding) removeRecord(found *record) Decision {
 	if found.left || found.deleting() && !found.held() {
 		return pass()
@@ -230,8 +231,8 @@ func (d *deciding) other() (*record, *askRecord) {
 	return nil, nil
 }
 
-// releaseNoted releases a record whose removal is noted. The API server confirms that, for the cache may be older than the
-// name on the cluster.
+// releaseNoted releases a record whose removal is noted. The API server confirms that, for the cache may be older
+// than the name on the cluster.
 func (d *deciding) releaseNoted(found *record) Decision {
 	current := askCluster{"for the name of its record"}
 	if d.lacks(current) {

@@ -14,8 +14,8 @@ import (
 // defaultDescription is the one that Rancher Turtles gives, so that dashboards read alike.
 const defaultDescription = "CAPI cluster imported to Rancher"
 
-// desired computes the record of a CAPI cluster as far as this installation allows it. The error is an *outcome.Problem that names what
-// the user has to change.
+// desired computes the record of a CAPI cluster as far as this installation allows it. The error is an *outcome.Problem
+// that names what the user has to change.
 func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error) {
 	desired, err := desiredRecord(cluster, name)
 	if err == nil && desired.FleetWorkspace != "" && !slices.Contains(r.FleetWorkspaces, desired.FleetWorkspace) {
@@ -102,8 +102,8 @@ func propagates(key string) bool {
 	return !strings.Contains(key, "cattle.io") && !strings.Contains(key, "x-k8s.io") && !strings.Contains(key, "archelon.io") && !tracks(key)
 }
 
-// tracks reports whether Argo CD may know its objects by a label: the first is its default before 3.0. A Rancher cluster that carries it is, for
-// Argo CD, an object of the application that is not in Git, and is pruned.
+// tracks reports whether Argo CD may know its objects by a label: the first is its default before 3.0. A Rancher
+// cluster that carries it is, for Argo CD, an object of the application that is not in Git, and is pruned.
 func tracks(key string) bool {
 	return key == "app.kubernetes.io/instance" || strings.Contains(key, "argoproj.io")
 }

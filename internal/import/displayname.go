@@ -35,8 +35,9 @@ func naming(cluster *clusterv1.Cluster, record string) (Desired, error) {
 	return Desired{Cluster: cluster, Name: record, DisplayName: display, FleetWorkspace: workspace}, nil
 }
 
-// apartFrom is the display name of a CAPI cluster whose name another management cluster has taken: it names its management cluster as well. It is empty where
-// nobody has named the management cluster, and where the two names are none in one.
+// apartFrom is the display name of a CAPI cluster whose name another management cluster has taken: it
+// names its management cluster as well. It is empty where nobody has named the management cluster, and
+// where the two names are none in one.
 func (r Rules) apartFrom(cluster *clusterv1.Cluster) string {
 	name := cluster.Name + "-" + r.OriginName
 	if r.OriginName == "" || len(validation.IsDNS1123Label(name)) > 0 {
@@ -92,7 +93,8 @@ func (d *deciding) claimDisplayName(desired Desired) Decision {
 	return d.reserveDisplayName(name)
 }
 
-// toldApart has a new record named after its management cluster as well, if nobody asked for a name and another Rancher cluster has the first one.
+// toldApart has a new record named after its management cluster as well, if nobody asked for a name and another
+// Rancher cluster has the first one.
 func (d *deciding) toldApart(desired Desired) Desired {
 	name, unique := d.Active.DisplayName(desired)
 	if apart := d.apartFrom(desired.Cluster); unique && desired.DisplayName == "" && apart != "" &&

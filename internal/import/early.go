@@ -13,8 +13,8 @@ import (
 // A cluster can show in Rancher before its control plane is available, if somebody asks for it. Nothing is read of its
 // workload cluster until then, nor written.
 
-// early reads whether the Rancher cluster of a CAPI cluster is created before its control plane is available. Booleans are
-// read as in the import label.
+// early reads whether the Rancher cluster of a CAPI cluster is created before its control plane is available. Booleans
+// are read as in the import label.
 func (r Rules) early(annotations map[string]string) (bool, error) {
 	value := annotations[archelonv1.EarlyImportAnnotation]
 	if value == "" {
@@ -27,8 +27,8 @@ func (r Rules) early(annotations map[string]string) (bool, error) {
 	return early, nil
 }
 
-// waitForControlPlane waits until the workload cluster can be expected to answer, unless the Rancher cluster is asked for
-// before. A record that exists is followed whatever the control plane does; only creating one needs it.
+// waitForControlPlane waits until the workload cluster can be expected to answer, unless the Rancher cluster is asked
+// for before. A record that exists is followed whatever the control plane does; only creating one needs it.
 func (d *deciding) waitForControlPlane() Decision {
 	early, err := d.early(d.cluster.Annotations)
 	switch {
@@ -50,8 +50,8 @@ func (d *deciding) keepOffBefore() Decision {
 		"The Rancher cluster is there before the control plane, as was asked for; Rancher's agent is installed when the control plane is available")
 }
 
-// createdEarly reports whether a record was there before the control plane: what it took to connect is not what an import
-// takes.
+// createdEarly reports whether a record was there before the control plane: what it took to connect
+// is not what an import takes.
 func createdEarly(cluster *clusterv1.Cluster, made *record) bool {
 	available := meta.FindStatusCondition(cluster.GetConditions(), clusterv1.ClusterControlPlaneAvailableCondition)
 	return made != nil && available != nil && available.LastTransitionTime.After(made.GetCreationTimestamp().Time)

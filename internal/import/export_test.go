@@ -33,7 +33,8 @@ func NewWorld(t *testing.T, objects ...client.Object) client.WithWatch {
 		WithIndex(&corev1.Namespace{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 }
 
-// NewProcess returns a Reconciler that remembers nothing, and tells each step at once. The client stands for both the cache and the API server.
+// NewProcess returns a Reconciler that remembers nothing, and tells each step at once. The client stands for both
+// the cache and the API server.
 func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches int) *Reconciler {
 	t.Helper()
 	must := func(err error) {

@@ -15,9 +15,9 @@ const (
 	retryMax  = 2 * time.Minute
 )
 
-// fair hands out what waits in many namespaces by turns, and what waits in one namespace in the order in which it came: a tenant with
-// hundreds of clusters delays another one by a cluster, not by hundreds. A namespace that has its share has no turn until some of it is
-// done. It implements workqueue.Queue.
+// fair hands out what waits in many namespaces by turns, and what waits in one namespace in the order in which it came:
+// a tenant with hundreds of clusters delays another one by a cluster, not by hundreds. A namespace that has its share
+// has no turn until some of it is done. It implements workqueue.Queue.
 type fair struct {
 	most int // of a namespace at the same time
 
@@ -47,7 +47,8 @@ func (f *fair) Push(request reconcile.Request) {
 	}
 }
 
-// Len implements workqueue.Queue, which asks whether there is anything to hand out: what waits for others of its namespace does not count.
+// Len implements workqueue.Queue, which asks whether there is anything to hand out: what waits for others of
+// its namespace does not count.
 func (f *fair) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +70,8 @@ func (f *fair) Pop() reconcile.Request {
 	return request
 }
 
-// done takes note that something of a namespace is done. Whoever has done it asks for more, so nobody else has to be told that there is.
+// done takes note that something of a namespace is done. Whoever has done it asks for more, so nobody else
+// has to be told that there is.
 func (f *fair) done(namespace string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +102,8 @@ func (q fairQueue) Done(request reconcile.Request) {
 	q.TypedInterface.Done(request)
 }
 
-// newQueue returns what builds the queue of a controller in which namespaces take turns, with so many requests of one at the same time at most.
+// newQueue returns what builds the queue of a controller in which namespaces take turns, with so many requests of
+// one at the same time at most.
 func newQueue(most int) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 		fair := newFair(most)

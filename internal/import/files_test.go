@@ -43,8 +43,8 @@ func TestFilesPointDown(t *testing.T) {
 	}
 }
 
-// arrowsBetweenFiles returns of each file the files that it uses, with an identifier of each. What other packages export
-// is left unknown: to read that would take seconds.
+// arrowsBetweenFiles returns of each file the files that it uses, with an identifier of each. What other packages
+// export is left unknown: to read that would take seconds.
 func arrowsBetweenFiles(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	fset, parsed, arrows := token.NewFileSet(), []*ast.File{}, map[string]map[string]string{}

@@ -43,7 +43,8 @@ func FuzzChosen(f *testing.F) {
 	})
 }
 
-// FuzzDesiredRecord looks for a cluster whose record the API server would refuse, and for settings that are quoted in a refusal.
+// FuzzDesiredRecord looks for a cluster whose record the API server would refuse, and for settings
+// that are quoted in a refusal.
 func FuzzDesiredRecord(f *testing.F) {
 	f.Add("prod", "tenant", "team", "a", `{"HTTPS_PROXY": "http://user:secret@proxy"}`, "workspace", "text")
 	f.Add(strings.Repeat("a", 64), "tenant", "x-k8s.io/a", "", "A: b\nA: c", "-", "")

@@ -48,8 +48,9 @@ func (d *deciding) takeOver() Decision {
 	})
 }
 
-// letOthers takes this instance off a cluster whose namespace it does not select any more, as the last that it does there: another instance begins
-// when it sees that. What is held stays held, and is released by whoever sees to the deletion.
+// letOthers takes this instance off a cluster whose namespace it does not select any more, as the last that
+// it does there: another instance begins when it sees that. What is held stays held, and is released by
+// whoever sees to the deletion.
 func (d *deciding) letOthers() Decision {
 	switch {
 	case !d.lets(d.Observation):
@@ -70,8 +71,8 @@ func (*deciding) pause() Decision {
 	return wait(archelonv1.PausedReason, "The CAPI cluster is paused; the import goes on when it is resumed")
 }
 
-// checkSelection stops where the import label cannot be read. What is imported stays imported when nothing selects it any
-// more: a mistake in the values of the chart is no reason to disconnect clusters. It is told.
+// checkSelection stops where the import label cannot be read. What is imported stays imported when nothing selects it
+// any more: a mistake in the values of the chart is no reason to disconnect clusters. It is told.
 func (d *deciding) checkSelection() Decision {
 	want, err := d.wanted()
 	if err != nil {
@@ -88,7 +89,8 @@ func (d *deciding) checkPermission() Decision {
 		return pass()
 	}
 	if named, look := d.named(); look && holds(d.cluster) {
-		// The annotation may have been there all the time, and the record only have lost the label by which the cache knows it.
+		// The annotation may have been there all the time, and the record only have lost the label
+		// by which the cache knows it.
 		return ask(named)
 	}
 	if !d.stopped {

@@ -9,13 +9,13 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// Indexes of CAPI clusters in the cache. With them an event costs what it wakes, however many clusters there are. Each value that a cluster alone has takes
-// 800 bytes, so there are few.
+// Indexes of CAPI clusters in the cache. With them an event costs what it wakes, however many clusters there are. Each
+// value that a cluster alone has takes 800 bytes, so there are few.
 const (
 	// uidIndex finds a CAPI cluster by its UID.
 	uidIndex = "archelon.io/uid"
-	// wantedNameIndex finds CAPI clusters by their folded name, and by the folded display name that their record has or would have: as a rule, these
-	// are one.
+	// wantedNameIndex finds CAPI clusters by their folded name, and by the folded display name that their record has or
+	// would have: as a rule, these are one.
 	wantedNameIndex = "archelon.io/wanted-display-name"
 	// pendingIndex finds the CAPI clusters whose import is under way, under the value pending.
 	pendingIndex = "archelon.io/pending"

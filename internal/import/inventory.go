@@ -16,8 +16,8 @@ import (
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
-// inventory counts clusters by their condition whenever metrics are read. Counts that are kept on the side would drift; a list from the cache
-// costs no request.
+// inventory counts clusters by their condition whenever metrics are read. Counts that are kept on the side would drift;
+// a list from the cache costs no request.
 type inventory struct {
 	desc, switches *prometheus.Desc
 
@@ -120,7 +120,8 @@ func (v *view) namespaces(list *clusterv1.ClusterList) map[string]bool {
 	return selected
 }
 
-// labels returns the labels of the namespaces of clusters, none of one that is not there. They are looked up if they count.
+// labels returns the labels of the namespaces of clusters, none of one that is not there. They
+// are looked up if they count.
 func (v *view) labels(list *clusterv1.ClusterList) map[string]map[string]string {
 	found := map[string]map[string]string{}
 	for n := range list.Items {

@@ -29,18 +29,19 @@ const (
 	jobRecheckBase = 30 * time.Second
 	// jobDelayMax ends the growth of both.
 	jobDelayMax = 5 * time.Minute
-	// jobPollMax ends the growth of the delays after the same Poll again. They grow by half from the first one on, which is the Poll's: what is waited
-	// for is found late by half of the time that it took, at most.
+	// jobPollMax ends the growth of the delays after the same Poll again. They grow by half from the first one on, which
+	// is the Poll's: what is waited for is found late by half of the time that it took, at most.
 	jobPollMax = time.Minute
 )
 
-// jobs is the controller of the slow part of an import, requests to workload clusters and downloads, with workers of its own.
-// A dead workload cluster costs one of these until its timeout and never a worker of the import, so it
-// delays nobody else. There is at most one job for a cluster; when it ends, the cluster is reconciled again.
+// jobs is the controller of the slow part of an import, requests to workload clusters and downloads, with workers of
+// its own. A dead workload cluster costs one of these until its timeout and never a worker of the import, so it delays
+// nobody else. There is at most one job for a cluster; when it ends, the cluster is reconciled again.
 //
 // A job belongs to an input, a digest of everything that its result depends on. A result stands
 // for as long as its input does, so events that change nothing start nothing, and a changed input starts a new
-// job at once, whatever the backoff. When one is due again the import asks for it: whether it is to be done at all is decided there.
+// job at once, whatever the backoff. When one is due again the import asks for it: whether it is to be
+// done at all is decided there.
 type jobs struct {
 	parallel int
 	clock    clock.PassiveClock
@@ -87,8 +88,8 @@ func newJobs(parallel int, c clock.PassiveClock) *jobs {
 	}
 }
 
-// options are those of the controller. No namespace gets all workers: a hundred workload clusters that do not answer would hold them until
-// their timeouts.
+// options are those of the controller. No namespace gets all workers: a hundred workload clusters that do not answer
+// would hold them until their timeouts.
 func (j *jobs) options() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: j.parallel,
@@ -108,7 +109,8 @@ func (j *jobs) serve(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 	return nil
 }
 
-// Reconcile implements reconcile.Reconciler: it does the work that was asked for. How that ends is told to the import, and no error of the controller.
+// Reconcile implements reconcile.Reconciler: it does the work that was asked for. How that ends is told to the import,
+// and no error of the controller.
 func (j *jobs) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -116,7 +118,8 @@ func (j *jobs) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 	if work == nil {
 		return reconcile.Result{}, nil
 	}
-	// What is left of a panic, which goes on to controller-runtime: what a workload cluster sends must not end the work for all others.
+	// What is left of a panic, which goes on to controller-runtime: what a workload cluster sends must not
+	// end the work for all others.
 	result := outcome.Fail(archelonv1.InternalErrorReason, errPanic)
 	defer func() {
 		j.finish(working, request.NamespacedName, result)

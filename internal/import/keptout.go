@@ -8,8 +8,9 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// keptOut returns the annotation that keeps a CAPI cluster out of Rancher, "" if there is none. The one with a prefix is a
-// boolean, read as the import label is, and wins. Of the other one, which Rancher Turtles has too, presence counts.
+// keptOut returns the annotation that keeps a CAPI cluster out of Rancher, "" if there is none. The one
+// with a prefix is a boolean, read as the import label is, and wins. Of the other one, which Rancher
+// Turtles has too, presence counts.
 func keptOut(annotations map[string]string) (string, error) {
 	if value := annotations[archelonv1.KeptOutAnnotation]; value != "" {
 		out, err := strconv.ParseBool(value)

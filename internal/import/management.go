@@ -16,9 +16,9 @@ const (
 	waitingCondition = "Waiting"
 	// deployedCondition is True from the time on that Rancher has applied its agent itself.
 	deployedCondition = "AgentDeployed"
-	// migratedCondition is True once Rancher has no secret of a v3 Cluster left to move, which is so within a second of its
-	// creation. Rancher 2.15 never connects an agent that registers before that, as it may just after Rancher has started:
-	// the controller that sets this and the one that reports the registration write against each other for ever.
+	// migratedCondition is True once Rancher has no secret of a v3 Cluster left to move, which is so within a second of
+	// its creation. Rancher 2.15 never connects an agent that registers before that, as it may just after Rancher has
+	// started: the controller that sets this and the one that reports the registration write against each other for ever.
 	migratedCondition = "ServiceAccountSecretsMigrated"
 	// namespaceCondition is True from about the same time on.
 	namespaceCondition = "BackingNamespaceCreated"
@@ -64,5 +64,6 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 	return view
 }
 
-// served reports whether the Rancher cluster has had an agent that it reached, so that what Rancher applied itself is there to be taken over.
+// served reports whether the Rancher cluster has had an agent that it reached, so that what Rancher applied
+// itself is there to be taken over.
 func (m managementCluster) served() bool { return m.known || m.deployed }

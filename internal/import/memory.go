@@ -37,7 +37,8 @@ type memory struct {
 	takings turtles.Takings
 }
 
-// newMemory returns one for so many switches at the same time, and so many clusters that are woken at once by one that has ended.
+// newMemory returns one for so many switches at the same time, and so many clusters that are woken at
+// once by one that has ended.
 func newMemory(switches, backlog int) *memory {
 	return &memory{
 		incarnations: newIncarnations(),
@@ -102,7 +103,8 @@ func (i *incarnations) forget(key types.NamespacedName) {
 	delete(i.uids, key)
 }
 
-// disconnections remembers since when this process knows that the agent of a CAPI cluster is disconnected. The zero value is ready for use.
+// disconnections remembers since when this process knows that the agent of a CAPI cluster is disconnected. The
+// zero value is ready for use.
 type disconnections struct {
 	mu    sync.Mutex
 	since map[types.NamespacedName]disconnection

@@ -24,7 +24,8 @@ func (d *deciding) namedRecord() (name string, stays bool, look question) {
 		return "", false, nil
 	}
 	if named := d.find(id); named != nil && (named.deleting() || named.madeFor(d.cluster)) {
-		// The removal of one that is being deleted is known already, or was asked for by us: the next record gets a name of its own.
+		// The removal of one that is being deleted is known already, or was asked for by us: the next
+		// record gets a name of its own.
 		return name, !named.deleting(), nil
 	}
 	misnamed, look := d.hasAnother()

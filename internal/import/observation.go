@@ -28,8 +28,8 @@ type Observation struct {
 	behind bool
 	// kept: another instance, which selects namespaces by their labels, has yet to leave the cluster.
 	kept bool
-	// namespace are the labels of the Namespace if it has the import label, or the instance selects namespaces by their labels;
-	// assigning those if it says who is to import.
+	// namespace are the labels of the Namespace if it has the import label, or the instance selects namespaces by their
+	// labels; assigning those if it says who is to import.
 	namespace, assigning map[string]string
 	// records name the cluster as their owner; derived are Rancher's own companions of such records.
 	records, derived []record
@@ -208,7 +208,8 @@ func (o *Observation) standing() *record {
 	return nil
 }
 
-// learn adds one that the API server has of the cluster's own. Of one that the cache shows as well, only that it is being deleted is news.
+// learn adds one that the API server has of the cluster's own. Of one that the cache shows as well, only that
+// it is being deleted is news.
 func (o *Observation) learn(live record) {
 	for _, records := range [][]record{o.records, o.derived} {
 		for i := range records {

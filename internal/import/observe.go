@@ -127,8 +127,8 @@ func (r *Reconciler) recordsOf(ctx context.Context, cluster *clusterv1.Cluster) 
 	return records, append(derived, moved...), nil
 }
 
-// splitDerived sets those apart that another record names as the v3 Cluster which Rancher made from it, whatever became of the annotation that
-// says so. Rancher would delete that record together with the v3 Cluster.
+// splitDerived sets those apart that another record names as the v3 Cluster which Rancher made from it, whatever became
+// of the annotation that says so. Rancher would delete that record together with the v3 Cluster.
 func splitDerived(records []record) (own, derived []record) {
 	behind := map[string]bool{}
 	for _, record := range records {

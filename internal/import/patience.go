@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// registrationPatience is how long Rancher may take to fill in the registration of a new cluster before it is asked to look again.
+// registrationPatience is how long Rancher may take to fill in the registration of a new cluster
+// before it is asked to look again.
 const registrationPatience = 30 * time.Second
 
 const (

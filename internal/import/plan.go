@@ -16,7 +16,8 @@ import (
 )
 
 // Planner runs the controller on a management cluster that is none. It observes, decides and acts as the controller
-// does, for it is the controller: where its actions end up is a matter of its client. It looks into no workload cluster.
+// does, for it is the controller: where its actions end up is a matter of its client. It
+// looks into no workload cluster.
 type Planner struct {
 	r     *Reconciler
 	begin func(action string)

@@ -23,7 +23,8 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads from the API server. It settles what a stale cache cannot.
 	APIReader client.Reader
-	// Rancher and RancherReader do the same in Rancher's cluster, which has the Rancher clusters. Optional: it is the management cluster.
+	// Rancher and RancherReader do the same in Rancher's cluster, which has the Rancher clusters. Optional:
+	// it is the management cluster.
 	Rancher       client.Client
 	RancherReader client.Reader
 	// Recorder publishes Events on CAPI Clusters.
@@ -42,15 +43,16 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Runs reports whether another instance runs, by the name in InstanceAnnotation. Optional: nobody else does.
 	Runs func(instance string) bool
-	// Keeps reports whether another instance, by the name in InstanceAnnotation, has yet to leave what names it in a namespace: it says so itself
-	// by taking its name off. Optional: nobody does.
+	// Keeps reports whether another instance, by the name in InstanceAnnotation, has yet to leave what names it in a
+	// namespace: it says so itself by taking its name off. Optional: nobody does.
 	Keeps func(instance, namespace string) bool
-	// Withdrawn reports whether a namespace was taken from this instance while it runs: nothing is worked on there. Optional.
+	// Withdrawn reports whether a namespace was taken from this instance while it runs: nothing
+	// is worked on there. Optional.
 	Withdrawn func(ctx context.Context, namespace string) (bool, error)
 	// Principals knows whether clusters may work with the principals of their infrastructure. Optional.
 	Principals Principals
-	// AgentGone reports whether the agent of a CAPI Cluster was seen to have gone from its workload cluster: it is looked at then, whatever Rancher
-	// says of its connection. Optional.
+	// AgentGone reports whether the agent of a CAPI Cluster was seen to have gone from its workload cluster: it is looked
+	// at then, whatever Rancher says of its connection. Optional.
 	AgentGone func(cluster types.NamespacedName) bool
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
 	Jobs int
@@ -98,7 +100,8 @@ func (r *Reconciler) forgetAll(ctx context.Context, key types.NamespacedName) {
 	r.forgetCluster(key)
 }
 
-// forget drops what is kept for the work on a workload cluster: the last result, the connection, and since when its agent is disconnected.
+// forget drops what is kept for the work on a workload cluster: the last result, the connection, and since
+// when its agent is disconnected.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.jobs.Forget(key)
 	r.registrations.forget(key)

@@ -151,7 +151,8 @@ func v3Record() *managementv3.Cluster {
 	}}}
 }
 
-// A cluster that was asked to go a moment before it got our finalizer vanishes with it. Its end and its record come by two watches.
+// A cluster that was asked to go a moment before it got our finalizer vanishes with it. Its end and its
+// record come by two watches.
 func TestTheRecordOfALostClusterMayComeLater(t *testing.T) {
 	b := newBench(t, instance.Claim{})
 	b.holdings.note(testCluster(held))

@@ -194,7 +194,8 @@ func (d *deciding) findManagement() Decision {
 	case found == nil:
 		return stop(waitingForRancher())
 	case !d.record.stands(found.object):
-		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make, becomes the companion of that.
+		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make,
+		// becomes the companion of that.
 		return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
 			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s and import the cluster again",
 			d.record, name, d.record), unseenRecheck))

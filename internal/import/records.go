@@ -65,8 +65,8 @@ const (
 	madeFromName            = "objectset.rio.cattle.io/owner-name"
 )
 
-// stands reports whether the v3 Cluster is the record itself, or was made by Rancher from it. The status of a v1 record alone does not tell:
-// Rancher fills it in by the name of the record, which may be that of any v3 Cluster.
+// stands reports whether the v3 Cluster is the record itself, or was made by Rancher from it. The status of a v1 record
+// alone does not tell: Rancher fills it in by the name of the record, which may be that of any v3 Cluster.
 func (r record) stands(cluster client.Object) bool {
 	if r.strategy.Nature().Itself {
 		return cluster.GetName() == r.GetName()
@@ -128,8 +128,8 @@ func ownerUIDs(object client.Object) []string {
 	return slices.Compact(uids)
 }
 
-// splitID takes the value of the record annotation apart. Others can write it. What cannot be the name of any object names no record: a client
-// refuses even to ask for it, and that would be a failure without end.
+// splitID takes the value of the record annotation apart. Others can write it. What cannot be the name of any object
+// names no record: a client refuses even to ask for it, and that would be a failure without end.
 func (r Rules) splitID(id string) (Strategy, string, bool) {
 	kind, name, ok := strings.Cut(id, "/")
 	if !ok || name == "" || len(content.IsPathSegmentName(name)) > 0 {

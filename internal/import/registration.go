@@ -18,8 +18,8 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// registrationRepeat is when Rancher is asked once more. It may have looked with settings that its cache did not have yet, and then nothing
-// in the management cluster changes any more.
+// registrationRepeat is when Rancher is asked once more. It may have looked with settings that its cache did not have
+// yet, and then nothing in the management cluster changes any more.
 const registrationRepeat = 5 * time.Minute
 
 // awaitRegistration stops as long as Rancher has not made the registration, or has made it with another server-url than
@@ -57,7 +57,8 @@ const preparationPatience = 30 * time.Second
 // clockSkew is how much later than here it may be where Rancher runs. A time that lies ahead by less is just now.
 const clockSkew = 5 * time.Minute
 
-// awaitPreparation keeps the agent from registering before Rancher is ready for it (docs/adr/0062-no-agent-before-rancher-is-ready.md).
+// awaitPreparation keeps the agent from registering before Rancher is ready for it
+// (docs/adr/0062-no-agent-before-rancher-is-ready.md).
 func (d *deciding) awaitPreparation() Decision {
 	m := d.management
 	begun := m.namespaced
@@ -154,8 +155,8 @@ func requestOf(digest string, at time.Time) string {
 	return digest + "@" + at.UTC().Format(time.RFC3339)
 }
 
-// untilRequest returns how long Rancher has left for a registration before it is to be asked. unusable says that it had no server-url of
-// use until now, and so no time is due to it.
+// untilRequest returns how long Rancher has left for a registration before it is to be asked. unusable says that it had
+// no server-url of use until now, and so no time is due to it.
 func untilRequest(cluster *managementv3.Cluster, digest string, unusable bool, now time.Time) time.Duration {
 	asked, when, _ := strings.Cut(cluster.Annotations[archelonv1.RegistrationRequestedAnnotation], "@")
 	age := now.Sub(cluster.CreationTimestamp.Time)

@@ -102,8 +102,8 @@ func TestRenewRegistration(t *testing.T) {
 	}
 }
 
-// While registrations come through, however slowly, Rancher is asked for none of those that wait for their turn; when none
-// comes through any more it is, and one whose server-url was of no use does not wait at all.
+// While registrations come through, however slowly, Rancher is asked for none of those that wait for their turn; when
+// none comes through any more it is, and one whose server-url was of no use does not wait at all.
 func TestRegistrationsOfASlowRancherAreNotAskedFor(t *testing.T) {
 	b := newRegistrationBench(t, "https://rancher.test")
 	clock := b.clock

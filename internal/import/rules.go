@@ -18,8 +18,8 @@ type Rules struct {
 	Self instance.ID
 	// Origin is the management cluster, where Rancher is in another one: its records carry it. Empty otherwise.
 	Origin types.UID
-	// OriginName is how people call the management cluster, where Rancher is in another one: Rancher clusters whose CAPI Clusters have one name are told
-	// apart by it. Optional: the second one waits.
+	// OriginName is how people call the management cluster, where Rancher is in another one: Rancher clusters whose CAPI
+	// Clusters have one name are told apart by it. Optional: the second one waits.
 	OriginName string
 	// Claim limits the import to CAPI Clusters; the zero value is all.
 	Claim instance.Claim
@@ -34,7 +34,8 @@ type Rules struct {
 	Selector Selector
 	// Early creates Rancher clusters before control planes are available, unless the CAPI Cluster says otherwise.
 	Early bool
-	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may ask for, of AgentSettings.
+	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster
+	// may ask for, of AgentSettings.
 	AgentSettings []string
 	// ClassLabels has the Rancher cluster carry labels that say of which ClusterClass the CAPI Cluster is.
 	ClassLabels bool

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAgentEnvExpandsNothing gives a few kilobytes that a YAML parser would make megabytes of, before it sees that they are no map of
-// strings.
+// TestAgentEnvExpandsNothing gives a few kilobytes that a YAML parser would make megabytes of, before it sees that
+// they are no map of strings.
 func TestAgentEnvExpandsNothing(t *testing.T) {
 	raw := `A: &a "` + strings.Repeat("s3cret", 600) + "\"\nB: [" + strings.TrimSuffix(strings.Repeat("*a,", 1200), ",") + "]\n"
 	cluster := testCluster(annotated("archelon.io/agent-env", raw))

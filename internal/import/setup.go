@@ -49,17 +49,18 @@ type Options struct {
 	Begin <-chan struct{}
 	// AgentChanges, if set, is given what to call when AgentGone says something else of a CAPI Cluster.
 	AgentChanges func(wake func(types.NamespacedName))
-	// InstanceGone, if set, is given what to call when another instance does not run any more, with its name, and returns what ends that.
+	// InstanceGone, if set, is given what to call when another instance does not run any more, with its name,
+	// and returns what ends that.
 	InstanceGone func(wake func(instance string)) (stop func())
 	// Claimed, if set, reports whether an instance that runs imports what is in a namespace with these labels.
 	Claimed func(namespace string, labels map[string]string) bool
-	// Unselected, if set, is given what counts namespaces with CAPI Clusters that no instance selects, and nothing when this replica does not lead
-	// any more.
+	// Unselected, if set, is given what counts namespaces with CAPI Clusters that no instance selects, and nothing when
+	// this replica does not lead any more.
 	Unselected func(count func() int)
 }
 
-// What is needed in the namespaces of an instance only says namespace=scope. Kubeconfigs are in these namespaces. What is needed in Rancher's cluster is
-// in internal/rancher.
+// What is needed in the namespaces of an instance only says namespace=scope. Kubeconfigs are in these namespaces. What
+// is needed in Rancher's cluster is in internal/rancher.
 //
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;patch,namespace=scope
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch,namespace=scope

@@ -298,7 +298,8 @@ func (w *world) admin() {
 		}
 		w.say("somebody deletes %s in Rancher", key)
 		owner := w.created[object.GetUID()]
-		// Released already, because the CAPI cluster was to leave and has come back since: nothing tells this deletion from that.
+		// Released already, because the CAPI cluster was to leave and has come back since: nothing
+		// tells this deletion from that.
 		released := !w.spared[owner] && !slices.Contains(object.GetFinalizers(), finalizer)
 		delete(w.spared, owner)
 		for _, cluster := range w.clusters() {

@@ -19,9 +19,9 @@ import (
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
-// What a plan says is what the manager then does: a plan is that of a manager that has just started and sees all there is,
-// so a process is started anew for it, and works on each CAPI cluster without a fault. Schedules compare whenever that is,
-// and a third of those that did not do so at their end.
+// What a plan says is what the manager then does: a plan is that of a manager that has just started and sees all there
+// is, so a process is started anew for it, and works on each CAPI cluster without a fault. Schedules compare whenever
+// that is, and a third of those that did not do so at their end.
 const (
 	// planRuns is how many runs of each CAPI cluster are compared. The second sees what the first has written, and
 	// remembers it. At the end of a schedule there is nothing to write.

@@ -224,8 +224,8 @@ func storiesOfNames() map[string]story {
 	}
 }
 
-// frozenInstance is about to choose another name for a Rancher cluster, when its namespace is given to another instance,
-// and the first name is free again.
+// frozenInstance is about to choose another name for a Rancher cluster, when its namespace is given to another
+// instance, and the first name is free again.
 func frozenInstance(w *world) {
 	key, first, second := simClusters[1], w.managers[0], w.managers[1]
 	w.creates(key, "true")

@@ -171,8 +171,8 @@ func storiesOfPartitions() map[string]story {
 	}
 }
 
-// checkOrigin is what must hold for each write where there are two management clusters: it is to what belongs to the one
-// of the process.
+// checkOrigin is what must hold for each write where there are two management clusters: it is to what
+// belongs to the one of the process.
 func (w *world) checkOrigin(key simulation.Key, before, after client.Object) {
 	if !w.remote {
 		return

@@ -17,9 +17,9 @@ import (
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
-// imported has all clusters be imported: in most worlds by processes that are no more, for that is the same each time and
-// takes longer than the rest of a schedule. The first that a story, or a shorter schedule, has is not one of them. Most of
-// the processes that come after have yet to look at what they find.
+// imported has all clusters be imported: in most worlds by processes that are no more, for that is the same each time
+// and takes longer than the rest of a schedule. The first that a story, or a shorter schedule, has is not one of them.
+// Most of the processes that come after have yet to look at what they find.
 func (w *world) imported() {
 	if w.T != nil && w.Index("imported by", 16)+w.Index("or by", 16) > 0 { // One draw alone would be 0 too often.
 		if w.resume(w.settled()); w.Index("looked at", 4) > 0 {
@@ -115,9 +115,9 @@ func (w *world) resume(s *settled) {
 	w.start()
 }
 
-// walking has garbage be collected seldom while a test walks schedules: there is much of it, and little that is kept. What it
-// returns counts a schedule that was walked from its beginning to the checks at its end. In the end it tells how many those
-// were, and how long they took.
+// walking has garbage be collected seldom while a test walks schedules: there is much of it, and little that is kept.
+// What it returns counts a schedule that was walked from its beginning to the checks at its end. In the end it tells
+// how many those were, and how long they took.
 func walking(t *testing.T) (walked func()) {
 	t.Helper()
 	before, began, schedules := debug.SetGCPercent(1600), time.Now(), &atomic.Int64{}

@@ -90,7 +90,8 @@ func (w *world) delete(cluster *clusterv1.Cluster) {
 		return m.owns(key.Namespace) && m.control.Holding(key.NamespacedName) == cluster.UID
 	})
 	if cluster.Spec.Paused != nil || w.remote || !seen {
-		// It looks like one that is moved, or like a backup that does not have it; or the process has just started, and has yet to look at it.
+		// It looks like one that is moved, or like a backup that does not have it; or the process has just
+		// started, and has yet to look at it.
 		w.lost[cluster.UID] = true
 	} else {
 		w.vanished[cluster.UID] = true
@@ -98,8 +99,8 @@ func (w *world) delete(cluster *clusterv1.Cluster) {
 	w.server.Vanish(key)
 }
 
-// loseVanished has nobody remember those any more that have vanished: only the process remembers that has seen them last,
-// and for a moment.
+// loseVanished has nobody remember those any more that have vanished: only the process remembers that has seen
+// them last, and for a moment.
 func (w *world) loseVanished() {
 	for uid := range w.vanished {
 		w.lost[uid] = true
@@ -118,8 +119,8 @@ func (w *world) loses(cluster *managementv3.Cluster) func() {
 	}
 }
 
-// cleanUp ends Rancher's clean-up of a workload cluster. It removes the agent that it finds there: it must not be that of
-// the next Rancher cluster of this CAPI cluster.
+// cleanUp ends Rancher's clean-up of a workload cluster. It removes the agent that it finds there: it must not be that
+// of the next Rancher cluster of this CAPI cluster.
 func (w *world) cleanUp(key types.NamespacedName) {
 	s := w.sites[key]
 	next, ok := w.object(v3GK, "", s.agent.cluster).(*managementv3.Cluster)
@@ -131,8 +132,8 @@ func (w *world) cleanUp(key types.NamespacedName) {
 	w.changes++
 }
 
-// checkDeleted is what must hold for the deletion of a Rancher cluster: no CAPI cluster goes with it, and Rancher does not
-// clean up the workload cluster over and over while its webhook may be about to come back.
+// checkDeleted is what must hold for the deletion of a Rancher cluster: no CAPI cluster goes with it, and Rancher does
+// not clean up the workload cluster over and over while its webhook may be about to come back.
 func (w *world) checkDeleted(verb string, key simulation.Key, before client.Object, owner types.UID) {
 	if verb != "delete" || before.GetDeletionTimestamp() != nil {
 		return
@@ -205,7 +206,8 @@ func (w *world) checkAbandoned(key simulation.Key, before, after client.Object) 
 	w.lost[w.created[before.GetUID()]] = true
 }
 
-// heldByTwin reports whether a CAPI cluster has to stay in Rancher because another one would be deleted with its record.
+// heldByTwin reports whether a CAPI cluster has to stay in Rancher because another one would
+// be deleted with its record.
 func (w *world) heldByTwin(cluster *clusterv1.Cluster) bool {
 	return w.twins && w.cluster(simTwin) != nil && conditions.GetReason(cluster, archelonv1.RancherImportedCondition) == archelonv1.RecordNameTakenReason
 }

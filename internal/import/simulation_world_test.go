@@ -88,7 +88,8 @@ type world struct {
 	// vandals: somebody changes once what only managers write. No more must come of that than that a person is asked.
 	// Whoever takes two marks off, has nobody know the Rancher cluster any more.
 	vandals, vandalized bool
-	// unsettled: things go wrong. divided: there are two instances. patient: managers are slower than Rancher and CAPI where nothing goes wrong.
+	// unsettled: things go wrong. divided: there are two instances. patient: managers are slower than Rancher and
+	// CAPI where nothing goes wrong.
 	unsettled, divided, patient bool
 	// remote: there are two management clusters, and Rancher is in neither.
 	remote bool
@@ -98,7 +99,8 @@ type world struct {
 	silent map[types.UID]bool
 	// webhookDown: Rancher's admission webhook does not answer.
 	webhookDown bool
-	// keys are the names of CAPI clusters. twins: one of them is that of the v1 record of another one. alone: there is one apart from that.
+	// keys are the names of CAPI clusters. twins: one of them is that of the v1 record of another one. alone:
+	// there is one apart from that.
 	keys         []types.NamespacedName
 	twins, alone bool
 	// vanished are CAPI clusters, by UID, that went with the finalizer which they got too late to be held by it.
@@ -106,13 +108,15 @@ type world struct {
 	// written is what was written since the last comparison with a plan began; compared: there was one.
 	written  []writing
 	compared bool
-	// interlude is what happens meanwhile in a story, befalls what becomes of a write, and withheld what has yet to happen.
+	// interlude is what happens meanwhile in a story, befalls what becomes of a write, and
+	// withheld what has yet to happen.
 	interlude func()
 	befalls   func(verb string, key simulation.Key) error
 	withheld  func(what string) bool
 	// others are processes beside those that go on.
 	others []*manager
-	// kept and names are what caches keep of objects. Where the world goes on from another one, from has what they kept there.
+	// kept and names are what caches keep of objects. Where the world goes on from another one,
+	// from has what they kept there.
 	kept  map[client.Object]client.Object
 	names map[client.Object]*rancher.NamedCluster
 	from  *settled
@@ -193,11 +197,12 @@ func emptyWorld(ctx context.Context, t failing, schedule simulation.Schedule) *w
 	}
 }
 
-// drawClusters draws whether there is one CAPI cluster or more. What goes wrong with one is found sooner where all steps are about it,
-// and rest comes in half the time; what they do to each other takes two.
+// drawClusters draws whether there is one CAPI cluster or more. What goes wrong with one is found sooner where all
+// steps are about it, and rest comes in half the time; what they do to each other takes two.
 func (w *world) drawClusters() { w.alone = w.Pick("clusters", "one", "one", "two") == "one" }
 
-// usual are the CAPI clusters that there can be in any case. The one alone is that which is handed over between instances, if there are two.
+// usual are the CAPI clusters that there can be in any case. The one alone is that which is handed over between
+// instances, if there are two.
 func (w *world) usual() []types.NamespacedName {
 	switch {
 	case !w.alone:

@@ -152,8 +152,8 @@ func lookingAtAgent(out outcome.Outcome) bool {
 	return out.Kind == outcome.KindWait && (out.Reason == archelonv1.ConnectingAgentReason || out.Reason == archelonv1.AgentDisconnectedReason)
 }
 
-// passing reports whether a condition can be told a moment later: the import goes on well, and users read nothing else of
-// it. Waiting for the control plane takes long, so the condition says it at once.
+// passing reports whether a condition can be told a moment later: the import goes on well, and users read nothing else
+// of it. Waiting for the control plane takes long, so the condition says it at once.
 func passing(d Decision, read, next *metav1.Condition) bool {
 	return next.Status == metav1.ConditionFalse && next.Reason != archelonv1.WaitingForControlPlaneReason && slices.Contains(onTheWay, next.Reason) &&
 		(d.Outcome.Kind == outcome.KindWait || d.Outcome.Kind == outcome.KindPoll) && !troubled(d.Outcome) &&
@@ -233,11 +233,13 @@ func (r *Reconciler) event(o *Observation, kind, reason, format string, args ...
 	r.Recorder.Eventf(o.cluster, nil, kind, reason, "Import", "%s", note)
 }
 
-// importBegins is how long after its record was made a cluster can get its first condition, in doubt by clocks that differ.
+// importBegins is how long after its record was made a cluster can get its first condition, in
+// doubt by clocks that differ.
 const importBegins = time.Minute
 
-// observeImport measures how long an import took, from the making of the record to its first connection. A condition that became False
-// later than the record was made tells of a connection that was lost, or of a record that was taken over: their age says nothing.
+// observeImport measures how long an import took, from the making of the record to its first connection. A condition
+// that became False later than the record was made tells of a connection that was lost, or of a record that was taken
+// over: their age says nothing.
 func (r *Reconciler) observeImport(made *record, before, after *metav1.Condition) {
 	if after.Status != metav1.ConditionTrue || before == nil || made == nil {
 		return

@@ -10,8 +10,8 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// stepPatience is how long the condition of a CAPI cluster may be behind the steps of its import. A step takes less as a
-// rule: to write each of them would cost a third of the writes of an import, and nobody could read them.
+// stepPatience is how long the condition of a CAPI cluster may be behind the steps of its import. A step takes less as
+// a rule: to write each of them would cost a third of the writes of an import, and nobody could read them.
 const stepPatience = 3 * time.Second
 
 // onTheWay are the reasons that an import has one after the other if all goes well.

@@ -22,7 +22,8 @@ type Strategy interface { //nolint:interfacebloat // the one seam between the ki
 	Key(cluster *clusterv1.Cluster, name string) client.ObjectKey
 	// ProposeName returns a name for a new record. Names for which taken returns true are avoided.
 	ProposeName(cluster *clusterv1.Cluster, taken func(name string) bool) string
-	// Names reports whether ProposeName may have given the name to the cluster. Names are read back from an annotation, which others can write.
+	// Names reports whether ProposeName may have given the name to the cluster. Names are read back from an
+	// annotation, which others can write.
 	Names(cluster *clusterv1.Cluster, name string) bool
 	// Render returns the record with exactly the fields that this project sets.
 	Render(Desired) *unstructured.Unstructured

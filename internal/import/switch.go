@@ -152,8 +152,8 @@ func (d *deciding) deleteOtherKinds() Decision {
 	return pass()
 }
 
-// waitForDerived waits for what Rancher made from earlier records. It deletes those records first: where the cache does not
-// show one, no watch tells when it has begun.
+// waitForDerived waits for what Rancher made from earlier records. It deletes those records first: where the cache does
+// not show one, no watch tells when it has begun.
 func (d *deciding) waitForDerived() Decision {
 	for _, old := range d.derived {
 		if !old.madeFor(d.cluster) || !old.deleting() {

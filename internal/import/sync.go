@@ -49,7 +49,8 @@ func (d *deciding) syncRecord() Decision {
 	return act(updateRecord{record: *found, patch: patch})
 }
 
-// syncManagement carries the same over to the v3 Cluster that Rancher made from a v1 record: Rancher copies a v1 record once.
+// syncManagement carries the same over to the v3 Cluster that Rancher made from a v1 record:
+// Rancher copies a v1 record once.
 func (d *deciding) syncManagement() Decision {
 	object := d.management.object
 	if behind := d.managements[object.Name]; object.UID == d.record.GetUID() || behind.ahead || behind.synced || d.inLine(object) {
@@ -73,8 +74,8 @@ func (d *deciding) syncManagement() Decision {
 	return act(updateManagement{name: object.Name, patch: patch})
 }
 
-// inLine reports whether an earlier decision of this run has found a Rancher cluster to be what the CAPI cluster asks for. What changes either
-// replaces it.
+// inLine reports whether an earlier decision of this run has found a Rancher cluster to be what the CAPI cluster asks
+// for. What changes either replaces it.
 func (d *deciding) inLine(object client.Object) bool { return d.level[object] == d.cluster }
 
 // renderManagement returns what a v3 Cluster behind a v1 record has from the CAPI cluster.
@@ -167,8 +168,8 @@ func specPatch(observed client.Object, rendered map[string]any) (map[string]any,
 	return spec, nil
 }
 
-// specified returns of the spec of a Rancher cluster, as it stands in JSON, what a strategy can render. To convert all that a v3 Cluster can have
-// would be the longest part of a run.
+// specified returns of the spec of a Rancher cluster, as it stands in JSON, what a strategy can render. To convert all
+// that a v3 Cluster can have would be the longest part of a run.
 func specified(observed client.Object) (map[string]any, error) {
 	switch observed := observed.(type) {
 	case *managementv3.Cluster:

@@ -13,8 +13,9 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// told remembers the condition that this process applied last to each CAPI cluster. Its event must not wake the cluster: after a failure
-// that would be a retry beside the backoff, and without end if the next failure reads otherwise.
+// told remembers the condition that this process applied last to each CAPI cluster. Its event must not
+// wake the cluster: after a failure that would be a retry beside the backoff, and without end if the
+// next failure reads otherwise.
 type told struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]telling
@@ -56,8 +57,9 @@ const (
 	conflictPatience = 5 * time.Second
 )
 
-// conflicts counts the writes in a row that met a conflict, by CAPI cluster. One or two are due to somebody who was faster. Without end they are
-// due to an API server that serves objects of the past, or to a webhook that refuses with the code of a conflict.
+// conflicts counts the writes in a row that met a conflict, by CAPI cluster. One or two are due to somebody who was
+// faster. Without end they are due to an API server that serves objects of the past, or to a webhook that refuses
+// with the code of a conflict.
 type conflicts struct {
 	mu  sync.Mutex
 	row map[types.NamespacedName]streak

@@ -16,7 +16,8 @@ type turnStep struct {
 	woken       []string // in this order
 }
 
-// run returns whether a slot was given, and who was woken. The names are of those that hold slots when the process starts.
+// run returns whether a slot was given, and who was woken. The names are of those that hold
+// slots when the process starts.
 func (s turnStep) run(t *testing.T, turns *turns, names []string) (given bool, woken []string) {
 	t.Helper()
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }

@@ -45,7 +45,8 @@ func (d *deciding) checkTurtles() Decision {
 	if d.lacks(askTurtles{}) {
 		return ask(askTurtles{})
 	}
-	// Somebody who assigns the cluster to this importer has divided the work; a record that Turtles follows is another matter.
+	// Somebody who assigns the cluster to this importer has divided the work; a record that
+	// Turtles follows is another matter.
 	divided := assigned.to == archelonv1.ManagedByArchelon && !d.tracesOfTurtles()
 	if d.lease.Left == 0 || divided {
 		return pass()

@@ -127,7 +127,8 @@ func (b *bench) turtlesHoldsAnything(t *testing.T) bool {
 	return b.there(t, cluster) && hasFinalizer(cluster) || b.there(t, record) && hasFinalizer(record)
 }
 
-// An administrator says that Turtles is parked, and it is not. It puts its finalizers back on whatever it finds, at once.
+// An administrator says that Turtles is parked, and it is not. It puts its finalizers back on
+// whatever it finds, at once.
 func TestATurtlesThatIsNotParkedIsNotFought(t *testing.T) {
 	cluster, record := testCluster(held, annotated("archelon.io/managed-by", "archelon")), v3Record()
 	lease := turtlesRuns()

@@ -46,8 +46,8 @@ func clusterChanged(own *told) predicate.Predicate {
 	}
 }
 
-// lostCondition reports whether somebody else changed our condition, which a restored backup does for example. What this process
-// wrote last itself is none of it.
+// lostCondition reports whether somebody else changed our condition, which a restored backup does for example. What
+// this process wrote last itself is none of it.
 func lostCondition(own *told, before, after *clusterv1.Cluster) bool {
 	return !equality.Semantic.DeepEqual(
 		meta.FindStatusCondition(before.GetConditions(), archelonv1.RancherImportedCondition), meta.FindStatusCondition(after.GetConditions(), archelonv1.RancherImportedCondition)) && !own.has(after)
@@ -70,8 +70,8 @@ func (r *Reconciler) clustersNotImported(ctx context.Context, _ client.Object) [
 	return r.clusters(ctx, client.MatchingFields{pendingIndex: pending})
 }
 
-// instanceGone wakes the CAPI clusters that were left to another instance, when that does not run any more. Who tells does not wait: a cache of a management
-// cluster that does not answer never syncs.
+// instanceGone wakes the CAPI clusters that were left to another instance, when that does not run any more. Who tells
+// does not wait: a cache of a management cluster that does not answer never syncs.
 func (r *Reconciler) instanceGone(tell func(wake func(instance string)) (stop func())) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		stop := tell(func(instance string) {
@@ -143,7 +143,8 @@ func (r *Reconciler) clustersOfRecord(strategy Strategy) handler.MapFunc {
 	}
 }
 
-// clusterOfNamesake returns the CAPI cluster whose v1 record has the name of a CAPI cluster that has gone: it waits for that to be able to go itself.
+// clusterOfNamesake returns the CAPI cluster whose v1 record has the name of a CAPI cluster that has gone: it waits for
+// that to be able to go itself.
 func (r *Reconciler) clusterOfNamesake(ctx context.Context, object client.Object) []reconcile.Request {
 	cluster, ok := object.(*clusterv1.Cluster)
 	if !ok {
@@ -193,7 +194,8 @@ func nameChanged() predicate.TypedPredicate[*rancher.NamedCluster] {
 	}
 }
 
-// clustersWaitingFor returns the CAPI clusters whose workload cluster has the agent of a v3 Cluster, which goes, and has it looked at again at once.
+// clustersWaitingFor returns the CAPI clusters whose workload cluster has the agent of a v3 Cluster, which goes, and
+// has it looked at again at once.
 func (r *Reconciler) clustersWaitingFor(_ context.Context, object client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, key := range r.contests.of(object.GetName()) {

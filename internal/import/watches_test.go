@@ -38,8 +38,8 @@ func cached(t *testing.T, from testCache, funcs interceptor.Funcs) client.Client
 	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(known).Build(), funcs)
 }
 
-// crowd returns n CAPI clusters, each in a namespace of its own with a v3 record, and a v1 record that names the first one. Every cluster but the
-// first is imported.
+// crowd returns n CAPI clusters, each in a namespace of its own with a v3 record, and a v1 record that names the first
+// one. Every cluster but the first is imported.
 func crowd(n int) []client.Object {
 	var objects []client.Object
 	for i := range n {
@@ -99,8 +99,8 @@ func eventHandlers(r *Reconciler) map[string]func(context.Context) []reconcile.R
 	return calls
 }
 
-// An event costs what it wakes, however many clusters there are. What it costs is counted in what it allocates: that does not depend on the machine. A
-// list of all clusters is one large allocation, hence the bytes.
+// An event costs what it wakes, however many clusters there are. What it costs is counted in what it allocates: that
+// does not depend on the machine. A list of all clusters is one large allocation, hence the bytes.
 func TestEventsCostTheSameWithAnyNumberOfClusters(t *testing.T) {
 	costs := map[string][]cost{}
 	for _, n := range []int{100, 10_000} {

@@ -15,7 +15,8 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// Nothing is read or written where the namespace was taken from the instance, and its record is not that of a cluster which lost our finalizer.
+// Nothing is read or written where the namespace was taken from the instance, and its record is not that of a
+// cluster which lost our finalizer.
 func TestWithdrawnNamespace(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {

@@ -31,8 +31,8 @@ func (w *ownWrites) note(object client.Object) {
 	}
 }
 
-// ahead reports whether this process wrote the object after the given copy was made. The copy has to be from the cache: what
-// that has seen is forgotten.
+// ahead reports whether this process wrote the object after the given copy was made. The copy has to be from the cache:
+// what that has seen is forgotten.
 func (w *ownWrites) ahead(object client.Object) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,11 +55,12 @@ func (w *ownWrites) forget(uid types.UID) {
 	delete(w.last, uid)
 }
 
-// madeTrust is how long a record that this process made is waited for. The cache has it much sooner, unless it is in trouble.
+// madeTrust is how long a record that this process made is waited for. The cache has it much
+// sooner, unless it is in trouble.
 const madeTrust = 5 * time.Second
 
-// creations remembers the record that this process made for a CAPI cluster until the cache has it. Its watch event wakes the cluster;
-// what is reconciled before would try to make it again, and find it by two requests more.
+// creations remembers the record that this process made for a CAPI cluster until the cache has it. Its watch event
+// wakes the cluster; what is reconciled before would try to make it again, and find it by two requests more.
 type creations struct {
 	mu   sync.Mutex
 	last map[types.UID]creation
@@ -106,9 +107,10 @@ func (c *creations) forget(cluster types.UID) {
 	delete(c.last, cluster)
 }
 
-// holdings remembers which CAPI clusters carry our finalizer and are neither being deleted nor paused, by their UID. A cluster that was asked to go
-// a moment before it got the finalizer may vanish with it: the API server decides on what it has read before. Nothing else
-// would tell such a cluster from one whose record was restored from a backup ahead of it.
+// holdings remembers which CAPI clusters carry our finalizer and are neither being deleted nor paused, by
+// their UID. A cluster that was asked to go a moment before it got the finalizer may vanish with it: the API
+// server decides on what it has read before. Nothing else would tell such a cluster from one whose record was
+// restored from a backup ahead of it.
 type holdings struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]holding
@@ -141,8 +143,9 @@ func (h *holdings) forget(key types.NamespacedName) {
 	delete(h.last, key)
 }
 
-// expire drops a cluster that has been gone for long enough, and returns for how much longer it is remembered otherwise. The record may have been made
-// a moment before: it comes by a watch of its own, which may be the slower one.
+// expire drops a cluster that has been gone for long enough, and returns for how much longer it is
+// remembered otherwise. The record may have been made a moment before: it comes by a watch of its own,
+// which may be the slower one.
 func (h *holdings) expire(key types.NamespacedName, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

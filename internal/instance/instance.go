@@ -54,7 +54,8 @@ type Claim struct {
 	Selector labels.Selector
 }
 
-// Selects reports whether the claim includes namespaces with these labels. None at all are those of a namespace that is not known yet.
+// Selects reports whether the claim includes namespaces with these labels. None at all are those of a
+// namespace that is not known yet.
 func (c Claim) Selects(namespace map[string]string) bool {
 	return c.Selector == nil || namespace != nil && c.Selector.Matches(labels.Set(namespace))
 }
@@ -64,8 +65,8 @@ func (c Claim) Covers(cluster client.Object) bool {
 	return c.Scope.Owns(cluster.GetNamespace()) && (c.WatchFilter == "" || cluster.GetLabels()[clusterv1.WatchLabel] == c.WatchFilter)
 }
 
-// meets reports whether there may be a cluster in a namespace of both that both claim. Different watch filters tell clusters apart, and
-// different selectors namespaces: which cluster is whose is seen when it is worked on.
+// meets reports whether there may be a cluster in a namespace of both that both claim. Different watch filters tell
+// clusters apart, and different selectors namespaces: which cluster is whose is seen when it is worked on.
 func (c Claim) meets(other Claim) bool {
 	if c.Selector != nil && other.Selector != nil && c.Selector.String() != other.Selector.String() {
 		return false

@@ -12,7 +12,8 @@ import (
 type Metrics struct {
 	info *prometheus.GaugeVec
 	left *prometheus.GaugeVec
-	// named is how many namespaces are named by instances that do not run, and unselected counts those that no instance selects.
+	// named is how many namespaces are named by instances that do not run, and unselected counts
+	// those that no instance selects.
 	named      atomic.Int64
 	unselected atomic.Pointer[func() int]
 	// peers are those that have a series. What sets them is called by one goroutine.

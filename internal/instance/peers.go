@@ -62,8 +62,8 @@ type Peers struct {
 	// publishes later waits for this one.
 	ahead     map[ID]bool
 	published bool
-	// ran are the other instances that ran when this was looked at last or were seen since, and those in gone are told of each that
-	// does not run any more.
+	// ran are the other instances that ran when this was looked at last or were seen since, and those in gone are told of
+	// each that does not run any more.
 	ran  map[ID]bool
 	gone map[*listener]struct{}
 }
@@ -175,8 +175,8 @@ func (p *Peers) Runs(name string) bool {
 	return slices.ContainsFunc(instances, func(r Registered) bool { return r.Alive && r.String() == name })
 }
 
-// Keeps reports whether an instance has yet to leave what names it in a namespace: it is another one, works there, and selects namespaces by
-// their labels, so it says itself when it has left.
+// Keeps reports whether an instance has yet to leave what names it in a namespace: it is another one, works there, and
+// selects namespaces by their labels, so it says itself when it has left.
 func (p *Peers) Keeps(name, namespace string) bool {
 	instances, _ := p.registered()
 	return slices.ContainsFunc(instances, func(r Registered) bool {

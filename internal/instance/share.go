@@ -38,10 +38,10 @@ type Part struct {
 
 // Divide says what an instance gets of what it claims.
 //
-// A namespace belongs to one of the instances that claim it: to one that names it before one that selects by labels before one that does not
-// exclude it before one that claims all; of several to the one whose Lease is the oldest. Who names a namespace has it for as long
-// as its Lease exists, whether it runs or not: what is dedicated is never taken over because of an outage. Of the
-// others those count that are alive.
+// A namespace belongs to one of the instances that claim it: to one that names it before one that selects by labels
+// before one that does not exclude it before one that claims all; of several to the one whose Lease is the oldest. Who
+// names a namespace has it for as long as its Lease exists, whether it runs or not: what is dedicated is never taken
+// over because of an outage. Of the others those count that are alive.
 //
 // Where it belongs to this instance, another one may still work there, for a moment after a change. It may begin
 // when that one has left.

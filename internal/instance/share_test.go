@@ -24,8 +24,8 @@ func mustScope(t *testing.T, text string) shard.Scope {
 	return scope
 }
 
-// parse reads an instance: "name age scope works", and "dead", "filter=x" or "selector=x" after that. The age is in seconds; the
-// oldest is the first.
+// parse reads an instance: "name age scope works", and "dead", "filter=x" or "selector=x" after that. The age is in
+// seconds; the oldest is the first.
 func parse(t *testing.T, text string) Registered {
 	t.Helper()
 	words := strings.Fields(text)

@@ -153,8 +153,9 @@ func (p *Peers) registered() (instances []Registered, until time.Time) {
 // listener is told which instances do not run any more.
 type listener struct{ tell func(instance string) }
 
-// Gone has a function called with the name of each other instance that ran and does not run any more, until it is stopped: Runs says so from then on. It is
-// called while the process waits for its namespaces or watches over them, and must not wait.
+// Gone has a function called with the name of each other instance that ran and does not run any more, until it
+// is stopped: Runs says so from then on. It is called while the process waits for its namespaces or watches
+// over them, and must not wait.
 func (p *Peers) Gone(gone func(instance string)) (stop func()) {
 	l := &listener{gone}
 	p.mu.Lock()

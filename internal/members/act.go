@@ -76,7 +76,8 @@ func (c create) look(ctx context.Context, r *Reconciler, o *Observation) error {
 	return nil
 }
 
-// refusal reports whether a status is worth telling. Rancher's webhook uses several, and 500 is that it does not answer; others pass by themselves.
+// refusal reports whether a status is worth telling. Rancher's webhook uses several, and 500 is that it does not
+// answer; others pass by themselves.
 func refusal(code int32) bool {
 	switch code {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

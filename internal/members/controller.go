@@ -16,8 +16,8 @@ import (
 // ControllerName is the name of the controller in logs, metrics and events.
 const ControllerName = "rancher-cluster-members"
 
-// Bindings are in namespaces whose names Rancher makes up. None of them is changed: what is in one is immutable. That Archelon binds no more than it has
-// itself, Rancher's webhook sees to.
+// Bindings are in namespaces whose names Rancher makes up. None of them is changed: what is in one is immutable. That
+// Archelon binds no more than it has itself, Rancher's webhook sees to.
 //
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch,namespace=scope
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch,namespace=scope

@@ -19,8 +19,8 @@ import (
 const (
 	// pendingRetry: Rancher creates the namespace of a cluster within seconds.
 	pendingRetry = 5 * time.Second
-	// refusedRetry: the answer follows from role templates, and from permissions of this program, which administrators change by hand. Each time is twice
-	// as long as the one before it.
+	// refusedRetry: the answer follows from role templates, and from permissions of this program, which administrators
+	// change by hand. Each time is twice as long as the one before it.
 	refusedRetry    = time.Minute
 	refusedRetryMax = time.Hour
 )
@@ -91,7 +91,8 @@ func divide(o Observation, policy Policy, rancher string, members []Member) ([]*
 	return wanted, flaws
 }
 
-// steps are what takes away the bindings that are not wanted, or are not any more what they were created as, and creates those that are missing.
+// steps are what takes away the bindings that are not wanted, or are not any more what they were created as, and
+// creates those that are missing.
 func steps(o Observation, rancher string, wanted []*managementv3.ClusterRoleTemplateBinding) []Action {
 	var actions []Action
 	for i := range o.Bindings {

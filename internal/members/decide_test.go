@@ -63,7 +63,8 @@ func TestDecide(t *testing.T) {
 	for title, tc := range map[string]struct {
 		reason string
 		o      Observation
-		// want are the actions by verb and role, else "status reason: message" of the condition, "none" for no write, "gone" if it is removed.
+		// want are the actions by verb and role, else "status reason: message" of the condition, "none" for no
+		// write, "gone" if it is removed.
 		want  []string
 		event string
 		again time.Duration

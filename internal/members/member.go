@@ -22,7 +22,8 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// Limits of what tenants write. Rancher creates several objects for each binding, and a User for a principal that it has not met.
+// Limits of what tenants write. Rancher creates several objects for each binding, and a User for a
+// principal that it has not met.
 const (
 	maxBytes     = 8 << 10
 	maxMembers   = 50
@@ -38,8 +39,8 @@ type Member struct {
 
 func (m Member) principal() string { return m.Group + m.User }
 
-// principalForm is how Rancher writes principals: the provider, and what that calls them. Names without a provider would be those of Kubernetes,
-// such as system:masters.
+// principalForm is how Rancher writes principals: the provider, and what that calls them. Names without a provider
+// would be those of Kubernetes, such as system:masters.
 var principalForm = regexp.MustCompile(`^[a-z0-9_]+://.+`)
 
 // parse reads the annotation. Its errors go into a condition, so they quote nothing.

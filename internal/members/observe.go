@@ -22,11 +22,13 @@ type Observation struct {
 	Ours bool
 	// Before is the condition that it has, nil for none.
 	Before *metav1.Condition
-	// Rancher are the names of its v3 Rancher clusters that are not being deleted. There can be two while one replaces the other.
+	// Rancher are the names of its v3 Rancher clusters that are not being deleted. There can be two
+	// while one replaces the other.
 	Rancher []string
 	// Bindings are those that were created here for this incarnation of the Cluster.
 	Bindings []managementv3.ClusterRoleTemplateBinding
-	// Pending are the names of bindings whose place Rancher has yet to prepare, and Refused says by name why others cannot be.
+	// Pending are the names of bindings whose place Rancher has yet to prepare, and Refused says
+	// by name why others cannot be.
 	Pending map[string]bool
 	Refused map[string]string
 }

@@ -6,7 +6,8 @@ const (
 	BoundReason = "MembersBound"
 	// InvalidReason: the annotation cannot be read. Members keep what they have until then.
 	InvalidReason = "InvalidMembers"
-	// NotAllowedReason: an administrator has not allowed a role template, or a group or user. All other members have their roles.
+	// NotAllowedReason: an administrator has not allowed a role template, or a group or user. All
+	// other members have their roles.
 	NotAllowedReason = "MemberNotAllowed"
 	// RefusedReason: Rancher refused a binding.
 	RefusedReason = "MemberRefused"

@@ -34,7 +34,8 @@ type Reconciler struct {
 	told told
 }
 
-// Reconcile implements reconcile.Reconciler. Each round of actions answers what the one before it left open, and nothing is done twice.
+// Reconcile implements reconcile.Reconciler. Each round of actions answers what the one before it left
+// open, and nothing is done twice.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {

@@ -95,7 +95,8 @@ func requestOfOwner(_ context.Context, object client.Object) []reconcile.Request
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// clusterChanged admits Clusters that come, what people ask for on them, by which instance they are imported, and a condition that somebody changed.
+// clusterChanged admits Clusters that come, what people ask for on them, by which instance they are imported, and a
+// condition that somebody changed.
 func clusterChanged() predicate.Predicate {
 	asks := func(object client.Object) [3]string {
 		found := object.GetAnnotations()

@@ -11,8 +11,8 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// told are conditions that were written and that the cache may not have yet. What was created wakes a Cluster at once, and the same Event would be
-// published again.
+// told are conditions that were written and that the cache may not have yet. What was created wakes a Cluster at once,
+// and the same Event would be published again.
 type told struct {
 	byKey sync.Map // of conditionAt
 }
@@ -30,7 +30,8 @@ func (t *told) note(cluster *clusterv1.Cluster, written Action) {
 	}
 }
 
-// condition returns the one that a Cluster has, nil for none. A write has changed the version, so what was noted is forgotten when the cache has it.
+// condition returns the one that a Cluster has, nil for none. A write has changed the version, so what was noted is
+// forgotten when the cache has it.
 func (t *told) condition(cluster *clusterv1.Cluster) *metav1.Condition {
 	key := client.ObjectKeyFromObject(cluster)
 	if found, ok := t.byKey.Load(key); ok {

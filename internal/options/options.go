@@ -19,8 +19,9 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// maxVerbosity is the highest log level, the highest that this project uses. From level 8 on client-go logs the bodies of requests, which
-// hold kubeconfigs and registration tokens, and at level 5 controller-runtime's queue logs itself without a lock.
+// maxVerbosity is the highest log level, the highest that this project uses. From level 8 on client-go logs the
+// bodies of requests, which hold kubeconfigs and registration tokens, and at level 5 controller-runtime's queue
+// logs itself without a lock.
 const maxVerbosity = 4
 
 // Options are the settings of the manager. New returns the defaults, which suit a single instance in its own cluster.
@@ -30,7 +31,8 @@ type Options struct {
 
 	// LeaderElect makes instances of the same name take turns.
 	LeaderElect bool
-	// LeaderElectNamespace is the coordination namespace, where the Leases of all instances are; by default the namespace that the manager runs in.
+	// LeaderElectNamespace is the coordination namespace, where the Leases of all instances are; by default the
+	// namespace that the manager runs in.
 	LeaderElectNamespace string
 	// LeaderElectLeaseDuration is how long others wait before they take over a Lease that is not renewed.
 	LeaderElectLeaseDuration time.Duration
@@ -50,7 +52,8 @@ type Options struct {
 	Namespaces []string
 	// ExcludedNamespaces are those not to work in, even if they are among Namespaces.
 	ExcludedNamespaces []string
-	// Instance names this instance among those that share a management cluster; empty stands for a name that follows from the scope.
+	// Instance names this instance among those that share a management cluster; empty stands for a name
+	// that follows from the scope.
 	Instance string
 	// NamespaceSelector limits the import to namespaces whose labels match.
 	NamespaceSelector string
@@ -74,7 +77,8 @@ type Options struct {
 	AgentSettings []string
 	// ClassLabels labels Rancher clusters with the ClusterClass of the CAPI Cluster.
 	ClassLabels bool
-	// Members are the roles in Rancher clusters that CAPI Clusters may ask for, and for whom, with gate rancher-cluster-members.
+	// Members are the roles in Rancher clusters that CAPI Clusters may ask for, and for whom, with
+	// gate rancher-cluster-members.
 	Members members.Policy
 	// SyncPeriod is how often every object is looked at without an event.
 	SyncPeriod time.Duration
@@ -82,7 +86,8 @@ type Options struct {
 	Concurrency int
 	// WorkloadConcurrency is how many workload clusters are worked on at the same time.
 	WorkloadConcurrency int
-	// StrategySwitchConcurrency is how many clusters change over at the same time when the strategy was switched; 0 stops that.
+	// StrategySwitchConcurrency is how many clusters change over at the same time when the strategy
+	// was switched; 0 stops that.
 	StrategySwitchConcurrency int
 	// KubeAPIQPS and KubeAPIBurst limit requests to the management cluster; a negative QPS lifts the limit.
 	KubeAPIQPS   float32
@@ -105,16 +110,19 @@ type Options struct {
 	// Credentials are the settings of gate oci-credential-translation.
 	Credentials Credentials
 
-	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name", for gate remote-rancher.
+	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as
+	// "namespace/name", for gate remote-rancher.
 	RancherKubeconfig string
 	// RancherNamespace is the namespace of Rancher's cluster with the seat of this management cluster.
 	RancherNamespace string
 	// ManagementClusterName is how people call this management cluster, for gate remote-rancher: a DNS label. Optional.
 	ManagementClusterName string
-	// Seat are the times that the seat is kept by. No flag changes them: all that can serve a management cluster have to have the same.
+	// Seat are the times that the seat is kept by. No flag changes them: all that can serve a management
+	// cluster have to have the same.
 	Seat seat.Timing
 
-	// ManagementClustersNamespace has the Secrets with the kubeconfigs of management clusters, for gate management-clusters.
+	// ManagementClustersNamespace has the Secrets with the kubeconfigs of management clusters,
+	// for gate management-clusters.
 	ManagementClustersNamespace string
 
 	// Gates are the feature gates.
@@ -250,7 +258,8 @@ func (o *Options) addLimitFlags(fs *pflag.FlagSet) {
 		"How long a connected agent may be away before the condition says so. A restart of Rancher disconnects all for a moment.")
 }
 
-// leaderElectionFits reports whether client-go would elect a leader with these durations: a Lease has whole seconds, and tries jitter.
+// leaderElectionFits reports whether client-go would elect a leader with these durations: a Lease has
+// whole seconds, and tries jitter.
 func (o *Options) leaderElectionFits() bool {
 	retry := time.Duration(leaderelection.JitterFactor * float64(o.LeaderElectRetryPeriod))
 	return o.LeaderElectRetryPeriod > 0 && o.LeaderElectRenewDeadline > retry && o.LeaderElectLeaseDuration.Truncate(time.Second) > o.LeaderElectRenewDeadline

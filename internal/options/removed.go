@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// addRemovedFlags keeps the flags that an earlier version had, hidden, so that whoever still sets one is told what to do
-// about it. They go with the next release but one.
+// addRemovedFlags keeps the flags that an earlier version had, hidden, so that whoever still sets one is told what to
+// do about it. They go with the next release but one.
 func addRemovedFlags(fs *pflag.FlagSet) {
 	for _, name := range []string{"bind-address", "cert-dir", "secret", "service", "configuration"} {
 		flag := fs.VarPF(removed("the admission webhook is gone: leave the flag out; a ValidatingAdmissionPolicy of the "+

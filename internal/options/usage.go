@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// describe replaces what libraries say about their flags by what they mean here, and hides those that cannot be used: the gate that they need
-// is not one of ours.
+// describe replaces what libraries say about their flags by what they mean here, and hides those that cannot be used:
+// the gate that they need is not one of ours.
 func (o *Options) describe(fs *pflag.FlagSet) {
 	for name, usage := range map[string]string{
 		"feature-gates":       "Gates to switch, such as fleet=true, separated by commas: " + o.gates() + ".",

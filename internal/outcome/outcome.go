@@ -50,7 +50,8 @@ type Outcome struct {
 // Done is a phase that has nothing left to do.
 func Done() Outcome { return Outcome{} }
 
-// DoneFor is a phase that has nothing left to do for the time being; the object is looked at again after the given delay.
+// DoneFor is a phase that has nothing left to do for the time being; the object is looked at
+// again after the given delay.
 func DoneFor(after time.Duration) Outcome { return Outcome{After: after} }
 
 // Wait is a stop that a watch ends.

@@ -121,7 +121,8 @@ func DisplayNameKeys(object client.Object) []string {
 	return []string{bucketOf(FoldDisplayName(cluster.Spec.DisplayName))}
 }
 
-// bucketOf returns one of a few values for a folded name. An index takes 400 bytes for each value, and there is a name for each cluster.
+// bucketOf returns one of a few values for a folded name. An index takes 400 bytes for each value, and there
+// is a name for each cluster.
 func bucketOf(folded string) string {
 	return strconv.Itoa(int(crc32.ChecksumIEEE([]byte(folded)) % 1024))
 }

@@ -273,8 +273,8 @@ func TestDownloadFollowsRedirectsOnTheSameHost(t *testing.T) {
 	}
 }
 
-// neverAnswer waits until the client has gone, and resets the stream then: a handler that returns answers with status 200,
-// which a client that is just giving up may still take.
+// neverAnswer waits until the client has gone, and resets the stream then: a handler that returns answers with status
+// 200, which a client that is just giving up may still take.
 func neverAnswer(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler)

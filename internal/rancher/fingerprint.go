@@ -15,8 +15,8 @@ import (
 // namespace, from Rancher 2.13.8, 2.14.4 and 2.15.0 on.
 const DefaultTokenSecretName = "crt-token-" + DefaultTokenName
 
-// Fingerprint digests the registration of a v3 Cluster as far as the cache knows it; it changes when the manifest URL does.
-// Without a token that has a URL it returns the same Problems as Registration. It makes no request.
+// Fingerprint digests the registration of a v3 Cluster as far as the cache knows it; it changes when the manifest URL
+// does. Without a token that has a URL it returns the same Problems as Registration. It makes no request.
 func (t *Tokens) Fingerprint(ctx context.Context, cluster string) (string, error) {
 	crt, manifestURL, err := t.published(ctx, cluster)
 	if err != nil {
@@ -42,14 +42,14 @@ func SettingNames() []string {
 	return append([]string{ServerURLSetting, CACertsSetting}, agentSettingNames()...)
 }
 
-// agentSettingNames returns those of SettingNames that stand in the agent's manifest and do not decide whether it is able to connect as far
-// as an agent itself tells.
+// agentSettingNames returns those of SettingNames that stand in the agent's manifest and do not decide whether it is
+// able to connect as far as an agent itself tells.
 func agentSettingNames() []string {
 	return []string{AgentTLSModeSetting, AgentImageSetting, RegistrySetting}
 }
 
-// AgentSettings returns the values of the settings that Rancher makes the agent's manifest from, beside its URL and CA. One that does not
-// exist is empty. It makes no request.
+// AgentSettings returns the values of the settings that Rancher makes the agent's manifest from, beside its URL and CA.
+// One that does not exist is empty. It makes no request.
 func (s *Settings) AgentSettings(ctx context.Context) (map[string]string, error) {
 	values := map[string]string{}
 	for _, name := range agentSettingNames() {
@@ -68,9 +68,8 @@ func missing(err error) bool {
 	return ok && problem.Kind == outcome.KindWait
 }
 
-// Fingerprint digests the settings of SettingNames. One that does not exist is not the same as an empty one: without cacerts nobody
-// knows whom to trust, and an empty one trusts public authorities.
-// It makes no request.
+// Fingerprint digests the settings of SettingNames. One that does not exist is not the same as an empty one: without
+// cacerts nobody knows whom to trust, and an empty one trusts public authorities. It makes no request.
 func (s *Settings) Fingerprint(ctx context.Context) (string, error) {
 	hash := sha256.New()
 	for _, name := range SettingNames() {

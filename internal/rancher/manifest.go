@@ -137,8 +137,9 @@ func parseDocument(document []byte, number, size int) (*unstructured.Unstructure
 
 var errNotPlain = errors.New("more than one document, or anchors")
 
-// evidentlyPlain reports whether a document cannot be what checkPlain refuses: there is no anchor without an ampersand, and after a block no second
-// document without a mark at the beginning of a line. It spares a second parse of what Rancher sends.
+// evidentlyPlain reports whether a document cannot be what checkPlain refuses: there is no anchor without an
+// ampersand, and after a block no second document without a mark at the beginning of a line. It spares a second
+// parse of what Rancher sends.
 func evidentlyPlain(document []byte) bool {
 	// YAML breaks lines at some characters beyond ASCII as well.
 	if bytes.IndexFunc(document, func(r rune) bool { return r == '&' || r >= utf8.RuneSelf }) >= 0 {

@@ -1,8 +1,9 @@
 package rancher
 
-// What the import needs in Rancher's cluster, wherever Archelon runs. Registration tokens are in namespaces whose names Rancher makes up, in Secrets whose
-// names are fixed: that of the token, which an agent is installed with, and that of the one which it gets afterwards. A list or watch is within such names if
-// a field selector limits it to one of them. To create a Rancher cluster is a matter of the strategies. v1 Rancher clusters are beside their CAPI Clusters.
+// What the import needs in Rancher's cluster, wherever Archelon runs. Registration tokens are in namespaces whose names
+// Rancher makes up, in Secrets whose names are fixed: that of the token, which an agent is installed with, and that of
+// the one which it gets afterwards. A list or watch is within such names if a field selector limits it to one of them.
+// To create a Rancher cluster is a matter of the strategies. v1 Rancher clusters are beside their CAPI Clusters.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list
 // +kubebuilder:rbac:groups="",resources=secrets,resourceNames=crt-token-default-token;crt-token-system,verbs=get;list;watch

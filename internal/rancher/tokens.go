@@ -114,8 +114,9 @@ func (t *Tokens) published(ctx context.Context, cluster string) (*unstructured.U
 
 // Accepted returns all tokens by which an agent of a v3 Rancher cluster may connect: those of the default
 // token and those of the token that Rancher switches its agent to after the first contact. Registration
-// tokens that are not complete yet contribute nothing, nor do those of others whose Secret must not be read. All of it is read live: it is needed for the
-// repair of an agent only, so no cache needs to hold more than default tokens. Never log the result.
+// tokens that are not complete yet contribute nothing, nor do those of others whose Secret must not be read. All of
+// it is read live: it is needed for the repair of an agent only, so no cache needs to hold more than default
+// tokens. Never log the result.
 func (t *Tokens) Accepted(ctx context.Context, cluster string) ([]string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(registrationTokenKind("List"))
@@ -135,8 +136,9 @@ func (t *Tokens) Accepted(ctx context.Context, cluster string) ([]string, error)
 		if _, ok := errors.AsType[*outcome.Problem](err); ok {
 			continue
 		}
-		// An isolated instance may read the Secrets of Rancher's own tokens only. Turtles and users make others, which no agent that was
-		// installed here connects with; they must not keep it from being repaired. Of Rancher's own the right is missed, and that is told.
+		// An isolated instance may read the Secrets of Rancher's own tokens only. Turtles and users make others, which no
+		// agent that was installed here connects with; they must not keep it from being repaired. Of Rancher's own the right
+		// is missed, and that is told.
 		if apierrors.IsForbidden(err) && crt.GetName() != DefaultTokenName && crt.GetName() != systemTokenName {
 			continue
 		}

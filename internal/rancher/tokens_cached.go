@@ -5,11 +5,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tokenStatusRead returns the fields of the status of a registration token that are read. The others are commands for people, some kilobytes of them.
+// tokenStatusRead returns the fields of the status of a registration token that are read. The others are commands for
+// people, some kilobytes of them.
 func tokenStatusRead() []string { return []string{"manifestUrl", "token", "tokenSecretName"} }
 
-// ReduceRegistrationToken leaves of a registration token for the cache what is read of it. It is a transform of the cache. Nobody writes to
-// registration tokens, so it may leave metadata out.
+// ReduceRegistrationToken leaves of a registration token for the cache what is read of it. It is a transform of the
+// cache. Nobody writes to registration tokens, so it may leave metadata out.
 func ReduceRegistrationToken(object any) (any, error) {
 	token, ok := object.(*unstructured.Unstructured)
 	if !ok {

@@ -217,7 +217,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestAcceptedWithoutRights reads as an isolated instance, which may get the Secrets of Rancher's own tokens by their names.
+// TestAcceptedWithoutRights reads as an isolated instance, which may get the Secrets of
+// Rancher's own tokens by their names.
 func TestAcceptedWithoutRights(t *testing.T) {
 	status := func(secret string) map[string]any { return map[string]any{"tokenSecretName": secret} }
 	tokens := tokensOf(t,

@@ -22,8 +22,9 @@ const (
 	maxIdlePerHost      = 10
 	maxHeaderBytes      = 64 << 10
 
-	// All downloads share an HTTP/2 connection. One that is dead without a word, because a node or a firewall forgot it, is asked for a sign
-	// of life after pingAfter of silence and given up pingTimeout later; else all imports would wait for TCP to give it up, many minutes.
+	// All downloads share an HTTP/2 connection. One that is dead without a word, because a node or a firewall forgot it,
+	// is asked for a sign of life after pingAfter of silence and given up pingTimeout later; else all imports would wait
+	// for TCP to give it up, many minutes.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
 )

@@ -68,7 +68,8 @@ func testReuse(t *testing.T, protocol string) {
 	}
 }
 
-// TestDownloadLeavesDeadConnections has a connection go silent between two downloads, as one does that a firewall has forgotten.
+// TestDownloadLeavesDeadConnections has a connection go silent between two downloads, as one does
+// that a firewall has forgotten.
 func TestDownloadLeavesDeadConnections(t *testing.T) {
 	protocols := make(chan string, 10)
 	server := newRancherServer(t, func(w http.ResponseWriter, r *http.Request) {

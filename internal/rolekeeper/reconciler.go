@@ -1,8 +1,9 @@
-// Package rolekeeper keeps the rights of an isolated instance in a namespace that is being deleted until nothing there needs them. Kubernetes
-// deletes what is in such a namespace in no order that helps: without its RoleBinding the instance may not take its finalizer off CAPI clusters, and the
-// namespace is stuck. A finalizer on the RoleBinding holds it, and with it the rights, for RBAC does not care whether a RoleBinding is being deleted.
-// A RoleBinding that somebody deletes in a namespace that stays withdraws the rights. It is let go as soon as the clusters there are: nobody
-// could take the finalizers off after that.
+// Package rolekeeper keeps the rights of an isolated instance in a namespace that is being deleted until nothing there
+// needs them. Kubernetes deletes what is in such a namespace in no order that helps: without its RoleBinding the
+// instance may not take its finalizer off CAPI clusters, and the namespace is stuck. A finalizer on the RoleBinding
+// holds it, and with it the rights, for RBAC does not care whether a RoleBinding is being deleted. A RoleBinding that
+// somebody deletes in a namespace that stays withdraws the rights. It is let go as soon as the clusters there are:
+// nobody could take the finalizers off after that.
 package rolekeeper
 
 import (
@@ -47,8 +48,8 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Reviews tell whether the instance may do it: one that has its rights by a ClusterRoleBinding needs no RoleBinding.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
-	// Bindings is a cache of the metadata of the RoleBindings of this name in all namespaces: one may be withdrawn together with its
-	// namespace's place in the scope.
+	// Bindings is a cache of the metadata of the RoleBindings of this name in all namespaces: one may be withdrawn
+	// together with its namespace's place in the scope.
 	Bindings client.Reader
 	// Self is this instance.
 	Self instance.ID
@@ -108,8 +109,8 @@ func gone() predicate.Predicate {
 	}
 }
 
-// Reconcile lets the RoleBinding of a namespace go when it is deleted and the instance holds nothing there. In a namespace that is being deleted as
-// well, the importer has to let go before; in one that stays it does so itself.
+// Reconcile lets the RoleBinding of a namespace go when it is deleted and the instance holds nothing there. In a
+// namespace that is being deleted as well, the importer has to let go before; in one that stays it does so itself.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	binding := bindingMetadata()
 	err := r.Bindings.Get(ctx, client.ObjectKey{Namespace: req.Name, Name: roleBinding}, binding)
@@ -158,8 +159,9 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 	return nil, nil //nolint:nilnil // there is nothing to wait for
 }
 
-// needed reports whether there is a CAPI cluster left, or a record of one: the namespace cannot go before them, and the instance may have to do
-// something about them. Nothing can be created in the namespace any more, so the end of the last one is final, and is an event.
+// needed reports whether there is a CAPI cluster left, or a record of one: the namespace cannot go before them, and the
+// instance may have to do something about them. Nothing can be created in the namespace any more, so the end of the
+// last one is final, and is an event.
 func (r *Reconciler) needed(ctx context.Context, namespace string) (bool, error) {
 	// The importer goes by the cache: as long as a cluster is in it, a request for it may follow.
 	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &provisioningv1.ClusterList{}} {
@@ -190,8 +192,8 @@ func (r *Reconciler) may(ctx context.Context, namespace string) (bool, error) {
 	return allowed(ctx, r.Reviews, roleBindings("patch", namespace))
 }
 
-// MayWatch reports whether this instance may watch the RoleBindings that give namespaces to isolated instances. One that has its rights by a
-// ClusterRoleBinding needs none and may not.
+// MayWatch reports whether this instance may watch the RoleBindings that give namespaces to isolated instances. One
+// that has its rights by a ClusterRoleBinding needs none and may not.
 func MayWatch(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface) (bool, error) {
 	return allowed(ctx, reviews, roleBindings("watch", metav1.NamespaceAll))
 }

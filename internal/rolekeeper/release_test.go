@@ -123,7 +123,8 @@ func free(t *testing.T, c client.Client) []string {
 	return names
 }
 
-// run reconciles the namespace as often as it asks for, and reports whether it did ask to look again. Until then the rights stay.
+// run reconciles the namespace as often as it asks for, and reports whether it did ask to look again.
+// Until then the rights stay.
 func run(t *testing.T, r *Reconciler) bool {
 	t.Helper()
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: tenant}}
@@ -181,7 +182,8 @@ func TestClaimsAreNotAskedForWithoutTheFeature(t *testing.T) {
 	}
 }
 
-// The rights in a namespace that stays go after the clusters have been let go, whether the namespace is in the scope or has left it.
+// The rights in a namespace that stays go after the clusters have been let go, whether the namespace is
+// in the scope or has left it.
 func TestRightsThatAreWithdrawn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason            string
@@ -259,8 +261,8 @@ func TestWithdrawnForGood(t *testing.T) {
 	}
 }
 
-// What another replica has let go stays so as well for the one that leads next, until there is another RoleBinding. Nobody is told of a RoleBinding
-// that was never there, nor of one elsewhere.
+// What another replica has let go stays so as well for the one that leads next, until there is another RoleBinding.
+// Nobody is told of a RoleBinding that was never there, nor of one elsewhere.
 func TestUnbound(t *testing.T) {
 	c := world(t, false, false)
 	r := keeper(t, c, true, tenant, "never-bound")

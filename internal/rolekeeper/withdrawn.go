@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unbound are the namespaces whose RoleBinding this process has seen go. An API server may still grant for a moment what is gone, and the process
-// ends a while later, when that is certain: until then it takes nothing there. A process that starts after that is refused.
+// unbound are the namespaces whose RoleBinding this process has seen go. An API server may still grant for a moment
+// what is gone, and the process ends a while later, when that is certain: until then it takes nothing there. A process
+// that starts after that is refused.
 type unbound struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -65,8 +66,8 @@ func (r *Reconciler) tell(binding any) {
 	}
 }
 
-// follow notes each RoleBinding that goes, in every replica: one that leads next has let nothing go itself. One may have gone between the
-// questions of the instance and the watch, of which no event tells.
+// follow notes each RoleBinding that goes, in every replica: one that leads next has let nothing go itself. One may
+// have gone between the questions of the instance and the watch, of which no event tells.
 func (r *Reconciler) follow(ctx context.Context, bindings cache.Cache) error {
 	informer, err := bindings.GetInformer(ctx, bindingMetadata()) // and its first list
 	if err != nil {
@@ -108,8 +109,9 @@ func (r *Reconciler) Unbound(namespace string) bool {
 	return apierrors.IsNotFound(err) && r.unbound.has(namespace)
 }
 
-// Withdrawn reports whether the permissions in a namespace are being taken away, or were, although the namespace stays. The instance holds nothing
-// there any more, and must not take anything again. It may when there is a RoleBinding again.
+// Withdrawn reports whether the permissions in a namespace are being taken away, or were, although the
+// namespace stays. The instance holds nothing there any more, and must not take anything again. It may when
+// there is a RoleBinding again.
 func (r *Reconciler) Withdrawn(ctx context.Context, name string) (bool, error) {
 	binding := bindingMetadata()
 	err := r.Bindings.Get(ctx, client.ObjectKey{Namespace: name, Name: roleBinding}, binding)

@@ -15,8 +15,8 @@ import (
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 )
 
-// Mapper returns a RESTMapper of the kinds that the manager works with. Being static, it needs no discovery: the manager can
-// start before the CRDs of CAPI and Rancher are installed.
+// Mapper returns a RESTMapper of the kinds that the manager works with. Being static, it needs no discovery: the
+// manager can start before the CRDs of CAPI and Rancher are installed.
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{

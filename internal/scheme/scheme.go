@@ -15,7 +15,8 @@ import (
 
 // New returns a scheme that knows the kinds this project reads and writes: those of
 // Kubernetes itself, CAPI's core/v1beta2, Rancher's management.cattle.io/v3 and
-// provisioning.cattle.io/v1, of CAPOCI's infrastructure/v1beta2 what is read, and in metal3.io/v1alpha1 our own and Metal3's hosts.
+// provisioning.cattle.io/v1, of CAPOCI's infrastructure/v1beta2 what is read, and in metal3.io/v1alpha1
+// our own and Metal3's hosts.
 func New() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

@@ -40,9 +40,10 @@ const (
 	authenticated = "system:authenticated"
 )
 
-// Only is a filter for a metrics server (metricsserver.Options.FilterProvider): it passes requests on whose token the API
-// server knows, of users that may send them, and answers others with 401 or 403, with 429 if there are too many of them, or
-// with 500 while the API server does not answer. It needs the verb create on tokenreviews and subjectaccessreviews.
+// Only is a filter for a metrics server (metricsserver.Options.FilterProvider): it passes requests on whose
+// token the API server knows, of users that may send them, and answers others with 401 or 403, with 429 if there
+// are too many of them, or with 500 while the API server does not answer. It needs the verb create on
+// tokenreviews and subjectaccessreviews.
 //
 // filters.WithAuthenticationAndAuthorization of controller-runtime does the same by the machinery of an API server
 // (ADR 0063).

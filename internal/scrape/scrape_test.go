@@ -172,7 +172,8 @@ func TestWhatIsAskedAboutAReader(t *testing.T) {
 	}
 }
 
-// A reader comes every few seconds. What it lost is noticed within a minute, and one who may not read is asked about each time.
+// A reader comes every few seconds. What it lost is noticed within a minute, and one who may not
+// read is asked about each time.
 func TestAReaderIsAskedAboutOnceAMinute(t *testing.T) {
 	m := guarded(t)
 	for _, step := range []struct {

@@ -37,8 +37,9 @@ const accessQuestions = 10
 // unknown is lacking as long as the API server has not answered.
 const unknown = "not known yet"
 
-// access asks the API server in which namespaces of a scope this instance may work. A cache that may not list or watch one of its kinds in one of
-// its namespaces never syncs and holds up all others, so a namespace in which anything is not granted is left out until all is.
+// access asks the API server in which namespaces of a scope this instance may work. A cache that may not list or watch
+// one of its kinds in one of its namespaces never syncs and holds up all others, so a namespace in which anything is
+// not granted is left out until all is.
 type access struct {
 	reviews authorizationclient.SelfSubjectAccessReviewInterface
 	scope   shard.Scope
@@ -64,8 +65,9 @@ func newAccess(config *rest.Config, scope shard.Scope, controllers []controller.
 	}, nil
 }
 
-// granted waits until the instance may work somewhere, and returns where, and what is missing, which it counts; it calls waiting when it may nowhere. To
-// lack the rights for a scope that is not a list of names is an error: there is nothing to begin with.
+// granted waits until the instance may work somewhere, and returns where, and what is missing, which it counts;
+// it calls waiting when it may nowhere. To lack the rights for a scope that is not a list of names is an error:
+// there is nothing to begin with.
 func (a *access) granted(ctx context.Context, waiting func()) (scope shard.Scope, missing []string, err error) {
 	names := a.scope.Included()
 	if len(names) == 0 {
@@ -102,8 +104,8 @@ func (a *access) granted(ctx context.Context, waiting func()) (scope shard.Scope
 	return scope, missing, err
 }
 
-// mayWatchBindings reports whether the instance may watch the RoleBindings that give it its namespaces. It asks until there is an answer: a moment's
-// failure costs no restart.
+// mayWatchBindings reports whether the instance may watch the RoleBindings that give it its namespaces. It asks until
+// there is an answer: a moment's failure costs no restart.
 func (a *access) mayWatchBindings(ctx context.Context) bool {
 	var may bool
 	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
@@ -125,8 +127,8 @@ func describe(lacking map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// divide tells the namespaces in which the instance may work from those in which it lacks a right, and says which. When the API server does not
-// answer it is asked again, so that a moment's failure costs no restart.
+// divide tells the namespaces in which the instance may work from those in which it lacks a right, and says which. When
+// the API server does not answer it is asked again, so that a moment's failure costs no restart.
 func (a *access) divide(ctx context.Context, names []string) (granted []string, lacking map[string]string) {
 	lacks := make([]string, len(names))
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), accessQuestions, len(names), func(i int) { lacks[i] = a.ask(ctx, names[i]) })
@@ -155,8 +157,9 @@ func (a *access) ask(ctx context.Context, name string) string {
 	return lacks
 }
 
-// lacks returns the first right that the instance lacks in a namespace, in all if it is empty: to list and to watch whatever its cache holds of
-// namespaces. It is "" if none is missing. Where nobody has granted anything the first answer is enough.
+// lacks returns the first right that the instance lacks in a namespace, in all if it is empty: to list and to
+// watch whatever its cache holds of namespaces. It is "" if none is missing. Where nobody has granted anything
+// the first answer is enough.
 func (a *access) lacks(ctx context.Context, namespace string) (string, error) {
 	for _, resource := range a.watched {
 		for _, verb := range verbs() {

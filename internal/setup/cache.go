@@ -23,8 +23,8 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// shared are kinds that several controllers read, and so are narrowed by none of them. Of Secrets, kubeconfigs are kept (newInformer), and of these
-// metadata: their data is read through the manager's API reader, at each use.
+// shared are kinds that several controllers read, and so are narrowed by none of them. Of Secrets, kubeconfigs are kept
+// (newInformer), and of these metadata: their data is read through the manager's API reader, at each use.
 func shared(scope shard.Scope, selecting bool) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&clusterv1.Cluster{}: {Transform: importer.Reduce},
@@ -33,8 +33,8 @@ func shared(scope shard.Scope, selecting bool) map[client.Object]cache.ByObject 
 	}
 }
 
-// cacheOptions limits the shared cache to what the controllers read; the API server does not even send the rest. It is an error if two of them narrow
-// one kind: one has to have it in its own cache.
+// cacheOptions limits the shared cache to what the controllers read; the API server does not even send the rest. It is
+// an error if two of them narrow one kind: one has to have it in its own cache.
 func cacheOptions(controllers []controller.Controller, scope shard.Scope, selecting bool, syncPeriod time.Duration) (cache.Options, error) {
 	options := scoped(scope, syncPeriod)
 	options.NewInformer = newInformer
@@ -97,8 +97,8 @@ func scoped(scope shard.Scope, syncPeriod time.Duration) cache.Options {
 	}
 }
 
-// scopedResources returns what the controllers receive from the namespaces of the scope, in their order. An instance works in a namespace when it may list
-// and watch all of them there.
+// scopedResources returns what the controllers receive from the namespaces of the scope, in their order. An instance
+// works in a namespace when it may list and watch all of them there.
 func scopedResources(controllers []controller.Controller) ([]schema.GroupResource, error) {
 	var resources []schema.GroupResource
 	seen := map[schema.GroupResource]bool{}
@@ -141,8 +141,9 @@ func mappingOf(c controller.Controller, object client.Object) (*meta.RESTMapping
 	return nil, fmt.Errorf("naming the resource of %T: %w", object, errors.Join(errs...))
 }
 
-// namespaces selects the Namespaces of the scope. Unless they are named, or the instance selects among them by their labels, those without the import label are left out: it is all that is read of
-// them, and Rancher has a Namespace for each of its clusters.
+// namespaces selects the Namespaces of the scope. Unless they are named, or the instance selects among them by
+// their labels, those without the import label are left out: it is all that is read of them, and Rancher has a
+// Namespace for each of its clusters.
 func namespaces(scope shard.Scope, selecting bool) labels.Selector {
 	if selecting || len(scope.Included()) > 0 {
 		return scope.NamespaceObjects()

@@ -10,17 +10,18 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// How changes of permissions are looked for. Without permissions the watches go on until the API server ends them, after five to ten minutes; from
-// then on it refuses each of them for ever. But a RoleBinding that is replaced is away for a moment, and a process that ends again and again is kept
-// waiting by the kubelet. So a change counts when it is seen as often as this, accessPoll apart, and is the same each time.
+// How changes of permissions are looked for. Without permissions the watches go on until the API server ends them,
+// after five to ten minutes; from then on it refuses each of them for ever. But a RoleBinding that is replaced is away
+// for a moment, and a process that ends again and again is kept waiting by the kubelet. So a change counts when it is
+// seen as often as this, accessPoll apart, and is the same each time.
 const (
 	steady = 4
 	// lossPoll is how often an instance looks that may not watch its RoleBindings.
 	lossPoll = time.Minute
 )
 
-// suspectLoss has the permissions in namespaces looked at. Those in a namespace that is unbound are lost whatever the API server says, nil if that cannot
-// be told. It never blocks, and several calls at once are one.
+// suspectLoss has the permissions in namespaces looked at. Those in a namespace that is unbound are lost whatever the
+// API server says, nil if that cannot be told. It never blocks, and several calls at once are one.
 func (a *access) suspectLoss(unbound func(namespace string) bool) {
 	select {
 	case a.suspect <- unbound:
@@ -28,7 +29,8 @@ func (a *access) suspectLoss(unbound func(namespace string) bool) {
 	}
 }
 
-// watch says when the instance may work in one more of its namespaces, or no more in one in which it works, until the context ends.
+// watch says when the instance may work in one more of its namespaces, or no more in one in which it
+// works, until the context ends.
 func (a *access) watch(ctx context.Context, granted, missing []string, end func(sentence string, keysAndValues ...any)) {
 	var looking sync.WaitGroup
 	looking.Go(func() { a.grow(ctx, missing, end) })
@@ -54,10 +56,11 @@ func (a *access) grow(ctx context.Context, missing []string, end func(string, ..
 	}
 }
 
-// shrink says when the instance has lost permissions in one of the namespaces. It asks when there is a suspicion, and never else. None, for a scope that
-// is not a list of names, are never lost: there would be nothing to go on with.
+// shrink says when the instance has lost permissions in one of the namespaces. It asks when there is a suspicion, and
+// never else. None, for a scope that is not a list of names, are never lost: there would be nothing to go on with.
 func (a *access) shrink(ctx context.Context, granted []string, end func(string, ...any)) {
-	// A RoleBinding that goes takes all permissions along, so each look asks for one of them, and the next one for another.
+	// A RoleBinding that goes takes all permissions along, so each look asks for one of them,
+	// and the next one for another.
 	for looks := 0; ; looks++ {
 		var unbound func(string) bool
 		select {
@@ -73,8 +76,8 @@ func (a *access) shrink(ctx context.Context, granted []string, end func(string, 
 	}
 }
 
-// lost returns those of the namespaces in which a permission is gone for good. The API server may grant for a moment what is gone, so it does not ask at
-// once.
+// lost returns those of the namespaces in which a permission is gone for good. The API server may grant for a moment
+// what is gone, so it does not ask at once.
 func (a *access) lost(ctx context.Context, granted []string, one right, unbound func(string) bool) []string {
 	lost := granted
 	for range steady {
@@ -102,8 +105,8 @@ func (a *access) right(i int) right {
 	return right{verb: verbs[i%len(verbs)], resource: a.watched[i/len(verbs)]}
 }
 
-// refused returns those of the namespaces that are unbound or in which the instance lacks a right, in their order. Where the API server does not answer
-// it is not refused.
+// refused returns those of the namespaces that are unbound or in which the instance lacks a right, in their order.
+// Where the API server does not answer it is not refused.
 func (a *access) refused(ctx context.Context, names []string, one right, unbound func(string) bool) []string {
 	lacks := make([]bool, len(names))
 	workqueue.ParallelizeUntil(ctx, accessQuestions, len(names), func(i int) {

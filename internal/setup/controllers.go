@@ -52,11 +52,12 @@ func (p *parts) controllers() []controller.Controller {
 	}
 }
 
-// Controllers returns descriptions of all controllers, for what is generated from them and for tests. They cannot be set up.
+// Controllers returns descriptions of all controllers, for what is generated from them and for
+// tests. They cannot be set up.
 func Controllers() []controller.Controller { return (&parts{opts: &options.Options{}}).controllers() }
 
-// Permissions says what each package with markers needs its permissions for: a gate, a gate with a minus before it, which is for what is done when the gate
-// is off, or one of the words below; always, if it is empty.
+// Permissions says what each package with markers needs its permissions for: a gate, a gate with a minus before it,
+// which is for what is done when the gate is off, or one of the words below; always, if it is empty.
 func Permissions() map[string]string {
 	when := map[string]string{
 		"setup":     whenMetrics,
@@ -110,7 +111,8 @@ type parts struct {
 	keeping chan struct{}
 }
 
-// setupImport adds the import controller with the strategy that the gate chooses. The role keeper, if there is one, tells it where to work no more.
+// setupImport adds the import controller with the strategy that the gate chooses. The role keeper, if there is one,
+// tells it where to work no more.
 func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	mgr := env.Manager
 	tokens, err := rancher.NewTokens(env.Rancher.GetClient(), env.Rancher.GetAPIReader())
@@ -164,8 +166,8 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	return reconciler.SetupWithManager(ctx, mgr, needs)
 }
 
-// ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses. Origin and its name are those of the management
-// cluster, if Rancher is in another one.
+// ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses. Origin
+// and its name are those of the management cluster, if Rancher is in another one.
 func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, origin types.UID, originName string) (importer.Rules, error) {
 	selector, err := opts.Selector()
 	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}

@@ -23,7 +23,8 @@ import (
 	"github.com/archelon-io/archelon/internal/controller"
 )
 
-// crdWait waits for the CRDs of a controller. Each is watched by its name: a cluster with Rancher has hundreds of others, of some megabytes.
+// crdWait waits for the CRDs of a controller. Each is watched by its name: a cluster with Rancher has hundreds
+// of others, of some megabytes.
 type crdWait struct {
 	// crds are those of the management cluster, rancher those of Rancher's cluster.
 	crds, rancher apiextensionsclient.CustomResourceDefinitionInterface

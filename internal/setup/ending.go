@@ -7,11 +7,12 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// again ends every sentence with which a process ends to be started again. Whoever stands in for the kubelet looks for it.
+// again ends every sentence with which a process ends to be started again. Whoever stands in
+// for the kubelet looks for it.
 const again = "; the process ends, to be started again"
 
-// ending ends a process for which what it was built for has changed: where it may work, or what its scope is. A cache cannot be given other
-// namespaces, so what follows is another process: the kubelet starts it.
+// ending ends a process for which what it was built for has changed: where it may work, or what its scope is. A cache
+// cannot be given other namespaces, so what follows is another process: the kubelet starts it.
 type ending struct {
 	cancel context.CancelFunc
 	logger logr.Logger

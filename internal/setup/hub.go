@@ -43,8 +43,8 @@ func (p *process) cacheOptions(on []controller.Controller, scope shard.Scope) (c
 	return cacheOptions(p.remote.here(on), scope, p.opts.NamespaceSelector != "", p.opts.SyncPeriod)
 }
 
-// priorityQueue is whether controllers of others, which are added to the manager, have controller-runtime's own queue. That of v0.24.1 can hang when it is
-// shut down while requests wait.
+// priorityQueue is whether controllers of others, which are added to the manager, have controller-runtime's own queue.
+// That of v0.24.1 can hang when it is shut down while requests wait.
 func (p *process) priorityQueue() *bool {
 	if p.opts.Gates.Enabled(feature.ManagementClusters) {
 		return new(false)
@@ -81,8 +81,9 @@ func (p *parts) setupHub(ctx context.Context, env controller.Env) error {
 	})
 }
 
-// importFrom runs the import from a management cluster until the context ends, when it has the seat. Its caches of the management cluster, its connections
-// and its limits are its own; those of Rancher's cluster are views of what all share.
+// importFrom runs the import from a management cluster until the context ends, when it has the seat. Its
+// caches of the management cluster, its connections and its limits are its own; those of Rancher's cluster
+// are views of what all share.
 func (p *parts) importFrom(ctx context.Context, here ctrl.Manager, shared *sharedRancher, from hub.Target, progress hub.Progress) error {
 	of := &parts{
 		opts: p.opts, place: p.place, origin: from.UID, many: true, originName: from.Display, settings: p.settings, downloader: p.downloader, metrics: p.metrics,
@@ -138,7 +139,8 @@ func managerOf(
 // asking bounds questions to a management cluster that precede an import.
 const asking = 30 * time.Second
 
-// permitted asks a management cluster whether it is the right one, and what is received from it may be: a cache that may not list or watch never syncs.
+// permitted asks a management cluster whether it is the right one, and what is received from it may be: a cache that
+// may not list or watch never syncs.
 func permitted(ctx context.Context, config *rest.Config, uid types.UID, scope shard.Scope, on []controller.Controller) error {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()

@@ -22,7 +22,8 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// sharedRancher is Rancher's cluster as imports from many management clusters share it: each has a client of its own and a view of common caches.
+// sharedRancher is Rancher's cluster as imports from many management clusters share it: each has a client of its own
+// and a view of common caches.
 type sharedRancher struct {
 	shared, own *fanout.Fanout
 }
@@ -50,8 +51,9 @@ func shareRancher(ctx context.Context, env controller.Env) (*sharedRancher, erro
 	return s, err
 }
 
-// sharedKind says which management clusters the objects of a kind concern. Registration tokens and their Secrets are in a namespace that has the name of a
-// Rancher cluster: while that is not in the cache nobody needs them, and it wakes who does.
+// sharedKind says which management clusters the objects of a kind concern. Registration tokens and their
+// Secrets are in a namespace that has the name of a Rancher cluster: while that is not in the cache nobody
+// needs them, and it wakes who does.
 func sharedKind(object client.Object, clusters cache.Cache) (fanout.Kind, error) {
 	behind := func(ctx context.Context, object client.Object) types.UID {
 		found := &managementv3.Cluster{}

@@ -20,8 +20,8 @@ import (
 	"github.com/archelon-io/archelon/internal/version"
 )
 
-// whileSeated imports from a management cluster while this process holds its seat, which is beside the Secrets that register management clusters. What
-// writes has to be guarded.
+// whileSeated imports from a management cluster while this process holds its seat, which is beside the Secrets that
+// register management clusters. What writes has to be guarded.
 func (p *parts) whileSeated(
 	ctx context.Context, here ctrl.Manager, from hub.Target, served func(why string), imports func(context.Context, func(*rest.Config) *rest.Config) error,
 ) error {
@@ -84,7 +84,8 @@ func (p *parts) seatOf(config *rest.Config, origin types.UID) (seat.Place, error
 // leaving bounds how long an import that has ended takes to leave its seat.
 const leaving = 10 * time.Second
 
-// leaveSeatOf leaves nothing behind of a management cluster that is not registered any more: another Archelon may serve it.
+// leaveSeatOf leaves nothing behind of a management cluster that is not registered any more:
+// another Archelon may serve it.
 func (p *parts) leaveSeatOf(ctx context.Context, here ctrl.Manager, from hub.Target, place seat.Place) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), leaving)
 	defer done()

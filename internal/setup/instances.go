@@ -179,9 +179,9 @@ func (m *member) lapsed() string {
 	return m.fence.Lapsed()
 }
 
-// Given returns the namespaces that an instance has given up since its Lease was written last: those that it excludes now
-// and did not then, and those that it named and does not claim any more; and those that an earlier process was about to
-// leave. Of others nothing is asked.
+// Given returns the namespaces that an instance has given up since its Lease was written last: those that it excludes
+// now and did not then, and those that it named and does not claim any more; and those that an earlier process was
+// about to leave. Of others nothing is asked.
 func Given(before instance.Registered, now shard.Scope, excluded []string) []string {
 	names := slices.Clone(before.Leaving)
 	for _, name := range slices.Concat(excluded, before.Scope.Included()) {
@@ -200,8 +200,8 @@ func (m *member) left() []string {
 	return slices.Clone(m.leaving)
 }
 
-// stillHeld returns what this instance may still hold in a namespace that it has given up. What names no instance is that
-// of the one which works there now.
+// stillHeld returns what this instance may still hold in a namespace that it has given up. What names no instance is
+// that of the one which works there now.
 func (m *member) stillHeld(holdings []hold.Holding, namespace string) []hold.Holding {
 	return slices.DeleteFunc(holdings, func(h hold.Holding) bool {
 		return h.Unmarked && m.peers != nil && m.peers.WorkIn(namespace)

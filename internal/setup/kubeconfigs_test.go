@@ -153,7 +153,8 @@ func TestOtherInformersAreAsEver(t *testing.T) {
 	}
 }
 
-// A cluster of ten machines has fifteen Secrets with the label of CAPI. What they take is counted in the heap, after it was cleaned up.
+// A cluster of ten machines has fifteen Secrets with the label of CAPI. What they take is counted in the
+// heap, after it was cleaned up.
 func TestSecretsTakeLittleMemory(t *testing.T) {
 	const clusters = 2000
 	before := heapOf(t, clusters, toolscache.NewSharedIndexInformer, cache.TransformStripManagedFields())

@@ -28,8 +28,9 @@ func addProbes(mgr ctrl.Manager, checks map[string]healthz.Checker) error {
 	return nil
 }
 
-// serveUntil serves probes and metrics until the context ends, unless that is in a moment: a Pod without an answer to its liveness probe is killed.
-// An instance that may work nowhere does all that it may, so it is ready: Helm, which would wait for that, is the one that creates the RoleBindings.
+// serveUntil serves probes and metrics until the context ends, unless that is in a moment: a Pod without an answer to
+// its liveness probe is killed. An instance that may work nowhere does all that it may, so it is ready: Helm, which
+// would wait for that, is the one that creates the RoleBindings.
 func (p *process) serveUntil(ctx context.Context, nowhere <-chan struct{}) error {
 	select {
 	case <-ctx.Done():

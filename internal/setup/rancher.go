@@ -32,8 +32,8 @@ type otherRancher struct {
 	origin types.UID
 }
 
-// connect prepares the way to Rancher's cluster, if that is another one. It makes no request to it: a Rancher that does not answer is waited for, as its
-// CRDs are.
+// connect prepares the way to Rancher's cluster, if that is another one. It makes no request to it: a Rancher that does
+// not answer is waited for, as its CRDs are.
 func (p *process) connect(ctx context.Context) (*otherRancher, error) {
 	if !p.opts.Gates.Enabled(feature.RemoteRancher) {
 		return nil, nil //nolint:nilnil // there is none
@@ -102,7 +102,8 @@ type located struct {
 	own cache.Cache
 }
 
-// cluster returns Rancher's cluster, which is the management cluster of the manager unless there is another one. That is added to the manager.
+// cluster returns Rancher's cluster, which is the management cluster of the manager unless there is another one.
+// That is added to the manager.
 func (r *otherRancher) cluster(
 	mgr ctrl.Manager, guard func(*rest.Config) *rest.Config, on []controller.Controller, scope shard.Scope, syncPeriod time.Duration, end *ending,
 ) (located, error) {
@@ -145,7 +146,8 @@ func (r *otherRancher) follow(mgr ctrl.Manager, end *ending) error {
 	return nil
 }
 
-// both returns clients of the management cluster and of Rancher's, where that is another one, for what goes through objects of both.
+// both returns clients of the management cluster and of Rancher's, where that is another one, for what
+// goes through objects of both.
 func (r *otherRancher) both(mgr ctrl.Manager, rancher cluster.Cluster) (client.Reader, client.Client) {
 	if r == nil {
 		return mgr.GetAPIReader(), mgr.GetClient()

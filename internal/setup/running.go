@@ -34,8 +34,8 @@ type running struct {
 	left        atomic.Int64 // how many are not synced
 }
 
-// started is a controller on its way. It waits for its own CRDs alone, and its caches are warm in standby replicas as well, so that a takeover is
-// quick.
+// started is a controller on its way. It waits for its own CRDs alone, and its caches are warm in standby replicas as
+// well, so that a takeover is quick.
 type started struct {
 	controller.Controller
 	env  controller.Env
@@ -66,7 +66,8 @@ func (r *running) add(
 	return nil
 }
 
-// ownCaches adds a controller's own caches to a manager, of the management cluster and of Rancher's. They are the same where the clusters are.
+// ownCaches adds a controller's own caches to a manager, of the management cluster and of Rancher's. They are the
+// same where the clusters are.
 func ownCaches(
 	mgr ctrl.Manager, config *rest.Config, there located, c controller.Controller, scope shard.Scope, syncPeriod time.Duration,
 ) (own, rancherOwn cache.Cache, err error) {
@@ -85,7 +86,8 @@ func ownCaches(
 	return own, rancherOwn, err
 }
 
-// ownCache adds a controller's own cache of a cluster to a manager. It has the cluster's connections, and its scheme unless the controller has one.
+// ownCache adds a controller's own cache of a cluster to a manager. It has the cluster's connections, and its scheme
+// unless the controller has one.
 func ownCache(mgr ctrl.Manager, of cluster.Cluster, config *rest.Config, c controller.Controller, options cache.Options) (cache.Cache, error) {
 	options.Mapper, options.HTTPClient, options.Scheme = of.GetRESTMapper(), of.GetHTTPClient(), of.GetScheme()
 	if c.Scheme != nil {

@@ -38,9 +38,9 @@ import (
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // Run runs the manager until the context ends, or until what it was built for has changed: it returns nil then, and the
-// process is to be started again, as the kubelet does. It starts without the CRDs of CAPI and Rancher, says which it waits
-// for, and begins to work when they are there. Tests that run managers in their own process change what the manager is
-// built with.
+// process is to be started again, as the kubelet does. It starts without the CRDs of CAPI and Rancher, says
+// which it waits for, and begins to work when they are there. Tests that run managers in their own process
+// change what the manager is built with.
 func Run(ctx context.Context, config *rest.Config, opts *options.Options, changes ...func(*ctrl.Options)) error {
 	config = rest.CopyConfig(config)
 	config.QPS = opts.KubeAPIQPS
@@ -205,9 +205,9 @@ func (p *process) accompany(
 // leavePause is the pause before another look at a namespace in which something was let go, or could not be.
 const leavePause = 5 * time.Second
 
-// leaveBehind lets go of what this instance holds in namespaces that were taken out of its scope: nobody else would take
-// the finalizers off. Where it may not look any more there is nothing that it can do: it is the role keeper that lets go
-// before a RoleBinding is gone.
+// leaveBehind lets go of what this instance holds in namespaces that were taken out of its scope: nobody else would
+// take the finalizers off. Where it may not look any more there is nothing that it can do: it is the role keeper that
+// lets go before a RoleBinding is gone.
 func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manager, where cluster.Cluster) error {
 	if p.opts.Gates.Enabled(feature.ManagementClusters) {
 		return nil // It holds nothing in this cluster but Rancher clusters, whose CAPI Clusters are elsewhere.
@@ -257,8 +257,8 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	return settings, nil
 }
 
-// serverOptions are for a manager that serves probes and metrics, and nothing else. Metrics are served over HTTPS, and the API server is asked
-// whether the client may read them.
+// serverOptions are for a manager that serves probes and metrics, and nothing else. Metrics are served over HTTPS, and
+// the API server is asked whether the client may read them.
 func serverOptions(opts *options.Options) ctrl.Options {
 	return ctrl.Options{
 		MapperProvider:         staticMapper,

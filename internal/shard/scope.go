@@ -1,5 +1,5 @@
-// Package shard describes which namespaces an instance works in. Everything that depends on it asks the one Scope: what the caches
-// receive, which requests are worked on, how the Lease is called, what metrics say.
+// Package shard describes which namespaces an instance works in. Everything that depends on it asks the one Scope: what
+// the caches receive, which requests are worked on, how the Lease is called, what metrics say.
 package shard
 
 import (
@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// MaxNamespaces is how many namespaces a scope may name. The names of excluded ones travel in the address of every list and watch;
-// a thousand of the longest are 90 KiB of it, and API servers take a megabyte.
+// MaxNamespaces is how many namespaces a scope may name. The names of excluded ones travel in the address of every list
+// and watch; a thousand of the longest are 90 KiB of it, and API servers take a megabyte.
 const MaxNamespaces = 1000
 
 // Scope is a set of namespaces: those that are named, or all but those that are excluded. The zero value is all
@@ -33,8 +33,9 @@ type Scope struct {
 	excluded []string
 }
 
-// New makes a scope of the names of namespaces to work in and of those not to. Neither means all namespaces; a namespace in both is
-// excluded (document 000). The error names every name that cannot be a namespace's. Names are trimmed, and duplicates folded.
+// New makes a scope of the names of namespaces to work in and of those not to. Neither means all namespaces; a
+// namespace in both is excluded (document 000). The error names every name that cannot be a namespace's. Names are
+// trimmed, and duplicates folded.
 func New(namespaces, excluded []string) (Scope, error) {
 	if err := errors.Join(few("namespace", namespaces), few("excluded-namespace", excluded)); err != nil {
 		return Scope{}, err
@@ -209,8 +210,8 @@ func Decode(text string) (Scope, error) {
 	}
 }
 
-// LeaseName returns a name for the Lease of instances with this scope, so that instances with different scopes in one namespace do
-// not take turns with each other: the base, and unless the scope is all namespaces a digest of it.
+// LeaseName returns a name for the Lease of instances with this scope, so that instances with different scopes in one
+// namespace do not take turns with each other: the base, and unless the scope is all namespaces a digest of it.
 func (s Scope) LeaseName(base string) string {
 	if s.All() {
 		return base
@@ -223,10 +224,10 @@ func (s Scope) digest() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Namespaces limits a cache of namespaced kinds; it is for cache.Options.DefaultNamespaces. The API server sends nothing else: named
-// namespaces are watched one by one, exclusion is a field selector under cache.AllNamespaces. As cache.Options.DefaultFieldSelector, which
-// document 000 proposes, that selector would be sent for cluster-scoped kinds too, and they refuse it. It panics for an empty
-// scope: nil, or an empty map, would be all namespaces.
+// Namespaces limits a cache of namespaced kinds; it is for cache.Options.DefaultNamespaces. The API server sends
+// nothing else: named namespaces are watched one by one, exclusion is a field selector under cache.AllNamespaces. As
+// cache.Options.DefaultFieldSelector, which document 000 proposes, that selector would be sent for cluster-scoped kinds
+// too, and they refuse it. It panics for an empty scope: nil, or an empty map, would be all namespaces.
 func (s Scope) Namespaces() map[string]cache.Config {
 	if s.none {
 		panic("there is no cache of no namespace")
@@ -251,8 +252,8 @@ func (s Scope) Namespaces() map[string]cache.Config {
 // NamespaceObjects selects the Namespaces of the scope by the label with their name, which every API server sets.
 func (s Scope) NamespaceObjects() labels.Selector { return s.Labelled(corev1.LabelMetadataName) }
 
-// Labelled selects objects, of cluster-scoped kinds, that have the name of a namespace of the scope in a label. With excluded
-// namespaces it selects objects without that label too. It panics for an empty scope.
+// Labelled selects objects, of cluster-scoped kinds, that have the name of a namespace of the scope in a label. With
+// excluded namespaces it selects objects without that label too. It panics for an empty scope.
 func (s Scope) Labelled(key string) labels.Selector {
 	operator, names := selection.In, s.included
 	if s.none {

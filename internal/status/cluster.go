@@ -1,5 +1,5 @@
-// Package status shows CAPI clusters as the instances of Archelon report them: "archelon status". It reads CAPI Clusters
-// and nothing else, unless Rancher is in another cluster than CAPI.
+// Package status shows CAPI clusters as the instances of Archelon report them: "archelon status". It reads CAPI
+// Clusters and nothing else, unless Rancher is in another cluster than CAPI.
 package status
 
 import (

@@ -40,7 +40,8 @@ type Options struct {
 	// Watch goes on with what changes, until the context ends.
 	Watch bool
 
-	// RancherKubeconfig is the Secret "namespace/name" with the kubeconfig of Rancher's cluster, where that is another one.
+	// RancherKubeconfig is the Secret "namespace/name" with the kubeconfig of Rancher's
+	// cluster, where that is another one.
 	RancherKubeconfig string
 	// ManagementClustersNamespace has the Secrets that register management clusters.
 	ManagementClustersNamespace string

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// history is an API server that answers with one list after the other, and has forgotten the version of all but the last.
+// history is an API server that answers with one list after the other, and has forgotten the
+// version of all but the last.
 type history struct {
 	client.WithWatch
 

@@ -15,7 +15,8 @@ import (
 	"github.com/archelon-io/archelon/internal/hub"
 )
 
-// hub looks into all management clusters that are registered, and into Rancher's cluster. All are asked at the same time.
+// hub looks into all management clusters that are registered, and into Rancher's cluster. All
+// are asked at the same time.
 func (v *view) hub(ctx context.Context, config *rest.Config, c client.Client) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {

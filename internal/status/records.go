@@ -36,8 +36,8 @@ func of(origin types.UID) client.ListOption {
 	return client.MatchingLabels{archelonv1.ManagementClusterLabel: string(origin)}
 }
 
-// records returns the Rancher clusters that are selected in Rancher's cluster. They are read in pages. That it failed is
-// one of the problems.
+// records returns the Rancher clusters that are selected in Rancher's cluster. They are read in pages. That it
+// failed is one of the problems.
 func (v *view) records(ctx context.Context, rancher func() (client.Reader, client.ListOption, error)) ([]record, error) {
 	reader, selected, err := rancher()
 	if err != nil {
@@ -94,8 +94,8 @@ func recordOf(cluster *managementv3.Cluster) record {
 	return r
 }
 
-// join has the CAPI clusters of a management cluster say how they are in Rancher, and adds the Rancher clusters that have
-// none. Which have none is not known where CAPI Clusters were selected.
+// join has the CAPI clusters of a management cluster say how they are in Rancher, and adds the Rancher clusters that
+// have none. Which have none is not known where CAPI Clusters were selected.
 func (v *view) join(clusters []Cluster, records []record, managementCluster, missing string) []Cluster {
 	byID, there := map[string]*record{}, map[string]bool{}
 	for i := range records {

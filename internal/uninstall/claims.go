@@ -7,16 +7,16 @@ import (
 	"github.com/archelon-io/archelon/internal/hold"
 )
 
-// inMine reports whether what names no instance is this instance's: it is in the scope, and nobody else works there. What
-// is released all the same is taken again by whoever does.
+// inMine reports whether what names no instance is this instance's: it is in the scope, and nobody else works there.
+// What is released all the same is taken again by whoever does.
 func (u *uninstaller) inMine(held *object) bool {
 	return u.scope.Owns(held.Namespace) && !u.others.workIn(held.Namespace)
 }
 
-// releaseClaim takes a finalizer off a HostClaim, or off a Secret with the kubeconfig of one, so that it can be deleted.
-// Nothing is undone. What a claim has stays its own: a host keeps its consumerRef, so nobody else gets it and nothing on
-// it is lost, and so does a claim in another cluster. An installation that comes later goes on with the claim, or cleans
-// up after it if it is gone.
+// releaseClaim takes a finalizer off a HostClaim, or off a Secret with the kubeconfig of one, so that it can be
+// deleted. Nothing is undone. What a claim has stays its own: a host keeps its consumerRef, so nobody else gets it and
+// nothing on it is lost, and so does a claim in another cluster. An installation that comes later goes on with the
+// claim, or cleans up after it if it is gone.
 func (p *place) releaseClaim(ctx context.Context, holding hold.Holding, held *object) error {
 	if deleting(held) {
 		p.sayCutShort(holding, held)

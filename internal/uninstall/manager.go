@@ -15,7 +15,8 @@ import (
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
-// stopManager scales the Deployment of the manager to zero: as long as it runs, it takes clusters again that are let go.
+// stopManager scales the Deployment of the manager to zero: as long as it runs, it takes
+// clusters again that are let go.
 func (u *uninstaller) stopManager(ctx context.Context) error {
 	if u.opts.Deployment == "" {
 		return nil
@@ -33,8 +34,8 @@ func (u *uninstaller) stopManager(ctx context.Context) error {
 	})
 }
 
-// awaitStop waits until the manager has no replicas and nobody holds its Lease. A replica that is told to stop gives the Lease back when
-// it has ended its work; that of one which was killed runs out.
+// awaitStop waits until the manager has no replicas and nobody holds its Lease. A replica that is told to stop gives
+// the Lease back when it has ended its work; that of one which was killed runs out.
 func (u *uninstaller) awaitStop(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
 		if u.opts.Deployment != "" {

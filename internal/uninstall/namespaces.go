@@ -12,8 +12,8 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// reach waits until all namespaces of the scope can be worked in, before the manager is stopped: where the uninstaller can do nothing,
-// nobody would let clusters go after that.
+// reach waits until all namespaces of the scope can be worked in, before the manager is stopped: where the uninstaller
+// can do nothing, nobody would let clusters go after that.
 func (u *uninstaller) reach(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
 		return each(u.places, func(p *place) (bool, error) {
@@ -23,9 +23,9 @@ func (u *uninstaller) reach(ctx context.Context) error {
 	})
 }
 
-// whyForbidden returns what a missing right in a namespace of an isolated instance means: nil if the instance has no rights there either, and
-// so holds nothing, unless somebody has taken its RoleBinding away. That cannot be seen from here, so it is said. The instance's RoleBinding stays as
-// long as it holds something; the uninstaller's does not.
+// whyForbidden returns what a missing right in a namespace of an isolated instance means: nil if the instance has no
+// rights there either, and so holds nothing, unless somebody has taken its RoleBinding away. That cannot be seen from
+// here, so it is said. The instance's RoleBinding stays as long as it holds something; the uninstaller's does not.
 func (p *place) whyForbidden(ctx context.Context, namespace string, forbidden error) error {
 	if namespace == "" {
 		return forbidden

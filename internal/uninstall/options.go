@@ -1,6 +1,6 @@
-// Package uninstall lets go of everything that an instance holds, when the instance is uninstalled for good: it stops the manager, and takes the
-// finalizers of this project off CAPI clusters, Rancher clusters and RoleBindings. Rancher clusters and their agents stay, unless it is told to
-// delete them. It may be interrupted and run again at any time.
+// Package uninstall lets go of everything that an instance holds, when the instance is uninstalled for good: it stops
+// the manager, and takes the finalizers of this project off CAPI clusters, Rancher clusters and RoleBindings. Rancher
+// clusters and their agents stay, unless it is told to delete them. It may be interrupted and run again at any time.
 //
 // The chart runs it as a pre-delete hook. It needs these rights, everywhere that the instance works:
 //
@@ -18,7 +18,9 @@
 //	list of secrets, and get, update and delete of Leases in that namespace
 //	list of namespace kube-system by its name
 //
-// and in each management cluster what the credentials of its Secret permit. In the coordination namespace list of Leases, and get and delete of its own by name, are needed everywhere; and in its own namespace, by name, get and patch of deployments/scale.
+// and in each management cluster what the credentials of its Secret permit. In the coordination namespace list of
+// Leases, and get and delete of its own by name, are needed everywhere; and in its own namespace, by name, get and
+// patch of deployments/scale.
 package uninstall
 
 import (
@@ -50,11 +52,13 @@ type Options struct {
 	OnlyHostClaims bool
 	// DeleteRecords deletes the Rancher clusters that the instance made.
 	DeleteRecords bool
-	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name", if that is another cluster.
+	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name",
+	// if that is another cluster.
 	RancherKubeconfig string
 	// RancherNamespace is the namespace of Rancher's cluster with the Lease of this management cluster.
 	RancherNamespace string
-	// ManagementClustersNamespace is where Secrets register the management clusters that the instance imports from, if it is beside Rancher and they are not.
+	// ManagementClustersNamespace is where Secrets register the management clusters that the instance imports from, if it
+	// is beside Rancher and they are not.
 	ManagementClustersNamespace string
 	// Timeout bounds all of it.
 	Timeout time.Duration

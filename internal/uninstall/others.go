@@ -18,8 +18,8 @@ import (
 // registered are the other instances, by the names that they write on what they work on.
 type registered map[string]instance.Registered
 
-// has reports whether a CAPI cluster that names another instance is to be left to that: it runs, or it names the namespace and so comes back to it.
-// What names an instance that is not registered is nobody's.
+// has reports whether a CAPI cluster that names another instance is to be left to that: it runs, or it names the
+// namespace and so comes back to it. What names an instance that is not registered is nobody's.
 func (r registered) has(cluster *object) bool {
 	other, ok := r[cluster.Annotations[archelonv1.InstanceAnnotation]]
 	return ok && other.Covers(cluster) && (other.Alive || len(other.Scope.Included()) > 0)

@@ -22,8 +22,8 @@ const (
 	answerWithin = 20 * time.Second
 )
 
-// findPlaces connects to the management clusters that are registered, if the manager imports from many. All of them have to answer: what is held in one that
-// does not would be held for ever.
+// findPlaces connects to the management clusters that are registered, if the manager imports from many. All of them
+// have to answer: what is held in one that does not would be held for ever.
 func (u *uninstaller) findPlaces(ctx context.Context) error {
 	if u.management == nil {
 		return nil

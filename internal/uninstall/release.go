@@ -73,9 +73,10 @@ func (p *place) lister() hold.Lister {
 // held returns the objects of others that controllers hold.
 func (p *place) held(ctx context.Context) ([]object, error) { return p.lister().Objects(ctx) }
 
-// mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that nobody has taken over, or it is in
-// the scope and names nobody, or an instance that is not there any more, or the name alone. That is how a manager names itself that runs without leader election, from outside the
-// cluster for example: it has no Lease, so it has no namespace.
+// mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that
+// nobody has taken over, or it is in the scope and names nobody, or an instance that is not there any more, or the name
+// alone. That is how a manager names itself that runs without leader election, from outside the cluster for example: it
+// has no Lease, so it has no namespace.
 func (p *place) mine(cluster *object) bool {
 	switch cluster.Annotations[archelonv1.InstanceAnnotation] {
 	case p.self.String():
@@ -88,8 +89,8 @@ func (p *place) mine(cluster *object) bool {
 	}
 }
 
-// ofAnother reports whether the CAPI cluster names another instance, perhaps one that is gone. Its Rancher cluster is never deleted: the other one may be
-// registered in another namespace.
+// ofAnother reports whether the CAPI cluster names another instance, perhaps one that is gone. Its Rancher cluster is
+// never deleted: the other one may be registered in another namespace.
 func (u *uninstaller) ofAnother(cluster *object) bool {
 	by := cluster.Annotations[archelonv1.InstanceAnnotation]
 	return by != "" && by != u.self.String() && by != u.self.Name
@@ -109,8 +110,8 @@ func (p *place) ours(holding hold.Holding, created, owner *object) bool {
 	return p.opts.WatchFilter == "" && p.scope.Owns(created.Labels[holding.NamespaceLabel])
 }
 
-// releaseCreated takes the finalizer off a Rancher cluster. One that is to be deleted is deleted first: should the process die between the two,
-// the finalizer still says that there is something to do.
+// releaseCreated takes the finalizer off a Rancher cluster. One that is to be deleted is deleted first: should the
+// process die between the two, the finalizer still says that there is something to do.
 func (p *place) releaseCreated(ctx context.Context, holding hold.Holding, record *object, remove bool) error {
 	if remove && !deleting(record) {
 		if err := p.deleteRecord(ctx, record); err != nil {
@@ -124,7 +125,8 @@ func (p *place) releaseCreated(ctx context.Context, holding hold.Holding, record
 	return nil
 }
 
-// deleteRecord deletes a Rancher cluster, unless Rancher would delete a CAPI cluster of the same namespace and name together with it.
+// deleteRecord deletes a Rancher cluster, unless Rancher would delete a CAPI cluster of the same
+// namespace and name together with it.
 func (p *place) deleteRecord(ctx context.Context, record *object) error {
 	if record.Namespace != "" {
 		switch err := p.client.Get(ctx, client.ObjectKeyFromObject(record), named(clusterv1.GroupVersion.WithKind("Cluster"))); {
@@ -151,8 +153,9 @@ func (p *place) deleteRecord(ctx context.Context, record *object) error {
 	return nil
 }
 
-// releaseObject takes the finalizer off a CAPI cluster. What names its Rancher cluster stays as long as that does: an instance that is installed
-// later goes on with it. That is also why a Rancher cluster stays if its CAPI cluster is not in the scope any more: it may be meant for another instance.
+// releaseObject takes the finalizer off a CAPI cluster. What names its Rancher cluster stays as long as that does: an
+// instance that is installed later goes on with it. That is also why a Rancher cluster stays if its CAPI cluster is not
+// in the scope any more: it may be meant for another instance.
 func (p *place) releaseObject(ctx context.Context, holding hold.Holding, cluster *object) error {
 	inside := p.covers(cluster)
 	recordDeleted := p.opts.DeleteRecords && inside && !p.ofAnother(cluster)

@@ -114,8 +114,8 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// outcome returns the names of the CAPI clusters that are held, and of those whose record was deleted. A cluster and its records are held alike, and
-// one names its record as long as that is there.
+// outcome returns the names of the CAPI clusters that are held, and of those whose record was deleted. A cluster and
+// its records are held alike, and one names its record as long as that is there.
 func outcome(t *testing.T, api client.Reader) (held, deleted []string) {
 	t.Helper()
 	clusters := &clusterv1.ClusterList{}

@@ -54,7 +54,8 @@ func (u *uninstaller) leaveSeat(ctx context.Context) error {
 	return u.withSeats(ctx, u.places, func(ctx context.Context, l *seat.Leaver) (bool, error) { err := l.Leave(ctx); return err == nil, err })
 }
 
-// withSeats asks of all seats until each answer is yes: what they wait for passes at the same time. That another has one is no failure that passes.
+// withSeats asks of all seats until each answer is yes: what they wait for passes at the same time. That another has
+// one is no failure that passes.
 func (u *uninstaller) withSeats(ctx context.Context, places []*place, done func(context.Context, *seat.Leaver) (bool, error)) error {
 	var taken error
 	err := u.until(ctx, func(ctx context.Context) (bool, error) {

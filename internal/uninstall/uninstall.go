@@ -29,7 +29,8 @@ import (
 // pause is the time between two looks. There are a few in the life of a process, so a watch would cost more.
 const pause = time.Second
 
-// grace is how long the manager, while it still runs, may take to finish deletions that have begun. Nobody finishes them after it.
+// grace is how long the manager, while it still runs, may take to finish deletions that have begun.
+// Nobody finishes them after it.
 const grace = 30 * time.Second
 
 // Run uninstalls what the options say and prints what it does. The error says what is left.
@@ -90,7 +91,8 @@ func (u *uninstaller) deleteLease(ctx context.Context) error {
 type uninstaller struct {
 	// home is the cluster of the manager.
 	home client.Client
-	// management is home for what only Kubernetes' own clients do; nil unless the manager imports from many management clusters.
+	// management is home for what only Kubernetes' own clients do; nil unless the manager imports
+	// from many management clusters.
 	management kubernetes.Interface
 	opts       *Options
 	scope      shard.Scope
@@ -166,8 +168,8 @@ func newUninstaller(ctx context.Context, config *rest.Config, opts *Options, out
 	return u, err
 }
 
-// finishDeletions waits for CAPI clusters that are being deleted and held by this instance: as long as the manager runs, it deletes their Rancher
-// clusters. It is no error if it does not: perhaps the manager has not run for long.
+// finishDeletions waits for CAPI clusters that are being deleted and held by this instance: as long as the manager
+// runs, it deletes their Rancher clusters. It is no error if it does not: perhaps the manager has not run for long.
 func (u *uninstaller) finishDeletions(ctx context.Context) error {
 	if u.opts.Deployment == "" {
 		return nil
@@ -196,8 +198,8 @@ func (p *place) deletesNothing(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// release lets go of everything, in passes: one that finds nothing left is the last. What fails is tried again, for the reason may pass: a webhook
-// of Rancher that is not available, an object that somebody else changes.
+// release lets go of everything, in passes: one that finds nothing left is the last. What fails is tried again, for the
+// reason may pass: a webhook of Rancher that is not available, an object that somebody else changes.
 func (u *uninstaller) release(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
 		return each(u.places, func(p *place) (bool, error) {
@@ -229,7 +231,8 @@ func (u *uninstaller) until(ctx context.Context, done func(context.Context) (boo
 	return nil
 }
 
-// timeIsUp reports whether the context has ended, or is about to: a client refuses requests at the deadline, and the context ends a moment later.
+// timeIsUp reports whether the context has ended, or is about to: a client refuses requests at the deadline, and the
+// context ends a moment later.
 func timeIsUp(ctx context.Context) bool {
 	deadline, bounded := ctx.Deadline()
 	return ctx.Err() != nil || bounded && !time.Now().Before(deadline)

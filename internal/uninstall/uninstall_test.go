@@ -74,7 +74,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What is another instance's is left alone, also the record of a cluster that is gone and may have had another watch filter.
+// What is another instance's is left alone, also the record of a cluster that is gone and may
+// have had another watch filter.
 func TestOurs(t *testing.T) {
 	cluster := func(uid, by string) object {
 		found := object{}
@@ -132,8 +133,8 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// The error that is told when time is up is the last one that says something. A client refuses a request at the deadline, while the context lives on for
-// a moment.
+// The error that is told when time is up is the last one that says something. A client refuses a request at the
+// deadline, while the context lives on for a moment.
 func TestUntilTellsTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*pause)

@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// What a stranger answers is decoded into maps, which take up to a hundred times the memory of the text: an empty object is three bytes of
-// JSON. Dozens of clusters are worked on at once, so an answer is bounded to what is plausible, and only a few that are larger than
-// usual are decoded at the same time.
+// What a stranger answers is decoded into maps, which take up to a hundred times the memory of the text: an empty
+// object is three bytes of JSON. Dozens of clusters are worked on at once, so an answer is bounded to what is
+// plausible, and only a few that are larger than usual are decoded at the same time.
 const (
 	// maxAnswerBytes bounds an object, or one page of a list. That of an agent has some ten kilobytes.
 	maxAnswerBytes = 512 << 10
@@ -21,12 +21,12 @@ const (
 	largeAnswers = 2
 )
 
-// knownAs is the host of every workload cluster for client-go, which counts requests by host and code in metrics that nothing ever removes:
-// tenants choose hosts, and could choose any number of them.
+// knownAs is the host of every workload cluster for client-go, which counts requests by host and code in metrics that
+// nothing ever removes: tenants choose hosts, and could choose any number of them.
 const knownAs = "workload"
 
-// answerTransport sends requests to the host of a workload cluster. It reads an answer to its end, within its limit and the time of the
-// request, before client-go decodes it.
+// answerTransport sends requests to the host of a workload cluster. It reads an answer to its end, within its limit and
+// the time of the request, before client-go decodes it.
 type answerTransport struct {
 	base http.RoundTripper
 	host string
@@ -63,8 +63,8 @@ func (t *answerTransport) address(req *http.Request) *http.Request {
 	return addressed
 }
 
-// knownCode folds codes that are not known into the first of their class, and those without a class into 500, as RFC 9110 (15) asks for. A
-// server has as many codes to choose from as three digits make.
+// knownCode folds codes that are not known into the first of their class, and those without a class into 500, as RFC
+// 9110 (15) asks for. A server has as many codes to choose from as three digits make.
 func knownCode(code int) int {
 	switch {
 	case code < http.StatusOK || code > 599:
@@ -92,8 +92,8 @@ func readAnswer(resp *http.Response) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxAnswerBytes+2*max(resp.Request.ContentLength, 0)))
 }
 
-// turn is the right of a call to decode a large answer. A call takes it when the answer is there, not before, so that a server that is slow
-// delays nobody else.
+// turn is the right of a call to decode a large answer. A call takes it when the answer is there, not before, so that a
+// server that is slow delays nobody else.
 type turn struct {
 	// turns holds an element for each turn that is taken.
 	turns chan struct{}

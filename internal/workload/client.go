@@ -91,7 +91,8 @@ func (c *Clients) newClient(kubeconfig []byte, named, fingerprint string) (*Clie
 	config.QPS = -1
 	config.ContentType = "application/json"
 	config.AcceptContentTypes = "application/json"
-	// The few requests of an import follow one another. HTTP/2 would cost a connection's worth of tables and buffers for each cluster.
+	// The few requests of an import follow one another. HTTP/2 would cost a connection's worth of tables
+	// and buffers for each cluster.
 	config.NextProtos = []string{"http/1.1"}
 	// Warnings are a stranger's text and would end up in the log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
@@ -162,9 +163,9 @@ func NewTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.D
 // every request, whatever its host.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// exchangeError is a request without an answer. It hides the cause from client-go, which would repeat a read for ten seconds, one a second, after a
-// reset, as a load balancer without servers behind it sends: then only the timeout would be left to report, and a dead cluster would have
-// cost a worker all of it. Whether to try again is for the caller.
+// exchangeError is a request without an answer. It hides the cause from client-go, which would repeat a read for ten
+// seconds, one a second, after a reset, as a load balancer without servers behind it sends: then only the timeout would
+// be left to report, and a dead cluster would have cost a worker all of it. Whether to try again is for the caller.
 type exchangeError struct{ cause error }
 
 // Error implements error.
@@ -185,7 +186,8 @@ func certificateEnd(config *rest.Config) time.Time {
 	return pair.Leaf.NotAfter
 }
 
-// call runs one request, or the pages of a list, within the timeout of the client and names its failure after an action.
+// call runs one request, or the pages of a list, within the timeout of the client and names
+// its failure after an action.
 func (c *Client) call(ctx context.Context, action string, request func(context.Context) error) error {
 	timed, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -195,8 +197,8 @@ func (c *Client) call(ctx context.Context, action string, request func(context.C
 	if err == nil {
 		return nil
 	}
-	// A connection that is still being made outlives its request, and ends with nothing else: a SOCKS proxy that accepts and says nothing would
-	// cost a connection and two goroutines for every try.
+	// A connection that is still being made outlives its request, and ends with nothing else: a SOCKS proxy that accepts
+	// and says nothing would cost a connection and two goroutines for every try.
 	c.close()
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", action, ctx.Err())
@@ -212,5 +214,6 @@ func (c *Client) call(ctx context.Context, action string, request func(context.C
 	return c.problem(errors.Join(err, timed.Err()), action)
 }
 
-// close closes the connections that are idle, and those that are being made for nobody; those in use follow when they become idle.
+// close closes the connections that are idle, and those that are being made for nobody; those in use
+// follow when they become idle.
 func (c *Client) close() { c.transport.CloseIdleConnections() }

@@ -113,8 +113,8 @@ func stalled(w http.ResponseWriter, r *http.Request) {
 	neverAnswer(w, r)
 }
 
-// neverAnswer waits until the client has gone, and resets the stream then: a handler that returns answers with status 200,
-// which a client that is just giving up may still take.
+// neverAnswer waits until the client has gone, and resets the stream then: a handler that returns answers with status
+// 200, which a client that is just giving up may still take.
 func neverAnswer(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler)
@@ -140,7 +140,8 @@ func cut(raw string) http.HandlerFunc {
 	}
 }
 
-// TestReset meets what a load balancer without servers behind it does. client-go would repeat the request until the timeout.
+// TestReset meets what a load balancer without servers behind it does. client-go would repeat
+// the request until the timeout.
 func TestReset(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

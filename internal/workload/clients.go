@@ -153,8 +153,8 @@ func (c *Clients) read(ctx context.Context, from Kubeconfig) ([]byte, error) {
 	return secret.Data[from.Key], nil
 }
 
-// parse makes a client of a kubeconfig, in a turn with what workload clusters answer: both are strangers' texts. It remembers a refusal: the watch of
-// the Secret wakes the cluster for each write of it, and other things do.
+// parse makes a client of a kubeconfig, in a turn with what workload clusters answer: both are strangers' texts. It
+// remembers a refusal: the watch of the Secret wakes the cluster for each write of it, and other things do.
 func (c *Clients) parse(ctx context.Context, kubeconfig []byte, named, fingerprint string) (*Client, error) {
 	done, err := take(ctx, c.turns)
 	if err != nil {

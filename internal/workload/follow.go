@@ -51,9 +51,9 @@ type Following struct {
 	Answered func(of schema.GroupVersionResource, err error)
 }
 
-// Follow watches objects until the context ends. Of the objects it keeps nothing but their names and the label, whatever a
-// server sends. What fails is tried again, later each time: up to half a minute. It ends with ErrFollowsTooMuch, and a
-// Problem that says so, if there are too many.
+// Follow watches objects until the context ends. Of the objects it keeps nothing but their names and the label,
+// whatever a server sends. What fails is tried again, later each time: up to half a minute. It ends with
+// ErrFollowsTooMuch, and a Problem that says so, if there are too many.
 func (c *Client) Follow(ctx context.Context, f Following) error {
 	config := rest.CopyConfig(c.config)
 	config.NextProtos = nil // With HTTP/2 a connection that went silent is noticed.
@@ -168,8 +168,8 @@ const (
 	maxName       = 253
 )
 
-// keepLabel leaves of metadata what tells one object, and one version of it, from another, and one label. It copies them:
-// a part of a string keeps all of it.
+// keepLabel leaves of metadata what tells one object, and one version of it, from another, and one label. It copies
+// them: a part of a string keeps all of it.
 func keepLabel(label string) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		found, ok := object.(*metav1.PartialObjectMetadata)

@@ -18,7 +18,8 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// maxKubeconfigBytes is the largest kubeconfig that is parsed; usual ones have six kilobytes. Parsed, one of that size can take 27 MiB.
+// maxKubeconfigBytes is the largest kubeconfig that is parsed; usual ones have six kilobytes. Parsed, one
+// of that size can take 27 MiB.
 const maxKubeconfigBytes = 64 << 10
 
 // RESTConfig reduces a kubeconfig to a configuration that is safe to use although a stranger wrote it.

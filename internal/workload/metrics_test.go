@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// TestMetricsDoNotGrow asks servers under several names that answer with codes of their choice, and looks at what client-go counts.
+// TestMetricsDoNotGrow asks servers under several names that answer with codes of their choice, and
+// looks at what client-go counts.
 func TestMetricsDoNotGrow(t *testing.T) {
 	codes := []int{200, 226, 299, 404, 418, 419, 500, 599, 600, 999}
 	next := make(chan int, len(codes))

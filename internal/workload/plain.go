@@ -9,7 +9,8 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// maxDepth is how deeply what tenants write may be nested. A kubeconfig has seven levels. What follows the check recurses once for each level.
+// maxDepth is how deeply what tenants write may be nested. A kubeconfig has seven levels. What follows the check
+// recurses once for each level.
 const maxDepth = 32
 
 // Errors of CheckPlain.
@@ -20,11 +21,12 @@ var (
 	ErrDepth = fmt.Errorf("is nested in more than %d levels", maxDepth)
 )
 
-// CheckPlain returns an error when what a tenant wrote is not one YAML document, is nested deeply, or uses anchors: a few bytes
-// of them expand to gigabytes, and nothing that tenants write needs them. The limits that YAML parsers have
+// CheckPlain returns an error when what a tenant wrote is not one YAML document, is nested deeply, or uses anchors: a
+// few bytes of them expand to gigabytes, and nothing that tenants write needs them. The limits that YAML parsers have
 // for this count nodes and not bytes. The errors quote nothing.
 //
-// It takes up to 250 bytes of memory for each byte of the text. So its callers limit the text before, and how many are checked at the same time.
+// It takes up to 250 bytes of memory for each byte of the text. So its callers limit the text before, and how many
+// are checked at the same time.
 func CheckPlain(text []byte) error {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
 	var root, more yamlv3.Node

@@ -61,8 +61,8 @@ func (c *Client) problem(err error, action string) error {
 	return c.transportProblem(err, action)
 }
 
-// Explain names the cause of a request that failed, to a workload cluster that was asked by other means than a Client: the
-// request had a timeout, and the client certificate ends at a time, if there is one.
+// Explain names the cause of a request that failed, to a workload cluster that was asked by other means than a Client:
+// the request had a timeout, and the client certificate ends at a time, if there is one.
 func Explain(err error, action string, timeout time.Duration, certificateEnd time.Time) *outcome.Problem {
 	problem, _ := errors.AsType[*outcome.Problem]((&Client{timeout: timeout, certificateEnd: certificateEnd}).problem(err, action))
 	return problem

@@ -31,7 +31,8 @@ import (
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 )
 
-// servesClusters has this program play the workload clusters of a benchmark, so that their memory is not in the measurement.
+// servesClusters has this program play the workload clusters of a benchmark, so that their
+// memory is not in the measurement.
 const servesClusters = "CAPI_BENCHMARK_SERVES"
 
 // served is the access to the cluster NAME.

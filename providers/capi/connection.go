@@ -174,8 +174,8 @@ func (c *connection) watch(req *http.Request, lasts time.Duration) (*http.Respon
 	return c.send(c.watches, req.WithContext(ctx), cancel, 0) //nolint:contextcheck // it ends with the connection, too
 }
 
-// send sends a request until a context ends, which is beside that of the request. The answer has at most so many bytes; a
-// watch has no limit.
+// send sends a request until a context ends, which is beside that of the request. The answer has at most so many
+// bytes; a watch has no limit.
 func (c *connection) send(
 	until context.Context, req *http.Request, cancel context.CancelFunc, most int64,
 ) (*http.Response, error) {

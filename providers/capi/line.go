@@ -86,8 +86,8 @@ func (l *line) connect(conn *connection) {
 	}
 }
 
-// take returns the connection, which is not closed for a successor until it is released. Without one, who is patient waits
-// for it.
+// take returns the connection, which is not closed for a successor until it is released. Without one,
+// who is patient waits for it.
 func (l *line) take(ctx context.Context, patient bool) (*connection, error) {
 	for {
 		l.mu.Lock()
@@ -253,8 +253,8 @@ func (l *line) outdated(what string, req *http.Request) bool {
 	return isWatch(req) && query.Get("sendInitialEvents") != "true" && query.Get("resourceVersion") != ""
 }
 
-// exchange sends a request over the connection that there is. It is sent again if that was replaced meanwhile, before an
-// answer came or because its credentials were refused. What an informer asks for is named.
+// exchange sends a request over the connection that there is. It is sent again if that was replaced meanwhile, before
+// an answer came or because its credentials were refused. What an informer asks for is named.
 func (l *line) exchange(req *http.Request, what string) (*http.Response, error) {
 	if req.URL.Host != knownAs {
 		return nil, errors.New("the workload cluster redirects to another host, which is not followed")
@@ -342,8 +342,8 @@ func resourceOf(path string) string {
 	return parts[0] + group
 }
 
-// expired is what an API server answers to a watch whose version it does not know any more. The informer lists then, and
-// what has gone is seen to have gone.
+// expired is what an API server answers to a watch whose version it does not know any more. The informer lists then,
+// and what has gone is seen to have gone.
 func expired(req *http.Request) (*http.Response, error) {
 	raw, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,

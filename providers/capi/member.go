@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// member is one incarnation of a Cluster that is to be engaged. A goroutine of its own moves it on; nothing that it does
-// concerns another one.
+// member is one incarnation of a Cluster that is to be engaged. A goroutine of its own moves it on; nothing that
+// it does concerns another one.
 type member struct {
 	provider *Provider
 	name     multicluster.ClusterName
@@ -30,8 +30,8 @@ type member struct {
 	mu     sync.Mutex
 	ccl    *clusterv1.Cluster
 	cancel context.CancelFunc // nil until it is started
-	// reread is that the kubeconfig may have changed; suspect is a connection whose credentials were refused, and doubted is
-	// since when.
+	// reread is that the kubeconfig may have changed; suspect is a connection whose credentials were
+	// refused, and doubted is since when.
 	reread  bool
 	suspect *connection
 	doubted time.Time
@@ -97,8 +97,8 @@ func (m *member) kubeconfigChanged() {
 	m.awake()
 }
 
-// suspectCredentials has it look whether there are others. Those who take care of it may revoke the earlier ones a moment
-// before they publish the next ones.
+// suspectCredentials has it look whether there are others. Those who take care of it may revoke the earlier ones a
+// moment before they publish the next ones.
 func (m *member) suspectCredentials(conn *connection) {
 	m.mu.Lock()
 	known := m.suspect == conn

@@ -21,8 +21,8 @@ type Options struct {
 	ClusterOptions []cluster.Option
 
 	// GetSecret returns a *rest.Config for a CAPI Cluster, by default from its kubeconfig Secret: DefaultGetSecret. It is
-	// asked again when the Secret changes and when credentials are refused. Exec and auth-provider plugins are refused: get
-	// the token here.
+	// asked again when the Secret changes and when credentials are refused. Exec and auth-provider plugins are
+	// refused: get the token here.
 	GetSecret func(ctx context.Context, ccl *clusterv1.Cluster) (*rest.Config, error)
 
 	// NewCluster creates a cluster.Cluster from a *rest.Config, by default with cluster.New. The provider starts it. The

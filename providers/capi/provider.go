@@ -44,8 +44,8 @@ type Provider struct {
 	stopped bool
 }
 
-// New returns a provider that discovers Clusters through a local manager, which has their types (v1beta2) in its scheme.
-// It adds a controller of them to the manager. The multi-cluster manager starts the provider itself.
+// New returns a provider that discovers Clusters through a local manager, which has their types (v1beta2) in its
+// scheme. It adds a controller of them to the manager. The multi-cluster manager starts the provider itself.
 func New(localMgr manager.Manager, opts Options) (*Provider, error) {
 	if localMgr == nil {
 		return nil, errors.New("the provider needs a local manager")

@@ -8,8 +8,8 @@ import (
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// sockets are the connections of one access. A transport closes what is idle at the moment, and does not say when the rest
-// becomes so; here all are closed, those that are being made included.
+// sockets are the connections of one access. A transport closes what is idle at the moment, and does not say when the
+// rest becomes so; here all are closed, those that are being made included.
 type sockets struct {
 	mu     sync.Mutex
 	open   map[*socket]struct{}

@@ -57,8 +57,8 @@ const (
 	MachineKindAnnotation        = "hostclaims.metal3.io/kind"
 	MachineArgsAnnotation        = "hostclaims.metal3.io/args"
 	MachineCredentialsAnnotation = "hostclaims.metal3.io/credentials"
-	// MachineLabel is on the claim of a Metal3Machine, and on the BareMetalHost that stands for the host of that claim. Its
-	// value is always the same: all three have one name.
+	// MachineLabel is on the claim of a Metal3Machine, and on the BareMetalHost that stands for the host of that claim.
+	// Its value is always the same: all three have one name.
 	MachineLabel      = "hostclaims.metal3.io/machine"
 	MachineLabelValue = "true"
 	// ProxyPause is the value of the annotation by which the baremetal-operator leaves such a BareMetalHost alone.

@@ -1,5 +1,5 @@
-// Package inventory is an example of a controller that runs across a fleet of clusters: it reports how many Pods each of
-// them has. It knows neither Cluster API nor any provider of clusters.
+// Package inventory is an example of a controller that runs across a fleet of clusters: it reports how many Pods each
+// of them has. It knows neither Cluster API nor any provider of clusters.
 package inventory
 
 import (

@@ -221,7 +221,8 @@ func (d *drawn) axes(top, below float64) func(i int, value float64) (x, y float6
 	return at
 }
 
-// line draws one of them, with gaps where there is no value. What is between it and the one below is filled if that is wanted.
+// line draws one of them, with gaps where there is no value. What is between it and the one below
+// is filled if that is wanted.
 func (d *drawn) line(upper, lower []float64, color string, filled bool, at func(int, float64) (x, y float64)) {
 	var edge, area, back strings.Builder
 	for i, value := range upper {
@@ -250,7 +251,8 @@ func (d *drawn) line(upper, lower []float64, color string, filled bool, at func(
 	fmt.Fprintf(d.out, `<path fill="none" stroke="%s" stroke-width="1.5" d="%s"/>`, color, edge.String())
 }
 
-// table shows the labels that the dashboard keeps, of what there is at the end: one line for all series, which are joined by their Pod.
+// table shows the labels that the dashboard keeps, of what there is at the end: one line for all series,
+// which are joined by their Pod.
 func (d *drawn) table() {
 	d.card()
 	var patterns []string

@@ -47,7 +47,8 @@ func parse(t *testing.T, raw []byte) picture {
 	return p
 }
 
-// The picture in the documentation shows each panel of the dashboard as it is, with data. What has no data is not drawn at all.
+// The picture in the documentation shows each panel of the dashboard as it is, with data. What has
+// no data is not drawn at all.
 func TestPictureIsOfTheDashboard(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	b, err := read(filepath.Join(root, "charts", "archelon", "files", "dashboard.json"))

@@ -1,8 +1,10 @@
-// Command dashboard draws the dashboard of the chart as Grafana would show it, with what a manager has said in its metrics.
+// Command dashboard draws the dashboard of the chart as Grafana would show it, with what a
+// manager has said in its metrics.
 //
 //	dashboard --metrics=FILE --dashboard=FILE.json --out=FILE.svg
 //
-// The metrics are those that the demo notes: what the manager has answered, each time below a line "# AT MILLISECONDS". Queries are evaluated by Prometheus.
+// The metrics are those that the demo notes: what the manager has answered, each time below a line "# AT MILLISECONDS".
+// Queries are evaluated by Prometheus.
 package main
 
 import (

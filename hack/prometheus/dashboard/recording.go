@@ -77,7 +77,8 @@ func load(ctx context.Context, content []byte) (_ *recording, err error) {
 	return r, nil
 }
 
-// store takes what was scraped at a time, as Prometheus does: with the labels of the target, which win over others, and with series up.
+// store takes what was scraped at a time, as Prometheus does: with the labels of the target, which win over
+// others, and with series up.
 func (r *recording) store(ctx context.Context, metrics []byte, at int64) error {
 	r.end = time.UnixMilli(at)
 	if r.start.IsZero() {

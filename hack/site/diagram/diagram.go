@@ -1,5 +1,6 @@
-// Package diagram draws diagrams that are written in a part of the language of Mermaid as SVG, so that what GitHub draws in a browser is also there without
-// scripts. It knows sequence diagrams with messages, and flowcharts with nodes, edges and subgraphs. What else is in a diagram is an error, not left out.
+// Package diagram draws diagrams that are written in a part of the language of Mermaid as SVG, so that what GitHub
+// draws in a browser is also there without scripts. It knows sequence diagrams with messages, and flowcharts with
+// nodes, edges and subgraphs. What else is in a diagram is an error, not left out.
 //
 // The SVG has classes instead of colours: the style sheet of the page paints it, dark or light.
 package diagram

@@ -101,7 +101,8 @@ func parsed(t *testing.T, source string) *flow {
 	return f
 }
 
-// crowded has all that takes room: long texts, edges that pass by boxes, that go back, and that leave and enter a group.
+// crowded has all that takes room: long texts, edges that pass by boxes, that go back, and
+// that leave and enter a group.
 const crowded = `
 first{Is this a question that is longer than a line?} -->|yes| second[B]
 first -->|no| third[C]

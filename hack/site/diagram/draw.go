@@ -54,7 +54,8 @@ func (f *flow) nodes(group *box) []*box {
 // point is a place in the picture.
 type point struct{ x, y float64 }
 
-// connect draws an edge as curves that leave and arrive in the direction of the chart. One that goes back does so in a bow.
+// connect draws an edge as curves that leave and arrive in the direction of the chart. One that
+// goes back does so in a bow.
 func (f *flow) connect(c, labels *canvas, e *edge) {
 	if e.back {
 		f.bow(c, labels, e)
@@ -86,7 +87,8 @@ func (f *flow) connect(c, labels *canvas, e *edge) {
 	c.tip(to.x, to.y, tip.x, tip.y)
 }
 
-// points returns where an edge passes, and the one behind which its label stands: between the groups that it leaves and enters, where there is room for it.
+// points returns where an edge passes, and the one behind which its label stands: between the groups that it leaves and
+// enters, where there is room for it.
 func (f *flow) points(e *edge, from, to point) (points []point, labelled int) {
 	points = []point{from}
 	add := func(ways []*box) {

@@ -23,7 +23,8 @@ type edge struct {
 	label    []string
 	dotted   bool
 	back     bool // against the direction of the chart
-	// By which points it goes around other boxes: in the groups that it leaves, between these and those that it enters, and in the latter.
+	// By which points it goes around other boxes: in the groups that it leaves, between these and those that
+	// it enters, and in the latter.
 	leaving, between, entering []*box
 }
 

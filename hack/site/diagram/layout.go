@@ -8,8 +8,8 @@ const (
 	titleGap = 30.0 // above the boxes of a group
 )
 
-// layOut places the boxes of a group within it, innermost groups first: each box is in a rank behind those that lead to it, and beside the one
-// that leads to it first.
+// layOut places the boxes of a group within it, innermost groups first: each box is in a rank behind those that lead to
+// it, and beside the one that leads to it first.
 func (f *flow) layOut(group *box) {
 	for _, b := range group.inner {
 		if b.shape == "group" {
@@ -102,7 +102,8 @@ func rank(boxes []*box, links []link) [][]*box {
 	return rows
 }
 
-// detour keeps room beside the boxes for edges that pass by them: those that skip a rank, and those that leave or enter the group.
+// detour keeps room beside the boxes for edges that pass by them: those that skip a rank, and those
+// that leave or enter the group.
 func (f *flow) detour(group *box, ranks [][]*box) ([][]*box, []link) {
 	rankOf := map[*box]int{}
 	for i, row := range ranks {
@@ -148,7 +149,8 @@ func (f *flow) detour(group *box, ranks [][]*box) ([][]*box, []link) {
 	return ranks, all
 }
 
-// spread places the boxes of a rank beside each other. The first that a box leads to is in line with it, and the others follow.
+// spread places the boxes of a rank beside each other. The first that a box leads to is in line
+// with it, and the others follow.
 func (f *flow) spread(boxes []*box, edges []link) {
 	wanted := map[*box]float64{}
 	for _, b := range boxes {

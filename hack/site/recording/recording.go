@@ -1,4 +1,5 @@
-// Package recording turns what a program prints into a picture that moves: an SVG of a terminal, without scripts, which any browser plays and GitHub shows.
+// Package recording turns what a program prints into a picture that moves: an SVG of a terminal, without scripts, which
+// any browser plays and GitHub shows.
 package recording
 
 import (
@@ -87,8 +88,8 @@ func moments(lines []line) (at []time.Duration, all time.Duration) {
 	return at, all + end
 }
 
-// SVG returns the picture. Lines that are not there yet are behind a cover, which goes down as they come; what is above the window scrolls out of it.
-// Who wants no motion sees the end.
+// SVG returns the picture. Lines that are not there yet are behind a cover, which goes down as they come; what is above
+// the window scrolls out of it. Who wants no motion sees the end.
 func (r *Reel) SVG() []byte {
 	lines := fold(r.lines)
 	at, all := moments(lines)
@@ -126,7 +127,8 @@ text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mon
 
 var step = regexp.MustCompile(`^ +\+ *\d+\.\d+s `)
 
-// class says what a line is, as the demo writes it: a command, a step with its time, or a heading, which is not indented.
+// class says what a line is, as the demo writes it: a command, a step with its time, or a
+// heading, which is not indented.
 func class(text string) string {
 	first, _ := utf8.DecodeRuneInString(text)
 	switch {

@@ -24,8 +24,8 @@ func MadeSelector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})
 }
 
-// Many returns where the seat of one of many management clusters is that an Archelon in Rancher's cluster serves: beside
-// what registers them, and so is what remembers who has had it.
+// Many returns where the seat of one of many management clusters is that an Archelon in Rancher's cluster serves:
+// beside what registers them, and so is what remembers who has had it.
 func Many(clients kubernetes.Interface, namespace, instance string, origin types.UID) Place {
 	leases := clients.CoordinationV1()
 	return Place{

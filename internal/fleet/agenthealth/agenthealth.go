@@ -1,8 +1,8 @@
 // Package agenthealth notices in seconds that Rancher's agent has gone from the workload cluster of an imported CAPI
 // Cluster. It repairs nothing: the import does, which looks for itself before it acts. So a mistake here costs a look.
 //
-// It is a controller that runs across the fleet: of each cluster it receives the Deployment of the agent, reduced to the
-// name of its Secret, and the identity of Secrets that may be it.
+// It is a controller that runs across the fleet: of each cluster it receives the Deployment of the agent, reduced to
+// the name of its Secret, and the identity of Secrets that may be it.
 package agenthealth
 
 import (
@@ -94,8 +94,8 @@ func Complete(o Observation) bool {
 // mostSecrets is how many Secrets of a cluster are received. Rancher has one for each registration.
 const mostSecrets = 100
 
-// ClusterOptions limit the cache of a workload cluster to what is read here. The cluster is a stranger, so what it sends
-// without being asked is dropped.
+// ClusterOptions limit the cache of a workload cluster to what is read here. The cluster is a stranger, so what it
+// sends without being asked is dropped.
 func ClusterOptions(scheme *runtime.Scheme) cluster.Option {
 	return func(o *cluster.Options) {
 		o.Scheme = scheme

@@ -104,7 +104,8 @@ func asks(claim *metal3v1.HostClaim) bool {
 	return claim.Spec.Image != nil || claim.Spec.CustomDeploy != nil
 }
 
-// provisioning says whether the host has what the claim asks for, by what is on the host and not by what is asked of it.
+// provisioning says whether the host has what the claim asks for, by what is on the host and
+// not by what is asked of it.
 func provisioning(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) (bool, string) {
 	is := host.Status.Provisioning
 	switch {

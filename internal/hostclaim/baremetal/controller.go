@@ -42,8 +42,9 @@ func CRD() controller.CRD {
 // Kinds are the names of the kind that this controller handles.
 func Kinds() []string { return []string{metal3v1.KindBareMetal, metal3v1.KindBareMetalHost} }
 
-// Controller describes the controller of claims of kind baremetal. A claim that is released when Archelon is uninstalled
-// keeps its host: its consumerRef stays, and the host is cleaned by an installation to come if the claim is gone then.
+// Controller describes the controller of claims of kind baremetal. A claim that is released when Archelon
+// is uninstalled keeps its host: its consumerRef stays, and the host is cleaned by an installation to
+// come if the claim is gone then.
 func Controller(gate featuregate.Feature, setup func(context.Context, controller.Env) error) controller.Controller {
 	metal3 := controller.Product{Name: "Metal3", Needed: "baremetal-operator 0.13 or newer"}
 	return controller.Controller{

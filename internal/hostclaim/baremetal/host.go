@@ -48,8 +48,8 @@ func consumerRef(claim *metal3v1.HostClaim) *corev1.ObjectReference {
 	}
 }
 
-// synchronized returns the host of a claim as the claim says, nil if it is so. Image and Secrets come together, and none
-// of them while one is missing.
+// synchronized returns the host of a claim as the claim says, nil if it is so. Image and Secrets come together, and
+// none of them while one is missing.
 func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) *bmov1.BareMetalHost {
 	after := host.DeepCopy()
 	after.Spec.ConsumerRef.UID = claim.UID

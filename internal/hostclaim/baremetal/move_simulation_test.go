@@ -22,8 +22,8 @@ import (
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
-// Whatever a move of a namespace does in whatever order, and wherever it breaks off, while managers and operators of both
-// clusters run: no server is touched, none is in the hands of two operators, each claim has the host that it had.
+// Whatever a move of a namespace does in whatever order, and wherever it breaks off, while managers and operators of
+// both clusters run: no server is touched, none is in the hands of two operators, each claim has the host that it had.
 func TestMoveSimulation(t *testing.T) {
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {

@@ -86,8 +86,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	return o, r.observeCandidates(ctx, &o)
 }
 
-// paused reports whether a claim is to be left as it is. What is parked may be on its way at this moment: the cache is not
-// believed when it says otherwise.
+// paused reports whether a claim is to be left as it is. What is parked may be on its way at this moment: the cache is
+// not believed when it says otherwise.
 func (r *Reconciler) paused(ctx context.Context, o Observation) (bool, error) {
 	paused, err := hostclaim.IsPaused(ctx, r.Read.Objects, o.Claim)
 	if err != nil || paused || !o.parked() {

@@ -19,9 +19,9 @@ const (
 	byUs = "metal3.io/hostclaim"
 )
 
-// park prepares a paused claim and its host for `clusterctl move`, which takes neither their status nor their UIDs along.
-// Only the host of the namespace of the claim can come along, and only that is touched: a claim must not keep the
-// infrastructure manager from hosts elsewhere.
+// park prepares a paused claim and its host for `clusterctl move`, which takes neither their status nor their UIDs
+// along. Only the host of the namespace of the claim can come along, and only that is touched: a claim must not keep
+// the infrastructure manager from hosts elsewhere.
 func park(o Observation, host *bmov1.BareMetalHost) []Action {
 	if host.Namespace != o.Claim.Namespace {
 		return nil
@@ -38,8 +38,8 @@ func park(o Observation, host *bmov1.BareMetalHost) []Action {
 	return actions
 }
 
-// parked returns a host as it can be moved, nil if it is so. The baremetal-operator leaves a paused host alone, and takes
-// the status from the annotation where the host has none. What its hardware is comes with the HardwareData.
+// parked returns a host as it can be moved, nil if it is so. The baremetal-operator leaves a paused host alone, and
+// takes the status from the annotation where the host has none. What its hardware is comes with the HardwareData.
 func parked(host *bmov1.BareMetalHost, hardware bool) *bmov1.BareMetalHost {
 	after := host.DeepCopy()
 	if _, stopped := after.Annotations[bmov1.PausedAnnotation]; !stopped {
@@ -80,8 +80,8 @@ func block(host *bmov1.BareMetalHost) {
 	}
 }
 
-// restoring reports whether what is known of a host is in an annotation: it has been moved, and the baremetal-operator has
-// not looked at it yet.
+// restoring reports whether what is known of a host is in an annotation: it has been moved, and the
+// baremetal-operator has not looked at it yet.
 func restoring(host *bmov1.BareMetalHost) bool {
 	_, kept := host.Annotations[bmov1.StatusAnnotation]
 	return kept && statusless(host)

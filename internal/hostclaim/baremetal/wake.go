@@ -140,8 +140,8 @@ func secretKeys(object client.Object) []string {
 	return nil
 }
 
-// claimsOfHost returns the claim that a host names, those that name the host, and if it is free those that wait for such
-// a host.
+// claimsOfHost returns the claim that a host names, those that name the host, and if it is free
+// those that wait for such a host.
 func (r *Reconciler) claimsOfHost(ctx context.Context, object client.Object) []reconcile.Request {
 	host, ok := object.(*bmov1.BareMetalHost)
 	if !ok {

@@ -238,7 +238,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A proxy is found by the selector of its Machine, is left alone by the operator, and has no label that could not be one.
+// A proxy is found by the selector of its Machine, is left alone by the operator, and has no
+// label that could not be one.
 func TestNewProxy(t *testing.T) {
 	m := machine(func(m *Machine) {
 		m.Selector.MatchExpressions = []metal3v1.HostSelectorRequirement{

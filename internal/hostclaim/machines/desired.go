@@ -33,8 +33,8 @@ func newClaim(m *Machine) *metal3v1.HostClaim {
 	return &metal3v1.HostClaim{ObjectMeta: metadataOf(m), Spec: wanted(Observation{Machine: m})}
 }
 
-// wanted returns the spec that a claim is to have: what the Machine says, and what the provider has written to the proxy.
-// The kind of a claim cannot be changed, so that of one that is there stays.
+// wanted returns the spec that a claim is to have: what the Machine says, and what the provider has written to the
+// proxy. The kind of a claim cannot be changed, so that of one that is there stays.
 func wanted(o Observation) metal3v1.HostClaimSpec {
 	m := o.Machine
 	s := metal3v1.HostClaimSpec{

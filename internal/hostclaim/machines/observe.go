@@ -88,8 +88,8 @@ func ours(object client.Object) bool {
 	return object.GetLabels()[metal3v1.MachineLabel] == metal3v1.MachineLabelValue
 }
 
-// isClaim and isProxy tell what was created by this controller from what somebody has given our label. A host that has a
-// BMC is a real one, and nothing is ever written to it.
+// isClaim and isProxy tell what was created by this controller from what somebody has given our label. A host that has
+// a BMC is a real one, and nothing is ever written to it.
 func isClaim(claim *metal3v1.HostClaim) bool {
 	return ours(claim) && slices.ContainsFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		return ref.Kind == machineKind().Kind

@@ -21,7 +21,8 @@ type Action interface {
 	do(ctx context.Context, r *Reconciler, there Cluster) error
 }
 
-// changeSource writes what differs between the metadata of two versions of a source, if the API server has the first one.
+// changeSource writes what differs between the metadata of two versions of a source, if the
+// API server has the first one.
 type changeSource struct {
 	before, after *metal3v1.HostClaim
 	what          string
@@ -44,8 +45,8 @@ func (c changeSource) do(ctx context.Context, r *Reconciler, _ Cluster) error {
 	return nil
 }
 
-// createTarget creates a target. It is tried first, so that none comes to be of which the other cluster drops a part: it
-// could be one of another kind.
+// createTarget creates a target. It is tried first, so that none comes to be of which the other cluster drops a part:
+// it could be one of another kind.
 type createTarget struct{ source, target *metal3v1.HostClaim }
 
 // String implements fmt.Stringer.

@@ -20,8 +20,8 @@ func told() []string {
 	}
 }
 
-// apart is the status of a source that is not in step with its target. What is known of the target stays as it was, with
-// its time: it may be old.
+// apart is the status of a source that is not in step with its target. What is known of the target stays as it was,
+// with its time: it may be old.
 func apart(claim *metal3v1.HostClaim, why Problem, now time.Time) *metal3v1.HostClaimStatus {
 	after := claim.Status.DeepCopy()
 	hostclaim.SetCondition(claim, after, metav1.Condition{
@@ -76,7 +76,8 @@ const (
 	maxText    = 256
 )
 
-// describe tells of a target what the user of its source needs to know. It is a stranger's: what does not fit is left out.
+// describe tells of a target what the user of its source needs to know. It is a stranger's:
+// what does not fit is left out.
 func describe(o Observation, after *metal3v1.HostClaimStatus, now time.Time) {
 	is := o.Target.Status
 	after.Ready, after.PoweredOn, after.LastUpdated = is.Ready, is.PoweredOn, is.LastUpdated

@@ -20,8 +20,8 @@ import (
 // kubeconfigKey is where a Secret has the kubeconfig.
 const kubeconfigKey = "kubeconfig"
 
-// Connections are those to other clusters: one for each kubeconfig that sources use. Each follows the claims and Secrets
-// of its sources in the other cluster, and so knows whether it answers.
+// Connections are those to other clusters: one for each kubeconfig that sources use. Each follows the claims and
+// Secrets of its sources in the other cluster, and so knows whether it answers.
 type Connections struct {
 	clients *workload.Clients
 	scheme  *runtime.Scheme

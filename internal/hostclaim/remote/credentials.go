@@ -15,8 +15,8 @@ import (
 	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
-// Holder holds the Secrets with kubeconfigs as long as sources use them: without its kubeconfig, a source cannot have its
-// target deleted. Its requests name Secrets.
+// Holder holds the Secrets with kubeconfigs as long as sources use them: without its kubeconfig, a source cannot have
+// its target deleted. Its requests name Secrets.
 type Holder struct {
 	// Client writes.
 	Client client.Client

@@ -52,8 +52,8 @@ func Decide(o Observation, now time.Time) Decision {
 	}
 }
 
-// current reports whether a source says of what it asks for now how it stands. That is kept until the other cluster answers:
-// a process that starts has all sources wait for that, and would write to each of them twice.
+// current reports whether a source says of what it asks for now how it stands. That is kept until the other cluster
+// answers: a process that starts has all sources wait for that, and would write to each of them twice.
 func current(claim *metal3v1.HostClaim) bool {
 	return hostclaim.ConditionOf(claim, metal3v1.RemoteSyncedCondition).ObservedGeneration == claim.Generation
 }

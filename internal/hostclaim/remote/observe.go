@@ -50,8 +50,8 @@ type Readers struct {
 
 // Remotes lead to other clusters.
 type Remotes interface {
-	// Use returns where the credentials of a source lead to. A Problem, as an error, says why nobody can be asked there; the source is
-	// woken when that ends, and whenever something changes there that has its origin.
+	// Use returns where the credentials of a source lead to. A Problem, as an error, says why nobody can be asked there;
+	// the source is woken when that ends, and whenever something changes there that has its origin.
 	Use(ctx context.Context, source types.NamespacedName, origin string, credentials Credentials) (*Remote, error)
 	// Leave is told that a source uses none any more.
 	Leave(source types.NamespacedName)
@@ -126,8 +126,8 @@ func (r Readers) claim(ctx context.Context, key types.NamespacedName) (*metal3v1
 	}
 }
 
-// held reports whether the Secret with the kubeconfig stays as long as a source uses it. One that is not there, or is on
-// its way out, is not held up by that.
+// held reports whether the Secret with the kubeconfig stays as long as a source uses it. One that is not there, or is
+// on its way out, is not held up by that.
 func (r *Reconciler) held(ctx context.Context, secret types.NamespacedName) (bool, error) {
 	found := secretMetadata()
 	if err := r.Read.Secrets.Get(ctx, secret, found); err != nil {

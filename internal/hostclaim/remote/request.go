@@ -88,8 +88,8 @@ func identity(claim *metal3v1.HostClaim) metal3v1.IdentityReference {
 	return *claim.Spec.IdentityRef
 }
 
-// originOf says which source it is, in the value of a label. One that has moved here from another cluster has the UID of
-// its first life in an annotation. A copy of it under another name is another origin.
+// originOf says which source it is, in the value of a label. One that has moved here from another cluster has the UID
+// of its first life in an annotation. A copy of it under another name is another origin.
 func originOf(claim *metal3v1.HostClaim) string {
 	uid := claim.Annotations[metal3v1.OriginUIDAnnotation]
 	if uid == "" {

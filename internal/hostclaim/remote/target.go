@@ -16,8 +16,8 @@ import (
 	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
-// wanted returns the target as the source says, nil if it is so. Image and Secrets come together, and none of them while
-// one is missing.
+// wanted returns the target as the source says, nil if it is so. Image and Secrets come together, and none
+// of them while one is missing.
 func wanted(o Observation, p plan) *metal3v1.HostClaim {
 	claim, after := o.Claim, o.Target.DeepCopy()
 	if after == nil {
@@ -124,8 +124,8 @@ func dropped(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 	return after
 }
 
-// informed returns the source with what its target tells, nil if it has that. A reboot that was told is not asked for any
-// more.
+// informed returns the source with what its target tells, nil if it has that. A reboot that was
+// told is not asked for any more.
 func informed(o Observation) *metal3v1.HostClaim {
 	after := o.Claim.DeepCopy()
 	after.Labels = hostclaim.Set(after.Labels, metal3v1.KindLabel, after.Spec.Kind)

@@ -19,7 +19,8 @@ import (
 type Kind struct {
 	// Object is of the kind, in the form in which it is in the cache.
 	Object client.Object
-	// Of returns the management cluster that an object concerns, empty for none. It must not wait. Without it an object concerns all of them.
+	// Of returns the management cluster that an object concerns, empty for none. It must not wait. Without it an
+	// object concerns all of them.
 	Of func(ctx context.Context, object client.Object) types.UID
 	// Apart hides the objects of one management cluster from all others.
 	Apart bool
@@ -43,7 +44,8 @@ type Fanout struct {
 // originIndex finds the objects of a management cluster, of kinds that are apart.
 const originIndex = "archelon.io/origin"
 
-// New shares a cache, of which these kinds are read. It adds one handler for each of them, until the context ends, and waits for nothing.
+// New shares a cache, of which these kinds are read. It adds one handler for each of them, until the context
+// ends, and waits for nothing.
 func New(ctx context.Context, of cache.Cache, scheme *runtime.Scheme, kinds ...Kind) (*Fanout, error) {
 	f := &Fanout{
 		cache: of, scheme: scheme, kinds: map[schema.GroupVersionKind]Kind{}, indexed: map[string]bool{}, views: map[types.UID]map[*View]struct{}{},
@@ -146,7 +148,8 @@ func (r *route) OnAdd(object any, initial bool) {
 	r.tell(object, func(h toolscache.ResourceEventHandler) { h.OnAdd(object, initial) })
 }
 
-// OnUpdate implements ResourceEventHandler. An object that goes from one management cluster to another vanishes from the view of the first one.
+// OnUpdate implements ResourceEventHandler. An object that goes from one management cluster to another vanishes
+// from the view of the first one.
 func (r *route) OnUpdate(before, after any) {
 	old, ok := before.(client.Object)
 	object, ok2 := after.(client.Object)

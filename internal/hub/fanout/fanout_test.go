@@ -45,7 +45,8 @@ func (c *counted) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, 
 	return c.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
 }
 
-// world is a cache of Nodes, which are apart, and of Namespaces, which concern all. Its informers and indexes are real, what they list is the test's.
+// world is a cache of Nodes, which are apart, and of Namespaces, which concern all. Its informers and indexes are real,
+// what they list is the test's.
 type world struct {
 	*Fanout
 

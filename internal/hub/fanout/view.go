@@ -21,8 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// View is what a management cluster has of a shared cache. It is a cache itself. Its handlers are told of events by Start, in their order, and of no more
-// when that has returned: what one of them takes long for is late for no other management cluster.
+// View is what a management cluster has of a shared cache. It is a cache itself. Its handlers are told of events
+// by Start, in their order, and of no more when that has returned: what one of them takes long for is late for
+// no other management cluster.
 type View struct {
 	fan    *Fanout
 	origin types.UID
@@ -192,8 +193,8 @@ func (i *informer) AddEventHandlerWithResyncPeriod(handler toolscache.ResourceEv
 	return i.AddEventHandler(handler)
 }
 
-// AddEventHandlerWithOptions implements cache.Informer. The handler is told first of what is apart and there already. Of other kinds it is not: whoever
-// adds one has yet to look at everything.
+// AddEventHandlerWithOptions implements cache.Informer. The handler is told first of what is apart and there already.
+// Of other kinds it is not: whoever adds one has yet to look at everything.
 func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, _ toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	r := &registration{ResourceEventHandler: handler, name: i.gvk.String(), done: make(chan struct{})}
 	if err := i.view.add(i.gvk, r); err != nil {

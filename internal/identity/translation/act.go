@@ -143,8 +143,8 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object, credentia
 	return overtaken(client.IgnoreNotFound(err))
 }
 
-// unchanged returns the credential as it is now, nil if there is none, if that is the state that was decided on. A cache
-// that lags must not be believed when keys are handed out or removed.
+// unchanged returns the credential as it is now, nil if there is none, if that is the state that was decided on. A
+// cache that lags must not be believed when keys are handed out or removed.
 func (r *Reconciler) unchanged(ctx context.Context, name string, state version) (*corev1.Secret, error) {
 	found, err := r.readSecret(ctx, CredentialNamespace, name)
 	if err != nil {
@@ -167,8 +167,8 @@ func (r *Reconciler) metaFor(credential *corev1.Secret) metav1.ObjectMeta {
 	}
 }
 
-// errOvertaken is that what an action is based on has changed, or is gone. The event of that wakes the controller, if it
-// has not done so already.
+// errOvertaken is that what an action is based on has changed, or is gone. The event of that wakes the controller, if
+// it has not done so already.
 var errOvertaken = errors.New("it has changed meanwhile")
 
 // create is overtaken if there is one already, whoever created it: the cache does not have it yet.

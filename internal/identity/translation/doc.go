@@ -1,5 +1,6 @@
-// Package translation creates an OCIClusterIdentity and its principal Secret for each of Rancher's cloud credentials for
-// OCI, has them follow the credential, and removes them when the credential is gone and no cluster uses the identity.
+// Package translation creates an OCIClusterIdentity and its principal Secret for each of Rancher's cloud
+// credentials for OCI, has them follow the credential, and removes them when the credential is gone and
+// no cluster uses the identity.
 //
 // The rules are pure: Translate turns the data of a credential into that of a principal Secret, Decide says what is to
 // be done. Reconciler is the controller: observe, decide, act, publish. Credential, Secret and identity have the same

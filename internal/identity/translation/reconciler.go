@@ -14,8 +14,8 @@ import (
 // FieldOwner is the name under which the API server records what this controller writes.
 const FieldOwner = "archelon-credential-translation"
 
-// Reconciler has identities and their Secrets follow cloud credentials. Its requests name all three of them, existing or
-// not; the namespace of a request is that of the identity.
+// Reconciler has identities and their Secrets follow cloud credentials. Its requests name all three of them, existing
+// or not; the namespace of a request is that of the identity.
 type Reconciler struct {
 	// Client writes.
 	Client client.Client

@@ -6,9 +6,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever happens in whatever order: nothing of anybody else is touched, no Secret has another key than its credential,
-// no identity is open or goes while it is used, and once faults stop, everything is what the credentials say and nothing
-// is written any more.
+// Whatever happens in whatever order: nothing of anybody else is touched, no Secret has another key than its
+// credential, no identity is open or goes while it is used, and once faults stop, everything is what the credentials
+// say and nothing is written any more.
 func TestSimulation(t *testing.T) {
 	theKeys()
 	ctx := t.Context()

@@ -25,8 +25,8 @@ func Release(object client.Object) {
 	controllerutil.RemoveFinalizer(object, archelonv1.TurtlesFinalizer)
 }
 
-// Made reports whether Turtles made a Rancher cluster: it holds a v3 one by its finalizer, and made v1 ones with an owner
-// reference and without owner labels.
+// Made reports whether Turtles made a Rancher cluster: it holds a v3 one by its finalizer, and made v1 ones with an
+// owner reference and without owner labels.
 func Made(record client.Object) bool {
 	labels := record.GetLabels()
 	return Holds(record) ||

@@ -78,8 +78,8 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// FuzzProposeName looks for a CAPI cluster whose record would have a name that Rancher refuses, or that of the CAPI cluster, which
-// Rancher would delete together with the record.
+// FuzzProposeName looks for a CAPI cluster whose record would have a name that Rancher refuses, or that of the CAPI
+// cluster, which Rancher would delete together with the record.
 func FuzzProposeName(f *testing.F) {
 	for _, seed := range []string{"prod", "a.b", "a-b", strings.Repeat("x", 63), strings.Repeat("x", 31) + "." + strings.Repeat("y", 31), "0", "a--b", "x-capi", strings.Repeat("a.", 100) + "a"} {
 		f.Add(seed, false)

@@ -26,7 +26,8 @@ const (
 	administratedAnnotation = "provisioning.cattle.io/administrated"
 )
 
-// proposed matches what ProposeName returns: Kubernetes' alphabet for generated names has no vowels, nor digits that look like one.
+// proposed matches what ProposeName returns: Kubernetes' alphabet for generated names has no vowels,
+// nor digits that look like one.
 var proposed = regexp.MustCompile(`^c-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 
 // Strategy makes v3 records. Their names are random, so the importer writes a chosen name ahead.
@@ -60,8 +61,8 @@ func (Strategy) ProposeName(_ *clusterv1.Cluster, taken func(string) bool) strin
 	}
 }
 
-// Names implements importer.Strategy. Rancher takes over the namespace that has the name of a v3 Cluster and deletes it with the cluster, so a name of
-// any other form would be somebody's namespace.
+// Names implements importer.Strategy. Rancher takes over the namespace that has the name of a v3 Cluster and deletes it
+// with the cluster, so a name of any other form would be somebody's namespace.
 func (Strategy) Names(_ *clusterv1.Cluster, name string) bool { return proposed.MatchString(name) }
 
 // DisplayName implements importer.Strategy. Unless the user gives another one, it is the name of the CAPI cluster. All
