@@ -221,7 +221,7 @@ func (f *fixture) expectSwitched(ctx context.Context, strategy string, all []*sw
 		}
 		g.Expect(lack).To(BeEmpty())
 		g.Expect(w.v3).To(HaveLen(len(all)))
-		g.Expect(w.namespaces).To(HaveLen(len(all)))
+		g.Expect(w.namespaces).To(HaveLen(3*len(all)), "one of the cluster and two of its projects, each")
 	}).WithTimeout(3 * patience).Should(Succeed())
 }
 
