@@ -240,7 +240,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 BUSY    := lint test-unit test-simulation test-docs test-chart test-claims
 PATIENT := test-integration test-import test-e2e
 # The specs of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL     := verify $(BUSY) $(filter-out test-e2e test-import,$(PATIENT)) test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-e2e-capi-long test-hostclaim test-state test-docs-browser
+ALL     := verify $(BUSY) $(filter-out test-e2e test-import,$(PATIENT)) test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-helm4 test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
 test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
@@ -379,6 +379,13 @@ test-e2e-isolated: controlplane ## Both suites without the long specs, with the 
 .PHONY: test-e2e-everything
 test-e2e-everything: controlplane ## Both suites without the long specs, with the features of the chart on that are off by default.
 	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.values=$(CURDIR)/test/e2e/testdata/everything.yaml
+
+# What is about no Helm is not repeated.
+.PHONY: test-helm4
+test-helm4: export ARCHELON_HELM = hack/helm4/go.mod
+test-helm4: controlplane ## The chart, and the end-to-end specs of releases, with Helm 4.
+	go test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./test/helm ./test/chart ./test/integration/chart $(TIMED)
+	$(GINKGO) --label-filter='!long && !capi && !kind-only' --focus='[Rr]elease' $(TESTFLAGS) ./test/e2e -- -archelon.race=false
 
 .PHONY: test-e2e-feature
 FEATURE ?= adoption

@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/archelon-io/archelon/test/helm"
 )
 
 // kubeVersion is that of the cluster which helm has to believe in.
@@ -30,7 +32,13 @@ var (
 var programs = map[string]string{}
 
 func TestMain(m *testing.M) {
-	for name, module := range map[string]string{"helm": "chart", "helm-unittest": "chart", "kubeconform": "chart", "promtool": "prometheus"} {
+	path, err := helm.Program()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	programs["helm"] = path
+	for name, module := range map[string]string{"helm-unittest": "chart", "kubeconform": "chart", "promtool": "prometheus"} {
 		// It is built unless that was done before. "go tool" itself would take longer than helm, a thousand times.
 		path, err := run(context.Background(), root, nil, "go", "tool", "-modfile="+filepath.Join("hack", module, "go.mod"), "-n", name)
 		if err != nil {

@@ -68,7 +68,7 @@ var _ = Describe("An isolated release that is rolled back", Label("nightly"), Or
 		broken.Values = with(release.Values, map[string]any{"extraArgs": []any{"--no-such-flag"}, "metrics": map[string]any{"enabled": false}})
 		broken.Args, broken.Timeout = []string{"--atomic"}, 20*time.Second
 		expectUndisturbed(ctx, func() {
-			Expect(r.helm.Upgrade(ctx, broken)).To(MatchError(ContainSubstring("has been rolled back due to atomic being set")))
+			Expect(r.helm.Upgrade(ctx, broken)).To(MatchError(MatchRegexp("has been rolled back due to (atomic|rollback-on-failure) being set")))
 		})
 		status, err := r.helm.Status(ctx, release)
 		Expect(err).NotTo(HaveOccurred())

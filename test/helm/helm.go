@@ -1,9 +1,11 @@
-// Package helm runs the Helm CLI for tests, so that a chart is installed as its users install it. The version is that of hack/chart/go.mod.
-// Helm sees nothing of the user's: its cache, its configuration and its home are directories of its own.
+// Package helm runs the Helm CLI for tests, so that a chart is installed as its users install it: Helm 3 of
+// hack/chart/go.mod, or Helm 4 of hack/helm4/go.mod. Helm sees nothing of the user's: its cache, its configuration and
+// its home are directories of its own.
 package helm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +25,7 @@ type Helm struct {
 // New prepares Helm for the cluster of a kubeconfig; without one only Template and Lint work. The first call on a machine builds the CLI,
 // which takes a minute or more. The caller has to run inside this module and to call Close.
 func New(kubeconfig []byte) (*Helm, error) {
-	program, err := build()
+	program, err := Program()
 	if err != nil {
 		return nil, err
 	}
@@ -46,14 +48,30 @@ func New(kubeconfig []byte) (*Helm, error) {
 // Close removes Helm's files. Releases stay.
 func (h *Helm) Close() error { return os.RemoveAll(h.dir) }
 
-// build returns the path of the CLI. Go keeps it in its build cache, and this process its path.
+// moduleVariable is the environment variable that names the go.mod of another Helm, from the root of the module.
+const moduleVariable = "ARCHELON_HELM"
+
+// Program returns the path of the CLI: of Helm 3, or with ARCHELON_HELM=hack/helm4/go.mod of Helm 4. Go keeps it in its
+// build cache, and this process its path.
+func Program() (string, error) { return build() }
+
+// OverOthers are the arguments by which an upgrade takes back what others have changed, as with kubectl scale. Helm 3
+// does so without being asked, and has no such flag.
+func OverOthers() []string {
+	if strings.Contains(os.Getenv(moduleVariable), "helm4") {
+		return []string{"--force-conflicts"}
+	}
+	return nil
+}
+
 var build = sync.OnceValues(func() (string, error) {
 	module, err := output(exec.Command("go", "env", "GOMOD"))
 	if err != nil {
 		return "", fmt.Errorf("finding the root of the module: %w", err)
 	}
 	root := filepath.Dir(strings.TrimSpace(module))
-	program, err := output(exec.Command("go", "-C", root, "tool", "-modfile=hack/chart/go.mod", "-n", "helm"))
+	file := cmp.Or(os.Getenv(moduleVariable), "hack/chart/go.mod")
+	program, err := output(exec.Command("go", "-C", root, "tool", "-modfile="+file, "-n", "helm"))
 	if err != nil {
 		return "", fmt.Errorf("building helm: %w", err)
 	}

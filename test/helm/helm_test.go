@@ -44,33 +44,6 @@ var _ = Describe("Helm without a cluster", Ordered, func() {
 		err := cli.Lint(ctx, helm.Release{Chart: chart, Values: map[string]any{"color": 5}})
 		Expect(err).To(MatchError(ContainSubstring("got number, want string")))
 	})
-
-	It("has a post-renderer change objects", func(ctx SpecContext) {
-		release := helm.Release{Name: "red", Chart: chart, PostRender: func(objects []unstructured.Unstructured) []unstructured.Unstructured {
-			var kept []unstructured.Unstructured
-			for _, object := range objects {
-				switch object.GetKind() {
-				case "ConfigMap":
-					Expect(unstructured.SetNestedField(object.Object, "changed", "data", "color")).To(Succeed())
-				case "Service":
-					continue
-				}
-				kept = append(kept, object)
-			}
-			return kept
-		}}
-		objects, err := cli.Template(ctx, release)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(kinds(objects)).To(ConsistOf("ServiceAccount", "ConfigMap", "Deployment", "Job"))
-		Expect(color(objects)).To(Equal("changed"))
-	})
-
-	It("does not wait for a post-renderer that Helm never calls", func(ctx SpecContext) {
-		_, err := cli.Template(ctx, helm.Release{Name: "red", Chart: "testdata/none", PostRender: func(all []unstructured.Unstructured) []unstructured.Unstructured {
-			return all
-		}})
-		Expect(err).To(MatchError(ContainSubstring("not found")))
-	})
 })
 
 var _ = Describe("a release", Ordered, func() {
@@ -125,23 +98,16 @@ var _ = Describe("a release", Ordered, func() {
 	})
 
 	It("is not installed twice", func(ctx SpecContext) {
-		Expect(cli.Install(ctx, release)).To(MatchError(ContainSubstring("cannot re-use a name that is still in use")))
+		Expect(cli.Install(ctx, release)).To(MatchError(ContainSubstring("a name that is still in use")))
 	})
 
-	It("is upgraded, also through a post-renderer", func(ctx SpecContext) {
+	It("is upgraded", func(ctx SpecContext) {
 		next := release
 		next.Values = map[string]any{"color": "blue"}
-		next.PostRender = func(objects []unstructured.Unstructured) []unstructured.Unstructured {
-			for _, object := range objects {
-				object.SetLabels(map[string]string{"rendered": "again"})
-			}
-			return objects
-		}
 		Expect(cli.Upgrade(ctx, next)).To(Succeed())
 		Expect(installedColor(ctx)).To(Equal("blue"))
 		object := &appsv1.Deployment{}
 		Expect(get(ctx, object)).To(Succeed())
-		Expect(object.Labels).To(HaveKeyWithValue("rendered", "again"))
 		Expect(object.Status.UpdatedReplicas).To(Equal(int32(1)))
 	})
 
@@ -167,7 +133,7 @@ var _ = Describe("a release", Ordered, func() {
 		failing.Values = map[string]any{"hook": map[string]any{"exitCode": 7}}
 		Expect(cli.Upgrade(ctx, failing)).To(Succeed())
 		err := cli.Uninstall(ctx, release)
-		Expect(err).To(MatchError(And(ContainSubstring("BackoffLimitExceeded"), ContainSubstring("small-clean-up"))))
+		Expect(err).To(MatchError(MatchRegexp(`small-clean-up.*(BackoffLimitExceeded|Failed)`)))
 		Expect(get(ctx, &appsv1.Deployment{})).To(Succeed())
 		status, err := cli.Status(ctx, release)
 		Expect(err).NotTo(HaveOccurred())

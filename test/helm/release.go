@@ -31,9 +31,6 @@ type Release struct {
 	// Timeout is for each thing that Helm waits for, hooks included; Helm's default is five minutes.
 	Timeout time.Duration
 
-	// PostRender, if set, changes what Template, Install and Upgrade have made of the chart. Helm does not show it hooks.
-	PostRender func([]unstructured.Unstructured) []unstructured.Unstructured
-
 	// Args are further arguments, such as --create-namespace or --include-crds, for each command that is run with this Release.
 	Args []string
 }
@@ -151,15 +148,8 @@ func (h *Helm) Notes(ctx context.Context, release Release) (string, error) {
 // apply runs one of the commands that make objects of a chart.
 func (h *Helm) apply(ctx context.Context, release Release, command string) (out string, err error) {
 	err = h.withValues(ctx, release, func(args []string) error {
-		args = join([]string{command, release.Name, release.Chart}, args, release.waiting(), release.Args)
-		if release.PostRender == nil {
-			out, err = h.run(ctx, args...)
-			return err
-		}
-		return h.withPostRenderer(release.PostRender, func(renderer string) error {
-			out, err = h.run(ctx, append(args, "--post-renderer="+renderer)...)
-			return err
-		})
+		out, err = h.run(ctx, join([]string{command, release.Name, release.Chart}, args, release.waiting(), release.Args)...)
+		return err
 	})
 	return out, err
 }

@@ -153,7 +153,7 @@ the API, which every cluster serves.
 {{- end }}
 
 {{/*
-The Job that uninstalls. When it fails, its name is all that Helm prints of it ("job NAME failed: DeadlineExceeded"), so the name says where to read on.
+The Job that uninstalls. When it fails, its name and a reason such as DeadlineExceeded are all that Helm prints of it, so the name says where to read on.
 It is a label of its Pods, of 63 characters at most, and the suffix has 29.
 */}}
 {{- define "archelon.uninstallJob" -}}
