@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/capi"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 const (
@@ -33,7 +34,7 @@ func manyClusters(world func() *capiWorld) {
 	It("imports each exactly once, and lets all of them go", func(ctx context.Context) {
 		w := world()
 		before := w.creations()
-		namespace := w.namespace(ctx, map[string]string{importLabel: "true"})
+		namespace := w.Namespace(ctx, map[string]string{importing.ImportLabel: "true"})
 		var clusters []*provisioned
 		for i := range many {
 			clusters = append(clusters, w.prepare(ctx, namespace, fmt.Sprintf("m%02d", i)))
@@ -51,11 +52,11 @@ func manyClusters(world func() *capiWorld) {
 		Eventually(w.count(ctx, namespace, clusterv1.ClusterControlPlaneAvailableCondition)).
 			WithTimeout(manyPatience).WithPolling(manyPolling).Should(Equal(many))
 		report("all control planes available")
-		Eventually(w.count(ctx, namespace, condition)).WithTimeout(manyPatience).WithPolling(manyPolling).Should(Equal(many))
+		Eventually(w.count(ctx, namespace, importing.Condition)).WithTimeout(manyPatience).WithPolling(manyPolling).Should(Equal(many))
 		report("all imported")
 		Expect(w.creations()).To(Equal(before + many))
 		for _, p := range clusters {
-			Expect(w.v3Records(ctx, p.cluster)).To(HaveLen(1))
+			Expect(w.V3Records(ctx, p.cluster)).To(HaveLen(1))
 		}
 
 		began = time.Now()
@@ -71,7 +72,7 @@ func manyClusters(world func() *capiWorld) {
 		for _, p := range clusters {
 			w.Rancher.RemoveWorkload(p.key.String())
 		}
-		Eventually(w.nothingOfRancher(ctx)).WithTimeout(manyPatience).WithPolling(manyPolling).Should(BeEmpty())
+		Eventually(w.NothingOfRancher(ctx)).WithTimeout(manyPatience).WithPolling(manyPolling).Should(BeEmpty())
 		report("nothing left in Rancher")
 	})
 }

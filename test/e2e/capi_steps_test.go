@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // asked returns how often the manager has reached the workload cluster with the client certificate of the given serial number, or with any.
@@ -96,10 +97,10 @@ func (w *capiWorld) expectDeleted(ctx context.Context, p *provisioned) {
 	GinkgoHelper()
 	began := time.Now()
 	w.kubectl(ctx, p.key.Namespace, nil, "delete", "cluster/"+p.key.Name, "--wait=false")
-	Eventually(w.gone(ctx, p.cluster)).WithTimeout(capiPatience).Should(BeTrue())
+	Eventually(w.K(ctx).Get(p.cluster)).WithTimeout(capiPatience).Should(Satisfy(apierrors.IsNotFound))
 	AddReportEntry("deleted "+p.key.Name, time.Since(began).Round(time.Second).String())
 	w.Rancher.RemoveWorkload(p.key.String())
-	Eventually(w.nothingOfRancher(ctx)).WithTimeout(capiPatience).Should(BeEmpty())
+	Eventually(w.NothingOfRancher(ctx)).WithTimeout(capiPatience).Should(BeEmpty())
 	Eventually(func(g Gomega) {
 		secrets, machines := &corev1.SecretList{}, &clusterv1.MachineList{}
 		g.Expect(w.Client.List(ctx, secrets, client.InNamespace(p.key.Namespace))).To(Succeed())
@@ -123,7 +124,7 @@ func expectConformant(ctx context.Context, p *provisioned) {
 	}
 	apply("a", "1")
 	apply("b", "2")
-	namespace := namespaceOf("gateway")
+	namespace := importing.NamespaceOf("gateway")
 	Expect(c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 	Expect(namespace.Labels).To(And(HaveKeyWithValue("a", "1"), HaveKeyWithValue("b", "2")))
 

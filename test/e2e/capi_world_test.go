@@ -23,6 +23,7 @@ import (
 	"github.com/archelon-io/archelon/test/capi"
 	"github.com/archelon-io/archelon/test/capi/gateway"
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -61,7 +62,7 @@ func newCAPIWorld(ctx context.Context, name string) *capiWorld {
 	raw, err := s.Management.Kubeconfig()
 	Expect(err).NotTo(HaveOccurred())
 	w := &capiWorld{
-		fixture: &fixture{Stage: s}, controllers: controllers,
+		fixture: without(s), controllers: controllers,
 		program: filepath.Join(programs, "kubectl"), kubeconfig: filepath.Join(GinkgoT().TempDir(), "kubeconfig"),
 	}
 	Expect(os.WriteFile(w.kubeconfig, raw, 0o600)).To(Succeed())
@@ -151,7 +152,7 @@ func (w *capiWorld) available(ctx context.Context, p *provisioned) func() string
 // imported waits for the import with the patience that Cluster API needs.
 func (w *capiWorld) imported(ctx context.Context, p *provisioned) {
 	GinkgoHelper()
-	Eventually(w.reason(ctx, p.cluster)).WithTimeout(capiPatience).Should(Equal("True/Imported"))
+	Eventually(w.Reason(ctx, p.cluster)).WithTimeout(capiPatience).Should(Equal("True/Imported"))
 }
 
 // follow watches a Cluster that need not exist yet, and returns all states of the import's condition that there were.
@@ -172,7 +173,7 @@ func (w *capiWorld) follow(ctx context.Context, p *provisioned) func() []string 
 		for event := range watcher.ResultChan() {
 			if cluster, ok := event.Object.(*clusterv1.Cluster); ok && cluster.Name == p.key.Name {
 				mu.Lock()
-				seen = append(seen, reasonOf(cluster))
+				seen = append(seen, importing.ReasonOf(cluster))
 				mu.Unlock()
 			}
 		}
@@ -187,7 +188,7 @@ func (w *capiWorld) follow(ctx context.Context, p *provisioned) func() []string 
 // writes returns what the manager has changed in the management cluster, apart from Leases and Events.
 func (w *capiWorld) writes() []auditv1.Event {
 	GinkgoHelper()
-	return slices.DeleteFunc(perObject(w.requests()), func(e auditv1.Event) bool {
+	return slices.DeleteFunc(importing.PerObject(w.Requests()), func(e auditv1.Event) bool {
 		return e.Verb == "get" || e.ObjectRef.Resource == "events" || e.ObjectRef.Resource == "subjectaccessreviews" || e.ObjectRef.Resource == "selfsubjectaccessreviews"
 	})
 }

@@ -9,12 +9,14 @@ import (
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -29,8 +31,8 @@ var _ = Describe("Elsewhere", Label("long", "rancher"), func() {
 			)
 			imported := func(ctx context.Context) {
 				GinkgoHelper()
-				Eventually(site.reason(ctx, cluster)).Should(Equal("True/Imported"))
-				records := rancher.v3Records(ctx, cluster)
+				Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+				records := rancher.V3Records(ctx, cluster)
 				Expect(records).To(HaveLen(1))
 				record = &records[0]
 				Expect(record.Labels).To(HaveKeyWithValue("archelon.io/management-cluster", site.uid(ctx)))
@@ -46,25 +48,26 @@ var _ = Describe("Elsewhere", Label("long", "rancher"), func() {
 			})
 
 			It("imports and connects a cluster", func(ctx context.Context) {
-				cluster = site.cluster(ctx, site.namespace(ctx, nil), selected)
+				cluster = site.Cluster(ctx, site.Namespace(ctx, nil), "prod", importing.Selected)
 				imported(ctx)
 			})
 
 			It("connects it again when its agent is deleted", func(ctx context.Context) {
 				before := rancher.Rancher.Reapplies(record.Name)
-				Expect(rancher.workloadClient.Delete(ctx, rancher.agent(ctx))).To(Succeed())
+				Expect(rancher.Lane.Client.Delete(ctx, rancher.Agent(ctx))).To(Succeed())
 				Eventually(func() int { return rancher.Rancher.Reapplies(record.Name) }).Should(BeNumerically(">", before))
-				Eventually(func() map[string]string { return current(ctx, rancher, record).Annotations }).Should(HaveKeyWithValue(forceDeployKey, "false"))
+				Eventually(func() map[string]string { return importing.Current(ctx, rancher.Client, record).Annotations }).
+					Should(HaveKeyWithValue(importing.ForceDeployKey, "false"))
 				imported(ctx)
 			})
 
 			It("un-imports it when it is deleted in Rancher, and imports it again", func(ctx context.Context) {
 				Expect(rancher.Client.Delete(ctx, record)).To(Succeed())
-				Eventually(site.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
-				rancher.expectNothingLeft(ctx, cluster)
-				site.patch(ctx, current(ctx, site, cluster), func(o client.Object) {
+				Eventually(site.Reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+				rancher.ExpectNothingLeft(ctx, cluster)
+				site.Patch(ctx, importing.Current(ctx, site.Client, cluster), func(o client.Object) {
 					annotations := o.GetAnnotations()
-					delete(annotations, importedKey)
+					delete(annotations, importing.ImportedKey)
 					o.SetAnnotations(annotations)
 				})
 				imported(ctx)
@@ -72,8 +75,8 @@ var _ = Describe("Elsewhere", Label("long", "rancher"), func() {
 
 			It("deletes the Rancher cluster with its CAPI Cluster", func(ctx context.Context) {
 				Expect(site.Client.Delete(ctx, cluster)).To(Succeed())
-				Eventually(site.gone(ctx, cluster)).Should(BeTrue())
-				rancher.expectNothingLeft(ctx, cluster)
+				Eventually(site.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+				rancher.ExpectNothingLeft(ctx, cluster)
 			})
 		})
 	}
@@ -87,11 +90,11 @@ func siteOf(ctx context.Context, rancher *fixture) *fixture {
 	plane, err := env.Start(ctx, env.Options{Name: "site", CRDs: crds, ControllerManager: true, Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	site := &fixture{
-		Stage:    &stage.Stage{Management: plane, Client: adminClient(plane), Rancher: rancher.Rancher, Values: furtherValues()},
-		workload: rancher.workload, workloadClient: rancher.workloadClient,
-	}
-	Expect(site.Client.Create(ctx, namespaceOf(stage.SystemNamespace))).To(Succeed())
+	site := &fixture{&importing.Fixture{
+		Stage: &stage.Stage{Management: plane, Client: importing.AdminClient(plane), Rancher: rancher.Rancher, Values: importing.Values()},
+		Lane:  rancher.Lane,
+	}}
+	Expect(site.Client.Create(ctx, importing.NamespaceOf(stage.SystemNamespace))).To(Succeed())
 	return site
 }
 
@@ -108,7 +111,7 @@ func startBesideCAPI(ctx context.Context, rancher, site *fixture) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "rancher-kubeconfig"}, Data: map[string][]byte{"value": raw},
 	})).To(Succeed())
 	site.Values = map[string]any{"rancher": map[string]any{"kubeconfigSecret": "rancher-kubeconfig"}}
-	site.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true,remote-rancher=true")
+	site.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true,remote-rancher=true")
 }
 
 // startBesideRancher registers the management cluster in Rancher's cluster, and runs the manager there.
@@ -126,13 +129,13 @@ func startBesideRancher(ctx context.Context, rancher, site *fixture) {
 		Data: map[string][]byte{"value": raw},
 	}
 	Expect(rancher.Client.Create(ctx, registration)).To(Succeed())
-	rancher.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true,management-clusters=true")
+	rancher.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true,management-clusters=true")
 }
 
 // uid returns what tells management clusters apart.
 func (f *fixture) uid(ctx context.Context) string {
 	GinkgoHelper()
-	return string(current(ctx, f, namespaceOf("kube-system")).UID)
+	return string(importing.Current(ctx, f.Client, importing.NamespaceOf("kube-system")).UID)
 }
 
 // applyChart creates what the chart renders of values, but for Pods.

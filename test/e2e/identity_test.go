@@ -25,6 +25,7 @@ import (
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -42,13 +43,13 @@ var _ = Describe("OCI identities", Ordered, func() {
 	// allow has the clusters of some namespaces use the identity.
 	allow := func(ctx context.Context, namespaces ...string) {
 		GinkgoHelper()
-		f.patch(ctx, current(ctx, f, identity), func(client.Object) {
+		f.Patch(ctx, importing.Current(ctx, f.Client, identity), func(client.Object) {
 			identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{NamespaceList: append([]string{}, namespaces...)}
 		})
 	}
 	message := func(ctx context.Context, cluster *clusterv1.Cluster) func() string {
 		return func() string {
-			if c := conditions.Get(current(ctx, f, cluster), condition); c != nil {
+			if c := conditions.Get(importing.Current(ctx, f.Client, cluster), importing.Condition); c != nil {
 				return c.Message
 			}
 			return ""
@@ -71,12 +72,12 @@ var _ = Describe("OCI identities", Ordered, func() {
 			Expect(f.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
 		settings, on := map[string]any{"secretNamespaces": []any{vault}, "trustedNamespaces": []any{infra}}, "oci-cluster-identity=true"
-		if !*isolated { // It is for the instance that works in the namespace of these identities.
+		if !importing.Isolated() { // It is for the instance that works in the namespace of these identities.
 			settings["credentials"], on = map[string]any{"namespace": vault, "allowedNamespaces": []any{infra}}, on+",oci-credential-translation=true"
 		}
 		f.Values = map[string]any{"identity": settings, "admissionPolicy": map[string]any{"enabled": true}}
 		// Resyncs are too far apart to bring anything on.
-		f.startManager(ctx, loud, "--feature-gates="+on, "--sync-period=1h")
+		f.startManager(ctx, importing.Loud, "--feature-gates="+on, "--sync-period=1h")
 
 		pair, err := rsa.GenerateKey(rand.Reader, 2048)
 		Expect(err).NotTo(HaveOccurred())
@@ -96,50 +97,50 @@ var _ = Describe("OCI identities", Ordered, func() {
 	})
 
 	It("imports no cluster whose identity is not for it, imports it by itself once it is, and keeps it whatever comes", func(ctx context.Context) {
-		namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
-		cluster := f.cluster(ctx, namespace, func(c *clusterv1.Cluster) {
+		namespace := f.Namespace(ctx, map[string]string{importing.ImportLabel: "true"})
+		cluster := f.Cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
 			c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupName, Kind: "OCICluster", Name: "net"}
 		})
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/IdentityNotEvaluated"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/IdentityNotEvaluated"))
 		Expect(f.Client.Create(ctx, &infrav1.OCICluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "net"}, Spec: infrav1.ClusterSpec{
 			IdentityRef: &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: infra, Name: "team"},
 		}})).To(Succeed())
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/NamespaceNotAllowed"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NamespaceNotAllowed"))
 		Expect(message(ctx, cluster)()).To(ContainSubstring("OCIClusterIdentity infra/team: namespace " + namespace + " is not in spec.allowedNamespaces.list"))
-		Consistently(func() int { return len(f.v1Records(ctx, cluster)) }).WithTimeout(reaction).Should(BeZero())
-		Expect(current(ctx, f, cluster).Annotations).NotTo(HaveKey(recordKey))
+		Consistently(func() int { return len(f.V1Records(ctx, cluster)) }).WithTimeout(importing.Reaction).Should(BeZero())
+		Expect(importing.Current(ctx, f.Client, cluster).Annotations).NotTo(HaveKey(importing.RecordKey))
 
 		By("allowing it")
 		allow(ctx, namespace)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(message(ctx, cluster)()).To(BeEmpty())
 
 		By("taking the permission away")
 		allow(ctx)
 		Eventually(message(ctx, cluster)).Should(ContainSubstring("its identity is refused now (NamespaceNotAllowed)"))
-		Consistently(f.reason(ctx, cluster)).WithTimeout(reaction).Should(Equal("True/Imported"))
-		Expect(f.v1Records(ctx, cluster)).To(HaveLen(1))
+		Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("True/Imported"))
+		Expect(f.V1Records(ctx, cluster)).To(HaveLen(1))
 
 		By("deleting it all the same")
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-		f.expectNothingLeft(ctx, cluster)
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		f.ExpectNothingLeft(ctx, cluster)
 	})
 
 	It("imports clusters of other providers, and those without an identity", func(ctx context.Context) {
-		namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
+		namespace := f.Namespace(ctx, map[string]string{importing.ImportLabel: "true"})
 		Expect(f.Client.Create(ctx, &infrav1.OCICluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "net"}})).To(Succeed())
-		cluster := f.cluster(ctx, namespace, func(c *clusterv1.Cluster) {
+		cluster := f.Cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
 			c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupName, Kind: "OCICluster", Name: "net"}
 		})
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-		f.expectNothingLeft(ctx, cluster)
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		f.ExpectNothingLeft(ctx, cluster)
 	})
 
 	It("creates identities for cloud credentials, and takes them away", func(ctx context.Context) {
-		if *isolated {
+		if importing.Isolated() {
 			Skip("another instance works in the namespace of these identities")
 		}
 		credential := &corev1.Secret{
@@ -172,15 +173,15 @@ var _ = Describe("OCI identities", Ordered, func() {
 	})
 
 	It("has shown whether the identity works, printed and stored nothing of the key, and asked for nothing that it may not", func(ctx context.Context) {
-		if !*isolated { // The identity is where another instance works, which shows it.
+		if !importing.Isolated() { // The identity is where another instance works, which shows it.
 			Eventually(func() string {
-				if ready := current(ctx, f, identity).Condition(infrav1.ReadyCondition); ready != nil {
+				if ready := importing.Current(ctx, f.Client, identity).Condition(infrav1.ReadyCondition); ready != nil {
 					return ready.Reason + ": " + ready.Message
 				}
 				return ""
 			}).Should(And(HavePrefix("CredentialInvalid"), ContainSubstring("fingerprint is that of another key")))
 		}
-		texts := []string{f.manager.Logs()}
+		texts := []string{f.Manager.Logs()}
 		for _, list := range []client.ObjectList{&corev1.EventList{}, &clusterv1.ClusterList{}, &infrav1.OCIClusterIdentityList{}, &infrav1.OCIClusterList{}} {
 			Expect(f.Client.List(ctx, list)).To(Succeed())
 			raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
@@ -197,7 +198,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 			}
 			Expect(text).NotTo(ContainSubstring("aaaatenancy"))
 		}
-		for _, request := range f.requests() {
+		for _, request := range f.Requests() {
 			if request.ResponseStatus != nil {
 				Expect(request.ResponseStatus.Code).NotTo(BeEquivalentTo(403), "%s %s", request.Verb, request.RequestURI)
 			}

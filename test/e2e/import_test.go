@@ -9,10 +9,13 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -44,14 +47,16 @@ var _ = Describe("Import", func() {
 					})
 				})
 				Describe("as v3", label["v3"], Ordered, func() {
-					BeforeAll(func(ctx context.Context) { f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true") })
+					BeforeAll(func(ctx context.Context) {
+						f.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true")
+					})
 					lifeCycle(func() *fixture { return f }, expectV3Record)
 				})
 				Describe("as v1", label["v1"], Ordered, func() {
-					BeforeAll(func(ctx context.Context) { f.startManager(ctx, loud) })
+					BeforeAll(func(ctx context.Context) { f.startManager(ctx, importing.Loud) })
 					lifeCycle(func() *fixture { return f }, expectV1Record)
 				})
-				AfterAll(func() { expectLawful(f) })
+				AfterAll(func() { f.ExpectLawful() })
 			})
 		}
 	}
@@ -70,8 +75,8 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 	)
 	BeforeAll(func(ctx context.Context) {
 		f = stageFixture()
-		namespace = f.namespace(ctx, nil)
-		cluster = f.cluster(ctx, namespace, func(c *clusterv1.Cluster) {
+		namespace = f.Namespace(ctx, nil)
+		cluster = f.Cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
 			c.Labels = map[string]string{"team": "blue", "cluster.x-k8s.io/cluster-name": "prod"}
 			c.Annotations = map[string]string{
 				"cluster-api.cattle.io/cluster-description": "our production",
@@ -82,18 +87,18 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 	})
 
 	It("leaves a cluster alone that is not selected", func(ctx context.Context) {
-		Consistently(f.reason(ctx, cluster)).Should(Equal("none"))
-		Expect(current(ctx, f, cluster).Finalizers).To(BeEmpty())
+		Consistently(f.Reason(ctx, cluster)).Should(Equal("none"))
+		Expect(importing.Current(ctx, f.Client, cluster).Finalizers).To(BeEmpty())
 	})
 
 	It("imports and connects a cluster whose namespace is labelled", func(ctx context.Context) {
-		f.choose(ctx, namespaceOf(namespace), "true")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		f.Choose(ctx, importing.NamespaceOf(namespace), "true")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		rancherID = expectRecord(ctx, f, cluster)
-		Expect(f.agent(ctx)).NotTo(BeNil())
-		Expect(current(ctx, f, cluster).Finalizers).To(ContainElement(finalizer))
-		Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElements("RancherClusterCreated", "Imported"))
-		Expect(f.events(ctx, cluster)).NotTo(ContainElement("AgentDisconnected"), "there was no connection to lose, whatever Rancher says")
+		Expect(f.Agent(ctx)).NotTo(BeNil())
+		Expect(importing.Current(ctx, f.Client, cluster).Finalizers).To(ContainElement(importing.Finalizer))
+		Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElements("RancherClusterCreated", "Imported"))
+		Expect(f.Events(ctx, cluster)).NotTo(ContainElement("AgentDisconnected"), "there was no connection to lose, whatever Rancher says")
 	})
 
 	It("does not revert what Rancher applies to its agent afterwards", func(ctx context.Context) {
@@ -101,94 +106,95 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 		Eventually(func() int { return f.Rancher.Reapplies(name) }).Should(BeNumerically(">=", 1))
 		// Its status changes as its Pods come and go.
 		wanted := func() []any {
-			agent := f.agent(ctx)
+			agent := f.Agent(ctx)
 			return []any{agent.Generation, agent.Labels, agent.Spec}
 		}
 		drifted := wanted()
-		f.patch(ctx, cluster, func(o client.Object) { setAnnotation(o, "touched", "1") })
+		f.Patch(ctx, cluster, func(o client.Object) { importing.SetAnnotation(o, "touched", "1") })
 		Consistently(wanted).Should(Equal(drifted))
-		Expect(f.reason(ctx, cluster)()).To(Equal("True/Imported"))
+		Expect(f.Reason(ctx, cluster)()).To(Equal("True/Imported"))
 	})
 
 	It("connects it again when its agent is deleted, with the help of Rancher, which does not notice", func(ctx context.Context) {
 		name := managementName(ctx, f, rancherID)
 		before := f.Rancher.Reapplies(name)
-		Expect(f.workloadClient.Delete(ctx, f.agent(ctx))).To(Succeed())
+		Expect(f.Lane.Client.Delete(ctx, f.Agent(ctx))).To(Succeed())
 		Eventually(func() int { return f.Rancher.Reapplies(name) }).Should(Equal(before + 1))
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		v3 := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		Eventually(func() map[string]string { return current(ctx, f, v3).Annotations }).Should(HaveKeyWithValue(forceDeployKey, "false"))
+		Eventually(func() map[string]string { return importing.Current(ctx, f.Client, v3).Annotations }).
+			Should(HaveKeyWithValue(importing.ForceDeployKey, "false"))
 		Consistently(func() int { return f.Rancher.Reapplies(name) }).Should(Equal(before + 1))
 	})
 
 	It("carries later changes of labels over", func(ctx context.Context) {
-		f.patch(ctx, cluster, func(o client.Object) { o.SetLabels(map[string]string{"tier": "1"}) })
+		f.Patch(ctx, cluster, func(o client.Object) { o.SetLabels(map[string]string{"tier": "1"}) })
 		Eventually(func() map[string]string {
-			return current(ctx, f, rancherID).GetLabels()
-		}).Should(And(HaveKeyWithValue("tier", "1"), Not(HaveKey("team")), HaveKeyWithValue(ownerLabel, "prod")))
+			return importing.Current(ctx, f.Client, rancherID).GetLabels()
+		}).Should(And(HaveKeyWithValue("tier", "1"), Not(HaveKey("team")), HaveKeyWithValue(importing.OwnerLabel, "prod")))
 	})
 
 	It("keeps an imported cluster when the label is removed", func(ctx context.Context) {
-		ns := current(ctx, f, namespaceOf(namespace))
-		f.patch(ctx, ns, func(o client.Object) {
+		ns := importing.Current(ctx, f.Client, importing.NamespaceOf(namespace))
+		f.Patch(ctx, ns, func(o client.Object) {
 			labels := o.GetLabels()
-			delete(labels, importLabel)
+			delete(labels, importing.ImportLabel)
 			o.SetLabels(labels)
 		})
-		Consistently(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Consistently(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		expectRecord(ctx, f, cluster)
-		f.choose(ctx, current(ctx, f, namespaceOf(namespace)), "true")
+		f.Choose(ctx, importing.Current(ctx, f.Client, importing.NamespaceOf(namespace)), "true")
 	})
 
 	It("un-imports when the record is deleted in Rancher, and stays so", func(ctx context.Context) {
 		Expect(f.Client.Delete(ctx, rancherID)).To(Succeed())
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
-		Expect(current(ctx, f, cluster).Annotations).To(And(HaveKeyWithValue(importedKey, "true"), Not(HaveKey(recordKey))))
-		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
-		Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElement("RemovedInRancher"))
-		f.expectNothingLeft(ctx, cluster)
-		Consistently(func() int { return len(f.v3Records(ctx, cluster)) + len(f.v1Records(ctx, cluster)) }).Should(BeZero())
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+		Expect(importing.Current(ctx, f.Client, cluster).Annotations).To(And(HaveKeyWithValue(importing.ImportedKey, "true"), Not(HaveKey(importing.RecordKey))))
+		Expect(cluster.Finalizers).NotTo(ContainElement(importing.Finalizer))
+		Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElement("RemovedInRancher"))
+		f.ExpectNothingLeft(ctx, cluster)
+		Consistently(func() int { return len(f.V3Records(ctx, cluster)) + len(f.V1Records(ctx, cluster)) }).Should(BeZero())
 	})
 
 	It("imports again when the annotation is removed", func(ctx context.Context) {
-		f.patch(ctx, current(ctx, f, cluster), func(o client.Object) {
+		f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) {
 			annotations := o.GetAnnotations()
-			delete(annotations, importedKey)
+			delete(annotations, importing.ImportedKey)
 			o.SetAnnotations(annotations)
 		})
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 	})
 
 	It("un-imports when the label says false, and imports again when it says true", func(ctx context.Context) {
-		f.choose(ctx, current(ctx, f, cluster), "false")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
-		Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElement("Unimported"))
-		f.expectNothingLeft(ctx, cluster)
-		Expect(current(ctx, f, cluster).Annotations).NotTo(HaveKey(importedKey))
-		Expect(cluster.Finalizers).NotTo(ContainElement(finalizer))
-		f.choose(ctx, cluster, "true")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NotSelected"))
+		Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElement("Unimported"))
+		f.ExpectNothingLeft(ctx, cluster)
+		Expect(importing.Current(ctx, f.Client, cluster).Annotations).NotTo(HaveKey(importing.ImportedKey))
+		Expect(cluster.Finalizers).NotTo(ContainElement(importing.Finalizer))
+		f.Choose(ctx, cluster, "true")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 	})
 
 	It("deletes the record with the CAPI cluster", func(ctx context.Context) {
-		expectNoSecrets(f)
+		f.ExpectNoSecrets()
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-		f.expectNothingLeft(ctx, cluster)
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		f.ExpectNothingLeft(ctx, cluster)
 	})
 }
 
 func expectV3Record(ctx context.Context, f *fixture, cluster *clusterv1.Cluster) client.Object {
 	GinkgoHelper()
-	current(ctx, f, cluster)
-	records := f.v3Records(ctx, cluster)
+	importing.Current(ctx, f.Client, cluster)
+	records := f.V3Records(ctx, cluster)
 	Expect(records).To(HaveLen(1))
-	Expect(f.v1Records(ctx, cluster)).To(BeEmpty())
+	Expect(f.V1Records(ctx, cluster)).To(BeEmpty())
 	found := &records[0]
 	Expect(found.Name).To(MatchRegexp(`^c-[bcdfghjklmnpqrstvwxz2456789]{5}$`))
-	Expect(cluster.Annotations).To(HaveKeyWithValue(recordKey, "v3/"+found.Name))
+	Expect(cluster.Annotations).To(HaveKeyWithValue(importing.RecordKey, "v3/"+found.Name))
 	expectMetadata(found, cluster)
-	Expect(found.Finalizers).To(ContainElement(finalizer))
+	Expect(found.Finalizers).To(ContainElement(importing.Finalizer))
 	Expect(found.Spec.DisplayName).To(Equal("prod"))
 	Expect(found.Spec.Description).To(Equal("our production"))
 	Expect(found.Spec.AgentEnvVars).To(Equal([]corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "NO_PROXY", Value: "0.0.0.0/0,10.0.0.0/8"}}))
@@ -199,14 +205,14 @@ func expectV3Record(ctx context.Context, f *fixture, cluster *clusterv1.Cluster)
 
 func expectV1Record(ctx context.Context, f *fixture, cluster *clusterv1.Cluster) client.Object {
 	GinkgoHelper()
-	current(ctx, f, cluster)
-	records := f.v1Records(ctx, cluster)
+	importing.Current(ctx, f.Client, cluster)
+	records := f.V1Records(ctx, cluster)
 	Expect(records).To(HaveLen(1))
-	Expect(f.v3Records(ctx, cluster)).To(BeEmpty())
+	Expect(f.V3Records(ctx, cluster)).To(BeEmpty())
 	found := &records[0]
 	Expect(found.Name).To(Equal("prod-capi"))
 	Expect(found.Namespace).To(Equal(cluster.Namespace))
-	Expect(cluster.Annotations).To(HaveKeyWithValue(recordKey, "v1/prod-capi"))
+	Expect(cluster.Annotations).To(HaveKeyWithValue(importing.RecordKey, "v1/prod-capi"))
 	expectMetadata(found, cluster)
 	Expect(found.Annotations).To(HaveKeyWithValue("field.cattle.io/description", "our production"))
 	Expect(found.OwnerReferences).To(Equal([]metav1.OwnerReference{{
@@ -222,10 +228,10 @@ func expectV1Record(ctx context.Context, f *fixture, cluster *clusterv1.Cluster)
 func expectMetadata(object client.Object, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	Expect(object.GetLabels()).To(And(
-		HaveKeyWithValue(ownerLabel, cluster.Name),
-		HaveKeyWithValue(ownerNSLabel, cluster.Namespace),
-		HaveKeyWithValue(ownedLabel, ""),
-		HaveKeyWithValue(uidLabel, string(cluster.UID)),
+		HaveKeyWithValue(importing.OwnerLabel, cluster.Name),
+		HaveKeyWithValue(importing.OwnerNSLabel, cluster.Namespace),
+		HaveKeyWithValue(importing.OwnedLabel, ""),
+		HaveKeyWithValue(importing.UIDLabel, string(cluster.UID)),
 		Not(HaveKey("cluster.x-k8s.io/cluster-name")),
 	))
 	for key, value := range cluster.Labels {
@@ -251,31 +257,15 @@ func expectToken(ctx context.Context, f *fixture, namespace string) {
 // managementName returns the name of the v3 Cluster behind a record.
 func managementName(ctx context.Context, f *fixture, object client.Object) string {
 	GinkgoHelper()
-	if v1, ok := current(ctx, f, object).(*provisioningv1.Cluster); ok {
+	if v1, ok := importing.Current(ctx, f.Client, object).(*provisioningv1.Cluster); ok {
 		return v1.Status.ClusterName
 	}
 	return object.GetName()
 }
 
-// expectLawful asserts on the audit log: the roles of config/rbac grant what the manager asks for.
-func expectLawful(f *fixture) {
+func unstructuredContent(object runtime.Object) map[string]any {
 	GinkgoHelper()
-	requests := f.requests()
-	Expect(requests).NotTo(BeEmpty())
-	for _, request := range requests {
-		Expect(request.ResponseStatus.Code).NotTo(BeEquivalentTo(403), "%s %s", request.Verb, request.RequestURI)
-	}
-}
-
-func namespaceOf(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
-func setAnnotation(object client.Object, key, value string) {
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	object.SetAnnotations(annotations)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	Expect(err).NotTo(HaveOccurred())
+	return content
 }

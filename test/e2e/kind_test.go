@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/kind"
 	"github.com/archelon-io/archelon/test/stage"
 )
@@ -48,7 +49,7 @@ func startStage(ctx context.Context, opts stage.Options) *stage.Stage {
 	s, err := stage.Start(ctx, opts)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
-	s.Values = furtherValues()
+	s.Values = importing.Values()
 	return s
 }
 

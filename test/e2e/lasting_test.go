@@ -22,6 +22,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // Trouble that does not end costs less and less, and is told. Rancher is played by the spec itself.
@@ -33,7 +35,7 @@ var _ = Describe("Trouble that lasts", Label("nightly"), Ordered, func() {
 	)
 	BeforeAll(func(ctx context.Context) {
 		f = newSilentFixture(ctx, "lasting")
-		namespace = f.namespace(ctx, nil)
+		namespace = f.Namespace(ctx, nil)
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(listener.Close)
@@ -44,37 +46,38 @@ var _ = Describe("Trouble that lasts", Label("nightly"), Ordered, func() {
 	It("is retried with backoff although the failure reads otherwise each time", func(ctx context.Context) {
 		url := resetting(ctx)
 		f.refuseRecords(ctx, admissionregistrationv1.WebhookClientConfig{URL: &url}, apierrors.IsInternalError)
-		cluster := f.clusterWith(ctx, namespace, "reset", usable(server), selected)
+		cluster := f.ClusterWith(ctx, namespace, "reset", usable(server), importing.Selected)
 
 		var tries []auditv1.Event
 		Eventually(func() int { tries = f.creations(); return len(tries) }).Should(BeNumerically(">=", 8))
 		// The first may be doubled by the event of the name that was written ahead. After that the delays double from 200 ms on.
 		Expect(tries[7].RequestReceivedTimestamp.Sub(tries[0].RequestReceivedTimestamp.Time)).To(BeNumerically(">", 5*time.Second))
 		Expect(len(f.told(cluster))).To(BeNumerically("<=", 2), "writes of the condition")
-		found := conditions.Get(current(ctx, f, cluster), condition)
+		found := conditions.Get(importing.Current(ctx, f.Client, cluster), importing.Condition)
 		Expect(found).To(HaveField("Reason", "InternalError"))
 		Expect(found.Message).To(And(ContainSubstring("failed calling webhook"), Not(ContainSubstring("->"))))
 
 		By("removing the condition, as a restored backup does")
-		f.status(ctx, cluster, func(c *clusterv1.Cluster) { conditions.Delete(c, condition) })
-		Eventually(f.reason(ctx, cluster)).WithTimeout(5 * time.Second).Should(Equal("False/InternalError"))
+		f.Status(ctx, cluster, func(c *clusterv1.Cluster) { conditions.Delete(c, importing.Condition) })
+		Eventually(f.Reason(ctx, cluster)).WithTimeout(5 * time.Second).Should(Equal("False/InternalError"))
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	})
 
 	It("is retried ever later if it is a conflict, and told", func(ctx context.Context) {
 		before := len(f.creations())
 		back := f.refuseRecords(ctx, conflicting(), apierrors.IsConflict)
-		cluster := f.clusterWith(ctx, namespace, "conflict", usable(server), selected)
+		cluster := f.ClusterWith(ctx, namespace, "conflict", usable(server), importing.Selected)
 
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/InternalError"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/InternalError"))
 		Expect(len(f.creations())-before).To(BeNumerically("<=", 16), "tries until it is told")
-		Expect(conditions.Get(current(ctx, f, cluster), condition).Message).To(And(ContainSubstring("of the spec"), ContainSubstring("409")))
+		Expect(conditions.Get(importing.Current(ctx, f.Client, cluster), importing.Condition).Message).
+			To(And(ContainSubstring("of the spec"), ContainSubstring("409")))
 
 		Expect(f.Client.Delete(ctx, back)).To(Succeed())
-		Eventually(func() []managementv3.Cluster { return f.v3Records(ctx, cluster) }).Should(HaveLen(1))
+		Eventually(func() []managementv3.Cluster { return f.V3Records(ctx, cluster) }).Should(HaveLen(1))
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	})
 
 	It("is retried while a connection is lost, which comes back without a second import", func(ctx context.Context) {
@@ -83,22 +86,22 @@ var _ = Describe("Trouble that lasts", Label("nightly"), Ordered, func() {
 			_, body := f.scrape(ctx, token)
 			return regexp.MustCompile(`(?m)^archelon_import_duration_seconds_count.*$`).FindString(body)
 		}
-		cluster := f.clusterWith(ctx, namespace, "known", usable(server), selected)
-		Eventually(func() []managementv3.Cluster { return f.v3Records(ctx, cluster) }).Should(HaveLen(1))
-		record := f.v3Records(ctx, cluster)[0].Name
+		cluster := f.ClusterWith(ctx, namespace, "known", usable(server), importing.Selected)
+		Eventually(func() []managementv3.Cluster { return f.V3Records(ctx, cluster) }).Should(HaveLen(1))
+		record := f.V3Records(ctx, cluster)[0].Name
 		f.register(ctx, record)
 		f.connected(ctx, record, corev1.ConditionTrue)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		counted := ""
 		Eventually(func() string { counted = imports(); return counted }).Should(HaveSuffix(" 1"))
 
 		written := len(f.told(cluster))
 		f.connected(ctx, record, corev1.ConditionFalse)
-		Eventually(f.reason(ctx, cluster)).ShouldNot(Equal("True/Imported"))
-		Expect(f.reason(ctx, cluster)()).To(Equal("False/AgentDisconnected"), "while the workload cluster does not answer")
-		Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElement("AgentDisconnected"))
+		Eventually(f.Reason(ctx, cluster)).ShouldNot(Equal("True/Imported"))
+		Expect(f.Reason(ctx, cluster)()).To(Equal("False/AgentDisconnected"), "while the workload cluster does not answer")
+		Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElement("AgentDisconnected"))
 		f.connected(ctx, record, corev1.ConditionTrue)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(f.told(cluster)[written:]).To(HaveLen(2), "writes of the condition")
 		Expect(imports()).To(Equal(counted))
 	})
@@ -108,7 +111,7 @@ var _ = Describe("Trouble that lasts", Label("nightly"), Ordered, func() {
 func (f *fixture) creations() []auditv1.Event {
 	GinkgoHelper()
 	var found []auditv1.Event
-	for _, e := range perObject(f.requests()) {
+	for _, e := range importing.PerObject(f.Requests()) {
 		if e.Verb == "create" && e.ObjectRef.APIGroup == "management.cattle.io" && e.ObjectRef.Resource == "clusters" {
 			found = append(found, e)
 		}
@@ -120,7 +123,7 @@ func (f *fixture) creations() []auditv1.Event {
 func (f *fixture) told(cluster *clusterv1.Cluster) []auditv1.Event {
 	GinkgoHelper()
 	var found []auditv1.Event
-	for _, e := range f.requestsFor(cluster) {
+	for _, e := range f.RequestsFor(cluster) {
 		if e.ObjectRef.Name == cluster.Name && e.ObjectRef.Subresource == "status" {
 			found = append(found, e)
 		}

@@ -4,10 +4,9 @@ import (
 	"context"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -25,8 +24,5 @@ func startLights(ctx context.Context, world *stage.Stage) lights {
 	if kindStage != nil {
 		return world.Lights()
 	}
-	servers, err := workloadserver.Start(context.WithoutCancel(ctx), func(workloadserver.Request) {})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(servers.Stop)
-	return servers
+	return importing.StartLights(ctx)
 }

@@ -8,11 +8,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/uninstall"
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -43,8 +45,8 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 			Expect(o.Install(ctx, o.instances[i])).To(Succeed())
 		}
 	})
-	for _, strategy := range strategies() {
-		Describe("with "+strategy+" records", Ordered, longUnless(strategy == "v3"), func() {
+	for _, strategy := range importing.Strategies() {
+		Describe("with "+strategy+" records", Ordered, importing.LongUnless(strategy == "v3"), func() {
 			BeforeEach(func(ctx context.Context) { o.begin(ctx, strategy) })
 			AfterEach(o.end)
 			It("leave a namespace to the one that names it, also while that is away", o.dedicated)
@@ -73,8 +75,8 @@ func (o *overlap) dedicated(ctx context.Context) {
 		ContainSubstring(fmt.Sprintf(`archelon_instance_left_to_peer{peer=%q} 1`, o.name(1)))))
 	Eventually(o.leaseEvents(ctx, 0)).Should(ContainElement(ContainSubstring("instance " + o.name(1) + " has namespaces " + o.tenant)))
 	other := o.connectable(ctx, "later")
-	Eventually(o.reason(ctx, other)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
-	Expect(current(ctx, o.fixture, other).GetAnnotations()).To(HaveKeyWithValue(instanceKey, o.name(1)))
+	Eventually(o.Reason(ctx, other)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+	Expect(importing.Current(ctx, o.Client, other).GetAnnotations()).To(HaveKeyWithValue(instanceKey, o.name(1)))
 	o.expectInTurn(0, 1)
 
 	dedicated.Kill()
@@ -82,9 +84,9 @@ func (o *overlap) dedicated(ctx context.Context) {
 	Eventually(func() string { return o.metricsOf(ctx, last) }).WithTimeout(patience).Should(ContainSubstring("archelon_namespaces_unowned 1"))
 	Expect(o.Client.Delete(ctx, other)).To(Succeed())
 	Consistently(o.worker(ctx)).Should(Equal(o.name(1)))
-	Expect(describe(writesTo(o.Management, killed, o.instances[0].User()))).To(BeEmpty(), "nothing dedicated is taken over")
+	Expect(importing.Listing(writesTo(o.Management, killed, o.instances[0].User()))).To(BeEmpty(), "nothing dedicated is taken over")
 	dedicated = o.launch(ctx, 1, "--namespace="+o.tenant)
-	Eventually(o.gone(ctx, other)).WithTimeout(2 * patience).Should(BeTrue())
+	Eventually(o.K(ctx).Get(other)).WithTimeout(2 * patience).Should(Satisfy(apierrors.IsNotFound))
 	Eventually(func() string { return o.metricsOf(ctx, last) }).WithTimeout(patience).Should(ContainSubstring("archelon_namespaces_unowned 0"))
 
 	Expect(dedicated.Stop()).To(Succeed())
@@ -124,7 +126,8 @@ func (o *overlap) excluding(ctx context.Context) {
 	record := o.record(ctx)
 	Expect(m.Stop()).To(Succeed())
 	m = o.launch(ctx, 0, "--excluded-namespace="+o.tenant)
-	Eventually(func() []string { return current(ctx, o.fixture, o.cluster).GetFinalizers() }).WithTimeout(2 * patience).ShouldNot(ContainElement(finalizer))
+	Eventually(func() []string { return importing.Current(ctx, o.Client, o.cluster).GetFinalizers() }).
+		WithTimeout(2 * patience).ShouldNot(ContainElement(importing.Finalizer))
 	Expect(o.worker(ctx)()).To(BeEmpty())
 	o.expectSame(ctx, record)
 	Expect(m.Stop()).To(Succeed())
@@ -149,7 +152,7 @@ func (o *overlap) uninstall(ctx context.Context) {
 	o.awaitReady(ctx, first)
 	o.expectImported(ctx)
 	pause := func(paused bool) {
-		o.patch(ctx, current(ctx, o.fixture, o.cluster), func(client.Object) { o.cluster.Spec.Paused = &paused })
+		o.Patch(ctx, importing.Current(ctx, o.Client, o.cluster), func(client.Object) { o.cluster.Spec.Paused = &paused })
 	}
 	pause(true)
 	end := func() (string, error) {
@@ -166,27 +169,28 @@ func (o *overlap) uninstall(ctx context.Context) {
 	said, err := end()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(said).To(ContainSubstring("Left to instance " + o.name(0) + ", which works on them: CAPI clusters " + client.ObjectKeyFromObject(o.cluster).String()))
-	Expect(current(ctx, o.fixture, o.cluster).Finalizers).To(ContainElement(finalizer))
+	Expect(importing.Current(ctx, o.Client, o.cluster).Finalizers).To(ContainElement(importing.Finalizer))
 
 	By("one that names the namespace and comes back to it")
 	Expect(first.Stop()).To(Succeed())
 	said, err = end()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(said).To(ContainSubstring("Left to instance " + o.name(0)))
-	Expect(current(ctx, o.fixture, o.cluster).Finalizers).To(ContainElement(finalizer))
+	Expect(importing.Current(ctx, o.Client, o.cluster).Finalizers).To(ContainElement(importing.Finalizer))
 
 	By("one that is not registered any more")
 	o.forget(ctx, 0)
 	said, err = end()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(said).To(ContainSubstring("Done: 1 CAPI clusters, 1 Rancher clusters"))
-	Expect(current(ctx, o.fixture, o.cluster).Finalizers).NotTo(ContainElement(finalizer))
+	Expect(importing.Current(ctx, o.Client, o.cluster).Finalizers).NotTo(ContainElement(importing.Finalizer))
 
 	By("one that is installed later, and goes on")
 	pause(false)
 	first = o.launch(ctx, 0)
-	Eventually(func() []string { return current(ctx, o.fixture, o.cluster).Finalizers }).WithTimeout(2 * patience).Should(ContainElement(finalizer))
-	Eventually(o.reason(ctx, o.cluster)).Should(Equal("True/Imported"))
+	Eventually(func() []string { return importing.Current(ctx, o.Client, o.cluster).Finalizers }).
+		WithTimeout(2 * patience).Should(ContainElement(importing.Finalizer))
+	Eventually(o.Reason(ctx, o.cluster)).Should(Equal("True/Imported"))
 	Expect(first.Stop()).To(Succeed())
 }
 
@@ -197,8 +201,8 @@ func (o *overlap) simultaneous(ctx context.Context) {
 		more = append(more, o.connectable(ctx, fmt.Sprintf("crowd-%d", i)))
 	}
 	for _, cluster := range append(more, o.cluster) {
-		Eventually(o.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
-		Expect(o.look(ctx).records(o.strategy, cluster)).To(HaveLen(1))
+		Eventually(o.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+		Expect(o.Look(ctx).Records(o.strategy, cluster)).To(HaveLen(1))
 	}
 	o.expectInTurn(0)
 	for _, m := range managers {

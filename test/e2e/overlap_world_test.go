@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -33,7 +35,7 @@ type overlap struct {
 func (o *overlap) begin(ctx context.Context, strategy string) {
 	GinkgoHelper()
 	o.strategy = strategy
-	o.tenant = o.namespace(ctx, nil)
+	o.tenant = o.Namespace(ctx, nil)
 	o.cluster = o.connectable(ctx, "shared")
 	DeferCleanup(func(ctx context.Context) { o.forget(ctx, 0); o.forget(ctx, 1) })
 }
@@ -48,7 +50,7 @@ func (o *overlap) end(ctx context.Context) {
 	for i := range list.Items {
 		Expect(o.Client.Delete(ctx, &list.Items[i])).To(Succeed())
 	}
-	Eventually(o.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
+	Eventually(o.NothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
 	Expect(m.Stop()).To(Succeed())
 }
 
@@ -60,13 +62,14 @@ func (o *overlap) connectable(ctx context.Context, name string) *clusterv1.Clust
 	Expect(err).NotTo(HaveOccurred())
 	Expect(o.Rancher.AddWorkload(id, o.servers.Config(id))).To(Succeed())
 	DeferCleanup(o.Rancher.RemoveWorkload, id)
-	return o.clusterWith(ctx, o.tenant, name, kubeconfig, selected)
+	return o.ClusterWith(ctx, o.tenant, name, kubeconfig, importing.Selected)
 }
 
 // launch starts an instance.
 func (o *overlap) launch(ctx context.Context, i int, args ...string) *stage.Manager {
 	GinkgoHelper()
-	m, err := o.StartInstance(context.WithoutCancel(ctx), o.instances[i], manager, GinkgoWriter, slices.Concat([]string{"-v=1", gate(o.strategy)}, quickLease, args)...)
+	args = slices.Concat([]string{"-v=1", importing.Gate(o.strategy)}, quickLease, args)
+	m, err := o.StartInstance(context.WithoutCancel(ctx), o.instances[i], manager, GinkgoWriter, args...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		m.Kill()
@@ -92,7 +95,7 @@ func (o *overlap) name(i int) string { return o.instances[i].ID() }
 
 // worker returns who stands on the cluster.
 func (o *overlap) worker(ctx context.Context) func() string {
-	return func() string { return current(ctx, o.fixture, o.cluster).GetAnnotations()[instanceKey] }
+	return func() string { return importing.Current(ctx, o.Client, o.cluster).GetAnnotations()[instanceKey] }
 }
 
 // expectInTurn asserts that the instances wrote one after the other, in this order: nobody between the writes of another one.
@@ -154,7 +157,7 @@ func writesTo(plane *env.ControlPlane, since time.Time, users ...string) []audit
 
 func (o *overlap) record(ctx context.Context) client.Object {
 	GinkgoHelper()
-	records := o.look(ctx).records(o.strategy, o.cluster)
+	records := o.Look(ctx).Records(o.strategy, o.cluster)
 	Expect(records).To(HaveLen(1))
 	return records[0]
 }
@@ -169,7 +172,7 @@ func (o *overlap) expectSame(ctx context.Context, record client.Object) {
 
 func (o *overlap) expectImported(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(o.reason(ctx, o.cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+	Eventually(o.Reason(ctx, o.cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 }
 
 // madeUp is about a tenant who writes a Lease like that of an instance that has been there for a year, and claims everything, and says of a cluster that
@@ -184,13 +187,13 @@ func (o *overlap) madeUp(ctx context.Context) {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("fake"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &long, RenewTime: &long},
 	}
 	Expect(o.Client.Create(ctx, lease)).To(Succeed())
-	o.patch(ctx, current(ctx, o.fixture, o.cluster), func(c client.Object) { setAnnotation(c, instanceKey, o.tenant+"/fake") })
+	o.Patch(ctx, importing.Current(ctx, o.Client, o.cluster), func(c client.Object) { importing.SetAnnotation(c, instanceKey, o.tenant+"/fake") })
 	m := o.launch(ctx, 0)
 	o.awaitReady(ctx, m)
 	o.expectImported(ctx)
 	Expect(o.worker(ctx)()).To(Equal(o.name(0)))
 	Expect(o.Client.Delete(ctx, o.cluster)).To(Succeed())
-	Eventually(o.gone(ctx, o.cluster)).Should(BeTrue())
+	Eventually(o.K(ctx).Get(o.cluster)).Should(Satisfy(apierrors.IsNotFound))
 	Expect(o.Client.Delete(ctx, lease)).To(Succeed())
 	Expect(m.Stop()).To(Succeed())
 }
@@ -219,7 +222,7 @@ func expectLawfulUsers(plane *env.ControlPlane, since time.Time, instances []sta
 	events, err := plane.AuditEvents()
 	Expect(err).NotTo(HaveOccurred())
 	for _, i := range instances {
-		Expect(describe(slices.DeleteFunc(slices.Clone(events), func(e auditv1.Event) bool {
+		Expect(importing.Listing(slices.DeleteFunc(slices.Clone(events), func(e auditv1.Event) bool {
 			return e.User.Username != i.User() || e.RequestReceivedTimestamp.Time.Before(since) || e.ResponseStatus == nil || e.ResponseStatus.Code != 403
 		}))).To(BeEmpty(), i.Name)
 	}

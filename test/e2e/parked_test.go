@@ -5,11 +5,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -31,40 +31,32 @@ var _ = Describe("Turtles, parked", Label("long", "rancher"), Ordered, func() {
 			Expect(rancher.WithTurtles(ctx, true)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) { Expect(rancher.WithTurtles(ctx, false)).To(Succeed()) })
 		}
-		namespace := namespaceOf("cattle-turtles-system")
-		Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, namespace))).To(Succeed())
-		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "controller-leader-election-rancher-turtles"},
-			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: new("turtles-0"), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro()),
-			},
-		}
-		Expect(f.Client.Create(ctx, lease)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(f.Client.Delete(ctx, lease)).To(Succeed()) })
-		cluster = f.cluster(ctx, f.namespace(ctx, nil), selected)
+		lease := f.TurtlesAtWork(ctx)
+		f.Patch(ctx, lease, func(client.Object) { lease.Spec.LeaseDurationSeconds = new(int32(3600)) })
+		cluster = f.Cluster(ctx, f.Namespace(ctx, nil), "prod", importing.Selected)
 	})
 
 	It("leaves alone what the importer of Turtles may import", func(ctx context.Context) {
-		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
-		Expect(f.v3Records(ctx, cluster)).To(BeEmpty())
+		f.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
+		Expect(f.V3Records(ctx, cluster)).To(BeEmpty())
 	})
 
 	Describe("when it is parked", Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
-			f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--turtles-parked")
+			f.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true", "--turtles-parked")
 		})
 
 		It("imports and connects a cluster", func(ctx context.Context) {
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-			Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(f.V3Records(ctx, cluster)).To(HaveLen(1))
 		})
 
 		It("ends with its CAPI cluster", func(ctx context.Context) {
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-			f.expectNothingLeft(ctx, cluster)
-			expectLawful(f)
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+			f.ExpectNothingLeft(ctx, cluster)
+			f.ExpectLawful()
 		})
 	})
 })

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 const (
@@ -79,7 +81,7 @@ func (r *releases) becomeFormer(ctx context.Context, release helm.Release, clust
 	deployment := &appsv1.Deployment{ObjectMeta: objectMeta(release.Namespace, release.Name)}
 	Expect(r.Client.Patch(ctx, deployment, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`)))).To(Succeed())
 	lease := r.lease(release.Name)
-	Eventually(func() string { return ptr.Deref(current(ctx, r.fixture, lease).Spec.HolderIdentity, "") }).WithTimeout(patience).Should(BeEmpty())
+	Eventually(func() string { return ptr.Deref(importing.Current(ctx, r.Client, lease).Spec.HolderIdentity, "") }).WithTimeout(patience).Should(BeEmpty())
 	before := lease.DeepCopy()
 	delete(lease.Annotations, worksIn)
 	renewed := metav1.NowMicro()
@@ -112,16 +114,18 @@ func (r *releases) lease(instance string) *coordinationv1.Lease {
 // expectNothingFormer asserts that nothing of an earlier version is left of a release.
 func (r *releases) expectNothingFormer(ctx context.Context, release helm.Release, clusters []*clusterv1.Cluster) {
 	GinkgoHelper()
-	Eventually(func() string { return current(ctx, r.fixture, r.lease(release.Name)).Annotations[worksIn] }).WithTimeout(2 * patience).Should(Equal("*"))
+	Eventually(func() string { return importing.Current(ctx, r.Client, r.lease(release.Name)).Annotations[worksIn] }).
+		WithTimeout(2 * patience).Should(Equal("*"))
 	for _, cluster := range clusters {
-		Eventually(func() bool { return conditions.Has(current(ctx, r.fixture, cluster), formerOverlap) }).WithTimeout(patience).Should(BeFalse(), cluster.Name)
-		Expect(current(ctx, r.fixture, cluster).Annotations).To(HaveKeyWithValue(instanceKey, instanceOf(release.Name)))
+		Eventually(func() bool { return conditions.Has(importing.Current(ctx, r.Client, cluster), formerOverlap) }).
+			WithTimeout(patience).Should(BeFalse(), cluster.Name)
+		Expect(importing.Current(ctx, r.Client, cluster).Annotations).To(HaveKeyWithValue(instanceKey, instanceOf(release.Name)))
 	}
 	for _, object := range []client.Object{
 		&corev1.Service{ObjectMeta: objectMeta(release.Namespace, release.Name+"-webhook")},
 		&corev1.Secret{ObjectMeta: objectMeta(release.Namespace, release.Name+"-webhook")},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: objectMeta("", release.Namespace+"."+release.Name)},
 	} {
-		Expect(r.gone(ctx, object)()).To(BeTrue(), object.GetName())
+		Expect(r.K(ctx).Get(object)()).To(Satisfy(apierrors.IsNotFound), object.GetName())
 	}
 }

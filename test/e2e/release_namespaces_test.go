@@ -6,10 +6,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // Scenario: the namespaces of an isolated release come and go between its installation and its end. What Helm granted the uninstaller was right at
@@ -24,19 +26,19 @@ var _ = Describe("An isolated release whose namespaces come and go", Label("nigh
 	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
 	BeforeAll(func(ctx context.Context) {
 		r.start(ctx)
-		Expect(r.Client.Create(ctx, namespaceOf(going))).To(Succeed())
+		Expect(r.Client.Create(ctx, importing.NamespaceOf(going))).To(Succeed())
 		release = r.release(ctx, "archelon", map[string]any{
 			"namespaces": []any{watch1, watch2, later, going}, "replicaCount": 1,
 		})
 		r.install(ctx, release)
-		settled, doomed = r.light(ctx, watch1, "settled", selected), r.light(ctx, going, "doomed", selected)
+		settled, doomed = r.light(ctx, watch1, "settled", importing.Selected), r.light(ctx, going, "doomed", importing.Selected)
 		r.expectImported(ctx, settled, doomed)
 
 		By("a namespace that is made and one that is made anew, in which nobody has rights")
-		Expect(r.Client.Create(ctx, namespaceOf(later))).To(Succeed())
-		Expect(r.Client.Delete(ctx, namespaceOf(watch2))).To(Succeed())
-		Eventually(r.gone(ctx, namespaceOf(watch2))).WithTimeout(2 * patience).Should(BeTrue())
-		Expect(r.Client.Create(ctx, namespaceOf(watch2))).To(Succeed())
+		Expect(r.Client.Create(ctx, importing.NamespaceOf(later))).To(Succeed())
+		Expect(r.Client.Delete(ctx, importing.NamespaceOf(watch2))).To(Succeed())
+		Eventually(r.K(ctx).Get(importing.NamespaceOf(watch2))).WithTimeout(2 * patience).Should(Satisfy(apierrors.IsNotFound))
+		Expect(r.Client.Create(ctx, importing.NamespaceOf(watch2))).To(Succeed())
 	})
 
 	It("is uninstalled once the manager has let the clusters of a namespace go that is being deleted", func(ctx context.Context) {
@@ -46,10 +48,10 @@ var _ = Describe("An isolated release whose namespaces come and go", Label("nigh
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(r.Client.Delete(ctx, obstacle()))).To(Succeed())
 		})
-		Expect(r.Client.Delete(ctx, namespaceOf(going))).To(Succeed())
+		Expect(r.Client.Delete(ctx, importing.NamespaceOf(going))).To(Succeed())
 		uninstaller := roleBindingIn(going)
 		uninstaller.Name = "archelon-uninstall"
-		Eventually(r.gone(ctx, uninstaller)).Should(BeTrue())
+		Eventually(r.K(ctx).Get(uninstaller)).Should(Satisfy(apierrors.IsNotFound))
 
 		ended := make(chan error, 1)
 		go func() { ended <- r.helm.Uninstall(ctx, release) }()
@@ -64,7 +66,7 @@ var _ = Describe("An isolated release whose namespaces come and go", Label("nigh
 			ContainSubstring("Skipped namespace "+later+": there is no RoleBinding archelon-isolated in it"),
 		))
 		deployment := &appsv1.Deployment{ObjectMeta: objectMeta(release.Namespace, release.Name)}
-		Consistently(func() *int32 { return current(ctx, r.fixture, deployment).Spec.Replicas }).Should(HaveValue(BeEquivalentTo(1)))
+		Consistently(func() *int32 { return importing.Current(ctx, r.Client, deployment).Spec.Replicas }).Should(HaveValue(BeEquivalentTo(1)))
 		Expect(r.held(ctx)).To(ContainElement(ContainSubstring(going)))
 
 		Expect(r.Client.Delete(ctx, obstacle())).To(Succeed())
@@ -72,7 +74,7 @@ var _ = Describe("An isolated release whose namespaces come and go", Label("nigh
 		Expect(r.held(ctx)).To(BeEmpty())
 		Expect(r.left(ctx, release)).To(BeEmpty())
 		Expect(r.records(ctx)).To(Equal(records))
-		Eventually(r.gone(ctx, namespaceOf(going))).WithTimeout(2 * patience).Should(BeTrue())
+		Eventually(r.K(ctx).Get(importing.NamespaceOf(going))).WithTimeout(2 * patience).Should(Satisfy(apierrors.IsNotFound))
 	})
 })
 
@@ -91,7 +93,7 @@ var _ = Describe("An isolated release that works in its own namespace", Ordered,
 	})
 
 	It("imports a cluster there and holds nothing any more when it is uninstalled", func(ctx context.Context) {
-		r.expectImported(ctx, r.light(ctx, release.Namespace, "at-home", selected))
+		r.expectImported(ctx, r.light(ctx, release.Namespace, "at-home", importing.Selected))
 		records := r.records(ctx)
 		Expect(r.helm.Uninstall(ctx, release)).To(Succeed())
 		Expect(r.held(ctx)).To(BeEmpty())

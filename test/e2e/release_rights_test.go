@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -75,13 +77,13 @@ func (r *releases) uninstalled(ctx context.Context, release helm.Release, began 
 func (r *releases) leftBehind(ctx context.Context, namespace, name string) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := r.light(ctx, namespace, name, func(c *clusterv1.Cluster) {
-		c.Finalizers = []string{finalizer}
+		c.Finalizers = []string{importing.Finalizer}
 		c.Spec.Paused = new(true)
-		setAnnotation(c, recordKey, "v3/"+recordOf(name))
+		importing.SetAnnotation(c, importing.RecordKey, "v3/"+recordOf(name))
 	})
 	Expect(r.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Name: recordOf(name), Finalizers: []string{finalizer},
-		Labels: map[string]string{ownedLabel: "", ownerLabel: name, ownerNSLabel: namespace, uidLabel: string(cluster.UID)},
+		Name: recordOf(name), Finalizers: []string{importing.Finalizer},
+		Labels: map[string]string{importing.OwnedLabel: "", importing.OwnerLabel: name, importing.OwnerNSLabel: namespace, importing.UIDLabel: string(cluster.UID)},
 	}})).To(Succeed())
 	return cluster
 }
@@ -94,7 +96,7 @@ func (r *releases) forget(ctx context.Context, cluster *clusterv1.Cluster) {
 	record := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: recordOf(cluster.Name)}}
 	for _, object := range []client.Object{cluster, record, builder.KubeconfigSecret(cluster.Namespace, cluster.Name, nil)} {
 		Expect(client.IgnoreNotFound(r.Client.Delete(ctx, object))).To(Succeed())
-		Eventually(r.gone(ctx, object)).Should(BeTrue())
+		Eventually(r.K(ctx).Get(object)).Should(Satisfy(apierrors.IsNotFound))
 	}
 }
 
@@ -104,7 +106,7 @@ func (r *releases) withoutBindings(ctx context.Context, release helm.Release, na
 	account := "system:serviceaccount:" + release.Namespace + ":" + release.Name + ".uninstall"
 	var bindings []*rbacv1.RoleBinding
 	for _, namespace := range namespaces {
-		binding := current(ctx, r.fixture, &rbacv1.RoleBinding{ObjectMeta: objectMeta(namespace, "archelon-uninstall")})
+		binding := importing.Current(ctx, r.Client, &rbacv1.RoleBinding{ObjectMeta: objectMeta(namespace, "archelon-uninstall")})
 		Expect(r.Client.Delete(ctx, binding)).To(Succeed())
 		binding.ResourceVersion, binding.UID = "", ""
 		bindings = append(bindings, binding)

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // Scenario: an isolated release is changed and goes back by a rollback. Its namespaces are the same all the while: Helm gives and takes rights as they
@@ -28,7 +29,7 @@ var _ = Describe("An isolated release that is rolled back", Label("nightly"), Or
 		release = r.release(ctx, "archelon", map[string]any{"namespaces": []any{watch1, watch2}})
 		r.install(ctx, release)
 		for i := range 6 {
-			clusters = append(clusters, r.light(ctx, []string{watch1, watch2}[i%2], fmt.Sprint("cluster-", i), selected))
+			clusters = append(clusters, r.light(ctx, []string{watch1, watch2}[i%2], fmt.Sprint("cluster-", i), importing.Selected))
 		}
 		r.expectImported(ctx, clusters...)
 		before = r.records(ctx)
@@ -43,10 +44,10 @@ var _ = Describe("An isolated release that is rolled back", Label("nightly"), Or
 		Expect(lost()).To(BeEmpty(), "agents that were disconnected")
 		Expect(r.records(ctx)).To(Equal(before))
 		for _, namespace := range []string{watch1, watch2} {
-			binding := current(ctx, r.fixture, roleBindingIn(namespace))
+			binding := importing.Current(ctx, r.Client, roleBindingIn(namespace))
 			Expect(binding.DeletionTimestamp).To(BeNil())
 			Expect(binding.Finalizers).To(ConsistOf("archelon.io/role-in-use"))
-			late := r.light(ctx, namespace, "late", selected)
+			late := r.light(ctx, namespace, "late", importing.Selected)
 			r.expectImported(ctx, late)
 			r.drop(ctx, late)
 		}

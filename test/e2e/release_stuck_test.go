@@ -14,6 +14,7 @@ import (
 
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // Scenario: a release is uninstalled where no Pod of the hook can run, so there is no log. What Helm prints names the
@@ -32,7 +33,7 @@ var _ = Describe("A release where no Pod can run", Label("nightly"), Ordered, fu
 			"namespaces": []any{watch1, watch2}, "replicaCount": 1, "uninstall": map[string]any{"timeoutSeconds": 10},
 		})
 		r.install(ctx, release)
-		r.expectImported(ctx, r.light(ctx, watch1, "one", selected), r.light(ctx, watch2, "two", selected))
+		r.expectImported(ctx, r.light(ctx, watch1, "one", importing.Selected), r.light(ctx, watch2, "two", importing.Selected))
 		records = r.records(ctx)
 		r.exhaust(ctx, release.Namespace)
 	})

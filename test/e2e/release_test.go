@@ -7,11 +7,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // Scenario: a release of the chart, from its installation by Helm to its end, with clusters that are imported all the while.
@@ -28,7 +30,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		r.start(ctx)
 		release = r.release(ctx, "archelon", nil)
 		for i := range count {
-			clusters = append(clusters, r.light(ctx, []string{watch1, watch2}[i%2], fmt.Sprintf("cluster-%02d", i), selected))
+			clusters = append(clusters, r.light(ctx, []string{watch1, watch2}[i%2], fmt.Sprintf("cluster-%02d", i), importing.Selected))
 		}
 	})
 	// expectUndisturbed asserts that an operation costs no agent its connection and no cluster its record.
@@ -56,7 +58,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		upgrade.Args = helm.OverOthers()
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, upgrade) })
 		r.expectNothingFormer(ctx, release, clusters)
-		late := r.light(ctx, watch1, "late", selected)
+		late := r.light(ctx, watch1, "late", importing.Selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
 		r.expectLawful(release)
@@ -69,12 +71,12 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 			"import": map[string]any{"concurrency": 3}, "replicaCount": 1, "admissionPolicy": map[string]any{"enabled": false},
 		}
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, changed) })
-		late := r.light(ctx, watch1, "late", selected)
+		late := r.light(ctx, watch1, "late", importing.Selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
 		r.expectLawful(release)
 		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 2) })
-		late = r.light(ctx, watch3, "late", selected)
+		late = r.light(ctx, watch3, "late", importing.Selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
 		r.expectLawful(release)
@@ -113,7 +115,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		back := release
 		back.Args = helm.OverOthers() // The uninstaller has stopped the manager.
 		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, back, 2) })
-		late := r.light(ctx, watch1, "late", selected)
+		late := r.light(ctx, watch1, "late", importing.Selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
 	})
@@ -144,7 +146,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 
 		By("CAPI clusters that can be deleted without it")
 		Expect(r.Client.Delete(ctx, clusters[0])).To(Succeed())
-		Eventually(r.gone(ctx, clusters[0])).Should(BeTrue())
+		Eventually(r.K(ctx).Get(clusters[0])).Should(Satisfy(apierrors.IsNotFound))
 		clusters = clusters[1:]
 	})
 
@@ -154,21 +156,21 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		before = r.records(ctx)
 		expectUndisturbed(ctx, func() error { return r.helm.Install(ctx, release) })
 		for _, cluster := range clusters {
-			Eventually(func() []string { return current(ctx, r.fixture, cluster).Finalizers }).Should(ContainElement(finalizer))
+			Eventually(func() []string { return importing.Current(ctx, r.Client, cluster).Finalizers }).Should(ContainElement(importing.Finalizer))
 		}
 		Expect(r.records(ctx)).To(Equal(before))
 
 		By("a namespace that did not exist, which the next upgrade grants")
-		Expect(r.Client.Create(ctx, namespaceOf("comes-later"))).To(Succeed())
+		Expect(r.Client.Create(ctx, importing.NamespaceOf("comes-later"))).To(Succeed())
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, release) })
-		late := r.light(ctx, "comes-later", "late", selected)
+		late := r.light(ctx, "comes-later", "late", importing.Selected)
 		r.expectImported(ctx, late)
 
 		By("a namespace that is left out")
 		r.drop(ctx, late)
 		release.Values = map[string]any{"namespaces": []any{watch1, watch2}}
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, release) })
-		Eventually(r.gone(ctx, roleBindingIn("comes-later"))).Should(BeTrue())
+		Eventually(r.K(ctx).Get(roleBindingIn("comes-later"))).Should(Satisfy(apierrors.IsNotFound))
 		r.expectLawful(release)
 	})
 
@@ -185,12 +187,12 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		began := metav1.NowMicro()
 		r.withoutBindings(ctx, release, []string{watch1, watch2}, func() { Expect(r.helm.Uninstall(ctx, release)).To(Succeed()) })
 		r.uninstalled(ctx, release, began)
-		Eventually(r.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
+		Eventually(r.NothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
 		Expect(r.held(ctx)).To(BeEmpty())
 		Expect(r.left(ctx, release)).To(BeEmpty())
 		r.expectLawful(release)
 		for _, cluster := range clusters {
-			Expect(current(ctx, r.fixture, cluster).Annotations).NotTo(HaveKey(recordKey))
+			Expect(importing.Current(ctx, r.Client, cluster).Annotations).NotTo(HaveKey(importing.RecordKey))
 		}
 	})
 })
@@ -218,9 +220,9 @@ var _ = Describe("Releases side by side", Label("kind", "nightly"), Ordered, fun
 		clusters := r.each(ctx, "shared")
 		r.expectImported(ctx, clusters...)
 		for i, name := range []string{"archelon1", "archelon2", "archelon"} {
-			Expect(current(ctx, r.fixture, clusters[i]).Annotations).To(HaveKeyWithValue(instanceKey, instanceOf(name)))
+			Expect(importing.Current(ctx, r.Client, clusters[i]).Annotations).To(HaveKeyWithValue(instanceKey, instanceOf(name)))
 		}
-		Expect(r.look(ctx).records("v3", clusters[1])).To(HaveLen(1))
+		Expect(r.Look(ctx).Records("v3", clusters[1])).To(HaveLen(1))
 	})
 
 	It("are refused when they would work in the same namespaces, or not know of each other", func(ctx context.Context) {
@@ -233,14 +235,14 @@ var _ = Describe("Releases side by side", Label("kind", "nightly"), Ordered, fun
 	})
 
 	It("go one after the other without touching what is another's", func(ctx context.Context) {
-		w := r.look(ctx)
+		w := r.Look(ctx)
 		Expect(r.helm.Uninstall(ctx, one)).To(Succeed())
-		for i := range w.clusters {
-			held := ContainElement(finalizer)
-			if w.clusters[i].Namespace == watch1 {
+		for i := range w.Clusters {
+			held := ContainElement(importing.Finalizer)
+			if w.Clusters[i].Namespace == watch1 {
 				held = Not(held)
 			}
-			Expect(current(ctx, r.fixture, &w.clusters[i]).Finalizers).To(held, w.clusters[i].Namespace)
+			Expect(importing.Current(ctx, r.Client, &w.Clusters[i]).Finalizers).To(held, w.Clusters[i].Namespace)
 		}
 		r.leftBehind(ctx, watch3, "left-behind")
 		began := metav1.NowMicro()

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/node"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
@@ -51,7 +53,7 @@ func (r *releases) start(ctx context.Context) {
 		o.Logger = GinkgoLogr
 		o.Timings.Cleanup = 100 * time.Millisecond
 	}})
-	r.shards = &shards{fixture: &fixture{Stage: world}}
+	r.shards = &shards{fixture: without(world)}
 	r.servers = startLights(ctx, world)
 	r.node = startNode(ctx, world)
 	kubeconfig, err := world.Management.LocalKubeconfig()
@@ -60,7 +62,7 @@ func (r *releases) start(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(r.helm.Close)
 	for _, name := range []string{watch1, watch2, watch3} {
-		Expect(r.Client.Create(ctx, namespaceOf(name))).To(Succeed())
+		Expect(r.Client.Create(ctx, importing.NamespaceOf(name))).To(Succeed())
 	}
 }
 
@@ -83,7 +85,7 @@ const coordination = "archelon-system"
 func (r *releases) release(ctx context.Context, name string, values map[string]any) helm.Release {
 	GinkgoHelper()
 	for _, name := range []string{name + "-system", coordination} {
-		namespace := namespaceOf(name)
+		namespace := importing.NamespaceOf(name)
 		namespace.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
 		Expect(client.IgnoreAlreadyExists(r.Client.Create(ctx, namespace))).To(Succeed())
 	}
@@ -134,7 +136,7 @@ func (r *releases) describePods(ctx context.Context) {
 func (r *releases) drop(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	Expect(r.Client.Delete(ctx, cluster)).To(Succeed())
-	Eventually(r.gone(ctx, cluster)).Should(BeTrue())
+	Eventually(r.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	Expect(r.Client.Delete(ctx, builder.KubeconfigSecret(cluster.Namespace, cluster.Name, nil))).To(Succeed())
 }
 
@@ -163,12 +165,12 @@ func (r *releases) held(ctx context.Context) []string {
 // records returns the Rancher clusters of all CAPI clusters: kind, name and UID by the name of the CAPI cluster.
 func (r *releases) records(ctx context.Context) map[string]string {
 	GinkgoHelper()
-	w := r.look(ctx)
+	w := r.Look(ctx)
 	records := map[string]string{}
-	for i := range w.clusters {
-		for _, strategy := range strategies() {
-			for _, record := range w.records(strategy, &w.clusters[i]) {
-				records[client.ObjectKeyFromObject(&w.clusters[i]).String()] += fmt.Sprintf("%s %s %s;", strategy, record.GetName(), record.GetUID())
+	for i := range w.Clusters {
+		for _, strategy := range importing.Strategies() {
+			for _, record := range w.Records(strategy, &w.Clusters[i]) {
+				records[client.ObjectKeyFromObject(&w.Clusters[i]).String()] += fmt.Sprintf("%s %s %s;", strategy, record.GetName(), record.GetUID())
 			}
 		}
 	}
@@ -179,11 +181,11 @@ func (r *releases) records(ctx context.Context) map[string]string {
 func (r *releases) watchConnections(ctx context.Context, clusters []*clusterv1.Cluster) func() []string {
 	GinkgoHelper()
 	ids := map[string]string{}
-	w := r.look(ctx)
+	w := r.Look(ctx)
 	for _, cluster := range clusters {
-		for _, strategy := range strategies() {
-			for _, record := range w.records(strategy, cluster) {
-				ids[cluster.Name] = internalName(record)
+		for _, strategy := range importing.Strategies() {
+			for _, record := range w.Records(strategy, cluster) {
+				ids[cluster.Name] = importing.InternalName(record)
 			}
 		}
 	}

@@ -9,12 +9,14 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -25,10 +27,10 @@ var _ = Describe("Rights", Ordered, ContinueOnFailure, func() {
 	var reader string
 	BeforeAll(func(ctx context.Context) {
 		s.start(ctx)
-		s.tenants.none = true
+		s.OwnNamespaces = true
 		reader = s.metricsReader(ctx)
 	})
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		for _, scope := range [][]string{nil, {watch1, watch2}} {
 			name := "a central instance"
 			if len(scope) > 0 {
@@ -37,7 +39,7 @@ var _ = Describe("Rights", Ordered, ContinueOnFailure, func() {
 			for _, on := range eachAlone() {
 				// Every day all features together. What the chart has on by itself, the other scenarios have too.
 				everyday := (strategy == "v3") == (len(scope) == 0) && on == everything()
-				It(fmt.Sprintf("of %s with %s are all used with %s records, and suffice", name, on.name, strategy), longUnless(everyday), func(ctx context.Context) {
+				It(fmt.Sprintf("of %s with %s are all used with %s records, and suffice", name, on.name, strategy), importing.LongUnless(everyday), func(ctx context.Context) {
 					life := &fullLife{shards: s, on: on, strategy: strategy, namespaces: scope, reader: reader}
 					life.lead(ctx)
 				})
@@ -84,22 +86,23 @@ func (l *fullLife) lead(ctx context.Context) {
 	GinkgoHelper()
 	l.Values = l.on.values()
 	By("a cluster that was imported with the other strategy")
-	l.begin(ctx, otherThan(l.strategy))
-	moved := l.light(ctx, watch1, "moved", selected)
+	l.begin(ctx, importing.OtherThan(l.strategy))
+	moved := l.light(ctx, watch1, "moved", importing.Selected)
 	l.expectImported(ctx, moved)
-	Expect(l.manager.Stop()).To(Succeed())
+	Expect(l.Manager.Stop()).To(Succeed())
 	Expect(l.Client.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "archelon-leader-election"}})).To(Succeed())
 	crashed, taken := l.crashes(ctx), l.ofTurtles(ctx)
 
 	began := metav1.NowMicro()
 	l.begin(ctx, l.strategy)
 	for _, cluster := range crashed {
-		Eventually(l.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(l.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	}
-	Eventually(func() string { return current(ctx, l.fixture, moved).Annotations[recordKey] }).WithTimeout(2 * patience).Should(HavePrefix(l.strategy + "/"))
+	Eventually(func() string { return importing.Current(ctx, l.Client, moved).Annotations[importing.RecordKey] }).
+		WithTimeout(2 * patience).Should(HavePrefix(l.strategy + "/"))
 	l.expectImported(ctx, append(taken, moved)...)
 	for _, cluster := range taken {
-		Eventually(func() []string { return l.events(ctx, cluster) }).Should(ContainElement("Adopted"))
+		Eventually(func() []string { return l.Events(ctx, cluster) }).Should(ContainElement("Adopted"))
 	}
 
 	cluster := l.settings(ctx)
@@ -112,43 +115,45 @@ func (l *fullLife) lead(ctx context.Context) {
 	}
 	if len(l.namespaces) > 0 {
 		By("a namespace that is deleted")
-		Expect(l.Client.Delete(ctx, namespaceOf(watch2))).To(Succeed())
-		Eventually(l.gone(ctx, namespaceOf(watch2))).WithTimeout(2 * patience).Should(BeTrue())
-		Expect(l.Client.Create(ctx, namespaceOf(watch2))).To(Succeed())
+		Expect(l.Client.Delete(ctx, importing.NamespaceOf(watch2))).To(Succeed())
+		Eventually(l.K(ctx).Get(importing.NamespaceOf(watch2))).WithTimeout(2 * patience).Should(Satisfy(apierrors.IsNotFound))
+		Expect(l.Client.Create(ctx, importing.NamespaceOf(watch2))).To(Succeed())
 	}
 
-	used := slices.DeleteFunc(append(l.requests(), l.reviewed()...), func(e auditv1.Event) bool { return e.RequestReceivedTimestamp.Before(&began) })
+	used := slices.DeleteFunc(append(l.Requests(), l.reviewed()...), func(e auditv1.Event) bool { return e.RequestReceivedTimestamp.Before(&began) })
 	for _, e := range used {
 		Expect(e.ResponseStatus.Code).NotTo(BeEquivalentTo(403), "%s %s", e.Verb, e.RequestURI)
 	}
 	Expect(unused(l.granted(ctx), used)).To(BeEmpty(), "rights that nothing asked for")
-	Expect(l.manager.Stop()).To(Succeed())
+	Expect(l.Manager.Stop()).To(Succeed())
 }
 
 // begin starts the manager. It lists what it watches, as with an API server that cannot stream lists.
 func (l *fullLife) begin(ctx context.Context, strategy string) {
 	GinkgoHelper()
 	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
-	l.startManager(ctx, append(flags("namespace", l.namespaces...), gate(strategy))...)
+	l.startManager(ctx, append(flags("namespace", l.namespaces...), importing.Gate(strategy))...)
 }
 
 func (l *fullLife) settings(ctx context.Context) *clusterv1.Cluster {
 	GinkgoHelper()
 	By("settings, and a change of a label")
-	cluster := l.light(ctx, watch2, "plain", selected, func(c *clusterv1.Cluster) { setAnnotation(c, "archelon.io/fleet-workspace", "fleet-default") })
+	cluster := l.light(ctx, watch2, "plain", importing.Selected, func(c *clusterv1.Cluster) {
+		importing.SetAnnotation(c, "archelon.io/fleet-workspace", "fleet-default")
+	})
 	l.expectImported(ctx, cluster)
-	l.patch(ctx, current(ctx, l.fixture, cluster), func(o client.Object) { o.GetLabels()["team"] = "blue" })
-	Eventually(func() string { return l.look(ctx).records(l.strategy, cluster)[0].GetLabels()["team"] }).Should(Equal("blue"))
+	l.Patch(ctx, importing.Current(ctx, l.Client, cluster), func(o client.Object) { o.GetLabels()["team"] = "blue" })
+	Eventually(func() string { return l.Look(ctx).Records(l.strategy, cluster)[0].GetLabels()["team"] }).Should(Equal("blue"))
 	return cluster
 }
 
 func (l *fullLife) deletions(ctx context.Context, moved, cluster *clusterv1.Cluster, more ...*clusterv1.Cluster) {
 	GinkgoHelper()
 	By("deletions")
-	l.choose(ctx, current(ctx, l.fixture, moved), "false")
-	Eventually(l.reason(ctx, moved)).Should(Equal("False/NotSelected"))
+	l.Choose(ctx, importing.Current(ctx, l.Client, moved), "false")
+	Eventually(l.Reason(ctx, moved)).Should(Equal("False/NotSelected"))
 	l.removal(ctx, cluster)
-	l.patch(ctx, current(ctx, l.fixture, cluster), func(o client.Object) { o.SetAnnotations(nil) })
+	l.Patch(ctx, importing.Current(ctx, l.Client, cluster), func(o client.Object) { o.SetAnnotations(nil) })
 	l.expectImported(ctx, cluster)
 	l.remove(ctx, append(more, moved, cluster)...)
 }
@@ -162,11 +167,12 @@ func (l *fullLife) removal(ctx context.Context, cluster *clusterv1.Cluster) {
 		Expect(client.IgnoreNotFound(l.Client.Delete(ctx, obstacle()))).To(Succeed())
 	})
 	// The API server loads it a moment later.
-	Eventually(func() error { return l.Client.Update(ctx, current(ctx, l.fixture, cluster), client.DryRunAll) }).Should(MatchError(ContainSubstring("obstacle")))
-	Expect(l.Client.Delete(ctx, l.look(ctx).records(l.strategy, cluster)[0])).To(Succeed())
+	Eventually(func() error { return l.Client.Update(ctx, importing.Current(ctx, l.Client, cluster), client.DryRunAll) }).
+		Should(MatchError(ContainSubstring("obstacle")))
+	Expect(l.Client.Delete(ctx, l.Look(ctx).Records(l.strategy, cluster)[0])).To(Succeed())
 	Eventually(func() bool { return l.repeated(ctx, cluster, "RemovedInRancher") }).Should(BeTrue())
 	Expect(l.Client.Delete(ctx, obstacle())).To(Succeed())
-	Eventually(l.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("False/RemovedInRancher"))
+	Eventually(l.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("False/RemovedInRancher"))
 }
 
 // repeated reports whether an Event about a CAPI cluster stands for several.
@@ -185,8 +191,8 @@ func (l *fullLife) crashes(ctx context.Context) []*clusterv1.Cluster {
 	var crashed []*clusterv1.Cluster
 	for kind, name := range map[string]string{"v1": "ahead-capi", "v3": "c-zzzzz"} {
 		cluster := l.light(ctx, watch1, "ahead-"+kind, func(c *clusterv1.Cluster) {
-			c.Finalizers = []string{finalizer}
-			setAnnotation(c, recordKey, kind+"/"+name)
+			c.Finalizers = []string{importing.Finalizer}
+			importing.SetAnnotation(c, importing.RecordKey, kind+"/"+name)
 		})
 		Expect(l.Client.Delete(ctx, cluster)).To(Succeed())
 		Expect(l.Client.Delete(ctx, builder.KubeconfigSecret(watch1, cluster.Name, nil))).To(Succeed())
@@ -201,7 +207,7 @@ func (l *fullLife) ofTurtles(ctx context.Context) []*clusterv1.Cluster {
 	if !l.on.adopt {
 		return nil
 	}
-	cluster := l.light(ctx, watch1, "of-turtles", selected, func(c *clusterv1.Cluster) { c.Finalizers = []string{builder.TurtlesHold} })
+	cluster := l.light(ctx, watch1, "of-turtles", importing.Selected, func(c *clusterv1.Cluster) { c.Finalizers = []string{builder.TurtlesHold} })
 	record := builder.TurtlesV3Record(cluster)
 	if l.strategy == "v1" {
 		record = builder.TurtlesV1Record(cluster)

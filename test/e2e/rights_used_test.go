@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -47,7 +48,7 @@ func (l *fullLife) reviewed() []auditv1.Event {
 		review := &authorizationv1.SubjectAccessReview{}
 		Expect(json.Unmarshal(e.ResponseObject.Raw, review)).To(Succeed())
 		about := review.Spec.ResourceAttributes
-		if e.User.Username == archelonUser || review.Spec.User != archelonUser || about == nil {
+		if e.User.Username == importing.User || review.Spec.User != importing.User || about == nil {
 			continue
 		}
 		code := int32(http.StatusOK)

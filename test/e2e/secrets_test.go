@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,25 +33,4 @@ func (f *fixture) metricsReader(ctx context.Context) string {
 	config, err := f.Management.ServiceAccountConfig(ctx, name.Namespace, name.Name)
 	Expect(err).NotTo(HaveOccurred())
 	return config.BearerToken
-}
-
-// loud has the manager log all that it can, for expectNoSecrets. The others need no such log, which takes time.
-const loud = "-v=10"
-
-// expectNoSecrets asserts that no token and no key that exists in the management or the workload cluster shows in what the
-// manager logged. Deleted clusters take their tokens along, so call it while some are left.
-func expectNoSecrets(f *fixture) {
-	GinkgoHelper()
-	ctx := context.Background()
-	secrets := &corev1.SecretList{}
-	Expect(f.Client.List(ctx, secrets)).To(Succeed())
-	logs := f.manager.Logs()
-	for _, secret := range secrets.Items {
-		for key, value := range secret.Data {
-			if text := strings.TrimSpace(string(value)); len(text) >= 20 {
-				Expect(logs).NotTo(ContainSubstring(text), "%s of Secret %s/%s", key, secret.Namespace, secret.Name)
-			}
-		}
-	}
-	Expect(logs).NotTo(MatchRegexp(`/v3/import/[bcdfghjklmnpqrstvwxz2-9]{54}_`), "a URL with a registration token")
 }

@@ -10,11 +10,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -24,29 +26,29 @@ func (s *shards) changes() {
 		const late = "late"
 		one := s.central(ctx, "archelon1", flags("namespace", watch1, late)...)
 		for range 2 {
-			namespace := namespaceOf(late)
-			namespace.Labels = map[string]string{importLabel: "true"}
+			namespace := importing.NamespaceOf(late)
+			namespace.Labels = map[string]string{importing.ImportLabel: "true"}
 			Expect(s.Client.Create(ctx, namespace)).To(Succeed())
 			cluster := s.light(ctx, late, "prod")
 			s.expectImported(ctx, cluster)
 			Expect(s.Client.Delete(ctx, namespace)).To(Succeed())
-			Eventually(s.gone(ctx, namespace)).WithTimeout(2 * patience).Should(BeTrue())
-			Eventually(s.nothingOfRancher(ctx)).Should(BeEmpty())
+			Eventually(s.K(ctx).Get(namespace)).WithTimeout(2 * patience).Should(Satisfy(apierrors.IsNotFound))
+			Eventually(s.NothingOfRancher(ctx)).Should(BeEmpty())
 		}
 		one.expectLawful()
 	})
 
 	It("begin with the namespaces that they may work in, and go on with one more when it is granted", func(ctx context.Context) {
 		const late = "granted-late"
-		Expect(s.Client.Create(ctx, namespaceOf(late))).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(late))).To(Succeed()) })
+		Expect(s.Client.Create(ctx, importing.NamespaceOf(late))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, importing.NamespaceOf(late))).To(Succeed()) })
 		as := stage.Instance{Name: "archelon1", Isolated: true}
 		Expect(s.Install(ctx, as)).To(Succeed())
 		Expect(s.Grant(ctx, as, watch1)).To(Succeed())
 		one := s.launch(ctx, as, flags("namespace", watch1, late)...)
-		cluster, waiting := s.light(ctx, watch1, "granted", selected), s.light(ctx, late, "prod", selected)
+		cluster, waiting := s.light(ctx, watch1, "granted", importing.Selected), s.light(ctx, late, "prod", importing.Selected)
 		s.expectImported(ctx, cluster)
-		Expect(s.reason(ctx, waiting)()).To(Equal("none"))
+		Expect(s.Reason(ctx, waiting)()).To(Equal("none"))
 		Expect(one.Logs()).To(ContainSubstring("may not work in some of its namespaces"))
 		one.expectNothingAbout(late)
 
@@ -72,10 +74,10 @@ func (s *shards) changes() {
 		}
 		Eventually(metrics).Should(ContainSubstring("archelon_caches_synced 0"))
 
-		Expect(s.Client.Create(ctx, namespaceOf(first))).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(first))).To(Succeed()) })
+		Expect(s.Client.Create(ctx, importing.NamespaceOf(first))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, importing.NamespaceOf(first))).To(Succeed()) })
 		Expect(s.Grant(ctx, as, first)).To(Succeed())
-		cluster := s.light(ctx, first, "prod", selected)
+		cluster := s.light(ctx, first, "prod", importing.Selected)
 		s.expectImported(ctx, cluster)
 		Expect(one.Logs()).NotTo(ContainSubstring(again), "the manager took the ports over")
 		Expect(answers(ctx, one.Manager, "/healthz")()).To(Succeed())
@@ -87,8 +89,8 @@ func (s *shards) changes() {
 
 	It("go on in their other namespaces when one is granted in part", Label("nightly"), func(ctx context.Context) {
 		const partial = "granted-partly"
-		Expect(s.Client.Create(ctx, namespaceOf(partial))).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, namespaceOf(partial))).To(Succeed()) })
+		Expect(s.Client.Create(ctx, importing.NamespaceOf(partial))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(s.Client.Delete(ctx, importing.NamespaceOf(partial))).To(Succeed()) })
 		as := stage.Instance{Name: "archelon1", Isolated: true}
 		Expect(s.Install(ctx, as)).To(Succeed())
 		Expect(s.Grant(ctx, as, watch1)).To(Succeed())
@@ -104,9 +106,9 @@ func (s *shards) changes() {
 		Expect(s.Client.Create(ctx, binding)).To(Succeed())
 
 		one := s.launch(ctx, as, flags("namespace", watch1, partial)...)
-		cluster, waiting := s.light(ctx, watch1, "whole", selected), s.light(ctx, partial, "prod", selected)
+		cluster, waiting := s.light(ctx, watch1, "whole", importing.Selected), s.light(ctx, partial, "prod", importing.Selected)
 		s.expectImported(ctx, cluster)
-		Expect(s.reason(ctx, waiting)()).To(Equal("none"))
+		Expect(s.Reason(ctx, waiting)()).To(Equal("none"))
 		Expect(one.Logs()).To(ContainSubstring("granted-partly (watch clusters.cluster.x-k8s.io)"))
 		one.expectNothingAbout(partial)
 
@@ -121,37 +123,37 @@ func (s *shards) changes() {
 		cluster, stranger := s.light(ctx, watch1, "by-namespace"), s.light(ctx, watch3, "by-namespace")
 		for _, step := range []struct{ label, reason string }{{"true", "True/Imported"}, {"false", "False/NotSelected"}, {"true", "True/Imported"}} {
 			for _, namespace := range []string{watch1, watch3} {
-				s.choose(ctx, current(ctx, s.fixture, namespaceOf(namespace)), step.label)
+				s.Choose(ctx, importing.Current(ctx, s.Client, importing.NamespaceOf(namespace)), step.label)
 			}
-			Eventually(s.reason(ctx, cluster)).WithTimeout(2*patience).Should(Equal(step.reason), step.label)
-			Expect(s.reason(ctx, stranger)()).To(Equal("none"))
+			Eventually(s.Reason(ctx, cluster)).WithTimeout(2*patience).Should(Equal(step.reason), step.label)
+			Expect(s.Reason(ctx, stranger)()).To(Equal("none"))
 		}
 		for _, namespace := range []string{watch1, watch3} {
-			s.patch(ctx, current(ctx, s.fixture, namespaceOf(namespace)), func(o client.Object) { delete(o.GetLabels(), importLabel) })
+			s.Patch(ctx, importing.Current(ctx, s.Client, importing.NamespaceOf(namespace)), func(o client.Object) { delete(o.GetLabels(), importing.ImportLabel) })
 		}
 		s.remove(ctx, cluster, stranger)
 		one.expectLawful()
 	})
 
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		It("leave what they lose as it is, for another instance to go on with, with "+strategy+" records", Label("long"), func(ctx context.Context) {
-			one := s.isolated(ctx, "archelon1", []string{watch1, watch2}, gate(strategy))
-			clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "moved", selected), s.light(ctx, watch2, "moved", selected)}
+			one := s.isolated(ctx, "archelon1", []string{watch1, watch2}, importing.Gate(strategy))
+			clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "moved", importing.Selected), s.light(ctx, watch2, "moved", importing.Selected)}
 			s.expectImported(ctx, clusters...)
 			record := s.recordUID(ctx, strategy, clusters[1])
 			Expect(one.Stop()).To(Succeed())
 
 			By("a restart of the one without the namespace")
-			one = s.isolated(ctx, "archelon1", []string{watch1}, gate(strategy))
-			s.choose(ctx, current(ctx, s.fixture, clusters[0]), "false")
-			Eventually(s.reason(ctx, clusters[0])).Should(Equal("False/NotSelected"))
+			one = s.isolated(ctx, "archelon1", []string{watch1}, importing.Gate(strategy))
+			s.Choose(ctx, importing.Current(ctx, s.Client, clusters[0]), "false")
+			Eventually(s.Reason(ctx, clusters[0])).Should(Equal("False/NotSelected"))
 			s.expectUntouched(ctx, clusters[1])
 			one.expectNothingAbout(watch2)
 
 			By("a start of the other with it")
-			two := s.isolated(ctx, "archelon2", []string{watch2}, gate(strategy))
-			s.patch(ctx, current(ctx, s.fixture, clusters[1]), func(o client.Object) { o.GetLabels()["team"] = "blue" })
-			Eventually(func() map[string]string { return s.look(ctx).records(strategy, clusters[1])[0].GetLabels() }).Should(HaveKeyWithValue("team", "blue"))
+			two := s.isolated(ctx, "archelon2", []string{watch2}, importing.Gate(strategy))
+			s.Patch(ctx, importing.Current(ctx, s.Client, clusters[1]), func(o client.Object) { o.GetLabels()["team"] = "blue" })
+			Eventually(func() map[string]string { return s.Look(ctx).Records(strategy, clusters[1])[0].GetLabels() }).Should(HaveKeyWithValue("team", "blue"))
 			Expect(s.recordUID(ctx, strategy, clusters[1])).To(Equal(record))
 			s.expectImported(ctx, clusters[1])
 			s.remove(ctx, clusters...)
@@ -162,28 +164,28 @@ func (s *shards) changes() {
 	}
 
 	It("are moved to another instance in full run", Label("long"), func(ctx context.Context) {
-		one := s.isolated(ctx, "archelon1", []string{watch1, watch2}, gate("v3"))
-		clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "handed", selected), s.light(ctx, watch2, "handed", selected)}
+		one := s.isolated(ctx, "archelon1", []string{watch1, watch2}, importing.Gate("v3"))
+		clusters := []*clusterv1.Cluster{s.light(ctx, watch1, "handed", importing.Selected), s.light(ctx, watch2, "handed", importing.Selected)}
 		s.expectImported(ctx, clusters...)
 		record := s.recordUID(ctx, "v3", clusters[1])
 
 		By("rights and scope for both, for a while")
 		other := stage.Instance{Name: "archelon2", Isolated: true}
 		Expect(s.Install(ctx, other)).To(Succeed())
-		binding := current(ctx, s.fixture, roleBindingIn(watch2))
+		binding := importing.Current(ctx, s.Client, roleBindingIn(watch2))
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: other.Namespace(), Name: stage.ServiceAccount})
 		Expect(s.Client.Update(ctx, binding)).To(Succeed())
-		two := s.launch(ctx, other, "--namespace="+watch2, gate("v3"))
+		two := s.launch(ctx, other, "--namespace="+watch2, importing.Gate("v3"))
 		Eventually(two.Logs).Should(ContainSubstring("has namespaces " + watch1 + ", " + watch2))
 		Expect(two.written()).To(BeEmpty())
 
 		By("the first one gives it up")
 		Expect(one.Stop()).To(Succeed())
 		one.expectLawful()
-		again := s.launch(ctx, one.Instance, "--namespace="+watch1, gate("v3"))
+		again := s.launch(ctx, one.Instance, "--namespace="+watch1, importing.Gate("v3"))
 		Expect(s.Grant(ctx, other, watch2)).To(Succeed())
-		s.patch(ctx, current(ctx, s.fixture, clusters[1]), func(o client.Object) { o.GetLabels()["team"] = "blue" })
-		Eventually(func() map[string]string { return s.look(ctx).records("v3", clusters[1])[0].GetLabels() }).Should(HaveKeyWithValue("team", "blue"))
+		s.Patch(ctx, importing.Current(ctx, s.Client, clusters[1]), func(o client.Object) { o.GetLabels()["team"] = "blue" })
+		Eventually(func() map[string]string { return s.Look(ctx).Records("v3", clusters[1])[0].GetLabels() }).Should(HaveKeyWithValue("team", "blue"))
 		Expect(s.recordUID(ctx, "v3", clusters[1])).To(Equal(record))
 		Eventually(s.mayRelease(ctx, one, watch2)).Should(BeFalse())
 		s.remove(ctx, clusters...)
@@ -222,7 +224,7 @@ func answers(ctx context.Context, m *stage.Manager, path string) func() error {
 // recordUID returns the UID of the one record of a CAPI cluster.
 func (s *shards) recordUID(ctx context.Context, strategy string, cluster *clusterv1.Cluster) types.UID {
 	GinkgoHelper()
-	records := s.look(ctx).records(strategy, cluster)
+	records := s.Look(ctx).Records(strategy, cluster)
 	Expect(records).To(HaveLen(1))
 	return records[0].GetUID()
 }

@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -29,20 +30,20 @@ func (s *shards) isolation(strategy string) {
 		clusters  []*clusterv1.Cluster
 	)
 	BeforeAll(func(ctx context.Context) {
-		one = s.isolated(ctx, "archelon1", []string{watch1, watch2}, gate(strategy))
-		rest = s.central(ctx, "archelon2", append(flags("excluded-namespace", watch1, watch2), gate(strategy))...)
+		one = s.isolated(ctx, "archelon1", []string{watch1, watch2}, importing.Gate(strategy))
+		rest = s.central(ctx, "archelon2", append(flags("excluded-namespace", watch1, watch2), importing.Gate(strategy))...)
 		clusters = s.each(ctx, "isolated")
 		s.expectImported(ctx, clusters...)
 	})
 
 	It("has each cluster imported by the right instance alone", func(ctx context.Context) {
-		w := s.look(ctx)
+		w := s.Look(ctx)
 		for i, cluster := range clusters {
 			owner, other := one, rest
 			if i == 2 {
 				owner, other = rest, one
 			}
-			records := w.records(strategy, cluster)
+			records := w.Records(strategy, cluster)
 			Expect(records).To(HaveLen(1))
 			for _, object := range []client.Object{cluster, records[0]} {
 				name := object.GetNamespace() + "/" + object.GetName()
@@ -72,9 +73,9 @@ func (s *shards) isolation(strategy string) {
 
 	It("un-imports by label, and imports again", func(ctx context.Context) {
 		for _, value := range []string{"false", "true"} {
-			s.choose(ctx, current(ctx, s.fixture, clusters[1]), value)
+			s.Choose(ctx, importing.Current(ctx, s.Client, clusters[1]), value)
 			if value == "false" {
-				Eventually(s.reason(ctx, clusters[1])).Should(Equal("False/NotSelected"))
+				Eventually(s.Reason(ctx, clusters[1])).Should(Equal("False/NotSelected"))
 			}
 		}
 		s.expectImported(ctx, clusters[1])
@@ -82,10 +83,10 @@ func (s *shards) isolation(strategy string) {
 
 	It("follows a deletion in Rancher, and imports again when the annotation goes", func(ctx context.Context) {
 		for _, cluster := range clusters[1:] {
-			Expect(s.Client.Delete(ctx, s.look(ctx).records(strategy, cluster)[0])).To(Succeed())
-			Eventually(s.reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+			Expect(s.Client.Delete(ctx, s.Look(ctx).Records(strategy, cluster)[0])).To(Succeed())
+			Eventually(s.Reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
 		}
-		s.patch(ctx, current(ctx, s.fixture, clusters[1]), func(o client.Object) { o.SetAnnotations(nil) })
+		s.Patch(ctx, importing.Current(ctx, s.Client, clusters[1]), func(o client.Object) { o.SetAnnotations(nil) })
 		s.expectImported(ctx, clusters[1])
 		s.expectUntouched(ctx, clusters[2])
 	})
@@ -105,18 +106,20 @@ func (s *shards) isolation(strategy string) {
 // accepts: the one that it was installed with, and Rancher's own, with which Rancher has applied its agent again.
 func (s *shards) expectRepaired(ctx context.Context, strategy string, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
-	internal := internalName(s.look(ctx).records(strategy, cluster)[0])
+	internal := importing.InternalName(s.Look(ctx).Records(strategy, cluster)[0])
 	Eventually(func() int { return s.Rancher.Reapplies(internal) }).ShouldNot(BeZero())
-	agents := s.inside(cluster).AppsV1().Deployments(agentNamespace)
-	Expect(agents.Delete(ctx, agentDeployment, metav1.DeleteOptions{})).To(Succeed())
-	Eventually(func() (*appsv1.Deployment, error) { return agents.Get(ctx, agentDeployment, metav1.GetOptions{}) }).WithTimeout(2 * patience).ShouldNot(BeNil())
+	agents := s.inside(cluster).AppsV1().Deployments(importing.AgentNamespace)
+	Expect(agents.Delete(ctx, importing.AgentDeployment, metav1.DeleteOptions{})).To(Succeed())
+	Eventually(func() (*appsv1.Deployment, error) {
+		return agents.Get(ctx, importing.AgentDeployment, metav1.GetOptions{})
+	}).WithTimeout(2 * patience).ShouldNot(BeNil())
 	s.expectImported(ctx, cluster)
 
 	id := workloadOf(cluster.Namespace, cluster.Name)
 	s.Rancher.HoldConnect(true)
 	s.Rancher.RemoveWorkload(id)
 	Expect(s.Rancher.AddWorkload(id, s.servers.Config(id))).To(Succeed())
-	Eventually(s.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
+	Eventually(s.Reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
 	// The look at the agent ends when it connects.
 	Eventually(s.readSecrets).WithArguments(internal).WithPolling(500 * time.Millisecond).Should(ContainElement("crt-token-system"))
 	s.Rancher.HoldConnect(false)

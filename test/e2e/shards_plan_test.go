@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // Document 000's test plan as it is written: two instances in namespaces of their own, three namespaces to watch, from the chart.
@@ -25,8 +26,8 @@ var _ = Describe("The test plan for shards", Label("kind", "nightly"), Ordered, 
 		r.expectImported(ctx, clusters[:watched]...)
 		for _, cluster := range clusters[watched:] {
 			r.expectUntouched(ctx, cluster)
-			Expect(r.reason(ctx, cluster)()).To(Equal("none"))
-			Expect(r.events(ctx, cluster)).To(BeEmpty())
+			Expect(r.Reason(ctx, cluster)()).To(Equal("none"))
+			Expect(r.Events(ctx, cluster)).To(BeEmpty())
 		}
 		r.remove(ctx, clusters...)
 		r.expectLawful(release)
@@ -54,7 +55,7 @@ var _ = Describe("The test plan for shards", Label("kind", "nightly"), Ordered, 
 		clusters := r.each(ctx, "both")
 		r.expectImported(ctx, clusters...)
 		for i, owner := range []string{one, one, two} {
-			Expect(current(ctx, r.fixture, clusters[i]).Annotations).To(HaveKeyWithValue(instanceKey, instanceOf(owner)))
+			Expect(importing.Current(ctx, r.Client, clusters[i]).Annotations).To(HaveKeyWithValue(instanceKey, instanceOf(owner)))
 		}
 		r.remove(ctx, clusters...)
 		for _, release := range releases {

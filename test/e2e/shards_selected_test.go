@@ -9,9 +9,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // shardLabel is the label of namespaces that the instances here select by.
@@ -31,7 +34,7 @@ var _ = Describe("Shards by label", Ordered, func() {
 			return body, err
 		}).Should(MatchRegexp(`(?m)^archelon_namespaces_unowned 12$`))
 		s.expectUntouched(ctx, s.clusters[0])
-		Expect(s.reason(ctx, s.clusters[0])()).To(Equal("none"))
+		Expect(s.Reason(ctx, s.clusters[0])()).To(Equal("none"))
 	})
 
 	It("hand a cluster over when the label of its namespace changes, one after the other, and register nothing again", func(ctx context.Context) {
@@ -57,8 +60,8 @@ var _ = Describe("Shards by label", Ordered, func() {
 		none := s.clusters[0]
 		s.dye(ctx, "green", none)
 		Eventually(s.worker(ctx, none)).WithTimeout(handedOver).Should(BeEmpty())
-		Expect(s.v3Records(ctx, none)).To(HaveLen(1))
-		Expect(current(ctx, s.fixture, none).Finalizers).NotTo(BeEmpty())
+		Expect(s.V3Records(ctx, none)).To(HaveLen(1))
+		Expect(importing.Current(ctx, s.Client, none).Finalizers).NotTo(BeEmpty())
 		Eventually(func() (string, error) {
 			_, body, err := scrape(ctx, s.instances[1].Metrics, s.token)
 			return body, err
@@ -115,13 +118,13 @@ func (s *selectedShards) begin(ctx context.Context, namespaces int) {
 	s.start(ctx)
 	s.token = s.metricsReader(ctx)
 	for _, colour := range []string{"blue", "red"} {
-		args := append([]string{gate("v3"), "--namespace-selector=" + shardLabel + "=" + colour}, quickLease...)
+		args := append([]string{importing.Gate("v3"), "--namespace-selector=" + shardLabel + "=" + colour}, quickLease...)
 		s.instances = append(s.instances, s.central(ctx, colour, args...))
 	}
 	for i := range namespaces {
 		namespace := fmt.Sprintf("selected-%d", i)
-		Expect(s.Client.Create(ctx, namespaceOf(namespace))).To(Succeed())
-		s.clusters = append(s.clusters, s.light(ctx, namespace, "prod", selected))
+		Expect(s.Client.Create(ctx, importing.NamespaceOf(namespace))).To(Succeed())
+		s.clusters = append(s.clusters, s.light(ctx, namespace, "prod", importing.Selected))
 	}
 }
 
@@ -130,7 +133,7 @@ func (s *selectedShards) expectFirst(ctx context.Context) {
 	GinkgoHelper()
 	s.expectImported(ctx, s.clusters...)
 	for _, cluster := range s.clusters {
-		records := s.v3Records(ctx, cluster)
+		records := s.V3Records(ctx, cluster)
 		Expect(records).To(HaveLen(1))
 		s.records[cluster.Namespace] = records[0].Name
 	}
@@ -140,10 +143,10 @@ func (s *selectedShards) expectFirst(ctx context.Context) {
 func (s *selectedShards) expectOnce(ctx context.Context) {
 	GinkgoHelper()
 	for _, cluster := range s.clusters {
-		records := s.v3Records(ctx, cluster)
+		records := s.V3Records(ctx, cluster)
 		Expect(records).To(HaveLen(1))
 		Expect(records[0].Name).To(Equal(s.records[cluster.Namespace]))
-		Expect(s.reason(ctx, cluster)()).To(Equal("True/Imported"))
+		Expect(s.Reason(ctx, cluster)()).To(Equal("True/Imported"))
 	}
 	created := 0
 	for _, write := range writesTo(s.Management, s.instances[0].since, s.instances[0].User(), s.instances[1].User()) {
@@ -159,7 +162,7 @@ func (s *selectedShards) expectOnce(ctx context.Context) {
 func (s *selectedShards) dye(ctx context.Context, colour string, clusters ...*clusterv1.Cluster) {
 	GinkgoHelper()
 	for _, cluster := range clusters {
-		namespace := namespaceOf(cluster.Namespace)
+		namespace := importing.NamespaceOf(cluster.Namespace)
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, shardLabel, colour)
 		if s.colours[cluster.Namespace] != colour {
 			s.dyed = append(s.dyed, dyeing{cluster.Namespace, colour, time.Now()})
@@ -171,7 +174,9 @@ func (s *selectedShards) dye(ctx context.Context, colour string, clusters ...*cl
 
 // worker returns the instance that a cluster names.
 func (s *selectedShards) worker(ctx context.Context, cluster *clusterv1.Cluster) func() string {
-	return func() string { return current(ctx, s.fixture, cluster.DeepCopy()).GetAnnotations()[instanceKey] }
+	return func() string {
+		return importing.Current(ctx, s.Client, cluster.DeepCopy()).GetAnnotations()[instanceKey]
+	}
 }
 
 // expectHandedOver asserts that each cluster comes to the instance that selects its namespace.
@@ -215,6 +220,6 @@ func (s *selectedShards) expectInTurn() (handovers int) {
 func (s *selectedShards) remove1(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	Expect(s.Client.Delete(ctx, cluster)).To(Succeed())
-	Eventually(s.gone(ctx, cluster)).Should(BeTrue())
-	Eventually(func() int { return len(s.v3Records(ctx, cluster)) }).WithTimeout(2 * patience).Should(BeZero())
+	Eventually(s.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+	Eventually(func() int { return len(s.V3Records(ctx, cluster)) }).WithTimeout(2 * patience).Should(BeZero())
 }

@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // Scenario 12: document 000's test plan, and what follows from it.
@@ -22,8 +24,8 @@ var _ = Describe("Shards", Ordered, func() {
 		clusters := s.each(ctx, "included")
 		s.expectImported(ctx, clusters[:2]...)
 		s.expectUntouched(ctx, clusters[2])
-		Expect(s.reason(ctx, clusters[2])()).To(Equal("none"))
-		Expect(current(ctx, s.fixture, clusters[2]).Finalizers).To(BeEmpty())
+		Expect(s.Reason(ctx, clusters[2])()).To(Equal("none"))
+		Expect(importing.Current(ctx, s.Client, clusters[2]).Finalizers).To(BeEmpty())
 		s.remove(ctx, clusters...)
 		one.expectNothingAbout(watch3)
 		for _, e := range one.scoped() {
@@ -37,7 +39,7 @@ var _ = Describe("Shards", Ordered, func() {
 		clusters := s.each(ctx, "excluded")
 		s.expectImported(ctx, clusters[:2]...)
 		s.expectUntouched(ctx, clusters[2])
-		Expect(s.reason(ctx, clusters[2])()).To(Equal("none"))
+		Expect(s.Reason(ctx, clusters[2])()).To(Equal("none"))
 		s.remove(ctx, clusters...)
 		for _, e := range two.scoped() {
 			Expect(fieldSelector(e)).To(Equal("metadata.namespace!=watch3"), e.RequestURI)
@@ -68,7 +70,7 @@ var _ = Describe("Shards", Ordered, func() {
 	It("may be narrowed by --watch-filter", func(ctx context.Context) {
 		one := s.central(ctx, "archelon1", "--namespace="+watch1, "--watch-filter=blue")
 		blue := func(c *clusterv1.Cluster) {
-			selected(c)
+			importing.Selected(c)
 			c.Labels["cluster.x-k8s.io/watch-filter"] = "blue"
 		}
 		wanted := s.light(ctx, watch1, "blue", blue)
@@ -76,13 +78,13 @@ var _ = Describe("Shards", Ordered, func() {
 		for i, cluster := range []struct {
 			namespace string
 			change    func(*clusterv1.Cluster)
-		}{{watch1, selected}, {watch2, blue}, {watch2, selected}} {
+		}{{watch1, importing.Selected}, {watch2, blue}, {watch2, importing.Selected}} {
 			others = append(others, s.light(ctx, cluster.namespace, fmt.Sprint("other-", i), cluster.change))
 		}
 		s.expectImported(ctx, wanted)
 		for _, cluster := range others {
 			s.expectUntouched(ctx, cluster)
-			Expect(s.reason(ctx, cluster)()).To(Equal("none"))
+			Expect(s.Reason(ctx, cluster)()).To(Equal("none"))
 		}
 		s.remove(ctx, append(others, wanted)...)
 		one.expectLawful()
@@ -90,9 +92,11 @@ var _ = Describe("Shards", Ordered, func() {
 
 	s.changes()
 
-	for _, strategy := range strategies() {
-		Describe("of rights that are withdrawn, with "+strategy+" records", longUnless(strategy == "v3"), Ordered, func() { s.withdrawals(strategy) })
-		Describe("of a namespace that is deleted, with "+strategy+" records", longUnless(strategy == "v3"), Ordered, func() { s.endings(strategy) })
-		Describe("of an instance with rights in its namespaces only, with "+strategy+" records", longUnless(strategy == "v3"), Ordered, func() { s.isolation(strategy) })
+	for _, strategy := range importing.Strategies() {
+		Describe("of rights that are withdrawn, with "+strategy+" records", importing.LongUnless(strategy == "v3"), Ordered, func() { s.withdrawals(strategy) })
+		Describe("of a namespace that is deleted, with "+strategy+" records", importing.LongUnless(strategy == "v3"), Ordered, func() { s.endings(strategy) })
+		Describe("of an instance with rights in its namespaces only, with "+strategy+" records", importing.LongUnless(strategy == "v3"), Ordered, func() {
+			s.isolation(strategy)
+		})
 	}
 })

@@ -10,11 +10,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -37,10 +39,10 @@ func (s *shards) start(ctx context.Context) {
 		o.Logger = GinkgoLogr
 		o.Timings.Cleanup = 100 * time.Millisecond
 	}})
-	s.fixture = &fixture{Stage: world}
+	s.fixture = without(world)
 	s.servers = startLights(ctx, world)
 	for _, name := range []string{watch1, watch2, watch3} {
-		Expect(s.Client.Create(ctx, namespaceOf(name))).To(Succeed())
+		Expect(s.Client.Create(ctx, importing.NamespaceOf(name))).To(Succeed())
 	}
 }
 
@@ -81,7 +83,7 @@ func (s *shards) launch(ctx context.Context, as stage.Instance, args ...string) 
 	GinkgoHelper()
 	i := &instance{Instance: as, since: time.Now(), shards: s}
 	var err error
-	i.Manager, err = s.StartInstance(ctx, as, manager, GinkgoWriter, append([]string{"-v=1", quickLoss}, args...)...)
+	i.Manager, err = s.StartInstance(ctx, as, manager, GinkgoWriter, append([]string{"-v=1", importing.QuickLoss}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) {
 		if !i.killed {
@@ -112,8 +114,8 @@ func (s *shards) light(ctx context.Context, namespace, name string, change ...fu
 	Expect(err).NotTo(HaveOccurred())
 	Expect(s.Rancher.AddWorkload(id, s.servers.Config(id))).To(Succeed())
 	DeferCleanup(s.Rancher.RemoveWorkload, id)
-	shown := func(c *clusterv1.Cluster) { setAnnotation(c, "archelon.io/display-name", id) }
-	return s.clusterWith(ctx, namespace, name, kubeconfig, append([]func(*clusterv1.Cluster){shown}, change...)...)
+	shown := func(c *clusterv1.Cluster) { importing.SetAnnotation(c, "archelon.io/display-name", id) }
+	return s.ClusterWith(ctx, namespace, name, kubeconfig, append([]func(*clusterv1.Cluster){shown}, change...)...)
 }
 
 func workloadOf(namespace, name string) string { return namespace + "-" + name }
@@ -123,7 +125,7 @@ func (s *shards) each(ctx context.Context, name string) []*clusterv1.Cluster {
 	GinkgoHelper()
 	var clusters []*clusterv1.Cluster
 	for _, namespace := range []string{watch1, watch2, watch3} {
-		clusters = append(clusters, s.light(ctx, namespace, name, selected))
+		clusters = append(clusters, s.light(ctx, namespace, name, importing.Selected))
 	}
 	return clusters
 }
@@ -131,7 +133,7 @@ func (s *shards) each(ctx context.Context, name string) []*clusterv1.Cluster {
 func (s *shards) expectImported(ctx context.Context, clusters ...*clusterv1.Cluster) {
 	GinkgoHelper()
 	for _, cluster := range clusters {
-		Eventually(s.reason(ctx, cluster)).WithTimeout(2*patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
+		Eventually(s.Reason(ctx, cluster)).WithTimeout(2*patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
 	}
 }
 
@@ -139,11 +141,11 @@ func (s *shards) expectImported(ctx context.Context, clusters ...*clusterv1.Clus
 func (s *shards) expectUntouched(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	state := func() []string {
-		versions := []string{current(ctx, s.fixture, cluster.DeepCopy()).ResourceVersion}
-		for _, record := range s.v3Records(ctx, cluster) {
+		versions := []string{importing.Current(ctx, s.Client, cluster.DeepCopy()).ResourceVersion}
+		for _, record := range s.V3Records(ctx, cluster) {
 			versions = append(versions, record.Name+"@"+record.ResourceVersion)
 		}
-		for _, record := range s.v1Records(ctx, cluster) {
+		for _, record := range s.V1Records(ctx, cluster) {
 			versions = append(versions, record.Name+"@"+record.ResourceVersion)
 		}
 		return versions
@@ -159,9 +161,9 @@ func (s *shards) remove(ctx context.Context, clusters ...*clusterv1.Cluster) {
 		Expect(s.Client.Delete(ctx, cluster)).To(Succeed())
 	}
 	for _, cluster := range clusters {
-		Eventually(s.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(s.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	}
-	Eventually(s.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
+	Eventually(s.NothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
 	for _, cluster := range clusters {
 		Expect(client.IgnoreNotFound(s.Client.Delete(ctx, builder.KubeconfigSecret(cluster.Namespace, cluster.Name, nil)))).To(Succeed())
 	}
@@ -183,7 +185,7 @@ func (i *instance) expectLawful() {
 	GinkgoHelper()
 	requests := i.audited()
 	Expect(requests).NotTo(BeEmpty())
-	Expect(describe(slices.DeleteFunc(requests, func(e auditv1.Event) bool {
+	Expect(importing.Listing(slices.DeleteFunc(requests, func(e auditv1.Event) bool {
 		return e.ResponseStatus.Code != 403 || strings.Contains(e.ResponseStatus.Message, "because it is being terminated")
 	}))).To(BeEmpty())
 }
@@ -193,7 +195,7 @@ func (i *instance) expectNothingAbout(namespace string) {
 	GinkgoHelper()
 	requests := i.audited()
 	Expect(requests).NotTo(BeEmpty())
-	Expect(describe(slices.DeleteFunc(requests, func(e auditv1.Event) bool {
+	Expect(importing.Listing(slices.DeleteFunc(requests, func(e auditv1.Event) bool {
 		return !strings.Contains(e.RequestURI, namespace) && (e.ObjectRef == nil || e.ObjectRef.Namespace != namespace)
 	}))).To(BeEmpty())
 }

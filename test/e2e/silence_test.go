@@ -20,8 +20,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -51,8 +51,8 @@ var _ = Describe("Settled clusters", Label("nightly"), Ordered, func() {
 
 	It("cost no request in three resync periods", func(ctx context.Context) {
 		before := f.reconciles(ctx, token)
-		requests := len(f.requests())
-		Consistently(func() string { return describe(spoken(f.requests()[requests:])) }).
+		requests := len(f.Requests())
+		Consistently(func() string { return importing.Listing(spoken(f.Requests()[requests:])) }).
 			WithTimeout(threeResyncs).WithPolling(time.Second).Should(BeEmpty())
 		Expect(contacts.Load()).To(BeZero())
 		// Without this the silence could be that of a manager that does not look.
@@ -76,13 +76,13 @@ var _ = Describe("Settled clusters", Label("nightly"), Ordered, func() {
 	})
 
 	It("cost a new manager no more than lists and watches", func(ctx context.Context) {
-		Expect(f.manager.Stop()).To(Succeed())
-		requests := len(f.requests())
+		Expect(f.Manager.Stop()).To(Succeed())
+		requests := len(f.Requests())
 		f.startSilentManager(ctx)
 		Eventually(func() int { return f.reconciles(ctx, token) }).WithTimeout(2 * patience).Should(BeNumerically(">=", settledClusters))
-		Expect(describe(beyondStart(f.requests()[requests:]))).To(BeEmpty())
-		looked := len(f.requests())
-		Consistently(func() string { return describe(spoken(f.requests()[looked:])) }).
+		Expect(importing.Listing(beyondStart(f.Requests()[requests:]))).To(BeEmpty())
+		looked := len(f.Requests())
+		Consistently(func() string { return importing.Listing(spoken(f.Requests()[looked:])) }).
 			WithTimeout(threeResyncs).WithPolling(time.Second).Should(BeEmpty())
 		Expect(contacts.Load()).To(BeZero())
 	}, NodeTimeout(3*time.Minute))
@@ -92,8 +92,8 @@ var _ = Describe("Settled clusters", Label("nightly"), Ordered, func() {
 		list := &clusterv1.ClusterList{}
 		Expect(f.Client.List(ctx, list)).To(Succeed())
 		Expect(list.Items).To(HaveLen(settledClusters))
-		f.connected(ctx, f.v3Records(ctx, &list.Items[0])[0].Name, corev1.ConditionFalse)
-		Eventually(f.reason(ctx, &list.Items[0])).ShouldNot(Equal("True/Imported"))
+		f.connected(ctx, f.V3Records(ctx, &list.Items[0])[0].Name, corev1.ConditionFalse)
+		Eventually(f.Reason(ctx, &list.Items[0])).ShouldNot(Equal("True/Imported"))
 		Eventually(contacts.Load).Should(BeNumerically(">", 0))
 	})
 })
@@ -108,12 +108,12 @@ func newSilentFixture(ctx context.Context, name string) *fixture {
 	management, err := env.Start(ctx, env.Options{Name: name, CRDs: append(crds, ranchers...), Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(management.Stop)
-	s := &stage.Stage{Management: management, Client: adminClient(management)}
+	s := &stage.Stage{Management: management, Client: importing.AdminClient(management)}
 	Expect(s.Prepare(ctx)).To(Succeed())
 	for name, value := range map[string]string{"server-url": "https://127.0.0.1:1", "cacerts": "", "agent-tls-mode": "system-store"} {
 		Expect(s.Client.Create(ctx, &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})).To(Succeed())
 	}
-	return &fixture{Stage: s}
+	return without(s)
 }
 
 func (f *fixture) startSilentManager(ctx context.Context) {
@@ -124,15 +124,10 @@ func (f *fixture) startSilentManager(ctx context.Context) {
 // settle creates CAPI clusters and connects what the manager makes for them. When it returns nothing is left to do.
 func (f *fixture) settle(ctx context.Context, server string) {
 	GinkgoHelper()
-	namespace := f.namespace(ctx, nil)
+	namespace := f.Namespace(ctx, nil)
 	var clusters []*clusterv1.Cluster
 	for i := range settledClusters {
-		cluster := builder.Cluster(namespace, fmt.Sprintf("settled-%d", i))
-		cluster.Labels = map[string]string{importLabel: "true"}
-		Expect(f.Client.Create(ctx, builder.KubeconfigSecret(namespace, cluster.Name, usable(server)))).To(Succeed())
-		Expect(f.Client.Create(ctx, cluster)).To(Succeed())
-		f.status(ctx, cluster, builder.ControlPlaneUp)
-		clusters = append(clusters, cluster)
+		clusters = append(clusters, f.ClusterWith(ctx, namespace, fmt.Sprintf("settled-%d", i), usable(server), importing.Selected))
 	}
 	records := &managementv3.ClusterList{}
 	Eventually(func() []managementv3.Cluster {
@@ -143,19 +138,19 @@ func (f *fixture) settle(ctx context.Context, server string) {
 		f.connected(ctx, records.Items[i].Name, corev1.ConditionTrue)
 	}
 	for _, cluster := range clusters {
-		Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 	}
 	// Now that they are connected, give each all that an installation of the agent would need.
 	for i := range records.Items {
 		f.register(ctx, records.Items[i].Name)
 	}
-	Eventually(func() int { return len(f.notes(ctx, clusters[len(clusters)-1])) }).Should(Equal(2))
+	Eventually(func() int { return len(f.Notes(ctx, clusters[len(clusters)-1])) }).Should(Equal(2))
 	// The last events and conditions are on their way.
-	last := len(f.requests())
+	last := len(f.Requests())
 	Eventually(func() bool {
 		before := last
-		last = len(f.requests())
-		return len(spoken(f.requests()[before:])) == 0
+		last = len(f.Requests())
+		return len(spoken(f.Requests()[before:])) == 0
 	}).WithTimeout(2 * patience).WithPolling(2 * time.Second).Should(BeTrue())
 }
 
@@ -176,7 +171,7 @@ func (f *fixture) connected(ctx context.Context, name string, status corev1.Cond
 // register gives a v3 Cluster its namespace and a complete registration token, as Rancher does.
 func (f *fixture) register(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(f.Client.Create(ctx, namespaceOf(name))).To(Succeed())
+	Expect(f.Client.Create(ctx, importing.NamespaceOf(name))).To(Succeed())
 	token := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default-token"}}
 	token.Spec.ClusterName = name
 	Expect(f.Client.Create(ctx, token)).To(Succeed())

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -29,13 +30,13 @@ var _ = Describe("Start", Ordered, func() {
 		management, err := env.Start(ctx, env.Options{Name: "start"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(management.Stop)
-		s = &stage.Stage{Management: management, Client: adminClient(management), Values: furtherValues()}
+		s = &stage.Stage{Management: management, Client: importing.AdminClient(management), Values: importing.Values()}
 		Expect(s.Prepare(ctx)).To(Succeed())
 		first = startReplica(ctx, s)
 
 		Expect(s.Install(ctx, apart)).To(Succeed())
 		for _, name := range []string{watch1, watch2} {
-			Expect(s.Client.Create(ctx, namespaceOf(name))).To(Succeed())
+			Expect(s.Client.Create(ctx, importing.NamespaceOf(name))).To(Succeed())
 		}
 		Expect(s.Grant(ctx, apart, watch1, watch2)).To(Succeed())
 		losing, err = s.StartInstance(ctx, apart, manager, GinkgoWriter, flags("namespace", watch1, watch2)...)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -26,7 +27,7 @@ const (
 var _ = Describe("Story 4", Label("long"), Ordered, func() {
 	s := &shards{}
 	BeforeAll(s.start)
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		It("has every cluster imported by exactly the right instance, with "+strategy+" records", func(ctx context.Context) {
 			t := &story{shards: s, strategy: strategy, began: time.Now()}
 			t.begin(ctx)
@@ -79,7 +80,7 @@ func (t *story) begin(ctx context.Context) {
 	t.clusters, t.records = map[string]*clusterv1.Cluster{}, map[string]types.UID{}
 	for i := range storyNamespaces {
 		name := fmt.Sprintf("%s-ns-%02d", t.strategy, i)
-		Expect(t.Client.Create(ctx, namespaceOf(name))).To(Succeed())
+		Expect(t.Client.Create(ctx, importing.NamespaceOf(name))).To(Succeed())
 		if owner := i / eachOwns; owner < dedicated {
 			t.owned[owner] = append(t.owned[owner], name)
 		}
@@ -94,7 +95,7 @@ func (t *story) begin(ctx context.Context) {
 		t.launch(ctx, i)
 	}
 	for name := range t.clusters {
-		t.clusters[name] = t.light(ctx, name, "prod", selected)
+		t.clusters[name] = t.light(ctx, name, "prod", importing.Selected)
 	}
 	for name, cluster := range t.clusters {
 		t.expectImported(ctx, cluster)
@@ -105,7 +106,7 @@ func (t *story) begin(ctx context.Context) {
 // launch starts an instance with the namespaces that it owns now, and waits until it is ready.
 func (t *story) launch(ctx context.Context, i int) {
 	GinkgoHelper()
-	args := append([]string{"-v=1", gate(t.strategy)}, quickLease...)
+	args := append([]string{"-v=1", importing.Gate(t.strategy)}, quickLease...)
 	if i == lastResort {
 		for _, names := range t.owned {
 			args = append(args, flags("excluded-namespace", slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == t.forgotten })...)...)
@@ -138,13 +139,13 @@ func (t *story) expectWorkers(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func() map[string]string {
 		wrong := map[string]string{}
-		w := t.look(ctx)
+		w := t.Look(ctx)
 		for namespace, cluster := range t.clusters {
 			owner := t.owner(namespace)
-			if got, want := w.cluster(cluster).Annotations[instanceKey], owner.ID(); got != want {
+			if got, want := w.Cluster(cluster).Annotations[instanceKey], owner.ID(); got != want {
 				wrong[namespace] = fmt.Sprintf("%q instead of %q", got, want)
 			}
-			if records := w.records(t.strategy, cluster); len(records) != 1 {
+			if records := w.Records(t.strategy, cluster); len(records) != 1 {
 				wrong[namespace] = fmt.Sprintf("%d records", len(records))
 			}
 		}
@@ -157,9 +158,9 @@ func (t *story) expectNobodySteps(ctx context.Context) {
 	GinkgoHelper()
 	Consistently(func() int {
 		count := 0
-		w := t.look(ctx)
+		w := t.Look(ctx)
 		for _, namespace := range t.owned[1] {
-			if w.cluster(t.clusters[namespace]).Annotations[instanceKey] == t.instances[1].ID() {
+			if w.Cluster(t.clusters[namespace]).Annotations[instanceKey] == t.instances[1].ID() {
 				count++
 			}
 		}
@@ -190,8 +191,8 @@ func (t *story) end(ctx context.Context) {
 	for _, cluster := range t.clusters {
 		Expect(t.Client.Delete(ctx, cluster)).To(Succeed())
 	}
-	Eventually(t.nothingOfRancher(ctx)).WithTimeout(3 * patience).Should(BeEmpty())
-	Eventually(func() []clusterv1.Cluster { return t.look(ctx).clusters }).WithTimeout(2 * patience).Should(BeEmpty())
+	Eventually(t.NothingOfRancher(ctx)).WithTimeout(3 * patience).Should(BeEmpty())
+	Eventually(func() []clusterv1.Cluster { return t.Look(ctx).Clusters }).WithTimeout(2 * patience).Should(BeEmpty())
 	for i, m := range t.running {
 		Expect(m.Stop()).To(Succeed(), t.instances[i].Name)
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/agent"
 )
@@ -31,41 +32,42 @@ var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
 	)
 	connected := func(ctx context.Context) {
 		GinkgoHelper()
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Eventually(func() bool { _, ok := f.Rancher.Connected(managementName(ctx, f, record)); return ok }).Should(BeTrue())
 	}
 	BeforeAll(func(ctx context.Context) {
 		// Its namespaces end.
 		f = fixtureOn(ctx, startStage(ctx, stage.Options{Name: "trouble", Audit: true}), env.Options{Name: "trouble-workload", Audit: true, ControllerManager: true})
-		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true")
-		namespace := f.namespace(ctx, nil)
-		cluster = f.cluster(ctx, namespace, func(c *clusterv1.Cluster) {
+		f.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true")
+		namespace := f.Namespace(ctx, nil)
+		cluster = f.Cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{"archelon.io/agent-env": "HTTPS_PROXY: http://proxy:3128\nNO_PROXY: 0.0.0.0/0,10.0.0.0/8"}
 			c.Annotations["cluster-api.cattle.io/cluster-description"] = "our production"
 		})
 	})
 
 	It("imports and connects a cluster", func(ctx context.Context) {
-		f.choose(ctx, cluster, "true")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		f.Choose(ctx, cluster, "true")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		record = expectV3Record(ctx, f, cluster)
 		connected(ctx)
 	})
 
 	It("connects the cluster again when all of its agent is lost", func(ctx context.Context) {
 		lost := &corev1.Namespace{}
-		Expect(f.workloadClient.Get(ctx, client.ObjectKey{Name: agentNamespace}, lost)).To(Succeed())
-		Expect(f.workloadClient.Delete(ctx, lost)).To(Succeed())
+		Expect(f.Lane.Client.Get(ctx, client.ObjectKey{Name: importing.AgentNamespace}, lost)).To(Succeed())
+		Expect(f.Lane.Client.Delete(ctx, lost)).To(Succeed())
 		Eventually(func(g Gomega) {
 			found := &corev1.Namespace{}
-			g.Expect(f.workloadClient.Get(ctx, client.ObjectKeyFromObject(lost), found)).To(Succeed())
+			g.Expect(f.Lane.Client.Get(ctx, client.ObjectKeyFromObject(lost), found)).To(Succeed())
 			g.Expect(found.UID).NotTo(Equal(lost.UID))
-			g.Expect(f.agent(ctx)).NotTo(BeNil())
+			g.Expect(f.Agent(ctx)).NotTo(BeNil())
 		}).Should(Succeed())
 		v3, _ := record.(*managementv3.Cluster)
-		Eventually(func() map[string]string { return current(ctx, f, v3).Annotations }).Should(HaveKeyWithValue(forceDeployKey, "false"))
+		Eventually(func() map[string]string { return importing.Current(ctx, f.Client, v3).Annotations }).
+			Should(HaveKeyWithValue(importing.ForceDeployKey, "false"))
 		connected(ctx)
-		Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+		Expect(f.V3Records(ctx, cluster)).To(HaveLen(1))
 	})
 
 	It("stays when Rancher rotates the token, and when Rancher starts again", func(ctx context.Context) {
@@ -83,37 +85,37 @@ var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
 		Expect(f.Rancher.Up(ctx)).To(Succeed())
 		trusted := agent.Checksum(string(f.Rancher.CACert()))
 		Eventually(func(g Gomega) {
-			deployment := f.agent(ctx)
+			deployment := f.Agent(ctx)
 			g.Expect(deployment).NotTo(BeNil())
 			g.Expect(deployment.Spec.Template.Spec.Containers[0].Env).To(ContainElement(corev1.EnvVar{Name: "CATTLE_CA_CHECKSUM", Value: trusted}))
 		}).Should(Succeed())
 		connected(ctx)
-		Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+		Expect(f.V3Records(ctx, cluster)).To(HaveLen(1))
 	})
 
 	It("begins again while Rancher is down, and ends when it is back", func(ctx context.Context) {
-		f.choose(ctx, current(ctx, f, cluster), "false")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
-		f.expectNothingLeft(ctx, cluster)
+		f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NotSelected"))
+		f.ExpectNothingLeft(ctx, cluster)
 		f.Rancher.Down()
-		f.choose(ctx, cluster, "true")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
+		f.Choose(ctx, cluster, "true")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
 		Expect(f.Rancher.Up(ctx)).To(Succeed())
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		record = expectV3Record(ctx, f, cluster)
 		connected(ctx)
 	})
 
 	Describe("with another strategy", Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
-			Expect(f.manager.Stop()).To(Succeed())
-			f.startManager(ctx, loud)
+			Expect(f.Manager.Stop()).To(Succeed())
+			f.startManager(ctx, importing.Loud)
 		})
 
 		It("becomes a Rancher cluster of the other kind when the strategy changes", func(ctx context.Context) {
-			Eventually(func() int { return len(f.v1Records(ctx, cluster)) }).Should(Equal(1))
-			Eventually(f.gone(ctx, record)).Should(BeTrue())
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Eventually(func() int { return len(f.V1Records(ctx, cluster)) }).Should(Equal(1))
+			Eventually(f.K(ctx).Get(record)).Should(Satisfy(apierrors.IsNotFound))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 			record = expectV1Record(ctx, f, cluster)
 			connected(ctx)
 		})
@@ -122,17 +124,17 @@ var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
 			if rancher, ok := f.Rancher.(webhookDown); ok {
 				Expect(rancher.DownWebhook()).To(Succeed())
 				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-				Eventually(f.reason(ctx, cluster)).Should(Or(ContainSubstring("not found"), HavePrefix("False/")))
+				Eventually(f.Reason(ctx, cluster)).Should(Or(ContainSubstring("not found"), HavePrefix("False/")))
 				Expect(rancher.UpWebhook()).To(Succeed())
 			} else {
 				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 			}
-			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 			Eventually(func() bool {
 				return apierrors.IsNotFound(f.Client.Get(ctx, client.ObjectKeyFromObject(record), record))
 			}).Should(BeTrue())
-			f.expectNothingLeft(ctx, cluster)
-			expectLawful(f)
+			f.ExpectNothingLeft(ctx, cluster)
+			f.ExpectLawful()
 		})
 	})
 })

@@ -11,11 +11,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/helm"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // upheaval is a release of the chart on kind, two settled clusters with agents that are Pods, and imports under way.
@@ -38,11 +41,11 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 			"features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},
 		})
 		u.install(ctx, u.release)
-		var lanes []lane
+		var lanes []importing.Lane
 		for i := range kindStage.World().Workloads {
-			l := u.lane(ctx, fmt.Sprintf("settled-%d", i), false)
+			l := u.StartLane(ctx, env.Options{Name: fmt.Sprintf("settled-%d", i)})
 			lanes = append(lanes, l)
-			u.settled = append(u.settled, u.clusterIn(ctx, l, watch1, fmt.Sprintf("settled-%d", i), selected))
+			u.settled = append(u.settled, u.ClusterIn(ctx, l, watch1, fmt.Sprintf("settled-%d", i), importing.Selected))
 		}
 		u.expectImported(ctx, u.settled...)
 		u.before = u.records(ctx)
@@ -52,7 +55,7 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 			Eventually(func() int { return u.Rancher.Reapplies(u.id(cluster)) }).Should(Equal(1))
 			Eventually(func(g Gomega) {
 				agent := &appsv1.Deployment{}
-				g.Expect(lanes[i].client.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: agentDeployment}, agent)).To(Succeed())
+				g.Expect(lanes[i].Client.Get(ctx, client.ObjectKey{Namespace: importing.AgentNamespace, Name: importing.AgentDeployment}, agent)).To(Succeed())
 				g.Expect(agent.Status.ObservedGeneration).To(Equal(agent.Generation))
 				g.Expect([]int32{agent.Status.UpdatedReplicas, agent.Status.AvailableReplicas, agent.Status.Replicas}).To(HaveEach(BeEquivalentTo(1)))
 				_, connected := u.Rancher.Connected(u.id(cluster))
@@ -95,7 +98,9 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 
 	It("Rancher's Pod is killed", func(ctx context.Context) {
 		u.meanwhile(ctx, func() {
-			Expect(u.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(agentNamespace), client.MatchingLabels{"app": "rancher"}, client.GracePeriodSeconds(0))).To(Succeed())
+			Expect(u.Client.DeleteAllOf(
+				ctx, &corev1.Pod{}, client.InNamespace(importing.AgentNamespace), client.MatchingLabels{"app": "rancher"}, client.GracePeriodSeconds(0),
+			)).To(Succeed())
 			Eventually(u.RancherReady).WithContext(ctx).ShouldNot(Succeed())
 		})
 	})
@@ -115,9 +120,9 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 		name := client.ObjectKeyFromObject(cluster).String()
 		old := u.before[name]
 		delete(u.before, name)
-		u.choose(ctx, current(ctx, u.fixture, cluster), "false")
-		Eventually(u.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
-		u.choose(ctx, current(ctx, u.fixture, cluster), "true")
+		u.Choose(ctx, importing.Current(ctx, u.Client, cluster), "false")
+		Eventually(u.Reason(ctx, cluster)).Should(Equal("False/NotSelected"))
+		u.Choose(ctx, importing.Current(ctx, u.Client, cluster), "true")
 		u.meanwhile(ctx, func() { Expect(kindStage.World().Workloads[0].Restart(ctx)).To(Succeed()) })
 		u.before[name] = u.records(ctx)[name]
 		Expect(u.before[name]).NotTo(Equal(old))
@@ -134,7 +139,7 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 		for _, cluster := range u.settled {
 			u.drop(ctx, cluster)
 		}
-		Eventually(u.nothingOfRancher(ctx)).Should(BeEmpty())
+		Eventually(u.NothingOfRancher(ctx)).Should(BeEmpty())
 		Expect(u.helm.Uninstall(ctx, u.release)).To(Succeed())
 		Expect(u.held(ctx)).To(BeEmpty())
 	})
@@ -148,13 +153,13 @@ func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 	var wave []*clusterv1.Cluster
 	begin := func(from, to int) {
 		for i := from; i < to; i++ {
-			wave = append(wave, u.light(ctx, []string{watch1, watch2, watch3}[i%3], fmt.Sprintf("wave-%d-%d", u.waves, i), selected))
+			wave = append(wave, u.light(ctx, []string{watch1, watch2, watch3}[i%3], fmt.Sprintf("wave-%d-%d", u.waves, i), importing.Selected))
 		}
 	}
 	Expect(u.Rancher.HoldTokens(ctx, true)).To(Succeed())
 	begin(0, 5)
 	for _, cluster := range wave {
-		Eventually(u.reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
+		Eventually(u.Reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
 	}
 	do()
 	Eventually(u.RancherReady).WithContext(ctx).Should(Succeed())
@@ -164,7 +169,7 @@ func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 	// Light workload clusters are in the memory of Rancher's Pod. One that loses its agent before the first contact, of which nothing in the
 	// management cluster tells, is looked at again 30 seconds after the installation, a minute after that, and so on.
 	for _, cluster := range append(wave, u.settled...) {
-		Eventually(u.reason(ctx, cluster)).WithTimeout(time.Minute+patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
+		Eventually(u.Reason(ctx, cluster)).WithTimeout(time.Minute+patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
 	}
 	records := u.records(ctx)
 	for _, cluster := range wave {
@@ -177,7 +182,7 @@ func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 		Expect(u.Client.Delete(ctx, cluster)).To(Succeed())
 	}
 	for _, cluster := range wave {
-		Eventually(u.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(u.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	}
 }
 
@@ -217,7 +222,7 @@ func (u *upheaval) pods(ctx context.Context) []corev1.Pod {
 func (u *upheaval) scale(ctx context.Context, replicas int32) {
 	GinkgoHelper()
 	deployment := &appsv1.Deployment{ObjectMeta: objectMeta(u.release.Namespace, u.release.Name)}
-	u.patch(ctx, current(ctx, u.fixture, deployment), func(o client.Object) {
+	u.Patch(ctx, importing.Current(ctx, u.Client, deployment), func(o client.Object) {
 		o.(*appsv1.Deployment).Spec.Replicas = &replicas //nolint:forcetypeassert // it is the one above
 	})
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -29,7 +31,7 @@ type withFeatures interface {
 
 // What users of Rancher Turtles ask for. The suite of the import has all cases; here is what Rancher, its webhook and its agent have a part in.
 var _ = Describe("Wishes", Label("long", "rancher"), func() {
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		Describe("as "+strategy, Ordered, func() {
 			var (
 				f       *fixture
@@ -38,11 +40,11 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 			)
 			annotate := func(ctx context.Context, key, value string) {
 				GinkgoHelper()
-				f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, key, value) })
+				f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, key, value) })
 			}
 			members := func(ctx context.Context) func() string {
 				return func() string {
-					found := conditions.Get(current(ctx, f, cluster), "RancherMembers")
+					found := conditions.Get(importing.Current(ctx, f.Client, cluster), "RancherMembers")
 					if found == nil {
 						return "none"
 					}
@@ -52,7 +54,7 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 			bindings := func(ctx context.Context) func() []string {
 				return func() []string {
 					list, roles := &managementv3.ClusterRoleTemplateBindingList{}, []string{}
-					Expect(f.Client.List(ctx, list, client.MatchingLabels{uidLabel: string(cluster.UID)})).To(Succeed())
+					Expect(f.Client.List(ctx, list, client.MatchingLabels{importing.UIDLabel: string(cluster.UID)})).To(Succeed())
 					for i := range list.Items {
 						roles = append(roles, list.Items[i].RoleTemplateName)
 					}
@@ -73,19 +75,19 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 					Expect(f.Client.Create(ctx, template)).To(Succeed())
 					DeferCleanup(func(ctx context.Context) {
 						Expect(f.Client.Delete(ctx, template)).To(Succeed())
-						Eventually(f.gone(ctx, template)).Should(BeTrue(), "Rancher holds it for a while")
+						Eventually(f.K(ctx).Get(template)).Should(Satisfy(apierrors.IsNotFound), "Rancher holds it for a while")
 					})
 				}
 				gates := "--feature-gates=rancher-cluster-members=true,managementv3-cluster=false"
 				if strategy == "v3" {
 					gates = "--feature-gates=rancher-cluster-members=true,managementv3-cluster=true"
 				}
-				f.startManager(ctx, loud, gates, "--import-selector=env=prod", "--cluster-class-labels",
+				f.startManager(ctx, importing.Loud, gates, "--import-selector=env=prod", "--cluster-class-labels",
 					"--agent-setting=tolerations,resources,priority-class", "--member-role=tenant-dev,tenant-view,tenant-owner", "--member-principal=okta_group://")
 			})
 
 			It("shows a cluster in Rancher that nobody has labelled, before it has a control plane", func(ctx context.Context) {
-				cluster = builder.Cluster(f.namespace(ctx, nil), "prod")
+				cluster = builder.Cluster(f.Namespace(ctx, nil), "prod")
 				cluster.Labels = map[string]string{"env": "prod"}
 				cluster.Annotations = map[string]string{
 					"archelon.io/early-import":     "true",
@@ -94,14 +96,14 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 				}
 				cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick"}, Version: "v1.36.0"}
 				Expect(f.Client.Create(ctx, cluster)).To(Succeed())
-				Eventually(f.reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
+				Eventually(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
 				var records []client.Object
 				Eventually(func() int {
 					records = nil
-					for _, r := range f.v3Records(ctx, cluster) {
+					for _, r := range f.V3Records(ctx, cluster) {
 						records = append(records, &r)
 					}
-					for _, r := range f.v1Records(ctx, cluster) {
+					for _, r := range f.V1Records(ctx, cluster) {
 						records = append(records, &r)
 					}
 					return len(records)
@@ -113,13 +115,13 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 			})
 
 			It("connects it when it has one, by an agent as the tenant wants it", func(ctx context.Context) {
-				kubeconfig, err := f.workload.Kubeconfig()
+				kubeconfig, err := f.Lane.Plane.Kubeconfig()
 				Expect(err).NotTo(HaveOccurred())
 				Expect(f.Client.Create(ctx, builder.KubeconfigSecret(cluster.Namespace, cluster.Name, kubeconfig))).To(Succeed())
-				f.status(ctx, cluster, builder.ControlPlaneUp)
-				Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+				f.Status(ctx, cluster, builder.ControlPlaneUp)
+				Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 				Eventually(func(g Gomega) {
-					agent := f.agent(ctx)
+					agent := f.Agent(ctx)
 					g.Expect(agent).NotTo(BeNil())
 					g.Expect(agent.Spec.Template.Spec.Tolerations).To(ContainElement(corev1.Toleration{Key: "edge", Operator: corev1.TolerationOpExists}))
 					g.Expect(agent.Spec.Template.Spec.Containers[0].Resources.Limits).To(HaveKeyWithValue(corev1.ResourceMemory, resource.MustParse("2Gi")))
@@ -131,23 +133,24 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 				wanted := "schedulingCustomization: {priorityClass: {value: 1000}}"
 				if ok {
 					annotate(ctx, "archelon.io/agent-deployment", wanted)
-					Eventually(f.reason(ctx, cluster)).Should(Equal("False/RecordRejected"))
-					Expect(conditions.GetMessage(current(ctx, f, cluster), condition)).To(ContainSubstring("cluster-agent-scheduling-customization"))
+					Eventually(f.Reason(ctx, cluster)).Should(Equal("False/RecordRejected"))
+					Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)).
+						To(ContainSubstring("cluster-agent-scheduling-customization"))
 					Expect(rancher.SetFeature(ctx, "cluster-agent-scheduling-customization", true)).To(Succeed())
 					DeferCleanup(func(ctx context.Context) {
 						Expect(rancher.SetFeature(ctx, "cluster-agent-scheduling-customization", false)).To(Succeed())
 					})
 				}
 				annotate(ctx, "archelon.io/agent-deployment", wanted+" ")
-				Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+				Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 				v3 := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: managementName(ctx, f, record)}}
 				Eventually(func() *managementv3.AgentDeploymentCustomization {
-					return current(ctx, f, v3).Spec.ClusterAgentDeploymentCustomization
+					return importing.Current(ctx, f.Client, v3).Spec.ClusterAgentDeploymentCustomization
 				}).Should(HaveField("SchedulingCustomization.PriorityClass.Value", Equal(1000)))
 				if ok {
 					class := &schedulingv1.PriorityClass{}
 					Eventually(func() error {
-						return f.workloadClient.Get(ctx, client.ObjectKey{Name: "cattle-cluster-agent-priority-class"}, class)
+						return f.Lane.Client.Get(ctx, client.ObjectKey{Name: "cattle-cluster-agent-priority-class"}, class)
 					}).Should(Succeed())
 					Expect(class.Value).To(BeEquivalentTo(1000))
 				}
@@ -160,9 +163,9 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 				annotate(ctx, "archelon.io/members", "[]")
 				Eventually(bindings(ctx)).Should(BeEmpty())
 				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-				Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-				f.expectNothingLeft(ctx, cluster)
-				expectLawful(f)
+				Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+				f.ExpectNothingLeft(ctx, cluster)
+				f.ExpectLawful()
 			})
 		})
 	}

@@ -20,12 +20,15 @@ import (
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // spoilKubeconfig changes a good kubeconfig.
@@ -78,7 +81,7 @@ func (w *badWorld) badKubeconfigs(night bool) {
 			user.Token = marker
 		},
 		"powerless": func(_ *api.Cluster, user *api.AuthInfo) {
-			nobody, err := w.workload.User("nobody")
+			nobody, err := w.Lane.Plane.User("nobody")
 			Expect(err).NotTo(HaveOccurred())
 			user.ClientCertificateData, user.ClientKeyData = nobody.CertData, nobody.KeyData
 		},
@@ -117,7 +120,7 @@ func (w *badWorld) badKubeconfigs(night bool) {
 	BeforeAll(func(ctx context.Context) {
 		proof = filepath.Join(GinkgoT().TempDir(), "proof")
 		blackHole = newBlackHole(ctx)
-		good, err := w.workload.Kubeconfig() // a real API server refuses users
+		good, err := w.Lane.Plane.Kubeconfig() // a real API server refuses users
 		Expect(err).NotTo(HaveOccurred())
 		for name, spoil := range spoils {
 			config, err := clientcmd.Load(good)
@@ -154,7 +157,7 @@ func (w *badWorld) badKubeconfigs(night bool) {
 	})
 	DescribeTable("tells what is wrong with it, and goes on when it is corrected", func(ctx context.Context, c badInput) {
 		c.expect(found[c.name])
-		Eventually(w.reason(ctx, clusters[c.name])).Should(Equal("True/Imported"))
+		Eventually(w.Reason(ctx, clusters[c.name])).Should(Equal("True/Imported"))
 	}, entries(cases))
 	if night {
 		return
@@ -163,7 +166,7 @@ func (w *badWorld) badKubeconfigs(night bool) {
 		Expect(proof).NotTo(BeAnExistingFile())
 		// Three kubeconfigs get as far as the API server, and a try of theirs ends with its first request, which reads.
 		Expect(len(requests)).To(BeNumerically(">=", 6))
-		Expect(len(requests)).To(BeNumerically("<=", reached), describe(requests))
+		Expect(len(requests)).To(BeNumerically("<=", reached), importing.Listing(requests))
 		Expect(w.workloadWrites()).To(BeEmpty())
 	})
 }
@@ -214,12 +217,12 @@ func (w *badWorld) badObjects() {
 	)
 	relabel := func(value string) step {
 		return func(ctx context.Context, cluster *clusterv1.Cluster) {
-			w.choose(ctx, current(ctx, w.fixture, cluster), value)
+			w.Choose(ctx, importing.Current(ctx, w.Client, cluster), value)
 		}
 	}
 	annotate := func(key, value string) step {
 		return func(ctx context.Context, cluster *clusterv1.Cluster) {
-			w.patch(ctx, current(ctx, w.fixture, cluster), func(o client.Object) { setAnnotation(o, key, value) })
+			w.Patch(ctx, importing.Current(ctx, w.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, key, value) })
 		}
 	}
 	// record makes a v3 Rancher cluster that names the CAPI cluster, as change has it.
@@ -227,7 +230,7 @@ func (w *badWorld) badObjects() {
 		return func(ctx context.Context, cluster *clusterv1.Cluster) {
 			record := &managementv3.Cluster{}
 			record.GenerateName = "c-"
-			record.Labels = map[string]string{ownedLabel: "", ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace}
+			record.Labels = map[string]string{importing.OwnedLabel: "", importing.OwnerLabel: cluster.Name, importing.OwnerNSLabel: cluster.Namespace}
 			record.Spec.DisplayName = cluster.Name
 			change(record, cluster)
 			Expect(w.Client.Create(ctx, record)).To(Succeed())
@@ -236,10 +239,10 @@ func (w *badWorld) badObjects() {
 	// deleteRecord deletes a Rancher cluster as a user does, and what holds it.
 	deleteRecord := func(ctx context.Context, cluster *clusterv1.Cluster) {
 		list := &managementv3.ClusterList{}
-		Expect(w.Client.List(ctx, list, client.MatchingLabels{ownerLabel: cluster.Name})).To(Succeed())
+		Expect(w.Client.List(ctx, list, client.MatchingLabels{importing.OwnerLabel: cluster.Name})).To(Succeed())
 		Expect(list.Items).NotTo(BeEmpty())
 		found := &list.Items[0]
-		w.patch(ctx, found, func(o client.Object) {
+		w.Patch(ctx, found, func(o client.Object) {
 			o.SetFinalizers(slices.DeleteFunc(o.GetFinalizers(), func(name string) bool { return name == ofTurtles }))
 		})
 		Expect(w.Client.Delete(ctx, found)).To(Succeed())
@@ -248,20 +251,20 @@ func (w *badWorld) badObjects() {
 	spoils := map[string]step{
 		"label": relabel("perhaps"),
 		"parent-label": func(ctx context.Context, cluster *clusterv1.Cluster) {
-			w.choose(ctx, namespaceOf(cluster.Namespace), "perhaps")
+			w.Choose(ctx, importing.NamespaceOf(cluster.Namespace), "perhaps")
 		},
 		"env":       annotate("archelon.io/agent-env", "HTTPS_PROXY=http://user:"+marker+"@proxy:3128"),
 		"env-name":  annotate("archelon.io/agent-env", `{"HTTPS PROXY": "`+marker+`"}`),
 		"workspace": annotate("archelon.io/fleet-workspace", "../"+"Fleet"),
 		"fleet":     annotate("archelon.io/fleet-workspace", "fleet-local"),
-		"half":      record(func(r *managementv3.Cluster, _ *clusterv1.Cluster) { delete(r.Labels, ownerNSLabel) }),
+		"half":      record(func(r *managementv3.Cluster, _ *clusterv1.Cluster) { delete(r.Labels, importing.OwnerNSLabel) }),
 		"other-uid": record(func(r *managementv3.Cluster, _ *clusterv1.Cluster) {
-			r.Labels[uidLabel] = "00000000-0000-4000-8000-000000000000"
+			r.Labels[importing.UIDLabel] = "00000000-0000-4000-8000-000000000000"
 		}),
 		"nobodys": record(func(*managementv3.Cluster, *clusterv1.Cluster) {}),
 		"turtles": record(func(r *managementv3.Cluster, _ *clusterv1.Cluster) { r.Finalizers = []string{ofTurtles} }),
 		"twice": func(ctx context.Context, cluster *clusterv1.Cluster) {
-			ours := record(func(r *managementv3.Cluster, c *clusterv1.Cluster) { r.Labels[uidLabel] = string(c.UID) })
+			ours := record(func(r *managementv3.Cluster, c *clusterv1.Cluster) { r.Labels[importing.UIDLabel] = string(c.UID) })
 			annotate("cluster.x-k8s.io/paused", "")(ctx, cluster)
 			ours(ctx, cluster)
 			ours(ctx, cluster)
@@ -272,7 +275,7 @@ func (w *badWorld) badObjects() {
 	repairs := map[string]step{
 		"label": relabel("true"),
 		"parent-label": func(ctx context.Context, cluster *clusterv1.Cluster) {
-			w.choose(ctx, current(ctx, w.fixture, namespaceOf(cluster.Namespace)), "true")
+			w.Choose(ctx, importing.Current(ctx, w.Client, importing.NamespaceOf(cluster.Namespace)), "true")
 		},
 		"env":       annotate("archelon.io/agent-env", "HTTPS_PROXY: http://user:"+marker+"@proxy:3128"),
 		"env-name":  annotate("archelon.io/agent-env", `{"HTTPS_PROXY": "`+marker+`"}`),
@@ -302,7 +305,7 @@ func (w *badWorld) badObjects() {
 		{"there are two records", "twice", "DuplicateRecords", "delete all but one in Rancher", never},
 		{"Rancher's webhook refuses the record", "rejected", "RecordRejected", rejection, never},
 	}
-	if *isolated {
+	if importing.Isolated() {
 		// A record that names no namespace is nothing that such an instance receives: see the limits in docs/operations/sharding.md.
 		delete(spoils, "half")
 		delete(repairs, "half")
@@ -324,9 +327,9 @@ func (w *badWorld) badObjects() {
 		w.unannotate(ctx, clusters["twice"], "cluster.x-k8s.io/paused")
 		found = w.examine(ctx, clusters, window, cases...)
 		for name, cluster := range clusters {
-			requests[name] = w.requestsFor(cluster)
+			requests[name] = w.RequestsFor(cluster)
 		}
-		refusals = slices.DeleteFunc(w.requests(), func(e auditv1.Event) bool {
+		refusals = slices.DeleteFunc(w.Requests(), func(e auditv1.Event) bool {
 			// Somebody else may have been first to take a name (409).
 			return e.Verb != "create" || e.ObjectRef == nil || e.ObjectRef.Resource != "clusters" || e.ResponseStatus.Code != http.StatusUnprocessableEntity
 		})
@@ -338,19 +341,19 @@ func (w *badWorld) badObjects() {
 	DescribeTable("tells what is wrong, and goes on when it is put right", func(ctx context.Context, c badInput) {
 		c.expect(found[c.name])
 		// The condition, the Event and what led to them; each try to make the record looks at the CAPI cluster first.
-		Expect(len(requests[c.name])).To(BeNumerically("<=", 5+len(refused(c.name))), describe(requests[c.name]))
+		Expect(len(requests[c.name])).To(BeNumerically("<=", 5+len(refused(c.name))), importing.Listing(requests[c.name]))
 		if repairs[c.name] != nil {
-			Eventually(w.reason(ctx, clusters[c.name])).Should(Equal("True/Imported"))
-			Expect(w.v3Records(ctx, clusters[c.name])).To(HaveLen(1))
+			Eventually(w.Reason(ctx, clusters[c.name])).Should(Equal("True/Imported"))
+			Expect(w.V3Records(ctx, clusters[c.name])).To(HaveLen(1))
 		}
 	}, entries(cases))
 	It("asks for a refused record with growing pauses", func() {
 		most := mostTries(looked.Sub(refusals[0].RequestReceivedTimestamp.Time), 200*time.Millisecond)
-		Expect(len(refusals)).To(And(BeNumerically(">", 2), BeNumerically("<=", most)), describe(refusals))
+		Expect(len(refusals)).To(And(BeNumerically(">", 2), BeNumerically("<=", most)), importing.Listing(refusals))
 	})
 	It("lets a cluster go that has never been imported", func(ctx context.Context) {
 		Expect(w.Client.Delete(ctx, clusters[longName])).To(Succeed())
-		Eventually(w.gone(ctx, clusters[longName])).Should(BeTrue())
+		Eventually(w.K(ctx).Get(clusters[longName])).Should(Satisfy(apierrors.IsNotFound))
 	})
 }
 
@@ -387,7 +390,7 @@ func (w *badWorld) admitAll(ctx context.Context) {
 
 func (w *badWorld) unannotate(ctx context.Context, object client.Object, key string) {
 	GinkgoHelper()
-	w.patch(ctx, current(ctx, w.fixture, object), func(o client.Object) {
+	w.Patch(ctx, importing.Current(ctx, w.Client, object), func(o client.Object) {
 		annotations := o.GetAnnotations()
 		delete(annotations, key)
 		o.SetAnnotations(annotations)

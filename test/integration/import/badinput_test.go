@@ -23,6 +23,7 @@ import (
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -127,13 +128,14 @@ func newBadWorld() *badWorld {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(w.servers.Stop)
 		w.Values = nil // The admission policy refuses some of it, so that it cannot be there, and a manager that adopts takes a record of Turtles.
-		w.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period=1h", "--manifest-timeout="+manifestTimeout.String(), "--workload-timeout=2s")
+		w.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true", "--sync-period=1h",
+			"--manifest-timeout="+manifestTimeout.String(), "--workload-timeout=2s")
 	})
-	AfterEach(func() { Expect(w.manager.Done()).NotTo(BeClosed()) })
+	AfterEach(func() { Expect(w.Manager.Done()).NotTo(BeClosed()) })
 	AfterAll(func() {
-		expectNoSecrets(w.fixture)
-		Expect(w.manager.Logs()).NotTo(MatchRegexp(forbidden))
-		Expect(w.manager.Logs()).NotTo(ContainSubstring("panic"))
+		w.ExpectNoSecrets()
+		Expect(w.Manager.Logs()).NotTo(MatchRegexp(forbidden))
+		Expect(w.Manager.Logs()).NotTo(ContainSubstring("panic"))
 	})
 	return w
 }
@@ -159,13 +161,13 @@ func (w *badWorld) applied(cluster *clusterv1.Cluster) int {
 // kubeconfig Secret.
 func (w *badWorld) bareCluster(ctx context.Context, name string, labels map[string]string) *clusterv1.Cluster {
 	GinkgoHelper()
-	cluster := builder.Cluster(w.namespace(ctx, nil), name)
+	cluster := builder.Cluster(w.Namespace(ctx, nil), name)
 	cluster.Labels = labels
 	config := w.servers.Config(cluster.Namespace)
 	config.ContentType = "application/json" // all that a light one understands
 	Expect(w.Rancher.AddWorkload(cluster.Namespace, config)).To(Succeed())
 	Expect(w.Client.Create(ctx, cluster)).To(Succeed())
-	w.status(ctx, cluster, builder.ControlPlaneUp)
+	w.Status(ctx, cluster, builder.ControlPlaneUp)
 	return cluster
 }
 
@@ -190,19 +192,19 @@ type symptoms struct {
 func (w *badWorld) examine(ctx context.Context, clusters map[string]*clusterv1.Cluster, during time.Duration, cases ...badInput) map[string]symptoms {
 	GinkgoHelper()
 	if len(cases) == 1 { // Of several each is to fail by itself. On a busy machine Rancher may take its time, and something else is wrong until then.
-		Eventually(w.reason(ctx, clusters[cases[0].name])).Should(Equal("False/" + cases[0].reason))
+		Eventually(w.Reason(ctx, clusters[cases[0].name])).Should(Equal("False/" + cases[0].reason))
 	}
 	// On a busy machine a first try may begin late, and a second one has to wait for its time.
 	Eventually(func() []string { return w.triedOnce(clusters, cases) }).WithPolling(time.Second).Should(BeEmpty(), "clusters that wait for a second try")
-	Consistently(w.manager.Done()).WithTimeout(during).ShouldNot(BeClosed())
+	Consistently(w.Manager.Done()).WithTimeout(during).ShouldNot(BeClosed())
 	found := map[string]symptoms{}
 	for name, cluster := range clusters {
 		progress := BeElementOf("none", "False/WaitingForRancher", "False/WaitingForControlPlane", "False/ConnectingAgent")
-		Eventually(w.reason(ctx, cluster)).ShouldNot(progress, name)
-		state := conditions.Get(current(ctx, w.fixture, cluster), condition)
+		Eventually(w.Reason(ctx, cluster)).ShouldNot(progress, name)
+		state := conditions.Get(importing.Current(ctx, w.Client, cluster), importing.Condition)
 		reason := string(state.Status) + "/" + state.Reason
 		var notes []string
-		Eventually(func() []string { notes = w.notes(ctx, cluster); return notes }).Should(ContainElement(state.Message), name)
+		Eventually(func() []string { notes = w.Notes(ctx, cluster); return notes }).Should(ContainElement(state.Message), name)
 		found[name] = symptoms{reason: reason, message: state.Message, notes: notes, applied: w.applied(cluster)}
 	}
 	tries := w.tries()
@@ -231,7 +233,7 @@ func (w *badWorld) triedOnce(clusters map[string]*clusterv1.Cluster, cases []bad
 func (w *badWorld) tries() map[client.ObjectKey][]time.Time {
 	GinkgoHelper()
 	times := map[client.ObjectKey][]time.Time{}
-	for _, e := range w.requests() {
+	for _, e := range w.Requests() {
 		if e.Verb != "get" || e.ObjectRef == nil || e.ObjectRef.Resource != "secrets" {
 			continue
 		}
@@ -279,11 +281,11 @@ func (w *badWorld) begin(ctx context.Context, names []string, change func(*clust
 	for _, name := range names {
 		clusters[name] = w.bareCluster(ctx, name, nil)
 		change(clusters[name])
-		w.choose(ctx, current(ctx, w.fixture, clusters[name]), "true")
+		w.Choose(ctx, importing.Current(ctx, w.Client, clusters[name]), "true")
 	}
 	for name, cluster := range clusters {
 		Eventually(func() bool {
-			records := w.v3Records(ctx, cluster)
+			records := w.V3Records(ctx, cluster)
 			return len(records) == 1 && slices.ContainsFunc(records[0].Status.Conditions, func(c managementv3.ClusterCondition) bool {
 				return c.Type == "Connected" && c.Status == corev1.ConditionFalse
 			})
@@ -355,11 +357,13 @@ func (w *badWorld) badManifests(night bool) {
 		clusters = w.begin(ctx, names(cases), func(cluster *clusterv1.Cluster) {
 			Expect(w.Client.Create(ctx, w.kubeconfig(cluster))).To(Succeed())
 			// Half of a short manifest would still be in a buffer of Rancher's when the connection ends.
-			w.patch(ctx, cluster, func(o client.Object) { setAnnotation(o, "archelon.io/agent-env", "LONG: "+strings.Repeat("x", 8000)) })
+			w.Patch(ctx, cluster, func(o client.Object) {
+				importing.SetAnnotation(o, "archelon.io/agent-env", "LONG: "+strings.Repeat("x", 8000))
+			})
 		})
 		for name, cluster := range clusters {
 			fault := faults[name]
-			fault.Cluster = w.v3Records(ctx, cluster)[0].Name
+			fault.Cluster = w.V3Records(ctx, cluster)[0].Name
 			fault.Location = stranger.URL
 			w.Rancher.SetFault(fault)
 		}
@@ -372,7 +376,7 @@ func (w *badWorld) badManifests(night bool) {
 			return counts
 		}
 		for name, cluster := range clusters {
-			id := w.v3Records(ctx, cluster)[0].Name
+			id := w.V3Records(ctx, cluster)[0].Name
 			Eventually(func() int { return counted()[id] }).Should(BeNumerically(">=", 2), name)
 		}
 		found = w.examine(ctx, clusters, during, cases...)
@@ -382,9 +386,9 @@ func (w *badWorld) badManifests(night bool) {
 	DescribeTable("tells what came, and goes on when Rancher answers properly", func(ctx context.Context, c badInput) {
 		c.expect(found[c.name])
 		// A try that ends while the symptoms are looked at is not among theirs.
-		id := w.v3Records(ctx, clusters[c.name])[0].Name
+		id := w.V3Records(ctx, clusters[c.name])[0].Name
 		Expect(downloads[id]).To(And(BeNumerically(">=", 2), BeNumerically("<=", len(found[c.name].tries)+1)), "downloads")
-		Eventually(w.reason(ctx, clusters[c.name])).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+		Eventually(w.Reason(ctx, clusters[c.name])).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 	}, entries(cases))
 	if !night {
 		It("follows nobody to another host", func() { Expect(strangers.Load()).To(BeZero()) })
@@ -397,7 +401,7 @@ func (w *badWorld) badSettings() {
 		return func(ctx context.Context, _ *clusterv1.Cluster) {
 			GinkgoHelper()
 			object := &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			w.patch(ctx, current(ctx, w.fixture, object), func(client.Object) { object.Value = value() })
+			w.Patch(ctx, importing.Current(ctx, w.Client, object), func(client.Object) { object.Value = value() })
 		}
 	}
 	to := func(value string) func() string { return func() string { return value } }
@@ -417,7 +421,7 @@ func (w *badWorld) badSettings() {
 		found := w.examine(ctx, clusters, window/2, c)[c.name]
 		repair(ctx, clusters[c.name])
 		c.expect(found)
-		Eventually(w.reason(ctx, clusters[c.name])).Should(Equal("True/Imported"))
+		Eventually(w.Reason(ctx, clusters[c.name])).Should(Equal("True/Imported"))
 	},
 		Entry("cacerts is of another CA", badInput{"", "other-ca", "RancherTLSNotTrusted", "not signed by the CAs in Rancher's setting cacerts.*: correct", growing},
 			set("cacerts", otherCA), set("cacerts", rancherCA)),
@@ -432,16 +436,16 @@ func (w *badWorld) badSettings() {
 		Entry("server-url is empty and then not https", Label("nightly"), badInput{"", "no-url-plain", "ServerURLMissing", "set it in Rancher's global settings", never},
 			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
 				set("server-url", plainURL)(ctx, cluster)
-				Eventually(w.reason(ctx, cluster)).Should(Equal("False/ServerURLInvalid"))
+				Eventually(w.Reason(ctx, cluster)).Should(Equal("False/ServerURLInvalid"))
 				set("server-url", serverURL)(ctx, cluster)
 			}),
 		Entry("server-url is empty until somebody has paused the cluster", Label("nightly"), badInput{"", "no-url-paused", "ServerURLMissing", "set it in Rancher's global settings", never},
 			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
 				pause := func(paused bool) {
-					w.patch(ctx, current(ctx, w.fixture, cluster), func(client.Object) { cluster.Spec.Paused = &paused })
+					w.Patch(ctx, importing.Current(ctx, w.Client, cluster), func(client.Object) { cluster.Spec.Paused = &paused })
 				}
 				pause(true)
-				Eventually(w.reason(ctx, cluster)).Should(Equal("False/Paused"))
+				Eventually(w.Reason(ctx, cluster)).Should(Equal("False/Paused"))
 				set("server-url", serverURL)(ctx, cluster)
 				pause(false)
 			}),
@@ -450,7 +454,7 @@ func (w *badWorld) badSettings() {
 				Expect(w.Client.Delete(ctx, &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: "cacerts"}})).To(Succeed())
 			}, func(ctx context.Context, cluster *clusterv1.Cluster) {
 				Expect(w.Client.Create(ctx, &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: "cacerts"}})).To(Succeed())
-				Eventually(w.reason(ctx, cluster)).Should(Equal("False/RancherTLSNotTrusted"), "an empty one stands for the CAs of the system")
+				Eventually(w.Reason(ctx, cluster)).Should(Equal("False/RancherTLSNotTrusted"), "an empty one stands for the CAs of the system")
 				set("cacerts", rancherCA)(ctx, cluster)
 			}),
 		Entry("server-url is not https", Label("nightly"), badInput{"", "plain-url", "RegistrationURLInvalid", "correct Rancher's setting server-url", once},

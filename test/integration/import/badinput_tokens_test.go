@@ -10,6 +10,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 func (w *badWorld) badTokens() {
@@ -20,17 +22,17 @@ func (w *badWorld) badTokens() {
 		clusters := w.begin(ctx, []string{c.name}, func(*clusterv1.Cluster) {})
 		cluster := clusters[c.name]
 		w.release(ctx)
-		Eventually(w.reason(ctx, cluster)).Should(Equal("False/KubeconfigMissing"))
-		token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.v3Records(ctx, cluster)[0].Name, Name: "crt-token-default-token"}}
-		spoil(ctx, current(ctx, w.fixture, token))
+		Eventually(w.Reason(ctx, cluster)).Should(Equal("False/KubeconfigMissing"))
+		token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.V3Records(ctx, cluster)[0].Name, Name: "crt-token-default-token"}}
+		spoil(ctx, importing.Current(ctx, w.Client, token))
 		before := w.tries()[client.ObjectKeyFromObject(cluster)]
 		Expect(w.Client.Create(ctx, w.kubeconfig(cluster))).To(Succeed())
-		Eventually(w.reason(ctx, cluster)).ShouldNot(Equal("False/KubeconfigMissing"))
+		Eventually(w.Reason(ctx, cluster)).ShouldNot(Equal("False/KubeconfigMissing"))
 		found := w.examine(ctx, clusters, window/2, c)[c.name]
 		found.tries = found.tries[len(before):]
 		repair(ctx, token)
 		c.expect(found)
-		Eventually(w.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(w.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 	},
 		Entry("a Secret that is gone", badInput{"", "no-token", "TokenSecretMissing", "delete the registration token, which Rancher makes anew", once},
 			step(func(ctx context.Context, token *corev1.Secret) {
@@ -40,10 +42,10 @@ func (w *badWorld) badTokens() {
 			step(func(ctx context.Context, _ *corev1.Secret) { Expect(w.Rancher.Up(ctx)).To(Succeed()) })),
 		Entry("a Secret without a token", badInput{"", "empty-token", "TokenSecretEmpty", "delete the registration token, which Rancher makes anew", once},
 			step(func(ctx context.Context, token *corev1.Secret) {
-				w.patch(ctx, token, func(client.Object) { kept, token.Data["token"] = token.Data["token"], []byte{} })
+				w.Patch(ctx, token, func(client.Object) { kept, token.Data["token"] = token.Data["token"], []byte{} })
 			}),
 			step(func(ctx context.Context, token *corev1.Secret) {
-				w.patch(ctx, current(ctx, w.fixture, token), func(client.Object) { token.Data["token"] = kept })
+				w.Patch(ctx, importing.Current(ctx, w.Client, token), func(client.Object) { token.Data["token"] = kept })
 			})),
 	)
 	It("waits for the namespace of a record, asks nothing meanwhile, and goes on when Rancher makes it", func(ctx context.Context) {
@@ -51,12 +53,13 @@ func (w *badWorld) badTokens() {
 		DeferCleanup(w.Rancher.Up)
 		cluster := w.bareCluster(ctx, "no-namespace", nil)
 		Expect(w.Client.Create(ctx, w.kubeconfig(cluster))).To(Succeed())
-		w.choose(ctx, current(ctx, w.fixture, cluster), "true")
-		Eventually(w.reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
-		Expect(conditions.Get(current(ctx, w.fixture, cluster), "RancherImported").Message).To(ContainSubstring("if that lasts, look at the logs of Rancher"))
-		asked := len(w.requestsFor(cluster))
-		Consistently(func() int { return len(w.requestsFor(cluster)) }).Should(BeNumerically("<=", asked+1), "an Event may still be on its way")
+		w.Choose(ctx, importing.Current(ctx, w.Client, cluster), "true")
+		Eventually(w.Reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
+		Expect(conditions.Get(importing.Current(ctx, w.Client, cluster), "RancherImported").Message).
+			To(ContainSubstring("if that lasts, look at the logs of Rancher"))
+		asked := len(w.RequestsFor(cluster))
+		Consistently(func() int { return len(w.RequestsFor(cluster)) }).Should(BeNumerically("<=", asked+1), "an Event may still be on its way")
 		Expect(w.Rancher.Up(ctx)).To(Succeed())
-		Eventually(w.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(w.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 	})
 }

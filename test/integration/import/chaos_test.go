@@ -22,7 +22,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
-	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/proxy"
 	"github.com/archelon-io/archelon/test/stage"
 )
@@ -46,9 +46,9 @@ var _ = Describe("Chaos", func() {
 	DescribeTable("never makes a second record, nor one without its labels, and connects every cluster", func(
 		ctx context.Context, clusters, crashes int,
 	) {
-		f := &fixture{Stage: s, tenants: tenants{most: 1}}
-		servers := startLights(ctx)
-		namespace := f.namespace(ctx, nil)
+		f := &fixture{&importing.Fixture{Stage: s, Tenants: 1}}
+		servers := importing.StartLights(ctx)
+		namespace := f.Namespace(ctx, nil)
 		for i := range clusters {
 			f.lightCluster(ctx, servers, namespace, fmt.Sprintf("c%d", i))
 		}
@@ -57,7 +57,7 @@ var _ = Describe("Chaos", func() {
 		gateway.DelayWatches(2 * time.Second)
 		gateway.Judge(unreliable)
 		m := f.restartable(ctx, []string{"--concurrency=10", "--feature-gates=managementv3-cluster=true"})
-		f.choose(ctx, namespaceOf(namespace), "true")
+		f.Choose(ctx, importing.NamespaceOf(namespace), "true")
 		for i := range crashes {
 			pause(ctx, time.Duration(200+rand.IntN(1300))*time.Millisecond)
 			if i == crashes/2 {
@@ -75,11 +75,11 @@ var _ = Describe("Chaos", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(s.Client.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
 			for i := range list.Items {
-				g.Expect(f.reason(ctx, &list.Items[i])()).To(Equal("True/Imported"), list.Items[i].Name)
+				g.Expect(f.Reason(ctx, &list.Items[i])()).To(Equal("True/Imported"), list.Items[i].Name)
 			}
 		}).WithTimeout(3 * time.Minute).WithPolling(time.Second).Should(Succeed())
 		for i := range list.Items {
-			Expect(f.v3Records(ctx, &list.Items[i])).To(HaveLen(1), list.Items[i].Name)
+			Expect(f.V3Records(ctx, &list.Items[i])).To(HaveLen(1), list.Items[i].Name)
 		}
 		seen.expectOneEach(list.Items)
 	},
@@ -94,10 +94,7 @@ func (f *fixture) lightCluster(ctx context.Context, servers *workloadserver.Serv
 	kubeconfig, err := servers.Kubeconfig(name)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(f.Rancher.AddWorkload(name, servers.Config(name))).To(Succeed())
-	Expect(f.Client.Create(ctx, builder.KubeconfigSecret(namespace, name, kubeconfig))).To(Succeed())
-	cluster := builder.Cluster(namespace, name)
-	Expect(f.Client.Create(ctx, cluster)).To(Succeed())
-	f.status(ctx, cluster, builder.ControlPlaneUp)
+	f.ClusterWith(ctx, namespace, name, kubeconfig)
 }
 
 // unreliable makes about every eighth request go wrong.
@@ -168,8 +165,9 @@ func (s *sightings) expectOneEach(clusters []clusterv1.Cluster) {
 	defer s.mu.Unlock()
 	made := map[string]int{}
 	for _, record := range s.records {
-		Expect(record.Labels).To(And(HaveKey(ownedLabel), HaveKey(ownerLabel), HaveKey(ownerNSLabel), HaveKey(uidLabel)), record.Name)
-		made[record.Labels[uidLabel]]++
+		Expect(record.Labels).
+			To(And(HaveKey(importing.OwnedLabel), HaveKey(importing.OwnerLabel), HaveKey(importing.OwnerNSLabel), HaveKey(importing.UIDLabel)), record.Name)
+		made[record.Labels[importing.UIDLabel]]++
 	}
 	for i := range clusters {
 		Expect(made).To(HaveKeyWithValue(string(clusters[i].UID), 1), "records ever made for %s", clusters[i].Name)

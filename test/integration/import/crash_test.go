@@ -12,10 +12,12 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/proxy"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
@@ -33,14 +35,14 @@ var _ = Describe("Faults", func() {
 				args            []string
 			)
 			BeforeAll(func(ctx context.Context) {
-				args = []string{"-v=1", gate(strategy)}
+				args = []string{"-v=1", importing.Gate(strategy)}
 				f = newFixture(ctx, stage.Options{Name: "faults-" + strategy, Rancher: func(o *rancher.Options) {
 					o.Timings = rancher.Timings{AgentRetry: 20 * time.Millisecond, NamespaceController: 50 * time.Millisecond, Poll: 20 * time.Millisecond, TokenGrace: time.Minute}
 					o.Logger = GinkgoLogr
 				}})
 				gateway = startProxy(f.Management.Config)
 				f.Through = gateway.Through
-				inside = startProxy(f.workload.Config)
+				inside = startProxy(f.Lane.Plane.Config)
 				kubeconfig = f.kubeconfigThrough(ctx, inside)
 			})
 			survive := func(gateway func() *proxy.Proxy, matters func(*http.Request) bool, least int) func(context.Context, proxy.Verdict, bool, int) {
@@ -63,11 +65,11 @@ var _ = Describe("Faults", func() {
 			}
 			DescribeTable("survives", survive(func() *proxy.Proxy { return gateway }, managementRequest, 10),
 				Entry("requests that are refused", Label("long"), proxy.Refuse, false, 1),
-				Entry("conflicts", Label("nightly"), longUnless(strategy == "v3"), proxy.Conflict, false, 1),
+				Entry("conflicts", Label("nightly"), importing.LongUnless(strategy == "v3"), proxy.Conflict, false, 1),
 				Entry("answers that are lost", Label("long"), proxy.Lose, false, 1),
 				Entry("crashes right after a request took effect", Label("nightly"), proxy.Lose, true, 1),
 				// The simulation has a crash at every request.
-				Entry("crashes right after every fifth request took effect", longUnless(strategy == "v3"), proxy.Lose, true, 5),
+				Entry("crashes right after every fifth request took effect", importing.LongUnless(strategy == "v3"), proxy.Lose, true, 5),
 				Entry("crashes right before a request", Label("long"), proxy.Refuse, true, 1),
 			)
 			DescribeTable("survives, in the workload cluster,", Label("long"), survive(func() *proxy.Proxy { return inside }, anyRequest, 12),
@@ -92,15 +94,15 @@ func startProxy(config *rest.Config) *proxy.Proxy {
 func (f *fixture) kubeconfigThrough(ctx context.Context, p *proxy.Proxy) []byte {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "capi"}}
-	Expect(client.IgnoreAlreadyExists(f.workloadClient.Create(ctx, account))).To(Succeed())
-	Expect(client.IgnoreAlreadyExists(f.workloadClient.Create(ctx, &rbacv1.ClusterRoleBinding{
+	Expect(client.IgnoreAlreadyExists(f.Lane.Client.Create(ctx, account))).To(Succeed())
+	Expect(client.IgnoreAlreadyExists(f.Lane.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "capi"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
 	}))).To(Succeed())
-	config, err := f.workload.ServiceAccountConfig(ctx, account.Namespace, account.Name)
+	config, err := f.Lane.Plane.ServiceAccountConfig(ctx, account.Namespace, account.Name)
 	Expect(err).NotTo(HaveOccurred())
-	kubeconfig, err := f.workload.KubeconfigFor(p.Through(config))
+	kubeconfig, err := f.Lane.Plane.KubeconfigFor(p.Through(config))
 	Expect(err).NotTo(HaveOccurred())
 	return kubeconfig
 }
@@ -108,17 +110,17 @@ func (f *fixture) kubeconfigThrough(ctx context.Context, p *proxy.Proxy) []byte 
 // liveAndDie imports a cluster and deletes it. There must never be two records.
 func (f *fixture) liveAndDie(ctx context.Context, name string, kubeconfig []byte) {
 	GinkgoHelper()
-	namespace := f.namespace(ctx, nil)
-	cluster := f.clusterWith(ctx, namespace, name, kubeconfig, selected)
-	records := func() int { return len(f.v1Records(ctx, cluster)) + len(f.v3Records(ctx, cluster)) }
+	namespace := f.Namespace(ctx, nil)
+	cluster := f.ClusterWith(ctx, namespace, name, kubeconfig, importing.Selected)
+	records := func() int { return len(f.V1Records(ctx, cluster)) + len(f.V3Records(ctx, cluster)) }
 	Eventually(func(g Gomega) {
 		g.Expect(records()).To(BeNumerically("<=", 1))
-		g.Expect(f.reason(ctx, cluster)()).To(Equal("True/Imported"))
+		g.Expect(f.Reason(ctx, cluster)()).To(Equal("True/Imported"))
 	}).Should(Succeed())
 	Expect(records()).To(Equal(1))
 	Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-	Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-	f.expectNothingLeft(ctx, cluster)
+	Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+	f.ExpectNothingLeft(ctx, cluster)
 }
 
 // managementRequest picks what belongs to an import of all that the manager asks of the management cluster: no watch, no list, nothing about Events

@@ -8,10 +8,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -27,7 +30,7 @@ const quick = "--workload-timeout=2s"
 // deletion is what the specs about deletion share: a stage with two real workload clusters, and as many light ones as are asked for.
 type deletion struct {
 	*fixture
-	lanes   []lane
+	lanes   []importing.Lane
 	servers *workloadserver.Server
 	// limited has every spec start a manager of its own, which works in the namespace of the spec only.
 	limited bool
@@ -43,13 +46,13 @@ var _ = Describe("Deletion", Ordered, func() {
 			o.Logger = GinkgoLogr
 			o.Timings.Cleanup = 100 * time.Millisecond
 		}})
-		d.lanes = []lane{{name: "deletion-workload", plane: d.workload, client: d.workloadClient}, d.lane(ctx, "deletion-workload-2", false)}
-		d.servers = startLights(ctx)
+		d.lanes = []importing.Lane{d.Lane, d.StartLane(ctx, env.Options{Name: "deletion-workload-2"})}
+		d.servers = importing.StartLights(ctx)
 	})
 	AfterEach(func(ctx context.Context) {
-		Eventually(d.nothingOfRancher(ctx)).Should(BeEmpty())
+		Eventually(d.NothingOfRancher(ctx)).Should(BeEmpty())
 		for _, l := range d.lanes {
-			Eventually(l.left).WithContext(ctx).Should(BeEmpty())
+			Eventually(l.Left).WithContext(ctx).Should(BeEmpty())
 		}
 	})
 
@@ -67,7 +70,7 @@ var _ = Describe("Deletion", Ordered, func() {
 
 // specs are the same whatever the managers are limited to.
 func (d *deletion) specs() {
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		Describe("of "+strategy+" records with a manager that stays up", nightlyUnless(strategy == "v3"), Ordered, func() {
 			BeforeAll(func(ctx context.Context) {
 				if !d.limited {
@@ -81,7 +84,7 @@ func (d *deletion) specs() {
 			})
 			Describe("held up", func() { d.heldUp(strategy) })
 		})
-		Describe("of "+strategy+" records with a manager that is killed", Label("nightly"), longUnless(strategy == "v3"), Ordered, func() {
+		Describe("of "+strategy+" records with a manager that is killed", Label("nightly"), importing.LongUnless(strategy == "v3"), Ordered, func() {
 			matrix(func(ctx context.Context, cells []cell) {
 				trials := d.launchAndSetUp(ctx, strategy, cells)
 				d.endWhileKilled(ctx, trials)
@@ -95,13 +98,13 @@ func (d *deletion) specs() {
 // launch starts a manager that may be killed.
 func (d *deletion) launch(ctx context.Context, strategy string) {
 	GinkgoHelper()
-	d.run(ctx, append([]string{gate(strategy), quick}, d.scope...)...)
+	d.run(ctx, append([]string{importing.Gate(strategy), quick}, d.scope...)...)
 }
 
 // tenant makes a namespace that a manager works in: the one that is up, or one for this namespace only.
 func (d *deletion) tenant(ctx context.Context, strategy string) string {
 	GinkgoHelper()
-	namespace := d.namespace(ctx, nil)
+	namespace := d.Namespace(ctx, nil)
 	if d.limited {
 		d.scope = []string{"--namespace=" + namespace}
 		d.launch(ctx, strategy)
@@ -142,12 +145,12 @@ func (d *deletion) endWhileKilled(ctx context.Context, trials []*trial) {
 	strategy := trials[0].strategy
 	half := len(trials) / 2
 	d.endAll(ctx, trials[:half])
-	d.manager.Kill()
+	d.Manager.Kill()
 	d.endAll(ctx, trials[half:])
 	held := func() int {
 		count := 0
-		for _, cluster := range d.look(ctx).clusters {
-			if controllerutil.ContainsFinalizer(&cluster, finalizer) {
+		for _, cluster := range d.Look(ctx).Clusters {
+			if controllerutil.ContainsFinalizer(&cluster, importing.Finalizer) {
 				count++
 			}
 		}
@@ -157,7 +160,7 @@ func (d *deletion) endWhileKilled(ctx context.Context, trials []*trial) {
 	Expect(before).To(BeNumerically(">=", len(trials)-half), "a dead manager leaves its finalizers")
 	d.launch(ctx, strategy)
 	Eventually(held).WithPolling(time.Millisecond).Should(BeNumerically("<", before))
-	d.manager.Kill()
+	d.Manager.Kill()
 	d.launch(ctx, strategy)
 }
 
@@ -165,35 +168,35 @@ func (d *deletion) endWhileKilled(ctx context.Context, trials []*trial) {
 func (f *fixture) expectFinished(ctx context.Context, trials []*trial) {
 	GinkgoHelper()
 	Eventually(f.unfinished(ctx, trials)).WithTimeout(2 * patience).Should(BeEmpty())
-	Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
-	Consistently(f.nothingOfRancher(ctx)).Should(BeEmpty())
+	Eventually(f.NothingOfRancher(ctx)).Should(BeEmpty())
+	Consistently(f.NothingOfRancher(ctx)).Should(BeEmpty())
 	Expect(f.unfinished(ctx, trials)()).To(BeEmpty())
 	f.sweep(ctx, trials)
 }
 
 // comingBack is about managers that come back as somebody else, or too late.
 func (d *deletion) comingBack(strategy string) {
-	long := longUnless(strategy == "v3")
+	long := importing.LongUnless(strategy == "v3")
 	for _, side := range []string{capiSide, rancherSide} {
 		It("ends when it was "+side+" and the gate is switched meanwhile", long, func(ctx context.Context) {
 			trials := d.launchAndSetUp(ctx, strategy, []cell{
 				{side, planeUp, labelKept, reachable}, {side, planeDown, labelKept, blackHoled},
 				{side, planeUp, labelRemoved, reachable}, {side, planeUp, labelFalse, kubeconfigGone},
 			})
-			d.manager.Kill()
+			d.Manager.Kill()
 			d.endAll(ctx, trials)
-			d.launch(ctx, otherThan(strategy))
+			d.launch(ctx, importing.OtherThan(strategy))
 			d.expectFinished(ctx, trials)
 		})
 	}
 
 	It("releases a record that is deleted when its CAPI cluster is gone", long, func(ctx context.Context) {
 		trials := d.launchAndSetUp(ctx, strategy, []cell{{capiSide, planeUp, labelKept, reachable}})
-		d.manager.Kill()
+		d.Manager.Kill()
 		// Somebody in a hurry takes our finalizer off.
 		d.end(ctx, trials[0])
-		d.letGo(ctx, current(ctx, d.fixture, trials[0].cluster))
-		Expect(d.gone(ctx, trials[0].cluster)()).To(BeTrue())
+		d.letGo(ctx, importing.Current(ctx, d.Client, trials[0].cluster))
+		Expect(d.K(ctx).Get(trials[0].cluster)()).To(Satisfy(apierrors.IsNotFound))
 		d.launch(ctx, strategy)
 		// A v1 record is deleted by Kubernetes as well, with its owner.
 		Expect(client.IgnoreNotFound(d.Client.Delete(ctx, trials[0].record))).To(Succeed())
@@ -204,8 +207,8 @@ func (d *deletion) comingBack(strategy string) {
 // letGo takes all finalizers but Rancher's off an object.
 func (f *fixture) letGo(ctx context.Context, object client.Object) {
 	GinkgoHelper()
-	f.patch(ctx, object, func(o client.Object) {
-		for _, name := range []string{finalizer, foreignFinalizer, turtlesFinalizer} {
+	f.Patch(ctx, object, func(o client.Object) {
+		for _, name := range []string{importing.Finalizer, foreignFinalizer, turtlesFinalizer} {
 			controllerutil.RemoveFinalizer(o, name)
 		}
 	})
@@ -215,7 +218,7 @@ func (f *fixture) letGo(ctx context.Context, object client.Object) {
 // namespace that is being deleted.
 func expectLawfulUnlessTerminating(f *fixture) {
 	GinkgoHelper()
-	requests := f.requests()
+	requests := f.Requests()
 	Expect(requests).NotTo(BeEmpty())
 	for _, request := range requests {
 		if request.ResponseStatus.Code == 403 && !strings.Contains(request.ResponseStatus.Message, "because it is being terminated") {

@@ -5,11 +5,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -17,7 +19,7 @@ const earlyKey = "archelon.io/early-import"
 
 // Scenario: a cluster shows in Rancher before its control plane is available, because somebody asks for it.
 var _ = Describe("An early import", func() {
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		describeEarlyImport(strategy)
 	}
 })
@@ -28,7 +30,7 @@ func describeEarlyImport(strategy string) {
 		namespace string
 	)
 	early := func(value string) func(*clusterv1.Cluster) {
-		return func(c *clusterv1.Cluster) { setAnnotation(c, earlyKey, value) }
+		return func(c *clusterv1.Cluster) { importing.SetAnnotation(c, earlyKey, value) }
 	}
 	// unborn creates a CAPI cluster without a control plane: nothing is in its status, and there is no kubeconfig.
 	unborn := func(ctx context.Context, name string, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
@@ -41,65 +43,66 @@ func describeEarlyImport(strategy string) {
 		return cluster
 	}
 	records := func(ctx context.Context, cluster *clusterv1.Cluster) func() []client.Object {
-		return func() []client.Object { return f.look(ctx).records(strategy, cluster) }
+		return func() []client.Object { return f.Look(ctx).Records(strategy, cluster) }
 	}
 	waits := func(ctx context.Context, cluster *clusterv1.Cluster) {
 		GinkgoHelper()
 		Eventually(records(ctx, cluster)).Should(HaveLen(1))
-		Eventually(func() string { return conditions.GetMessage(current(ctx, f, cluster), condition) }).
-			Should(ContainSubstring("The Rancher cluster is there before the control plane"))
-		Consistently(f.reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
-		Expect(f.agent(ctx)).To(BeNil())
+		Eventually(func() string {
+			return conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)
+		}).Should(ContainSubstring("The Rancher cluster is there before the control plane"))
+		Consistently(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
+		Expect(f.Agent(ctx)).To(BeNil())
 	}
 	end := func(ctx context.Context, cluster *clusterv1.Cluster) {
 		GinkgoHelper()
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-		f.expectNothingLeft(ctx, cluster)
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		f.ExpectNothingLeft(ctx, cluster)
 	}
 
 	Describe("as "+strategy, Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
 			f = newFixture(ctx, stage.Options{Name: "early-" + strategy})
-			namespace = f.namespace(ctx, nil)
+			namespace = f.Namespace(ctx, nil)
 		})
 
 		It("creates the Rancher cluster at once, and touches the workload cluster when its control plane is available", func(ctx context.Context) {
-			f.run(ctx, gate(strategy))
-			cluster := unborn(ctx, "prod", selected, early("true"))
+			f.run(ctx, importing.Gate(strategy))
+			cluster := unborn(ctx, "prod", importing.Selected, early("true"))
 			waits(ctx, cluster)
 			uid := records(ctx, cluster)()[0].GetUID()
 
-			kubeconfig, err := f.workload.Kubeconfig()
+			kubeconfig, err := f.Lane.Plane.Kubeconfig()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(f.Client.Create(ctx, builder.KubeconfigSecret(namespace, "prod", kubeconfig))).To(Succeed())
-			Consistently(f.reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
-			Expect(f.agent(ctx)).To(BeNil())
-			f.status(ctx, cluster, builder.ControlPlaneUp)
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Consistently(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
+			Expect(f.Agent(ctx)).To(BeNil())
+			f.Status(ctx, cluster, builder.ControlPlaneUp)
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 			Expect(records(ctx, cluster)()).To(HaveExactElements(HaveField("GetUID()", uid)))
 			end(ctx, cluster)
 		})
 
 		It("ends with its cluster, or with the label, although there never was a control plane", func(ctx context.Context) {
-			f.run(ctx, gate(strategy), "--early-import")
-			cluster := unborn(ctx, "never", selected)
+			f.run(ctx, importing.Gate(strategy), "--early-import")
+			cluster := unborn(ctx, "never", importing.Selected)
 			waits(ctx, cluster)
 			end(ctx, cluster)
 
-			cluster = unborn(ctx, "un-imported", selected)
+			cluster = unborn(ctx, "un-imported", importing.Selected)
 			waits(ctx, cluster)
-			f.choose(ctx, current(ctx, f, cluster), "false")
+			f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
 			Eventually(records(ctx, cluster)).Should(BeEmpty())
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/NotSelected"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NotSelected"))
 			end(ctx, cluster)
 
 			By("an annotation wins over the flag")
-			cluster = unborn(ctx, "late", selected, early("false"))
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
+			cluster = unborn(ctx, "late", importing.Selected, early("false"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
 			Consistently(records(ctx, cluster)).Should(BeEmpty())
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, earlyKey, "soon") })
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/InvalidSetting"))
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, earlyKey, "soon") })
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/InvalidSetting"))
 			Expect(records(ctx, cluster)()).To(BeEmpty())
 			end(ctx, cluster)
 		})

@@ -2,265 +2,115 @@ package import_test
 
 import (
 	"context"
-	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
-	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Literals of the contract, not the constants under test.
-const (
-	importLabel     = "cluster-api.cattle.io/rancher-auto-import"
-	ownerLabel      = "cluster-api.cattle.io/capi-cluster-owner"
-	ownerNSLabel    = "cluster-api.cattle.io/capi-cluster-owner-ns"
-	ownedLabel      = "cluster-api.cattle.io/owned"
-	uidLabel        = "archelon.io/capi-cluster-uid"
-	finalizer       = "archelon.io/rancher-import"
-	recordKey       = "archelon.io/rancher-cluster"
-	forceDeployKey  = "io.cattle.agent.force.deploy"
-	importedKey     = "imported"
-	condition       = "RancherImported"
-	agentNamespace  = "cattle-system"
-	agentDeployment = "cattle-cluster-agent"
-	archelonUser    = "system:serviceaccount:archelon-system:archelon"
-	turtlesHold     = "capicluster.turtles.cattle.io"
-	managedBy       = "archelon.io/managed-by"
-)
+// A literal of the contract, as those of package importing.
+const managedBy = "archelon.io/managed-by"
 
 // manager is no program: managers run in this process.
 const manager = ""
 
-// fixture is a stage with one workload cluster, and what specs do with it.
-type fixture struct {
-	*stage.Stage
-	workload       *env.ControlPlane
-	workloadClient client.Client
-	manager        *stage.Manager
-	tenants        tenants
-}
+// fixture is that of package importing, with managers in this process.
+type fixture struct{ *importing.Fixture }
 
 func newFixture(ctx context.Context, opts stage.Options) *fixture {
 	GinkgoHelper()
-	s := startStage(ctx, opts)
-	return fixtureOn(ctx, s, env.Options{Name: opts.Name + "-workload", Audit: true})
+	return fixtureOn(ctx, startStage(ctx, opts), env.Options{Name: opts.Name + "-workload", Audit: true})
 }
 
 // fixtureOn adds a workload cluster to a stage.
-func fixtureOn(ctx context.Context, s *stage.Stage, opts env.Options) *fixture {
+func fixtureOn(ctx context.Context, s *stage.Stage, workload env.Options) *fixture {
 	GinkgoHelper()
-	workload, err := s.Workload(ctx, opts)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() {
-		// An API server does not stop while somebody watches it.
-		s.Rancher.RemoveWorkload(opts.Name)
-		Expect(workload.Stop()).To(Succeed())
-	})
-	return &fixture{Stage: s, workload: workload, workloadClient: adminClient(workload)}
+	return &fixture{importing.New(ctx, s, workload)}
 }
 
-func adminClient(plane *env.ControlPlane) client.Client {
+// startStage sets a stage for the time of the node, on control planes that other containers have used.
+func startStage(ctx context.Context, opts stage.Options) *stage.Stage {
 	GinkgoHelper()
-	known, err := scheme.New()
+	opts.Kept = planes
+	s, err := stage.Start(ctx, opts)
 	Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(plane.Config, client.Options{Scheme: known})
-	Expect(err).NotTo(HaveOccurred())
-	return c
+	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
+	s.Values, s.Launch = importing.Values(), launch
+	return s
 }
 
 // startManager runs the manager until the node ends, and until it is ready.
 func (f *fixture) startManager(ctx context.Context, args ...string) {
 	GinkgoHelper()
-	var err error
-	f.manager, err = f.StartManager(ctx, manager, GinkgoWriter, append([]string{"-v=1", "--leader-elect", "--leader-elect-namespace=" + stage.SystemNamespace}, args...)...)
+	f.StartLeader(ctx, manager, args...)
+}
+
+// run starts a manager that may be killed, and waits until it is ready. There is no election: the Lease of a killed leader
+// would hold up its successor, and how that ends is another scenario.
+func (f *fixture) run(ctx context.Context, args ...string) {
+	GinkgoHelper()
+	m, err := f.StartManager(ctx, manager, GinkgoWriter, append([]string{"-v=1"}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
-	m := f.manager
+	f.Manager = m
 	DeferCleanup(func() {
-		Expect(m.Stop()).To(Succeed())
+		select {
+		case <-m.Done(): // It was killed, or a spec has stopped it.
+		default:
+			Expect(m.Stop()).To(Succeed())
+		}
 		Expect(m.Logs()).NotTo(ContainSubstring("DATA RACE"))
+		Expect(m.Logs()).NotTo(ContainSubstring("panic"))
 	})
 	Eventually(m.Ready).WithContext(ctx).Should(Succeed())
-}
-
-// cluster creates a CAPI cluster whose control plane is up and which reaches the fixture's workload cluster.
-func (f *fixture) cluster(ctx context.Context, namespace, name string, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
-	GinkgoHelper()
-	kubeconfig, err := f.workload.Kubeconfig()
-	Expect(err).NotTo(HaveOccurred())
-	return f.clusterWith(ctx, namespace, name, kubeconfig, change...)
-}
-
-// status changes the status of a CAPI cluster as CAPI would, whoever else changes the object meanwhile.
-func (f *fixture) status(ctx context.Context, cluster *clusterv1.Cluster, change func(*clusterv1.Cluster)) {
-	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
-			return err
-		}
-		change(cluster)
-		return f.Client.Status().Update(ctx, cluster)
-	})).To(Succeed())
-}
-
-// current reads an object anew.
-func current[T client.Object](ctx context.Context, f *fixture, object T) T {
-	GinkgoHelper()
-	Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
-	return object
-}
-
-// reason returns status and reason of the import's condition, as "True/Imported".
-func (f *fixture) reason(ctx context.Context, cluster *clusterv1.Cluster) func() string {
-	return func() string {
-		found := &clusterv1.Cluster{}
-		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(cluster), found); err != nil {
-			return err.Error()
-		}
-		return reasonOf(found)
-	}
-}
-
-// patch changes metadata of an object without a lock.
-func (f *fixture) patch(ctx context.Context, object client.Object, change func(client.Object)) {
-	GinkgoHelper()
-	before, _ := object.DeepCopyObject().(client.Object)
-	change(object)
-	Expect(f.Client.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
-}
-
-// choose sets the import label of a CAPI cluster or of a namespace.
-func (f *fixture) choose(ctx context.Context, object client.Object, value string) {
-	GinkgoHelper()
-	f.patch(ctx, object, func(o client.Object) {
-		labels := o.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[importLabel] = value
-		o.SetLabels(labels)
-	})
-}
-
-// gone reports whether an object does not exist.
-func (f *fixture) gone(ctx context.Context, object client.Object) func() bool {
-	key := client.ObjectKeyFromObject(object)
-	return func() bool { return apierrors.IsNotFound(f.Client.Get(ctx, key, object)) }
-}
-
-// v3Records returns the v3 Clusters that name the CAPI cluster and were not derived from a v1 Cluster.
-func (f *fixture) v3Records(ctx context.Context, cluster *clusterv1.Cluster) []managementv3.Cluster {
-	GinkgoHelper()
-	list := &managementv3.ClusterList{}
-	Expect(f.Client.List(ctx, list, client.MatchingLabels{ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace})).To(Succeed())
-	return slices.DeleteFunc(list.Items, func(c managementv3.Cluster) bool { return strings.HasPrefix(c.Name, "c-m-") })
-}
-
-// v1Records returns the v1 Clusters that name the CAPI cluster.
-func (f *fixture) v1Records(ctx context.Context, cluster *clusterv1.Cluster) []provisioningv1.Cluster {
-	GinkgoHelper()
-	list := &provisioningv1.ClusterList{}
-	Expect(f.Client.List(ctx, list, client.MatchingLabels{ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace})).To(Succeed())
-	return list.Items
-}
-
-// agent returns the agent's Deployment in the workload cluster, or nil.
-func (f *fixture) agent(ctx context.Context) *appsv1.Deployment {
-	deployment := &appsv1.Deployment{}
-	if err := f.workloadClient.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: agentDeployment}, deployment); err != nil {
-		return nil
-	}
-	return deployment
-}
-
-// expectNothingLeft waits until no Rancher cluster names the CAPI cluster and Rancher's clean-up in the workload cluster is done.
-func (f *fixture) expectNothingLeft(ctx context.Context, cluster *clusterv1.Cluster) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(f.v3Records(ctx, cluster)).To(BeEmpty())
-		g.Expect(f.v1Records(ctx, cluster)).To(BeEmpty())
-	}).Should(Succeed())
-	f.expectNoAgent(ctx)
 }
 
 // expectNoAgent waits until Rancher has cleaned up in the workload cluster. An import that begins before looks again after seconds only.
 func (f *fixture) expectNoAgent(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func() bool {
-		return apierrors.IsNotFound(f.workloadClient.Get(ctx, client.ObjectKey{Name: agentNamespace}, &corev1.Namespace{}))
-	}).Should(BeTrue(), "namespace %s in the workload cluster", agentNamespace)
+	Eventually(f.Lane.K(ctx).Get(importing.NamespaceOf(importing.AgentNamespace))).
+		Should(Satisfy(apierrors.IsNotFound), "namespace %s in the workload cluster", importing.AgentNamespace)
 }
 
-// events returns the reasons of the Events about a CAPI cluster.
-func (f *fixture) events(ctx context.Context, cluster *clusterv1.Cluster) []string {
+// workloadRequests returns the audited requests of the manager to the workload cluster.
+func (f *fixture) workloadRequests() []auditv1.Event {
 	GinkgoHelper()
-	list := &corev1.EventList{}
-	Expect(f.Client.List(ctx, list, client.InNamespace(cluster.Namespace))).To(Succeed())
-	var reasons []string
-	for _, event := range list.Items {
-		if event.InvolvedObject.UID == cluster.UID {
-			reasons = append(reasons, event.Reason)
-		}
-	}
-	return reasons
-}
-
-// requests returns the audited requests of the manager to the management cluster.
-func (f *fixture) requests() []auditv1.Event {
-	GinkgoHelper()
-	events, err := f.Management.AuditEvents()
+	events, err := f.Lane.Plane.AuditEvents()
 	Expect(err).NotTo(HaveOccurred())
-	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.Username != archelonUser })
-}
-
-// reasonOf returns status and reason of the import's condition, as "True/Imported", "none" without one.
-func reasonOf(cluster *clusterv1.Cluster) string {
-	c := conditions.Get(cluster, condition)
-	if c == nil {
-		return "none"
-	}
-	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
-}
-
-// notes returns the messages of the Events about a CAPI cluster.
-func (f *fixture) notes(ctx context.Context, cluster *clusterv1.Cluster) []string {
-	GinkgoHelper()
-	list := &corev1.EventList{}
-	Expect(f.Client.List(ctx, list, client.InNamespace(cluster.Namespace))).To(Succeed())
-	var messages []string
-	for _, event := range list.Items {
-		if event.InvolvedObject.UID == cluster.UID {
-			messages = append(messages, event.Message)
-		}
-	}
-	return messages
-}
-
-// requestsFor returns the audited requests of the manager to the namespace of a CAPI cluster.
-func (f *fixture) requestsFor(cluster *clusterv1.Cluster) []auditv1.Event {
-	GinkgoHelper()
-	return slices.DeleteFunc(perObject(f.requests()), func(e auditv1.Event) bool { return e.ObjectRef.Namespace != cluster.Namespace })
+	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return !strings.HasPrefix(e.UserAgent, "archelon") })
 }
 
 // workloadWrites returns those of workloadRequests that are meant to change something.
 func (f *fixture) workloadWrites() []auditv1.Event {
 	GinkgoHelper()
-	return slices.DeleteFunc(f.workloadRequests(), func(e auditv1.Event) bool { return e.Verb == "get" || e.Verb == "list" || e.Verb == "watch" })
+	return slices.DeleteFunc(f.workloadRequests(), readsOnly)
 }
 
-// selected has a CAPI cluster imported.
-func selected(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} }
+// turtlesV3Record creates a record of Rancher Turtles.
+func (f *fixture) turtlesV3Record(ctx context.Context, cluster *clusterv1.Cluster) *managementv3.Cluster {
+	GinkgoHelper()
+	record := builder.TurtlesV3Record(cluster)
+	Expect(f.Client.Create(ctx, record)).To(Succeed())
+	return &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: record.GetName()}}
+}
+
+// metricsText returns the metrics of the manager that was started last, as it would serve them.
+func metricsText(ctx context.Context) string {
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil))
+	return answer.Body.String()
+}

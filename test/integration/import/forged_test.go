@@ -10,17 +10,19 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
 // Scenario: a tenant writes the annotation that names the record. It may write all metadata of its CAPI clusters, and what is named is made with the
 // rights of the manager.
 var _ = Describe("A record's name that a tenant has written", func() {
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		describeForgedNames(strategy)
 	}
 })
@@ -33,59 +35,60 @@ func describeForgedNames(strategy string) {
 	forged := func(id string, finalizers ...string) func(*clusterv1.Cluster) {
 		return func(c *clusterv1.Cluster) {
 			c.Finalizers = finalizers
-			setAnnotation(c, recordKey, id)
+			importing.SetAnnotation(c, importing.RecordKey, id)
 		}
 	}
 	recordOf := func(ctx context.Context, cluster *clusterv1.Cluster) client.Object {
 		GinkgoHelper()
-		Eventually(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).Should(HaveLen(1))
-		return f.look(ctx).records(strategy, cluster)[0]
+		Eventually(func() []client.Object { return f.Look(ctx).Records(strategy, cluster) }).Should(HaveLen(1))
+		return f.Look(ctx).Records(strategy, cluster)[0]
 	}
 	unimport := func(ctx context.Context, cluster *clusterv1.Cluster) {
 		GinkgoHelper()
 		record := recordOf(ctx, cluster)
-		f.choose(ctx, current(ctx, f, cluster), "false")
-		Eventually(f.gone(ctx, record)).Should(BeTrue())
-		Eventually(func() map[string]string { return current(ctx, f, cluster).Annotations }).ShouldNot(HaveKey(recordKey))
+		f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
+		Eventually(f.K(ctx).Get(record)).Should(Satisfy(apierrors.IsNotFound))
+		Eventually(func() map[string]string { return importing.Current(ctx, f.Client, cluster).Annotations }).ShouldNot(HaveKey(importing.RecordKey))
 		f.expectNoAgent(ctx)
 	}
 
 	Describe("as "+strategy, Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
 			f = newFixture(ctx, stage.Options{Name: "forged-" + strategy, Audit: true})
-			namespace = f.namespace(ctx, nil)
-			f.startManager(ctx, gate(strategy), "--sync-period=1h")
+			namespace = f.Namespace(ctx, nil)
+			f.startManager(ctx, importing.Gate(strategy), "--sync-period=1h")
 		})
 
 		It("is put right when the cluster is imported, and makes no second record", func(ctx context.Context) {
-			cluster := f.cluster(ctx, namespace, "renamed", selected)
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			cluster := f.Cluster(ctx, namespace, "renamed", importing.Selected)
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 			record := recordOf(ctx, cluster)
 			for _, other := range []string{"c-zzzzz", secondName(namespace, "renamed"), "c-other", "renamed"} {
-				f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, recordKey, strategy+"/"+other) })
-				Eventually(func() string { return current(ctx, f, cluster).Annotations[recordKey] }).Should(Equal(strategy + "/" + record.GetName()))
+				f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, importing.RecordKey, strategy+"/"+other) })
+				Eventually(func() string { return importing.Current(ctx, f.Client, cluster).Annotations[importing.RecordKey] }).
+					Should(Equal(strategy + "/" + record.GetName()))
 			}
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-			Consistently(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).Should(HaveExactElements(HaveField("GetUID()", record.GetUID())))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Consistently(func() []client.Object { return f.Look(ctx).Records(strategy, cluster) }).Should(HaveExactElements(HaveField("GetUID()", record.GetUID())))
 			unimport(ctx, cluster)
 		})
 
 		if strategy == "v3" {
 			// Rancher takes over the namespace that has the name of a v3 Cluster, and deletes it together with the cluster.
 			victims := []any{Entry("of a tenant", "tenant", "victim")}
-			if !*isolated { // An instance of named namespaces has no right to look for others.
+			if !importing.Isolated() { // An instance of named namespaces has no right to look for others.
 				victims = append(victims, Entry("with a name that a record could have", "alike", "c-bcdfg"))
 			}
 			DescribeTable("is not that of somebody's namespace", append([]any{func(ctx context.Context, name, victim string) {
-				Expect(f.Client.Create(ctx, namespaceOf(victim))).To(Succeed())
-				for suffix, finalizers := range map[string][]string{"-new": nil, "-begun": {finalizer}} {
-					cluster := f.cluster(ctx, namespace, name+suffix, forged("v3/"+victim, finalizers...))
+				Expect(f.Client.Create(ctx, importing.NamespaceOf(victim))).To(Succeed())
+				for suffix, finalizers := range map[string][]string{"-new": nil, "-begun": {importing.Finalizer}} {
+					cluster := f.Cluster(ctx, namespace, name+suffix, forged("v3/"+victim, finalizers...))
 					record := recordOf(ctx, cluster)
 					Expect(record.GetName()).To(MatchRegexp(`^c-[a-z0-9]{5}$`))
 					Expect(record.GetName()).NotTo(Equal(victim))
-					Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+					Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 					unimport(ctx, cluster)
-					Eventually(f.gone(ctx, namespaceOf(record.GetName()))).Should(BeTrue())
+					Eventually(f.K(ctx).Get(importing.NamespaceOf(record.GetName()))).Should(Satisfy(apierrors.IsNotFound))
 				}
 				found := &corev1.Namespace{}
 				Expect(f.Client.Get(ctx, client.ObjectKey{Name: victim}, found)).To(Succeed())
@@ -100,20 +103,22 @@ func describeForgedNames(strategy string) {
 			victim.Spec.DisplayName = "victim"
 			Expect(f.Client.Create(ctx, victim)).To(Succeed())
 
-			cluster := f.cluster(ctx, namespace, "thief", forged("v1/c-vvvvv"))
+			cluster := f.Cluster(ctx, namespace, "thief", forged("v1/c-vvvvv"))
 			Expect(recordOf(ctx, cluster).GetName()).To(Equal("thief-capi"))
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-			Expect(f.gone(ctx, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c-vvvvv"}})()).To(BeTrue())
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(f.K(ctx).Get(&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c-vvvvv"}})()).To(Satisfy(apierrors.IsNotFound))
 			unimport(ctx, cluster)
 
 			By("nor when the tenant makes a record by hand that leads to it")
-			cluster = f.cluster(ctx, namespace, "forger", func(c *clusterv1.Cluster) { setAnnotation(c, "archelon.io/agent-env", `{"A":"b"}`) })
+			cluster = f.Cluster(ctx, namespace, "forger", func(c *clusterv1.Cluster) { importing.SetAnnotation(c, "archelon.io/agent-env", `{"A":"b"}`) })
 			record := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c-vvvvv"}}
-			record.Labels = map[string]string{ownedLabel: "", ownerLabel: cluster.Name, ownerNSLabel: namespace, uidLabel: string(cluster.UID)}
+			record.Labels = map[string]string{
+				importing.OwnedLabel: "", importing.OwnerLabel: cluster.Name, importing.OwnerNSLabel: namespace, importing.UIDLabel: string(cluster.UID),
+			}
 			record.Annotations = map[string]string{"field.cattle.io/no-creator-rbac": "true"}
 			Expect(f.Client.Create(ctx, record)).To(Succeed())
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
-			Consistently(f.reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
+			Consistently(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
 			unimport(ctx, cluster)
 
 			Consistently(func(g Gomega) {
@@ -133,10 +138,10 @@ func describeForgedNames(strategy string) {
 				foreign.Annotations = map[string]string{"field.cattle.io/no-creator-rbac": "true"}
 				Expect(f.Client.Create(ctx, foreign)).To(Succeed())
 			}
-			cluster := f.clusterWith(ctx, namespace, "squeezed", []byte("none"), selected)
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
-			version := current(ctx, f, cluster).ResourceVersion
-			Consistently(func() string { return current(ctx, f, cluster).ResourceVersion }).Should(Equal(version))
+			cluster := f.ClusterWith(ctx, namespace, "squeezed", []byte("none"), importing.Selected)
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
+			version := importing.Current(ctx, f.Client, cluster).ResourceVersion
+			Consistently(func() string { return importing.Current(ctx, f.Client, cluster).ResourceVersion }).Should(Equal(version))
 		})
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // heldUp is about everything that could hold up a deletion, with a manager that stays up.
@@ -23,7 +24,7 @@ func (d *deletion) heldUp(strategy string) {
 	var (
 		f         *fixture
 		namespace string
-		long      = longUnless(strategy == "v3")
+		long      = importing.LongUnless(strategy == "v3")
 	)
 	BeforeEach(func(ctx context.Context) {
 		f = d.fixture
@@ -37,8 +38,8 @@ func (d *deletion) heldUp(strategy string) {
 	}
 	connected := func(ctx context.Context, name string) *clusterv1.Cluster {
 		GinkgoHelper()
-		cluster := f.clusterIn(ctx, d.lanes[0], namespace, name, selected)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		cluster := f.ClusterIn(ctx, d.lanes[0], namespace, name, importing.Selected)
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		return cluster
 	}
 	remove := func(ctx context.Context, object client.Object) {
@@ -52,12 +53,12 @@ func (d *deletion) heldUp(strategy string) {
 		var trials []*trial
 		for i, side := range []string{capiSide, rancherSide} {
 			t := &trial{cell: cell{side: side, label: labelKept, workload: blackHoled}, strategy: strategy}
-			t.cluster = f.clusterIn(ctx, d.lanes[i], namespace, fmt.Sprintf("unregistered-%d", i), selected)
+			t.cluster = f.ClusterIn(ctx, d.lanes[i], namespace, fmt.Sprintf("unregistered-%d", i), importing.Selected)
 			trials = append(trials, t)
 		}
 		note := f.incomplete(ctx, trials)
 		for _, t := range trials {
-			Eventually(f.reason(ctx, t.cluster)).Should(Equal("False/WaitingForRancher"))
+			Eventually(f.Reason(ctx, t.cluster)).Should(Equal("False/WaitingForRancher"))
 			Eventually(func() string { note(); return t.internal }).ShouldNot(BeEmpty())
 			f.end(ctx, t)
 		}
@@ -68,174 +69,174 @@ func (d *deletion) heldUp(strategy string) {
 		const clusters = 12
 		var made []*clusterv1.Cluster
 		for i := range clusters {
-			cluster := f.clusterWith(ctx, namespace, fmt.Sprintf("young-%02d", i), blackHole(), selected)
+			cluster := f.ClusterWith(ctx, namespace, fmt.Sprintf("young-%02d", i), blackHole(), importing.Selected)
 			made = append(made, cluster)
 			if i%3 == 1 { // A third of them is claimed and a third has a record by then.
-				Eventually(func() []string { return current(ctx, f, cluster).Finalizers }).WithPolling(time.Millisecond).ShouldNot(BeEmpty())
+				Eventually(func() []string { return importing.Current(ctx, f.Client, cluster).Finalizers }).WithPolling(time.Millisecond).ShouldNot(BeEmpty())
 			}
 			if i%3 == 2 {
-				Eventually(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).WithPolling(time.Millisecond).ShouldNot(BeEmpty())
+				Eventually(func() []client.Object { return f.Look(ctx).Records(strategy, cluster) }).WithPolling(time.Millisecond).ShouldNot(BeEmpty())
 			}
 			remove(ctx, cluster)
 		}
 		for _, cluster := range made {
-			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 		}
-		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
-		Consistently(f.nothingOfRancher(ctx)).Should(BeEmpty())
+		Eventually(f.NothingOfRancher(ctx)).Should(BeEmpty())
+		Consistently(f.NothingOfRancher(ctx)).Should(BeEmpty())
 	})
 
 	It("ends when the namespace is deleted with all that is in it", long, func(ctx context.Context) {
 		cluster := connected(ctx, "tenant")
-		other := f.clusterWith(ctx, namespace, "unreachable", blackHole(), selected)
-		Eventually(func() []client.Object { return f.look(ctx).records(strategy, other) }).Should(HaveLen(1))
-		remove(ctx, namespaceOf(namespace))
-		Eventually(f.gone(ctx, namespaceOf(namespace))).WithTimeout(2 * patience).Should(BeTrue())
-		Expect(f.gone(ctx, cluster)()).To(BeTrue())
-		Expect(f.gone(ctx, other)()).To(BeTrue())
+		other := f.ClusterWith(ctx, namespace, "unreachable", blackHole(), importing.Selected)
+		Eventually(func() []client.Object { return f.Look(ctx).Records(strategy, other) }).Should(HaveLen(1))
+		remove(ctx, importing.NamespaceOf(namespace))
+		Eventually(f.K(ctx).Get(importing.NamespaceOf(namespace))).WithTimeout(2 * patience).Should(Satisfy(apierrors.IsNotFound))
+		Expect(f.K(ctx).Get(cluster)()).To(Satisfy(apierrors.IsNotFound))
+		Expect(f.K(ctx).Get(other)()).To(Satisfy(apierrors.IsNotFound))
 	})
 
 	It("lets the CAPI cluster go while Rancher is down, and the record when it is up again", Label("long"), func(ctx context.Context) {
 		cluster := connected(ctx, "alone")
-		kept := f.clusterWith(ctx, namespace, "kept", blackHole(), selected)
-		Eventually(func() []client.Object { return f.look(ctx).records(strategy, kept) }).Should(HaveLen(1))
+		kept := f.ClusterWith(ctx, namespace, "kept", blackHole(), importing.Selected)
+		Eventually(func() []client.Object { return f.Look(ctx).Records(strategy, kept) }).Should(HaveLen(1))
 		f.Rancher.Down()
 		DeferCleanup(f.Rancher.Up)
 		remove(ctx, cluster)
-		remove(ctx, f.look(ctx).records(strategy, kept)[0])
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-		Eventually(f.reason(ctx, kept)).Should(Equal("False/RemovedInRancher"))
-		Expect(f.look(ctx).v3).NotTo(BeEmpty(), "Rancher's part is undone while it is down")
+		remove(ctx, f.Look(ctx).Records(strategy, kept)[0])
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		Eventually(f.Reason(ctx, kept)).Should(Equal("False/RemovedInRancher"))
+		Expect(f.Look(ctx).V3).NotTo(BeEmpty(), "Rancher's part is undone while it is down")
 		Expect(f.Rancher.Up(ctx)).To(Succeed())
-		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+		Eventually(f.NothingOfRancher(ctx)).Should(BeEmpty())
 		remove(ctx, kept)
-		Eventually(f.gone(ctx, kept)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(kept)).Should(Satisfy(apierrors.IsNotFound))
 
 		// Rancher cleans up through a session, and there is none while it is down.
 		d.scour(ctx, namespace, d.lanes[0])
 	})
 
 	It("lets the CAPI cluster go while Rancher's webhook does not answer, and the record when it does", long, func(ctx context.Context) {
-		cluster := f.clusterWith(ctx, namespace, "unasked", blackHole(), selected)
-		Eventually(func() []client.Object { return f.look(ctx).records(strategy, cluster) }).Should(HaveLen(1))
-		record := f.look(ctx).records(strategy, cluster)[0]
-		Eventually(func() []string { return current(ctx, f, record).GetFinalizers() }).ShouldNot(HaveLen(1), "Rancher has seen it")
+		cluster := f.ClusterWith(ctx, namespace, "unasked", blackHole(), importing.Selected)
+		Eventually(func() []client.Object { return f.Look(ctx).Records(strategy, cluster) }).Should(HaveLen(1))
+		record := f.Look(ctx).Records(strategy, cluster)[0]
+		Eventually(func() []string { return importing.Current(ctx, f.Client, record).GetFinalizers() }).ShouldNot(HaveLen(1), "Rancher has seen it")
 		back := f.webhookAway(ctx, record)
 		remove(ctx, cluster)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/Deleting"))
-		Expect(current(ctx, f, record).GetDeletionTimestamp()).To(BeNil(), "what Rancher cannot finish it begins again and again")
-		Eventually(f.gone(ctx, cluster)).WithTimeout(2 * patience).Should(BeTrue())
-		Consistently(func() []string { return current(ctx, f, record).GetFinalizers() }).Should(ContainElement(finalizer))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/Deleting"))
+		Expect(importing.Current(ctx, f.Client, record).GetDeletionTimestamp()).To(BeNil(), "what Rancher cannot finish it begins again and again")
+		Eventually(f.K(ctx).Get(cluster)).WithTimeout(2 * patience).Should(Satisfy(apierrors.IsNotFound))
+		Consistently(func() []string { return importing.Current(ctx, f.Client, record).GetFinalizers() }).Should(ContainElement(importing.Finalizer))
 		back()
-		Eventually(f.gone(ctx, record)).Should(BeTrue())
-		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+		Eventually(f.K(ctx).Get(record)).Should(Satisfy(apierrors.IsNotFound))
+		Eventually(f.NothingOfRancher(ctx)).Should(BeEmpty())
 	})
 
 	It("does not wait for foreign finalizers on the record, and leaves them", long, func(ctx context.Context) {
 		cluster := connected(ctx, "held")
-		record := f.look(ctx).records(strategy, cluster)[0]
-		f.patch(ctx, record, func(o client.Object) {
+		record := f.Look(ctx).Records(strategy, cluster)[0]
+		f.Patch(ctx, record, func(o client.Object) {
 			controllerutil.AddFinalizer(o, foreignFinalizer)
 			controllerutil.AddFinalizer(o, turtlesFinalizer)
 		})
 		remove(ctx, cluster)
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 		kept := []string{foreignFinalizer, turtlesFinalizer}
 		if f.Values["turtles"] != nil {
 			kept = kept[:1] // Who adopts what Turtles made takes its finalizer off what was made here.
 		}
-		Consistently(func() []string { return current(ctx, f, record).GetFinalizers() }).Should(ContainElements(kept))
+		Consistently(func() []string { return importing.Current(ctx, f.Client, record).GetFinalizers() }).Should(ContainElements(kept))
 		Expect(record.GetDeletionTimestamp()).NotTo(BeNil())
-		Expect(record.GetFinalizers()).NotTo(ContainElement(finalizer))
+		Expect(record.GetFinalizers()).NotTo(ContainElement(importing.Finalizer))
 		f.letGo(ctx, record)
 	})
 
 	It("does not touch the finalizer of Turtles on the CAPI cluster", Label("long"), func(ctx context.Context) {
 		cluster := connected(ctx, "shared")
-		f.patch(ctx, cluster, func(o client.Object) { controllerutil.AddFinalizer(o, turtlesFinalizer) })
+		f.Patch(ctx, cluster, func(o client.Object) { controllerutil.AddFinalizer(o, turtlesFinalizer) })
 		remove(ctx, cluster)
-		Eventually(func() []string { return current(ctx, f, cluster).Finalizers }).Should(Equal([]string{turtlesFinalizer}))
-		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
-		Consistently(func() []string { return current(ctx, f, cluster).Finalizers }).Should(Equal([]string{turtlesFinalizer}))
+		Eventually(func() []string { return importing.Current(ctx, f.Client, cluster).Finalizers }).Should(Equal([]string{turtlesFinalizer}))
+		Eventually(f.NothingOfRancher(ctx)).Should(BeEmpty())
+		Consistently(func() []string { return importing.Current(ctx, f.Client, cluster).Finalizers }).Should(Equal([]string{turtlesFinalizer}))
 		f.letGo(ctx, cluster)
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	})
 
 	It("keeps a namesake apart from the record that is still going", long, func(ctx context.Context) {
 		first := connected(ctx, "phoenix")
-		old := f.look(ctx).records(strategy, first)[0]
-		f.patch(ctx, old, func(o client.Object) { controllerutil.AddFinalizer(o, foreignFinalizer) })
+		old := f.Look(ctx).Records(strategy, first)[0]
+		f.Patch(ctx, old, func(o client.Object) { controllerutil.AddFinalizer(o, foreignFinalizer) })
 		remove(ctx, first)
-		Eventually(f.gone(ctx, first)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(first)).Should(Satisfy(apierrors.IsNotFound))
 		remove(ctx, builder.KubeconfigSecret(namespace, first.Name, nil))
 
 		// It is another cluster with a workload cluster of its own.
-		second := f.clusterIn(ctx, d.lanes[1], namespace, "phoenix", selected)
+		second := f.ClusterIn(ctx, d.lanes[1], namespace, "phoenix", importing.Selected)
 		Expect(second.UID).NotTo(Equal(first.UID))
-		Eventually(f.reason(ctx, second)).Should(Equal("True/Imported"))
-		records := f.look(ctx).records(strategy, second)
+		Eventually(f.Reason(ctx, second)).Should(Equal("True/Imported"))
+		records := f.Look(ctx).Records(strategy, second)
 		Expect(records).To(HaveLen(1))
-		Expect(current(ctx, f, old).GetDeletionTimestamp()).NotTo(BeNil())
+		Expect(importing.Current(ctx, f.Client, old).GetDeletionTimestamp()).NotTo(BeNil())
 
 		f.letGo(ctx, old)
-		Eventually(f.gone(ctx, old)).Should(BeTrue())
-		Consistently(f.reason(ctx, second)).Should(Equal("True/Imported"))
-		after := f.look(ctx).records(strategy, second)
+		Eventually(f.K(ctx).Get(old)).Should(Satisfy(apierrors.IsNotFound))
+		Consistently(f.Reason(ctx, second)).Should(Equal("True/Imported"))
+		after := f.Look(ctx).Records(strategy, second)
 		Expect(after).To(HaveLen(1))
 		Expect(after[0].GetUID()).To(Equal(records[0].GetUID()))
-		Expect(after[0].GetFinalizers()).To(ContainElement(finalizer))
+		Expect(after[0].GetFinalizers()).To(ContainElement(importing.Finalizer))
 		remove(ctx, second)
-		Eventually(f.gone(ctx, second)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(second)).Should(Satisfy(apierrors.IsNotFound))
 	})
 
 	It("leaves a paused cluster alone until it is resumed", Label("long"), func(ctx context.Context) {
 		cluster := connected(ctx, "paused")
 		pause := func(paused bool) {
-			f.patch(ctx, current(ctx, f, cluster), func(client.Object) { cluster.Spec.Paused = &paused })
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(client.Object) { cluster.Spec.Paused = &paused })
 		}
 		pause(true)
 		remove(ctx, cluster)
-		Eventually(func() *metav1.Time { return current(ctx, f, cluster).DeletionTimestamp }).ShouldNot(BeNil())
-		Consistently(func() []string { return current(ctx, f, cluster).Finalizers }).Should(ContainElement(finalizer))
-		records := f.look(ctx).records(strategy, cluster)
+		Eventually(func() *metav1.Time { return importing.Current(ctx, f.Client, cluster).DeletionTimestamp }).ShouldNot(BeNil())
+		Consistently(func() []string { return importing.Current(ctx, f.Client, cluster).Finalizers }).Should(ContainElement(importing.Finalizer))
+		records := f.Look(ctx).Records(strategy, cluster)
 		Expect(records).To(HaveLen(1))
 		Expect(records[0].GetDeletionTimestamp()).To(BeNil())
 		pause(false)
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	})
 
 	It("ends when the workload cluster is lost after it was connected", Label("long"), func(ctx context.Context) {
 		cluster := connected(ctx, "lost")
-		kept := f.clusterIn(ctx, d.lanes[1], namespace, "lost-too", selected)
-		Eventually(f.reason(ctx, kept)).Should(Equal("True/Imported"))
+		kept := f.ClusterIn(ctx, d.lanes[1], namespace, "lost-too", importing.Selected)
+		Eventually(f.Reason(ctx, kept)).Should(Equal("True/Imported"))
 		for _, l := range d.lanes {
-			f.Rancher.RemoveWorkload(l.name)
-			Expect(l.plane.Suspend()).To(Succeed())
-			DeferCleanup(l.plane.Resume)
+			f.Rancher.RemoveWorkload(l.Name)
+			Expect(l.Plane.Suspend()).To(Succeed())
+			DeferCleanup(l.Plane.Resume)
 		}
-		Eventually(f.reason(ctx, kept)).Should(Equal("False/WorkloadTimeout"))
+		Eventually(f.Reason(ctx, kept)).Should(Equal("False/WorkloadTimeout"))
 		remove(ctx, cluster)
-		remove(ctx, f.look(ctx).records(strategy, kept)[0])
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-		Eventually(f.reason(ctx, kept)).Should(Equal("False/RemovedInRancher"))
-		Eventually(f.nothingOfRancher(ctx)).Should(BeEmpty())
+		remove(ctx, f.Look(ctx).Records(strategy, kept)[0])
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		Eventually(f.Reason(ctx, kept)).Should(Equal("False/RemovedInRancher"))
+		Eventually(f.NothingOfRancher(ctx)).Should(BeEmpty())
 		remove(ctx, kept)
-		Eventually(f.gone(ctx, kept)).Should(BeTrue())
+		Eventually(f.K(ctx).Get(kept)).Should(Satisfy(apierrors.IsNotFound))
 		for _, l := range d.lanes {
-			Expect(l.plane.Resume()).To(Succeed())
-			Expect(f.Rancher.AddWorkload(l.name, l.plane.Config)).To(Succeed())
+			Expect(l.Plane.Resume()).To(Succeed())
+			Expect(f.Rancher.AddWorkload(l.Name, l.Plane.Config)).To(Succeed())
 			d.scour(ctx, namespace, l)
 		}
 	})
 }
 
 // scour gives Rancher an occasion to clean up in a workload cluster that it could not reach: a new import takes the agent over.
-func (d *deletion) scour(ctx context.Context, namespace string, l lane) {
+func (d *deletion) scour(ctx context.Context, namespace string, l importing.Lane) {
 	GinkgoHelper()
-	cluster := d.clusterIn(ctx, l, namespace, l.name, selected)
-	Eventually(d.reason(ctx, cluster)).Should(Equal("True/Imported"))
+	cluster := d.ClusterIn(ctx, l, namespace, l.Name, importing.Selected)
+	Eventually(d.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 	Expect(d.Client.Delete(ctx, cluster)).To(Succeed())
-	Eventually(l.left).WithContext(ctx).Should(BeEmpty())
+	Eventually(l.Left).WithContext(ctx).Should(BeEmpty())
 }
 
 // webhookAway registers what rancher-webhook leaves behind that has stopped: nobody can be asked about changes of Rancher clusters, nor about

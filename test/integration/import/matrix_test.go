@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
-	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 )
 
 // Ways in which the cells of the deletion matrix differ.
@@ -39,27 +39,7 @@ const (
 	kubeconfigGone = "kubeconfig gone"
 )
 
-// strategies are the kinds of record, each by its short name.
-func strategies() []string { return []string{"v1", "v3"} }
-
-func otherThan(strategy string) string {
-	return strategies()[1-slices.Index(strategies(), strategy)]
-}
-
-// gate is the flag that chooses the kind of record.
-func gate(strategy string) string {
-	return fmt.Sprintf("--feature-gates=managementv3-cluster=%t", strategy == "v3")
-}
-
-// longUnless labels what the everyday run leaves out, because something alike is in it.
-func longUnless(everyday bool) Labels {
-	if everyday {
-		return nil
-	}
-	return Label("long")
-}
-
-// nightlyUnless is longUnless for what the night has in every variant.
+// nightlyUnless is importing.LongUnless for what the night has in every variant.
 func nightlyUnless(everyday bool) Labels {
 	if everyday {
 		return nil
@@ -165,14 +145,14 @@ func (f *fixture) begin(ctx context.Context, servers *workloadserver.Server, nam
 		t.inside, err = kubernetes.NewForConfig(servers.Config(t.id))
 		Expect(err).NotTo(HaveOccurred())
 	}
-	t.cluster = f.clusterWith(ctx, namespace, t.id, kubeconfig, selected)
+	t.cluster = f.ClusterWith(ctx, namespace, t.id, kubeconfig, importing.Selected)
 }
 
 // incomplete returns what the imports still lack, by cell, and notes what it finds in the trials.
 func (f *fixture) incomplete(ctx context.Context, trials []*trial) func() map[string]string {
 	return func() map[string]string {
 		lack := map[string]string{}
-		w := f.look(ctx)
+		w := f.Look(ctx)
 		for _, t := range trials {
 			if what := t.lacks(w); what != "" {
 				lack[t.String()] = what
@@ -182,30 +162,22 @@ func (f *fixture) incomplete(ctx context.Context, trials []*trial) func() map[st
 	}
 }
 
-func (t *trial) lacks(w world) string {
-	cluster := w.cluster(t.cluster)
-	records := w.records(t.strategy, t.cluster)
+func (t *trial) lacks(w importing.World) string {
+	cluster := w.Cluster(t.cluster)
+	records := w.Records(t.strategy, t.cluster)
 	if cluster == nil || len(records) != 1 {
 		return fmt.Sprintf("%d records", len(records))
 	}
-	t.record, t.internal = records[0], internalName(records[0])
-	reason := reasonOf(cluster)
+	t.record, t.internal = records[0], importing.InternalName(records[0])
+	reason := importing.ReasonOf(cluster)
 	switch {
-	case !slices.Contains(w.namespaces, t.internal):
+	case !slices.Contains(w.Namespaces, t.internal):
 		return "the namespace of its tokens"
 	case t.inside != nil && reason != "True/Imported", t.inside == nil && reason != "False/WorkloadTimeout":
 		return "an attempt to connect: " + reason
 	default:
 		return ""
 	}
-}
-
-// internalName returns the name of the v3 Cluster that stands for a record, "" as long as Rancher has not made it.
-func internalName(record client.Object) string {
-	if v1, ok := record.(*provisioningv1.Cluster); ok {
-		return v1.Status.ClusterName
-	}
-	return record.GetName()
 }
 
 // prepare brings about the circumstances of a cell.
@@ -215,13 +187,13 @@ func (f *fixture) prepare(ctx context.Context, t *trial) {
 		Expect(f.Client.Delete(ctx, builder.KubeconfigSecret(t.cluster.Namespace, t.cluster.Name, nil))).To(Succeed())
 	}
 	if t.plane == planeDown {
-		f.status(ctx, t.cluster, builder.ControlPlaneDown)
+		f.Status(ctx, t.cluster, builder.ControlPlaneDown)
 	}
 	switch t.label {
 	case labelRemoved:
-		f.patch(ctx, t.cluster, func(o client.Object) { o.SetLabels(nil) })
+		f.Patch(ctx, t.cluster, func(o client.Object) { o.SetLabels(nil) })
 	case labelFalse:
-		f.choose(ctx, t.cluster, "false")
+		f.Choose(ctx, t.cluster, "false")
 	}
 }
 
@@ -239,11 +211,11 @@ func (f *fixture) end(ctx context.Context, t *trial) {
 func (f *fixture) unfinished(ctx context.Context, trials []*trial) func() map[string][]string {
 	return func() map[string][]string {
 		left := map[string][]string{}
-		w := f.look(ctx)
+		w := f.Look(ctx)
 		for _, t := range trials {
 			what := t.left(w)
 			if t.inside != nil {
-				if _, err := t.inside.CoreV1().Namespaces().Get(ctx, agentNamespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				if _, err := t.inside.CoreV1().Namespaces().Get(ctx, importing.AgentNamespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 					what = append(what, fmt.Sprintf("the agent in the workload cluster (%v)", err))
 				}
 			}
@@ -256,20 +228,20 @@ func (f *fixture) unfinished(ctx context.Context, trials []*trial) func() map[st
 }
 
 // left says what there is of a trial that must not be, and what is not there that must be.
-func (t *trial) left(w world) []string {
+func (t *trial) left(w importing.World) []string {
 	var left []string
-	for _, strategy := range strategies() {
-		for _, record := range w.records(strategy, t.cluster) {
-			left = append(left, describeRecord(strategy, record))
+	for _, strategy := range importing.Strategies() {
+		for _, record := range w.Records(strategy, t.cluster) {
+			left = append(left, importing.DescribeRecord(strategy, record))
 		}
 	}
-	if slices.ContainsFunc(w.v3, func(c managementv3.Cluster) bool { return c.Name == t.internal }) {
+	if slices.ContainsFunc(w.V3, func(c managementv3.Cluster) bool { return c.Name == t.internal }) {
 		left = append(left, "v3 "+t.internal)
 	}
-	if slices.Contains(w.namespaces, t.internal) {
+	if slices.Contains(w.Namespaces, t.internal) {
 		left = append(left, "namespace "+t.internal)
 	}
-	cluster := w.cluster(t.cluster)
+	cluster := w.Cluster(t.cluster)
 	switch {
 	case t.side == capiSide && cluster != nil:
 		left = append(left, fmt.Sprintf("the CAPI cluster with finalizers %v", cluster.Finalizers))
@@ -284,17 +256,17 @@ func (t *trial) left(w world) []string {
 // leftOnCluster is about a CAPI cluster that outlives its record.
 func (t *trial) leftOnCluster(cluster *clusterv1.Cluster) []string {
 	var left []string
-	if controllerutil.ContainsFinalizer(cluster, finalizer) {
+	if controllerutil.ContainsFinalizer(cluster, importing.Finalizer) {
 		left = append(left, "our finalizer on the CAPI cluster")
 	}
-	if id, ok := cluster.Annotations[recordKey]; ok {
+	if id, ok := cluster.Annotations[importing.RecordKey]; ok {
 		left = append(left, "annotation "+id)
 	}
 	wanted := map[string]string{labelKept: "False/RemovedInRancher", labelRemoved: "False/NotSelected", labelFalse: "False/NotSelected"}[t.label]
-	if reason := reasonOf(cluster); reason != wanted {
+	if reason := importing.ReasonOf(cluster); reason != wanted {
 		left = append(left, fmt.Sprintf("reason %s instead of %s", reason, wanted))
 	}
-	if stamp := cluster.Annotations[importedKey]; stamp != "true" && t.label != labelFalse {
+	if stamp := cluster.Annotations[importing.ImportedKey]; stamp != "true" && t.label != labelFalse {
 		left = append(left, fmt.Sprintf("annotation imported=%q", stamp))
 	}
 	return left
@@ -308,5 +280,5 @@ func (f *fixture) sweep(ctx context.Context, trials []*trial) {
 			Expect(f.Client.Delete(ctx, t.cluster)).To(Succeed())
 		}
 	}
-	Eventually(func() []clusterv1.Cluster { return f.look(ctx).clusters }).Should(BeEmpty())
+	Eventually(func() []clusterv1.Cluster { return f.Look(ctx).Clusters }).Should(BeEmpty())
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -44,23 +45,24 @@ func (f *fixture) bindings(ctx context.Context) []string {
 
 // Scenario: a tenant gives people roles in its Rancher cluster.
 var _ = Describe("Members", func() {
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		It("have the roles that are asked for, allowed and not more than Archelon may give, as "+strategy, nightlyUnless(strategy == "v3"), func(ctx context.Context) {
 			f := newFixture(ctx, stage.Options{Name: "members-" + strategy})
 			read := rbacv1.PolicyRule{APIGroups: []string{"management.cattle.io"}, Resources: []string{"clusters"}, Verbs: []string{"get"}}
 			f.roleTemplate(ctx, "tenant-dev", true, read)
 			f.roleTemplate(ctx, "tenant-view", true, read)
 			f.roleTemplate(ctx, "cluster-owner", false, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
-			f.run(ctx, gate(strategy)+",rancher-cluster-members=true", "--member-role=tenant-dev,tenant-view,cluster-owner",
+			f.run(ctx, importing.Gate(strategy)+",rancher-cluster-members=true", "--member-role=tenant-dev,tenant-view,cluster-owner",
 				"--member-principal=okta_group://tenant-", "--member-principal=okta_user://")
 			ask := func(cluster *clusterv1.Cluster, members string) {
-				f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, "archelon.io/members", members) })
+				f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, "archelon.io/members", members) })
 			}
-			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", selected, func(c *clusterv1.Cluster) {
-				setAnnotation(c, "archelon.io/members", `[{"role": "tenant-dev", "group": "okta_group://tenant-a"}, {"role": "tenant-view", "user": "okta_user://jane"}]`)
+			cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "prod", importing.Selected, func(c *clusterv1.Cluster) {
+				importing.SetAnnotation(c, "archelon.io/members",
+					`[{"role": "tenant-dev", "group": "okta_group://tenant-a"}, {"role": "tenant-view", "user": "okta_user://jane"}]`)
 			})
 			members := func() string {
-				found := conditions.Get(current(ctx, f, cluster), "RancherMembers")
+				found := conditions.Get(importing.Current(ctx, f.Client, cluster), "RancherMembers")
 				if found == nil {
 					return "none"
 				}
@@ -70,11 +72,11 @@ var _ = Describe("Members", func() {
 			dev, view := "tenant-dev to okta_group://tenant-a", "tenant-view to okta_user://jane"
 			Eventually(members).Should(Equal("True/MembersBound"))
 			Expect(bindings()).To(Equal([]string{dev, view}))
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 
 			By("what others bind is left alone, and what they delete comes back")
 			list := &managementv3.ClusterRoleTemplateBindingList{}
-			Expect(f.Client.List(ctx, list, client.MatchingLabels{uidLabel: string(cluster.UID), ownerLabel: cluster.Name})).To(Succeed())
+			Expect(f.Client.List(ctx, list, client.MatchingLabels{importing.UIDLabel: string(cluster.UID), importing.OwnerLabel: cluster.Name})).To(Succeed())
 			Expect(list.Items).To(HaveLen(2))
 			foreign := &managementv3.ClusterRoleTemplateBinding{
 				ObjectMeta: metav1.ObjectMeta{Namespace: list.Items[0].Namespace, Name: "crtb-abcde"}, ClusterName: list.Items[0].Namespace,
@@ -89,14 +91,14 @@ var _ = Describe("Members", func() {
 				Expect(f.Client.List(ctx, list, client.InNamespace(foreign.Namespace))).To(Succeed())
 				for i := range list.Items {
 					if b := &list.Items[i]; b.RoleTemplateName == "tenant-dev" {
-						f.patch(ctx, b, func(o client.Object) { change(o.GetLabels()) })
+						f.Patch(ctx, b, func(o client.Object) { change(o.GetLabels()) })
 					}
 				}
 			}
-			relabel(func(labels map[string]string) { labels[uidLabel] = "other" })
+			relabel(func(labels map[string]string) { labels[importing.UIDLabel] = "other" })
 			Eventually(members).Should(Equal("False/MemberRefused"))
-			Expect(conditions.GetMessage(current(ctx, f, cluster), "RancherMembers")).To(ContainSubstring("is not labelled as Archelon's"))
-			relabel(func(labels map[string]string) { labels[uidLabel] = string(cluster.UID) })
+			Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), "RancherMembers")).To(ContainSubstring("is not labelled as Archelon's"))
+			relabel(func(labels map[string]string) { labels[importing.UIDLabel] = string(cluster.UID) })
 			Eventually(members).Should(Equal("True/MembersBound"))
 
 			By("a settled cluster costs no request")
@@ -104,17 +106,17 @@ var _ = Describe("Members", func() {
 			quiet := 0
 			Eventually(func() bool { // Events and what the last writes woke come first.
 				before := quiet
-				quiet = len(perObject(f.requests()))
+				quiet = len(importing.PerObject(f.Requests()))
 				return quiet == before
 			}).WithPolling(time.Second).Should(BeTrue())
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, "example.com/note", "x") })
-			Consistently(func() int { return len(perObject(f.requests())) }).Should(Equal(quiet))
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, "example.com/note", "x") })
+			Consistently(func() int { return len(importing.PerObject(f.Requests())) }).Should(Equal(quiet))
 
 			By("who is not asked for any more loses the role, and who may not be asked for gets none")
 			ask(cluster, `[{"role": "tenant-dev", "group": "okta_group://tenant-a"}, {"role": "project-owner", "group": "okta_group://tenant-a"}]`)
 			Eventually(members).Should(Equal("False/MemberNotAllowed"))
 			Expect(bindings()).To(Equal([]string{"cluster-owner to local://u-abcde", dev}))
-			Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElements("MembersBound", "MemberNotAllowed"))
+			Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElements("MembersBound", "MemberNotAllowed"))
 
 			By("a slip takes nobody's role away")
 			ask(cluster, "[")
@@ -124,21 +126,21 @@ var _ = Describe("Members", func() {
 			By("what gives more than Archelon has is refused by Rancher, whatever the administrator of Archelon allows")
 			ask(cluster, `[{"role": "cluster-owner", "group": "okta_group://tenant-a"}, {"role": "tenant-dev", "group": "okta_group://tenant-a"}]`)
 			Eventually(members).Should(Equal("False/MemberRefused"))
-			Expect(conditions.GetMessage(current(ctx, f, cluster), "RancherMembers")).To(ContainSubstring("RBAC permissions not currently held"))
+			Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), "RancherMembers")).To(ContainSubstring("RBAC permissions not currently held"))
 			Expect(bindings()).To(Equal([]string{"cluster-owner to local://u-abcde", dev}))
 
 			By("without the annotation nobody is left but whom others bound")
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { delete(o.GetAnnotations(), "archelon.io/members") })
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { delete(o.GetAnnotations(), "archelon.io/members") })
 			Eventually(members).Should(Equal("none"))
 			Expect(bindings()).To(Equal([]string{"cluster-owner to local://u-abcde"}))
 
 			By("they go with the Rancher cluster")
 			ask(cluster, `[{"role": "tenant-dev", "group": "okta_group://tenant-a"}]`)
 			Eventually(members).Should(Equal("True/MembersBound"))
-			f.choose(ctx, current(ctx, f, cluster), "false")
+			f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
 			Eventually(bindings).Should(BeEmpty())
 			Eventually(members).Should(Equal("False/WaitingForRancherCluster"))
-			expectLawful(f)
+			f.ExpectLawful()
 		})
 	}
 })

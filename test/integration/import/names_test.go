@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -21,7 +22,7 @@ var _ = Describe("Display names", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		f = newFixture(ctx, stage.Options{Name: "names", Audit: true})
 		f.Values = nil // The admission policy refuses a name that is none.
-		f.startManager(ctx, gate("v3"), "--sync-period=1h")
+		f.startManager(ctx, importing.Gate("v3"), "--sync-period=1h")
 	})
 	// inRancher creates a v3 Cluster that nobody here imports.
 	inRancher := func(ctx context.Context, name string) *managementv3.Cluster {
@@ -35,7 +36,7 @@ var _ = Describe("Display names", Ordered, func() {
 	shown := func(ctx context.Context, cluster *clusterv1.Cluster) func() []string {
 		return func() []string {
 			var names []string
-			for _, record := range f.v3Records(ctx, cluster) {
+			for _, record := range f.V3Records(ctx, cluster) {
 				names = append(names, record.Spec.DisplayName)
 			}
 			return names
@@ -44,59 +45,60 @@ var _ = Describe("Display names", Ordered, func() {
 
 	It("are refused before anything is created, and given as soon as they are free", func(ctx context.Context) {
 		holder := inRancher(ctx, "Prod")
-		cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/DisplayNameTaken"))
-		Expect(conditions.GetMessage(current(ctx, f, cluster), condition)).To(And(ContainSubstring(holder.Name), ContainSubstring(displayName)))
+		cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "prod", importing.Selected)
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/DisplayNameTaken"))
+		Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)).
+			To(And(ContainSubstring(holder.Name), ContainSubstring(displayName)))
 		Expect(cluster.Finalizers).To(BeEmpty())
-		Expect(cluster.Annotations).NotTo(HaveKey(recordKey))
+		Expect(cluster.Annotations).NotTo(HaveKey(importing.RecordKey))
 		Consistently(shown(ctx, cluster)).Should(BeEmpty())
-		Eventually(f.events).WithArguments(ctx, cluster).Should(ContainElement("DisplayNameTaken"))
+		Eventually(f.Events).WithArguments(ctx, cluster).Should(ContainElement("DisplayNameTaken"))
 
 		Expect(f.Client.Delete(ctx, holder)).To(Succeed())
-		Eventually(shown(ctx, cluster)).WithTimeout(reaction).Should(ConsistOf("prod"), "the watch tells")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(shown(ctx, cluster)).WithTimeout(importing.Reaction).Should(ConsistOf("prod"), "the watch tells")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		f.expectNothingLeft(ctx, cluster)
+		f.ExpectNothingLeft(ctx, cluster)
 	})
 
 	It("are what an annotation says, also later, where they are free", func(ctx context.Context) {
 		holder := inRancher(ctx, "blue")
-		cluster := f.cluster(ctx, f.namespace(ctx, nil), "blue", selected)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/DisplayNameTaken"))
+		cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "blue", importing.Selected)
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/DisplayNameTaken"))
 		rename := func(name string) {
 			GinkgoHelper()
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, displayName, name) })
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, displayName, name) })
 		}
 		rename("Green!")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/InvalidSetting"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/InvalidSetting"))
 		rename("green")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(shown(ctx, cluster)()).To(ConsistOf("green"))
 
 		rename("blue")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/DisplayNameTaken"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/DisplayNameTaken"))
 		Expect(shown(ctx, cluster)()).To(ConsistOf("green"))
 		Expect(f.Client.Delete(ctx, holder)).To(Succeed())
-		Eventually(shown(ctx, cluster)).WithTimeout(reaction).Should(ConsistOf("blue"))
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(shown(ctx, cluster)).WithTimeout(importing.Reaction).Should(ConsistOf("blue"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		f.expectNothingLeft(ctx, cluster)
+		f.ExpectNothingLeft(ctx, cluster)
 	})
 
 	It("go to one of many that want the same at the same time", func(ctx context.Context) {
 		var clusters []*clusterv1.Cluster
 		for range 4 {
 			// The import of the first one gets as far as a kubeconfig that is none.
-			clusters = append(clusters, f.clusterWith(ctx, f.namespace(ctx, nil), "same", []byte("none")))
+			clusters = append(clusters, f.ClusterWith(ctx, f.Namespace(ctx, nil), "same", []byte("none")))
 		}
 		for _, cluster := range clusters {
-			f.choose(ctx, cluster, "true")
+			f.Choose(ctx, cluster, "true")
 		}
 		count := func(reason string) func() int {
 			return func() int {
 				found := 0
 				for _, cluster := range clusters {
-					if f.reason(ctx, cluster)() == reason {
+					if f.Reason(ctx, cluster)() == reason {
 						found++
 					}
 				}
@@ -112,5 +114,5 @@ var _ = Describe("Display names", Ordered, func() {
 		Expect(records).To(ConsistOf("same"))
 	})
 
-	AfterAll(func() { expectLawful(f) })
+	AfterAll(func() { f.ExpectLawful() })
 })

@@ -16,6 +16,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	standin "github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -43,9 +45,9 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		s := startStage(ctx, stage.Options{Name: "owner", Audit: true, Rancher: func(o *standin.Options) { o.Logger = GinkgoLogr }})
 		f = fixtureOn(ctx, s, env.Options{Name: workload, Audit: true, ControllerManager: true})
-		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
+		f.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
 	})
-	AfterAll(func() { expectNoSecrets(f) })
+	AfterAll(func() { f.ExpectNoSecrets() })
 
 	Describe("Rancher cluster", Ordered, func() {
 		const hand = "c-hand1"
@@ -58,22 +60,22 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 			Expect(f.Client.Create(ctx, imported())).To(Succeed())
 			f.installByHand(ctx, hand)
 			Eventually(func() int { return f.Rancher.Reapplies(hand) }).Should(Equal(1))
-			cluster = f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
+			cluster = f.Cluster(ctx, f.Namespace(ctx, nil), "prod", importing.Selected)
 		})
 		It("is left alone", func(ctx context.Context) {
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/AgentOfAnotherCluster"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentOfAnotherCluster"))
 			Expect(f.message(ctx, cluster)).To(ContainSubstring(takeOver + `: "` + hand + `"`))
 			Consistently(f.workloadWrites).WithTimeout(quiet).Should(BeEmpty())
 			Expect(f.holdsAgent(hand)).To(BeTrue())
 		})
 		It("is taken over at once when the owner asks for it by name", func(ctx context.Context) {
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, takeOver, "c-wrong") })
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, takeOver, "c-wrong") })
 			Consistently(f.workloadWrites).WithTimeout(resync).Should(BeEmpty())
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, takeOver, hand) })
-			Eventually(f.reason(ctx, cluster)).WithTimeout(2 * reaction).Should(Equal("True/Imported"))
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, takeOver, hand) })
+			Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * importing.Reaction).Should(Equal("True/Imported"))
 			Expect(f.holdsAgent(hand)).To(BeFalse())
-			record := f.v3Records(ctx, cluster)[0]
-			Eventually(func() map[string]string { return current(ctx, f, &record).Annotations }).Should(HaveKey(takenOver))
+			record := f.V3Records(ctx, cluster)[0]
+			Eventually(func() map[string]string { return importing.Current(ctx, f.Client, &record).Annotations }).Should(HaveKey(takenOver))
 			f.expectDeployed(ctx, cluster)
 		})
 		It("is not taken a second time because of the same annotation", func(ctx context.Context) {
@@ -85,58 +87,58 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 				}
 			})
 			Eventually(f.holdsAgent).WithArguments(hand).Should(BeTrue())
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/AgentOfAnotherCluster"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentOfAnotherCluster"))
 			before := f.repairs()
 			Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before))
 			Expect(f.holdsAgent(hand)).To(BeTrue())
 		})
 		It("is replaced when its Rancher cluster is gone", func(ctx context.Context) {
 			Expect(f.Client.Delete(ctx, imported())).To(Succeed())
-			Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+			Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 		})
 	})
 
 	It("Rancher is taken over once, and the two never fight for it", Label("nightly"), func(ctx context.Context) {
 		there := startStage(ctx, stage.Options{Name: "owner-there", Audit: true, Rancher: func(o *standin.Options) { o.Logger = GinkgoLogr }})
-		Expect(there.Attach(workload, f.workload)).To(Succeed())
+		Expect(there.Attach(workload, f.Lane.Plane)).To(Succeed())
 		DeferCleanup(func() { there.Rancher.RemoveWorkload(workload) })
-		g := &fixture{Stage: there, workload: f.workload, workloadClient: f.workloadClient}
-		g.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
+		g := &fixture{&importing.Fixture{Stage: there, Lane: f.Lane}}
+		g.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
 
 		f.expectDeployed(ctx, cluster)
 		before := len(f.workloadWrites())
-		second := g.cluster(ctx, g.namespace(ctx, nil), "prod", selected)
-		Eventually(g.reason(ctx, second)).Should(Equal("False/AgentOfAnotherRancher"))
+		second := g.Cluster(ctx, g.Namespace(ctx, nil), "prod", importing.Selected)
+		Eventually(g.Reason(ctx, second)).Should(Equal("False/AgentOfAnotherRancher"))
 		Expect(g.message(ctx, second)).To(ContainSubstring(takeOver + `: "127.0.0.1"`))
 		Consistently(f.workloadWrites).WithTimeout(quiet).Should(HaveLen(before), "not even a Secret")
-		Expect(f.reason(ctx, cluster)()).To(Equal("True/Imported"))
+		Expect(f.Reason(ctx, cluster)()).To(Equal("True/Imported"))
 
 		ask := func(f *fixture, cluster *clusterv1.Cluster) {
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, takeOver, "127.0.0.1") })
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, takeOver, "127.0.0.1") })
 		}
 		By("asking for it there")
 		ask(g, second)
-		Eventually(g.reason(ctx, second)).Should(Equal("True/Imported"))
+		Eventually(g.Reason(ctx, second)).Should(Equal("True/Imported"))
 		g.expectDeployed(ctx, second)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/AgentOfAnotherRancher"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentOfAnotherRancher"))
 		By("asking for it here, while the other still asks")
 		ask(f, cluster)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-		Eventually(g.reason(ctx, second)).Should(Equal("False/AgentOfAnotherRancher"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(g.Reason(ctx, second)).Should(Equal("False/AgentOfAnotherRancher"))
 		before = len(f.workloadWrites())
 		Consistently(f.workloadWrites).WithTimeout(3 * quiet).Should(HaveLen(before))
-		Expect(f.reason(ctx, cluster)()).To(Equal("True/Imported"))
+		Expect(f.Reason(ctx, cluster)()).To(Equal("True/Imported"))
 	})
 
 	It("cluster, that of Rancher itself, gets none unless its owner asks for it", func(ctx context.Context) {
 		kubeconfig, err := f.Management.Kubeconfig()
 		Expect(err).NotTo(HaveOccurred())
-		own := f.clusterWith(ctx, f.namespace(ctx, nil), "own", kubeconfig, selected)
-		Eventually(f.reason(ctx, own)).Should(Equal("False/ManagementCluster"))
-		agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: agentDeployment}}
-		Expect(f.gone(ctx, namespaceOf(agentNamespace))()).To(BeTrue())
-		f.patch(ctx, current(ctx, f, own), func(o client.Object) { setAnnotation(o, "archelon.io/import-management-cluster", "true") })
-		Eventually(f.gone(ctx, agent)).Should(BeFalse())
+		own := f.ClusterWith(ctx, f.Namespace(ctx, nil), "own", kubeconfig, importing.Selected)
+		Eventually(f.Reason(ctx, own)).Should(Equal("False/ManagementCluster"))
+		agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: importing.AgentNamespace, Name: importing.AgentDeployment}}
+		Expect(f.K(ctx).Get(importing.NamespaceOf(importing.AgentNamespace))()).To(Satisfy(apierrors.IsNotFound))
+		f.Patch(ctx, importing.Current(ctx, f.Client, own), func(o client.Object) { importing.SetAnnotation(o, "archelon.io/import-management-cluster", "true") })
+		Eventually(f.K(ctx).Get(agent)).Should(Succeed())
 	})
 
 	// What an agent is installed with counts until it has connected.
@@ -146,31 +148,31 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 		remedy := regexp.MustCompile(`kubectl annotate cluster -n NAMESPACE NAME (archelon\.io/agent-env)='([^']+)'`).FindStringSubmatch(string(page))
 		Expect(remedy).NotTo(BeNil())
 
-		l := f.lane(ctx, "owner-proxy", true)
+		l := f.StartLane(ctx, env.Options{Name: "owner-proxy", Audit: true})
 		f.Rancher.RequireAgentEnv("HTTPS_PROXY")
 		DeferCleanup(func() { f.Rancher.RequireAgentEnv("") })
-		behind := f.clusterIn(ctx, l, f.namespace(ctx, nil), "behind", selected)
-		Eventually(f.reason(ctx, behind)).Should(Equal("False/WaitingForAgent"))
-		Consistently(f.reason(ctx, behind)).WithTimeout(resync).Should(Equal("False/WaitingForAgent"))
-		f.patch(ctx, current(ctx, f, behind), func(o client.Object) { setAnnotation(o, remedy[1], remedy[2]) })
-		Eventually(f.reason(ctx, behind)).WithTimeout(2 * reaction).Should(Equal("True/Imported"))
+		behind := f.ClusterIn(ctx, l, f.Namespace(ctx, nil), "behind", importing.Selected)
+		Eventually(f.Reason(ctx, behind)).Should(Equal("False/WaitingForAgent"))
+		Consistently(f.Reason(ctx, behind)).WithTimeout(resync).Should(Equal("False/WaitingForAgent"))
+		f.Patch(ctx, importing.Current(ctx, f.Client, behind), func(o client.Object) { importing.SetAnnotation(o, remedy[1], remedy[2]) })
+		Eventually(f.Reason(ctx, behind)).WithTimeout(2 * importing.Reaction).Should(Equal("True/Imported"))
 
 		By("changing the registry while the agent is away and has no Pods")
 		// Until Rancher has looked at the cluster by its agent, the agent counts as one that has yet to connect.
-		Eventually(func() any { return f.v3Records(ctx, behind)[0].Status.Conditions }).Should(ContainElement(And(
+		Eventually(func() any { return f.V3Records(ctx, behind)[0].Status.Conditions }).Should(ContainElement(And(
 			HaveField("Type", BeEquivalentTo("Waiting")), HaveField("Status", BeEquivalentTo("True")),
 		)))
-		f.Rancher.RemoveWorkload(l.name)
-		Eventually(f.reason(ctx, behind)).Should(Equal("False/AgentDisconnected"))
+		f.Rancher.RemoveWorkload(l.Name)
+		Eventually(f.Reason(ctx, behind)).Should(Equal("False/AgentDisconnected"))
 		setting := &managementv3.Setting{ObjectMeta: metav1.ObjectMeta{Name: "system-default-registry"}}
 		Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(setting), setting)).To(Succeed())
 		setting.Value = "registry.example.com"
 		Expect(f.Client.Update(ctx, setting)).To(Succeed())
 		Eventually(func(g Gomega) {
 			agent := &appsv1.Deployment{}
-			g.Expect(l.client.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: agentDeployment}, agent)).To(Succeed())
+			g.Expect(l.Client.Get(ctx, client.ObjectKey{Namespace: importing.AgentNamespace, Name: importing.AgentDeployment}, agent)).To(Succeed())
 			g.Expect(agent.Spec.Template.Spec.Containers[0].Image).To(HavePrefix("registry.example.com/"))
-		}).WithTimeout(2 * reaction).Should(Succeed())
+		}).WithTimeout(2 * importing.Reaction).Should(Succeed())
 	})
 })
 
@@ -183,13 +185,13 @@ func (f *fixture) holdsAgent(cluster string) bool {
 // expectDeployed waits until Rancher has applied its agent itself, which it does once. Until then it would do so whoever has taken the agent.
 func (f *fixture) expectDeployed(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
-	Eventually(func() int { return f.Rancher.Reapplies(f.v3Records(ctx, cluster)[0].Name) }).Should(BeNumerically(">", 0))
+	Eventually(func() int { return f.Rancher.Reapplies(f.V3Records(ctx, cluster)[0].Name) }).Should(BeNumerically(">", 0))
 }
 
 // message returns the message of the import's condition.
 func (f *fixture) message(ctx context.Context, cluster *clusterv1.Cluster) string {
 	GinkgoHelper()
-	return conditions.GetMessage(current(ctx, f, cluster), condition)
+	return conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)
 }
 
 // installByHand does what Rancher tells a user to do to register a cluster: kubectl apply of the manifest.
@@ -220,6 +222,6 @@ func (f *fixture) installByHand(ctx context.Context, cluster string, change ...f
 	}
 	for _, object := range objects {
 		apply := client.ApplyConfigurationFromUnstructured(object)
-		Expect(f.workloadClient.Apply(ctx, apply, client.FieldOwner("kubectl"), client.ForceOwnership)).To(Succeed())
+		Expect(f.Lane.Client.Apply(ctx, apply, client.FieldOwner("kubectl"), client.ForceOwnership)).To(Succeed())
 	}
 }

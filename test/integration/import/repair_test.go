@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -37,10 +38,10 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 	)
 	BeforeAll(func(ctx context.Context) {
 		f = newRepairFixture(ctx, workload)
-		f.startManager(ctx, loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
-		cluster = f.cluster(ctx, f.namespace(ctx, nil), "prod", func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} })
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-		id = f.v3Records(ctx, cluster)[0].Name
+		f.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true", "--sync-period="+resync.String())
+		cluster = f.Cluster(ctx, f.Namespace(ctx, nil), "prod", func(c *clusterv1.Cluster) { c.Labels = map[string]string{importing.ImportLabel: "true"} })
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+		id = f.V3Records(ctx, cluster)[0].Name
 		// From here on the agent is as Rancher applied it itself, with a token of Rancher's own.
 		Eventually(func() int { return f.Rancher.Reapplies(id) }).Should(Equal(1))
 		Expect(f.repairs()).To(Equal(1))
@@ -50,28 +51,28 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 		GinkgoHelper()
 		f.Rancher.HoldConnect(true)
 		f.Rancher.RemoveWorkload(workload)
-		Expect(f.Attach(workload, f.workload)).To(Succeed())
-		Eventually(f.reason(ctx, cluster)).ShouldNot(Equal("True/Imported"))
+		Expect(f.Attach(workload, f.Lane.Plane)).To(Succeed())
+		Eventually(f.Reason(ctx, cluster)).ShouldNot(Equal("True/Imported"))
 	}
 	connect := func(ctx context.Context) {
 		GinkgoHelper()
 		f.Rancher.HoldConnect(false)
-		Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 	}
 	deployment := func(ctx context.Context, change func(*appsv1.Deployment)) {
 		GinkgoHelper()
-		found := f.agent(ctx)
+		found := f.Agent(ctx)
 		Expect(found).NotTo(BeNil())
 		before := found.DeepCopy()
 		change(found)
-		Expect(f.workloadClient.Patch(ctx, found, client.MergeFrom(before))).To(Succeed())
+		Expect(f.Lane.Client.Patch(ctx, found, client.MergeFrom(before))).To(Succeed())
 	}
 	remove := func(ctx context.Context, object client.Object) {
 		GinkgoHelper()
-		Expect(f.workloadClient.Delete(ctx, object)).To(Succeed())
+		Expect(f.Lane.Client.Delete(ctx, object)).To(Succeed())
 	}
 	named := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: agentNamespace, Name: name}
+		return metav1.ObjectMeta{Namespace: importing.AgentNamespace, Name: name}
 	}
 
 	It("leaves a connected agent alone, whatever is done to it", func(ctx context.Context) {
@@ -82,10 +83,10 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 			d.Labels = map[string]string{"edited": "by-hand"}
 			setEnv(d, "CATTLE_CA_CHECKSUM", "none")
 		})
-		f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, "touched", "1") })
+		f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, "touched", "1") })
 		Consistently(func() int { return len(f.workloadRequests()) }).WithTimeout(quiet).Should(Equal(before))
-		Expect(f.reason(ctx, cluster)()).To(Equal("True/Imported"))
-		Expect(f.agent(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(3)))
+		Expect(f.Reason(ctx, cluster)()).To(Equal("True/Imported"))
+		Expect(f.Agent(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(3)))
 	})
 	It("installs it again once it is disconnected, and takes over what others changed", func(ctx context.Context) {
 		before := f.repairs()
@@ -93,12 +94,12 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 		Eventually(f.repairs).Should(Equal(before + 1))
 		connect(ctx)
 		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
-		Expect(f.agent(ctx).Spec.Template.Spec.Containers[0].Image).NotTo(ContainSubstring("another-agent"))
+		Expect(f.Agent(ctx).Spec.Template.Spec.Containers[0].Image).NotTo(ContainSubstring("another-agent"))
 	})
 	It("leaves an agent alone that is able to connect and does not", func(ctx context.Context) {
 		before, requests := len(f.workloadWrites()), len(f.workloadRequests())
 		cut(ctx)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
 		Eventually(f.workloadRequests).Should(HaveLen(requests+2), "one look at the Deployment and one at its Secret")
 		Consistently(f.workloadRequests).WithTimeout(quiet).Should(HaveLen(requests + 2))
 		connect(ctx)
@@ -107,10 +108,10 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 	It("leaves an agent alone that somebody has scaled to nothing", func(ctx context.Context) {
 		before := len(f.workloadWrites())
 		deployment(ctx, func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) })
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
 		Consistently(f.workloadWrites).WithTimeout(quiet).Should(HaveLen(before))
 		deployment(ctx, func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(f.workloadWrites()).To(HaveLen(before))
 	})
 
@@ -119,15 +120,15 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 		before, deployments := f.repairs(), f.Rancher.Reapplies(id)
 		damage(ctx)
 		Eventually(f.repairs).WithTimeout(2 * patience).Should(Equal(before + 1))
-		Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
 		// What was installed only registers. Rancher takes its own agent for deployed, and has to be asked for it.
 		Expect(f.Rancher.Reapplies(id)).To(Equal(deployments + 1))
 	},
 		Entry("because its Deployment was deleted", func(ctx context.Context) {
-			remove(ctx, &appsv1.Deployment{ObjectMeta: named(agentDeployment)})
+			remove(ctx, &appsv1.Deployment{ObjectMeta: named(importing.AgentDeployment)})
 		}),
-		Entry("because its namespace was deleted", func(ctx context.Context) { remove(ctx, namespaceOf(agentNamespace)) }),
+		Entry("because its namespace was deleted", func(ctx context.Context) { remove(ctx, importing.NamespaceOf(importing.AgentNamespace)) }),
 	)
 	It("has Rancher deploy it again, once, when what is there only registers, as after a manager that died in mid-repair", func(ctx context.Context) {
 		before, deployments := f.repairs(), f.Rancher.Reapplies(id)
@@ -136,7 +137,7 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 			container.Env = slices.DeleteFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "CATTLE_FEATURES" })
 		})
 		Eventually(func() int { return f.Rancher.Reapplies(id) }).Should(Equal(deployments + 1))
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Consistently(func() int { return f.Rancher.Reapplies(id) }).WithTimeout(quiet).Should(Equal(deployments + 1))
 		Expect(f.repairs()).To(Equal(before))
 	})
@@ -151,7 +152,7 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 		Expect(f.Rancher.Reapplies(id)).To(Equal(deployments), "what Rancher deployed is still there")
 	},
 		Entry("because its credentials were deleted", func(ctx context.Context) {
-			for _, env := range f.agent(ctx).Spec.Template.Spec.Containers[0].Env {
+			for _, env := range f.Agent(ctx).Spec.Template.Spec.Containers[0].Env {
 				if env.Name == "CATTLE_CREDENTIAL_NAME" {
 					remove(ctx, &corev1.Secret{ObjectMeta: named(env.Value)})
 				}
@@ -165,27 +166,27 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 	It("installs it again, once, when Rancher's address changes after it was lost and the old one is dead", func(ctx context.Context) {
 		before, url := f.repairs(), f.Rancher.URL()
 		Expect(f.Rancher.SetServerURL(ctx, deadServer)).To(Succeed())
-		Consistently(f.reason(ctx, cluster)).WithTimeout(quiet).Should(Equal("True/Imported"), "while it is connected")
-		remove(ctx, &appsv1.Deployment{ObjectMeta: named(agentDeployment)})
-		Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("False/RancherUnreachable"))
+		Consistently(f.Reason(ctx, cluster)).WithTimeout(quiet).Should(Equal("True/Imported"), "while it is connected")
+		remove(ctx, &appsv1.Deployment{ObjectMeta: named(importing.AgentDeployment)})
+		Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("False/RancherUnreachable"))
 		Expect(f.repairs()).To(Equal(before))
 		Expect(f.Rancher.SetServerURL(ctx, url)).To(Succeed())
-		Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
 	})
 	It("installs it again, once, when its token was rotated while it was away", func(ctx context.Context) {
 		before := f.repairs()
 		cut(ctx)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
 		Expect(f.repairs()).To(Equal(before))
 		Expect(f.Rancher.RotateToken(ctx, id)).To(Succeed())
-		Eventually(f.repairs).WithTimeout(5*reaction).Should(Equal(before+1), "before the agent is looked at again anyway, which is after 30 seconds")
+		Eventually(f.repairs).WithTimeout(5*importing.Reaction).Should(Equal(before+1), "before the agent is looked at again anyway, which is after 30 seconds")
 		connect(ctx)
 		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
 	})
 	AfterAll(func() {
-		Expect(f.manager.Done()).NotTo(BeClosed())
-		expectNoSecrets(f)
+		Expect(f.Manager.Done()).NotTo(BeClosed())
+		f.ExpectNoSecrets()
 	})
 })
 
@@ -204,7 +205,7 @@ func (f *fixture) repairs() int {
 	GinkgoHelper()
 	count := 0
 	for _, e := range f.workloadWrites() {
-		if e.ObjectRef != nil && e.ObjectRef.Resource == "deployments" && e.ObjectRef.Name == agentDeployment && e.ResponseStatus.Code < 300 {
+		if e.ObjectRef != nil && e.ObjectRef.Resource == "deployments" && e.ObjectRef.Name == importing.AgentDeployment && e.ResponseStatus.Code < 300 {
 			count++
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -43,7 +44,7 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 		return func() []string {
 			var found []string
 			for _, cluster := range all {
-				found = append(found, f.reason(ctx, cluster)())
+				found = append(found, f.Reason(ctx, cluster)())
 			}
 			return found
 		}
@@ -53,8 +54,8 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 			o.Logger = GinkgoLogr
 			o.Timings.Cleanup = 100 * time.Millisecond
 		}})
-		namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
-		servers := startLights(ctx)
+		namespace := f.Namespace(ctx, map[string]string{importing.ImportLabel: "true"})
+		servers := importing.StartLights(ctx)
 		for i := range clusters {
 			name := fmt.Sprintf("pace-%d", i)
 			kubeconfig, err := servers.Kubeconfig(name)
@@ -64,11 +65,11 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 			if i == 0 {
 				mended = kubeconfig
 			}
-			all = append(all, f.clusterWith(ctx, namespace, name, kubeconfig))
+			all = append(all, f.ClusterWith(ctx, namespace, name, kubeconfig))
 		}
-		f.run(ctx, gate("v1"), "--sync-period=1h")
+		f.run(ctx, importing.Gate("v1"), "--sync-period=1h")
 		Eventually(reasons(ctx)).WithTimeout(2 * patience).Should(HaveEach("True/Imported"))
-		Expect(f.manager.Stop()).To(Succeed())
+		Expect(f.Manager.Stop()).To(Succeed())
 		absences = watchAbsences(ctx, f.Management.Config, all)
 	})
 	// kubeconfig changes that of the first cluster. As long as the agent is connected nobody needs it.
@@ -79,15 +80,15 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 	}
 
 	It("replaces nothing with no place", func(ctx context.Context) {
-		f.run(ctx, gate("v3"), pace(0), "--sync-period=1h")
+		f.run(ctx, importing.Gate("v3"), pace(0), "--sync-period=1h")
 		Eventually(reasons(ctx)).Should(HaveEach("True/WaitingForTurn"))
-		Expect(f.manager.Stop()).To(Succeed())
+		Expect(f.Manager.Stop()).To(Succeed())
 		Expect(absences.most()).To(BeZero())
 	})
 
 	It("never has more than its places without a connection, through a restart and beside one that does not come back", func(ctx context.Context) {
 		kubeconfig(ctx, []byte("broken"))
-		f.run(ctx, gate("v3"), pace(places), "--sync-period=1h")
+		f.run(ctx, importing.Gate("v3"), pace(places), "--sync-period=1h")
 		back := func() int {
 			count := 0
 			for _, reason := range reasons(ctx)() {
@@ -98,14 +99,14 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 			return count
 		}
 		Eventually(back).WithTimeout(2 * patience).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", 1))
-		f.manager.Kill()
-		f.run(ctx, gate("v3"), pace(places), "--sync-period=1h")
+		f.Manager.Kill()
+		f.run(ctx, importing.Gate("v3"), pace(places), "--sync-period=1h")
 		Eventually(back).WithTimeout(2 * patience).Should(Equal(clusters - 1))
-		Expect(f.reason(ctx, all[0])()).To(Equal("False/KubeconfigInvalid"))
-		Expect(current(ctx, f, all[0]).Annotations).To(HaveKeyWithValue(switchKey, HavePrefix("v1/")))
+		Expect(f.Reason(ctx, all[0])()).To(Equal("False/KubeconfigInvalid"))
+		Expect(importing.Current(ctx, f.Client, all[0]).Annotations).To(HaveKeyWithValue(switchKey, HavePrefix("v1/")))
 		for _, cluster := range all[1:] {
-			Expect(f.look(ctx).records("v3", cluster)).To(HaveLen(1))
-			Expect(current(ctx, f, cluster).Annotations).NotTo(HaveKey(switchKey))
+			Expect(f.Look(ctx).Records("v3", cluster)).To(HaveLen(1))
+			Expect(importing.Current(ctx, f.Client, cluster).Annotations).NotTo(HaveKey(switchKey))
 		}
 		body := metricsText(ctx)
 		for state, count := range map[string]int{"waiting": 0, "under_way": 1, "done": clusters - 1} {
@@ -116,25 +117,25 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 		By("and has that one come back when it can")
 		kubeconfig(ctx, mended)
 		Eventually(reasons(ctx)).WithTimeout(2 * patience).Should(HaveEach("True/Imported"))
-		Expect(current(ctx, f, all[0]).Annotations).NotTo(HaveKey(switchKey))
+		Expect(importing.Current(ctx, f.Client, all[0]).Annotations).NotTo(HaveKey(switchKey))
 		Expect(absences.most()).To(BeNumerically("<=", places))
-		Expect(f.manager.Stop()).To(Succeed())
+		Expect(f.Manager.Stop()).To(Succeed())
 	})
 
 	It("lets a cluster that waits go", func(ctx context.Context) {
-		f.run(ctx, gate("v1"), pace(0), "--sync-period=1h")
+		f.run(ctx, importing.Gate("v1"), pace(0), "--sync-period=1h")
 		Eventually(reasons(ctx)).Should(HaveEach("True/WaitingForTurn"))
-		f.choose(ctx, current(ctx, f, all[1]), "false")
-		Eventually(f.reason(ctx, all[1])).Should(Equal("False/NotSelected"))
-		Expect(f.Client.Delete(ctx, f.look(ctx).records("v3", all[2])[0])).To(Succeed())
-		Eventually(f.reason(ctx, all[2])).Should(Equal("False/RemovedInRancher"))
+		f.Choose(ctx, importing.Current(ctx, f.Client, all[1]), "false")
+		Eventually(f.Reason(ctx, all[1])).Should(Equal("False/NotSelected"))
+		Expect(f.Client.Delete(ctx, f.Look(ctx).Records("v3", all[2])[0])).To(Succeed())
+		Eventually(f.Reason(ctx, all[2])).Should(Equal("False/RemovedInRancher"))
 		for _, cluster := range all {
-			Expect(f.Client.Delete(ctx, current(ctx, f, cluster))).To(Succeed())
+			Expect(f.Client.Delete(ctx, importing.Current(ctx, f.Client, cluster))).To(Succeed())
 		}
-		Eventually(f.nothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
+		Eventually(f.NothingOfRancher(ctx)).WithTimeout(2 * patience).Should(BeEmpty())
 	})
 
-	AfterAll(func() { expectLawful(f) })
+	AfterAll(func() { f.ExpectLawful() })
 })
 
 // absences knows how many CAPI clusters had no connected Rancher cluster at the same time, by a watch that misses nothing.
@@ -181,7 +182,7 @@ func watchAbsences(ctx context.Context, config *rest.Config, clusters []*cluster
 func (a *absences) note(cluster *managementv3.Cluster, gone bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	of := a.connected[cluster.Labels[uidLabel]]
+	of := a.connected[cluster.Labels[importing.UIDLabel]]
 	if of == nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -34,92 +36,97 @@ var _ = Describe("Turtles", func() {
 		})
 
 		It("imports nothing while Turtles is at work, and goes on when it is not", func(ctx context.Context) {
-			lease := f.turtlesAtWork(ctx)
-			cluster := f.cluster(ctx, f.namespace(ctx, map[string]string{importLabel: "true"}), "prod")
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
-			Consistently(func() int { return len(f.v3Records(ctx, cluster)) }).Should(BeZero())
+			lease := f.TurtlesAtWork(ctx)
+			cluster := f.Cluster(ctx, f.Namespace(ctx, map[string]string{importing.ImportLabel: "true"}), "prod")
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/TurtlesActive"))
+			Consistently(func() int { return len(f.V3Records(ctx, cluster)) }).Should(BeZero())
 			// The Lease is renewed once more, by a clock that is behind ours, and not any more then.
-			f.patch(ctx, lease, func(o client.Object) {
+			f.Patch(ctx, lease, func(o client.Object) {
 				lease, ok := o.(*coordinationv1.Lease)
 				Expect(ok).To(BeTrue())
 				lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
 			})
-			Consistently(f.reason(ctx, cluster)).WithTimeout(reaction).Should(Equal("False/TurtlesActive"))
-			Eventually(f.reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
+			Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("False/TurtlesActive"))
+			Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-			f.expectNothingLeft(ctx, cluster)
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+			f.ExpectNothingLeft(ctx, cluster)
 		})
 
 		It("is not held up by a Lease that a tenant has made", func(ctx context.Context) {
-			namespace := f.namespace(ctx, map[string]string{importLabel: "true"})
-			lease := f.turtlesLease(ctx, namespace)
-			f.patch(ctx, lease, func(client.Object) { lease.Spec.LeaseDurationSeconds = new(int32(1<<31 - 1)) })
-			cluster := f.cluster(ctx, namespace, "prod")
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			namespace := f.Namespace(ctx, map[string]string{importing.ImportLabel: "true"})
+			lease := f.TurtlesLease(ctx, namespace)
+			f.Patch(ctx, lease, func(client.Object) { lease.Spec.LeaseDurationSeconds = new(int32(1<<31 - 1)) })
+			cluster := f.Cluster(ctx, namespace, "prod")
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-			f.expectNothingLeft(ctx, cluster)
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+			f.ExpectNothingLeft(ctx, cluster)
 		})
 
 		It("refuses a record of Turtles, adopts it when asked, and hands it back", func(ctx context.Context) {
-			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", func(c *clusterv1.Cluster) {
-				selected(c)
-				c.Finalizers = []string{turtlesHold}
+			cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "prod", func(c *clusterv1.Cluster) {
+				importing.Selected(c)
+				c.Finalizers = []string{builder.TurtlesHold}
 			})
 			theirs := f.turtlesV3Record(ctx, cluster)
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
-			Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
+			Expect(f.V3Records(ctx, cluster)).To(HaveLen(1))
 
 			By("adopting it without a new registration")
 			token := registrationToken(ctx, f, theirs.GetName())
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, managedBy, "archelon") })
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-			current(ctx, f, theirs)
-			Expect(theirs.GetFinalizers()).To(And(ContainElement(finalizer), Not(ContainElement(turtlesHold))))
-			Expect(theirs.GetLabels()).To(HaveKeyWithValue(uidLabel, string(cluster.UID)))
-			Expect(current(ctx, f, cluster).Finalizers).To(And(ContainElement(finalizer), Not(ContainElement(turtlesHold))))
-			Expect(cluster.Annotations).To(HaveKeyWithValue(recordKey, "v3/"+theirs.GetName()))
-			Expect(f.v3Records(ctx, cluster)).To(HaveLen(1))
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, managedBy, "archelon") })
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+			importing.Current(ctx, f.Client, theirs)
+			Expect(theirs.GetFinalizers()).To(And(ContainElement(importing.Finalizer), Not(ContainElement(builder.TurtlesHold))))
+			Expect(theirs.GetLabels()).To(HaveKeyWithValue(importing.UIDLabel, string(cluster.UID)))
+			Expect(importing.Current(ctx, f.Client, cluster).Finalizers).To(And(ContainElement(importing.Finalizer), Not(ContainElement(builder.TurtlesHold))))
+			Expect(cluster.Annotations).To(HaveKeyWithValue(importing.RecordKey, "v3/"+theirs.GetName()))
+			Expect(f.V3Records(ctx, cluster)).To(HaveLen(1))
 			Expect(registrationToken(ctx, f, theirs.GetName()).UID).To(Equal(token.UID))
-			Eventually(func() []string { return f.events(ctx, cluster) }).Should(ContainElement("Adopted"))
+			Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElement("Adopted"))
 
 			By("handing it back, connected as it is")
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, managedBy, "rancher-turtles") })
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
-			current(ctx, f, theirs)
-			Expect(theirs.GetFinalizers()).NotTo(ContainElement(finalizer))
-			Expect(theirs.GetLabels()).To(And(HaveKeyWithValue(ownerLabel, "prod"), Not(HaveKey(uidLabel))))
-			Expect(current(ctx, f, cluster).Finalizers).NotTo(ContainElement(finalizer))
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, managedBy, "rancher-turtles") })
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
+			importing.Current(ctx, f.Client, theirs)
+			Expect(theirs.GetFinalizers()).NotTo(ContainElement(importing.Finalizer))
+			Expect(theirs.GetLabels()).To(And(HaveKeyWithValue(importing.OwnerLabel, "prod"), Not(HaveKey(importing.UIDLabel))))
+			Expect(importing.Current(ctx, f.Client, cluster).Finalizers).NotTo(ContainElement(importing.Finalizer))
 			Expect(theirs.GetDeletionTimestamp()).To(BeNil())
 
 			By("adopting it once more, to clean up")
-			f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, managedBy, "archelon") })
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, managedBy, "archelon") })
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-			f.expectNothingLeft(ctx, cluster)
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+			f.ExpectNothingLeft(ctx, cluster)
 		})
 
 		It("lets a record of an earlier incarnation go that is deleted in Rancher after the cluster was handed over", func(ctx context.Context) {
-			cluster := f.cluster(ctx, f.namespace(ctx, nil), "restored", selected, func(c *clusterv1.Cluster) { setAnnotation(c, managedBy, "rancher-turtles") })
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
+			cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "restored", importing.Selected, func(c *clusterv1.Cluster) {
+				importing.SetAnnotation(c, managedBy, "rancher-turtles")
+			})
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
 			old := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 				GenerateName: "c-",
-				Labels:       map[string]string{ownedLabel: "", ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace, uidLabel: "before-the-restore"},
-				Finalizers:   []string{finalizer},
+				Labels: map[string]string{
+					importing.OwnedLabel: "", importing.OwnerLabel: cluster.Name, importing.OwnerNSLabel: cluster.Namespace, importing.UIDLabel: "before-the-restore",
+				},
+				Finalizers: []string{importing.Finalizer},
 			}}
 			Expect(f.Client.Create(ctx, old)).To(Succeed())
-			Consistently(func() []string { return current(ctx, f, old).Finalizers }).Should(ContainElement(finalizer), "nobody has deleted it")
+			Consistently(func() []string { return importing.Current(ctx, f.Client, old).Finalizers }).
+				Should(ContainElement(importing.Finalizer), "nobody has deleted it")
 			Expect(f.Client.Delete(ctx, old)).To(Succeed())
-			Eventually(f.gone(ctx, old)).Should(BeTrue())
+			Eventually(f.K(ctx).Get(old)).Should(Satisfy(apierrors.IsNotFound))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-			Eventually(f.gone(ctx, cluster)).Should(BeTrue())
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 		})
 	})
 
 	// What Turtles finds by the owner labels it follows, and puts its finalizer on.
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		Describe("was at work for a while beside "+strategy+" records", nightlyUnless(strategy == "v3"), Ordered, func() {
 			var (
 				f       *fixture
@@ -129,52 +136,54 @@ var _ = Describe("Turtles", func() {
 			touch := func(ctx context.Context) {
 				GinkgoHelper()
 				for _, object := range touched {
-					f.patch(ctx, current(ctx, f, object), func(o client.Object) { controllerutil.AddFinalizer(o, turtlesHold) })
+					f.Patch(ctx, importing.Current(ctx, f.Client, object), func(o client.Object) { controllerutil.AddFinalizer(o, builder.TurtlesHold) })
 				}
 			}
 			BeforeAll(func(ctx context.Context) {
 				options := stageOptions("turtles-was-" + strategy)
 				options.Audit = true
 				f = newFixture(ctx, options)
-				f.run(ctx, gate(strategy), "--adopt-turtles=false", "--sync-period=1h")
-				cluster = f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
-				Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-				record := f.look(ctx).records(strategy, cluster)[0]
-				touched = []client.Object{cluster, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: internalName(record)}}}
+				f.run(ctx, importing.Gate(strategy), "--adopt-turtles=false", "--sync-period=1h")
+				cluster = f.Cluster(ctx, f.Namespace(ctx, nil), "prod", importing.Selected)
+				Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+				record := f.Look(ctx).Records(strategy, cluster)[0]
+				touched = []client.Object{cluster, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: importing.InternalName(record)}}}
 			})
 
 			It("takes a cluster back when it is asked to, once Turtles is off", func(ctx context.Context) {
-				lease := f.turtlesAtWork(ctx)
+				lease := f.TurtlesAtWork(ctx)
 				touch(ctx)
-				Eventually(f.reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
-				Consistently(func() []string { return current(ctx, f, cluster).Finalizers }).Should(ContainElement(turtlesHold), "nobody asked")
-				f.patch(ctx, cluster, func(o client.Object) { setAnnotation(o, managedBy, "archelon") })
-				Consistently(func() []string { return current(ctx, f, cluster).Finalizers }).Should(ContainElement(turtlesHold), "Turtles is at work")
-				Expect(f.reason(ctx, cluster)()).To(Equal("False/ManagedByTurtles"))
+				Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
+				Consistently(func() []string { return importing.Current(ctx, f.Client, cluster).Finalizers }).
+					Should(ContainElement(builder.TurtlesHold), "nobody asked")
+				f.Patch(ctx, cluster, func(o client.Object) { importing.SetAnnotation(o, managedBy, "archelon") })
+				Consistently(func() []string { return importing.Current(ctx, f.Client, cluster).Finalizers }).
+					Should(ContainElement(builder.TurtlesHold), "Turtles is at work")
+				Expect(f.Reason(ctx, cluster)()).To(Equal("False/ManagedByTurtles"))
 				Expect(f.Client.Delete(ctx, lease)).To(Succeed())
-				Eventually(f.reason(ctx, cluster)).WithTimeout(patience).Should(Equal("True/Imported"))
+				Eventually(f.Reason(ctx, cluster)).WithTimeout(patience).Should(Equal("True/Imported"))
 				for _, object := range touched {
-					Eventually(func() []string { return current(ctx, f, object).GetFinalizers() }).ShouldNot(ContainElement(turtlesHold))
+					Eventually(func() []string { return importing.Current(ctx, f.Client, object).GetFinalizers() }).ShouldNot(ContainElement(builder.TurtlesHold))
 				}
-				Expect(cluster.Finalizers).To(ContainElement(finalizer))
+				Expect(cluster.Finalizers).To(ContainElement(importing.Finalizer))
 			})
 
 			It("writes nothing to a cluster that is asked for and not touched", func(ctx context.Context) {
-				before := len(f.requestsFor(cluster))
-				f.patch(ctx, current(ctx, f, cluster), func(o client.Object) { setAnnotation(o, "example.com/wakes", "it") })
+				before := len(f.RequestsFor(cluster))
+				f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, "example.com/wakes", "it") })
 				Consistently(func() []auditv1.Event {
-					return slices.DeleteFunc(f.requestsFor(cluster)[before:], func(e auditv1.Event) bool { return e.Verb == "get" })
-				}).WithTimeout(reaction).Should(BeEmpty())
+					return slices.DeleteFunc(f.RequestsFor(cluster)[before:], func(e auditv1.Event) bool { return e.Verb == "get" })
+				}).WithTimeout(importing.Reaction).Should(BeEmpty())
 			})
 
 			It("ends with its cluster then", func(ctx context.Context) {
 				touch(ctx)
 				for _, object := range touched {
-					Eventually(func() []string { return current(ctx, f, object).GetFinalizers() }).ShouldNot(ContainElement(turtlesHold))
+					Eventually(func() []string { return importing.Current(ctx, f.Client, object).GetFinalizers() }).ShouldNot(ContainElement(builder.TurtlesHold))
 				}
 				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-				Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-				f.expectNothingLeft(ctx, cluster)
+				Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+				f.ExpectNothingLeft(ctx, cluster)
 			})
 		})
 	}
@@ -186,18 +195,19 @@ var _ = Describe("Turtles", func() {
 		})
 
 		It("refuses a v1 record of Turtles, and adopts it under the flag", func(ctx context.Context) {
-			cluster := f.cluster(ctx, f.namespace(ctx, nil), "prod", selected)
+			cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "prod", importing.Selected)
 			theirs := builder.TurtlesV1Record(cluster)
 			Expect(f.Client.Create(ctx, theirs)).To(Succeed())
 			f.startManager(ctx, "--adopt-turtles=false")
-			Eventually(f.reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
-			Expect(f.v1Records(ctx, cluster)).To(BeEmpty())
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
+			Expect(f.V1Records(ctx, cluster)).To(BeEmpty())
 
-			Expect(f.manager.Stop()).To(Succeed())
+			Expect(f.Manager.Stop()).To(Succeed())
 			f.startManager(ctx, "--adopt-turtles")
-			Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-			Expect(current(ctx, f, theirs).GetLabels()).To(And(HaveKeyWithValue(uidLabel, string(cluster.UID)), HaveKeyWithValue(ownerLabel, "prod")))
-			Expect(f.v1Records(ctx, cluster)).To(HaveLen(1))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(importing.Current(ctx, f.Client, theirs).GetLabels()).
+				To(And(HaveKeyWithValue(importing.UIDLabel, string(cluster.UID)), HaveKeyWithValue(importing.OwnerLabel, "prod")))
+			Expect(f.V1Records(ctx, cluster)).To(HaveLen(1))
 		})
 	})
 })

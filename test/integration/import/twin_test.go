@@ -6,8 +6,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
@@ -21,52 +23,52 @@ var _ = Describe("A CAPI cluster with the name of a v1 record", Ordered, func() 
 	BeforeAll(func(ctx context.Context) {
 		f = newFixture(ctx, stage.Options{Name: "twin"})
 		f.startManager(ctx)
-		namespace = f.namespace(ctx, nil)
+		namespace = f.Namespace(ctx, nil)
 	})
 
 	It("makes a new record take another name", func(ctx context.Context) {
-		twin := f.cluster(ctx, namespace, "early-capi")
-		cluster := f.cluster(ctx, namespace, "early", selected)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
-		Expect(f.v1Records(ctx, cluster)[0].Name).To(And(HavePrefix("early-"), HaveSuffix("-capi"), Not(Equal("early-capi"))))
+		twin := f.Cluster(ctx, namespace, "early-capi")
+		cluster := f.Cluster(ctx, namespace, "early", importing.Selected)
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+		Expect(f.V1Records(ctx, cluster)[0].Name).To(And(HavePrefix("early-"), HaveSuffix("-capi"), Not(Equal("early-capi"))))
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-		f.expectNothingLeft(ctx, cluster)
-		Expect(current(ctx, f, twin).DeletionTimestamp).To(BeNil())
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		f.ExpectNothingLeft(ctx, cluster)
+		Expect(importing.Current(ctx, f.Client, twin).DeletionTimestamp).To(BeNil())
 	})
 
 	It("lets the other one be un-imported when it has gone", func(ctx context.Context) {
-		cluster := f.cluster(ctx, namespace, "patient", selected)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		cluster := f.Cluster(ctx, namespace, "patient", importing.Selected)
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		twin := builder.Cluster(namespace, "patient-capi")
 		Expect(f.Client.Create(ctx, twin)).To(Succeed())
-		f.choose(ctx, current(ctx, f, cluster), "false")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
+		f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
 		Expect(f.Client.Delete(ctx, twin)).To(Succeed())
-		Eventually(func() []provisioningv1.Cluster { return f.v1Records(ctx, cluster) }).Should(BeEmpty())
-		Eventually(func() []string { return current(ctx, f, cluster).Finalizers }).ShouldNot(ContainElement(finalizer))
+		Eventually(func() []provisioningv1.Cluster { return f.V1Records(ctx, cluster) }).Should(BeEmpty())
+		Eventually(func() []string { return importing.Current(ctx, f.Client, cluster).Finalizers }).ShouldNot(ContainElement(importing.Finalizer))
 	})
 
 	It("survives when it is created later and the other one is deleted", func(ctx context.Context) {
-		cluster := f.cluster(ctx, namespace, "late", selected)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("True/Imported"))
+		cluster := f.Cluster(ctx, namespace, "late", importing.Selected)
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		// Rancher has written the kubeconfig Secret of this name already.
 		twin := builder.Cluster(namespace, "late-capi")
-		selected(twin)
+		importing.Selected(twin)
 		Expect(f.Client.Create(ctx, twin)).To(Succeed())
-		f.status(ctx, twin, builder.ControlPlaneUp)
-		Eventually(f.reason(ctx, twin)).Should(Equal("False/RecordNameTaken"), "its kubeconfig Secret is that of the other one")
+		f.Status(ctx, twin, builder.ControlPlaneUp)
+		Eventually(f.Reason(ctx, twin)).Should(Equal("False/RecordNameTaken"), "its kubeconfig Secret is that of the other one")
 
 		By("un-importing")
-		f.choose(ctx, current(ctx, f, cluster), "false")
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
-		Consistently(f.gone(ctx, twin)).Should(BeFalse())
+		f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
+		Consistently(f.K(ctx).Get(twin)).Should(Succeed())
 
 		By("deleting")
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.gone(ctx, cluster)).Should(BeTrue())
-		Consistently(f.gone(ctx, twin)).WithTimeout(reaction).Should(BeFalse())
-		Expect(f.v1Records(ctx, cluster)).To(HaveLen(1))
+		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		Consistently(f.K(ctx).Get(twin)).WithTimeout(importing.Reaction).Should(Succeed())
+		Expect(f.V1Records(ctx, cluster)).To(HaveLen(1))
 	})
 
 	It("is not imported under the name of a v1 Cluster that was created in Rancher", func(ctx context.Context) {
@@ -75,9 +77,9 @@ var _ = Describe("A CAPI cluster with the name of a v1 record", Ordered, func() 
 		foreign.Namespace, foreign.Name = namespace, "shadow"
 		foreign.Annotations = map[string]string{"field.cattle.io/no-creator-rbac": "true"}
 		Expect(f.Client.Create(ctx, foreign)).To(Succeed())
-		cluster := f.cluster(ctx, namespace, "shadow", selected)
-		Eventually(f.reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
-		Expect(current(ctx, f, cluster).Finalizers).NotTo(ContainElement(finalizer))
-		Consistently(func() []provisioningv1.Cluster { return f.v1Records(ctx, cluster) }).Should(BeEmpty())
+		cluster := f.Cluster(ctx, namespace, "shadow", importing.Selected)
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/RecordNameTaken"))
+		Expect(importing.Current(ctx, f.Client, cluster).Finalizers).NotTo(ContainElement(importing.Finalizer))
+		Consistently(func() []provisioningv1.Cluster { return f.V1Records(ctx, cluster) }).Should(BeEmpty())
 	})
 })

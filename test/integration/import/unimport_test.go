@@ -14,6 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/test/env"
+	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
@@ -22,7 +24,7 @@ import (
 // cluster. The namespace selects the first; the second selects itself.
 type unimport struct {
 	*fixture
-	lanes    []lane
+	lanes    []importing.Lane
 	strategy string
 
 	byNamespace, byItself *clusterv1.Cluster
@@ -37,28 +39,28 @@ var _ = Describe("Un-import", Ordered, func() {
 			o.Timings.Cleanup = 10 * time.Second // On a machine with much to do, too, a user allows the import before it is over.
 			o.Timings.NamespaceController = 3 * time.Second
 		}})
-		u.lanes = []lane{{name: "unimport-workload", plane: u.workload, client: u.workloadClient}, u.lane(ctx, "unimport-workload-2", true)}
+		u.lanes = []importing.Lane{u.Lane, u.StartLane(ctx, env.Options{Name: "unimport-workload-2", Audit: true})}
 	})
-	for _, strategy := range strategies() {
+	for _, strategy := range importing.Strategies() {
 		Describe("of "+strategy+" records", Ordered, func() {
 			BeforeEach(func(ctx context.Context) {
 				u.strategy = strategy
-				u.run(ctx, gate(strategy))
-				u.byNamespace = u.clusterIn(ctx, u.lanes[0], u.namespace(ctx, map[string]string{importLabel: "true"}), "by-namespace")
-				u.byItself = u.clusterIn(ctx, u.lanes[1], u.namespace(ctx, nil), "by-itself", selected)
+				u.run(ctx, importing.Gate(strategy))
+				u.byNamespace = u.ClusterIn(ctx, u.lanes[0], u.Namespace(ctx, map[string]string{importing.ImportLabel: "true"}), "by-namespace")
+				u.byItself = u.ClusterIn(ctx, u.lanes[1], u.Namespace(ctx, nil), "by-itself", importing.Selected)
 				u.expectReason(ctx, "True/Imported")
 			})
 			AfterEach(func(ctx context.Context) {
 				for _, cluster := range u.both() {
 					Expect(u.Client.Delete(ctx, cluster)).To(Succeed())
 				}
-				Eventually(u.nothingOfRancher(ctx)).Should(BeEmpty())
+				Eventually(u.NothingOfRancher(ctx)).Should(BeEmpty())
 				for _, l := range u.lanes {
-					Eventually(l.left).WithContext(ctx).Should(BeEmpty())
+					Eventually(l.Left).WithContext(ctx).Should(BeEmpty())
 				}
 			})
 			It("by a deletion in Rancher lasts, whichever label selects the cluster", Label("long"), u.lasts)
-			It("by a deletion in Rancher is over when the annotation is removed", longUnless(strategy == "v3"), u.isOver)
+			It("by a deletion in Rancher is over when the annotation is removed", importing.LongUnless(strategy == "v3"), u.isOver)
 			It("by label false lasts until the label is true", Label("long"), u.byLabel)
 			It("is over only when the namespaces are gone as well", Label("long"), u.waitsForNamespaces)
 		})
@@ -72,7 +74,7 @@ func (u *unimport) both() []*clusterv1.Cluster {
 func (u *unimport) expectReason(ctx context.Context, want string) {
 	GinkgoHelper()
 	for _, cluster := range u.both() {
-		Eventually(u.reason(ctx, cluster)).WithTimeout(2*patience).Should(Equal(want), cluster.Name)
+		Eventually(u.Reason(ctx, cluster)).WithTimeout(2*patience).Should(Equal(want), cluster.Name)
 	}
 }
 
@@ -80,36 +82,36 @@ func (u *unimport) expectReason(ctx context.Context, want string) {
 func (u *unimport) deleteInRancher(ctx context.Context) {
 	GinkgoHelper()
 	for _, cluster := range u.both() {
-		records := u.look(ctx).records(u.strategy, cluster)
+		records := u.Look(ctx).Records(u.strategy, cluster)
 		Expect(records).To(HaveLen(1))
 		Expect(u.Client.Delete(ctx, records[0])).To(Succeed())
 	}
 	u.expectReason(ctx, "False/RemovedInRancher")
 	for _, cluster := range u.both() {
-		Expect(current(ctx, u.fixture, cluster).Annotations).To(HaveKeyWithValue(importedKey, "true"))
+		Expect(importing.Current(ctx, u.Client, cluster).Annotations).To(HaveKeyWithValue(importing.ImportedKey, "true"))
 	}
 }
 
 // expectNoImport asserts that nothing is made, over several resyncs.
 func (u *unimport) expectNoImport(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(u.nothingOfRancher(ctx)).Should(BeEmpty())
-	Consistently(u.nothingOfRancher(ctx)).WithTimeout(2 * time.Second).Should(BeEmpty())
+	Eventually(u.NothingOfRancher(ctx)).Should(BeEmpty())
+	Consistently(u.NothingOfRancher(ctx)).WithTimeout(2 * time.Second).Should(BeEmpty())
 }
 
 // restart kills the manager. Its successor looks at everything every half second.
 func (u *unimport) restart(ctx context.Context) {
 	GinkgoHelper()
-	u.manager.Kill()
-	u.run(ctx, gate(u.strategy), "--sync-period=500ms")
+	u.Manager.Kill()
+	u.run(ctx, importing.Gate(u.strategy), "--sync-period=500ms")
 }
 
 func (u *unimport) allow(ctx context.Context) {
 	GinkgoHelper()
 	for _, cluster := range u.both() {
-		u.patch(ctx, current(ctx, u.fixture, cluster), func(o client.Object) {
+		u.Patch(ctx, importing.Current(ctx, u.Client, cluster), func(o client.Object) {
 			annotations := o.GetAnnotations()
-			delete(annotations, importedKey)
+			delete(annotations, importing.ImportedKey)
 			o.SetAnnotations(annotations)
 		})
 	}
@@ -122,10 +124,10 @@ func (u *unimport) lasts(ctx context.Context) {
 	u.expectReason(ctx, "False/RemovedInRancher")
 
 	// A label that comes again says nothing new.
-	namespace := current(ctx, u.fixture, namespaceOf(u.byNamespace.Namespace))
+	namespace := importing.Current(ctx, u.Client, importing.NamespaceOf(u.byNamespace.Namespace))
 	for _, value := range []string{"false", "1"} {
-		u.choose(ctx, namespace, value)
-		u.choose(ctx, current(ctx, u.fixture, u.byItself), value)
+		u.Choose(ctx, namespace, value)
+		u.Choose(ctx, importing.Current(ctx, u.Client, u.byItself), value)
 		if value == "false" {
 			u.expectReason(ctx, "False/NotSelected")
 		}
@@ -135,19 +137,19 @@ func (u *unimport) lasts(ctx context.Context) {
 }
 
 func (u *unimport) byLabel(ctx context.Context) {
-	namespace := current(ctx, u.fixture, namespaceOf(u.byNamespace.Namespace))
-	u.choose(ctx, namespace, "false")
-	u.choose(ctx, current(ctx, u.fixture, u.byItself), "false")
+	namespace := importing.Current(ctx, u.Client, importing.NamespaceOf(u.byNamespace.Namespace))
+	u.Choose(ctx, namespace, "false")
+	u.Choose(ctx, importing.Current(ctx, u.Client, u.byItself), "false")
 	u.expectReason(ctx, "False/NotSelected")
 	u.restart(ctx)
 	u.expectNoImport(ctx)
 	for _, cluster := range u.both() {
-		Expect(current(ctx, u.fixture, cluster).Annotations).NotTo(HaveKey(importedKey))
-		Expect(cluster.Annotations).NotTo(HaveKey(recordKey))
+		Expect(importing.Current(ctx, u.Client, cluster).Annotations).NotTo(HaveKey(importing.ImportedKey))
+		Expect(cluster.Annotations).NotTo(HaveKey(importing.RecordKey))
 		Expect(cluster.Finalizers).To(BeEmpty())
 	}
-	u.choose(ctx, namespace, "true")
-	u.choose(ctx, u.byItself, "true")
+	u.Choose(ctx, namespace, "true")
+	u.Choose(ctx, u.byItself, "true")
 	u.expectReason(ctx, "True/Imported")
 	u.expectPatience()
 }
@@ -159,7 +161,7 @@ func (u *unimport) isOver(ctx context.Context) {
 	waited := map[string]bool{}
 	Eventually(func() map[string]bool {
 		for _, cluster := range u.both() {
-			if u.reason(ctx, cluster)() == "False/WaitingForCleanup" {
+			if u.Reason(ctx, cluster)() == "False/WaitingForCleanup" {
 				waited[cluster.Name] = true
 			}
 		}
@@ -172,7 +174,7 @@ func (u *unimport) isOver(ctx context.Context) {
 func (u *unimport) waitsForNamespaces(ctx context.Context) {
 	u.deleteInRancher(ctx)
 	for _, l := range u.lanes {
-		Eventually(l.onlyNamespaceLeft).WithContext(ctx).WithPolling(20 * time.Millisecond).Should(BeTrue())
+		Eventually(onlyNamespaceLeft).WithContext(ctx).WithArguments(l).WithPolling(20 * time.Millisecond).Should(BeTrue())
 	}
 	u.allow(ctx)
 	u.expectReason(ctx, "True/Imported")
@@ -180,12 +182,12 @@ func (u *unimport) waitsForNamespaces(ctx context.Context) {
 }
 
 // onlyNamespaceLeft reports whether the clean-up Job has ended and the agent's namespace is still being deleted.
-func (l lane) onlyNamespaceLeft(ctx context.Context) bool {
+func onlyNamespaceLeft(ctx context.Context, l importing.Lane) bool {
 	GinkgoHelper()
 	jobs := &batchv1.JobList{}
-	Expect(l.client.List(ctx, jobs)).To(Succeed())
+	Expect(l.Client.List(ctx, jobs)).To(Succeed())
 	namespace := &corev1.Namespace{}
-	Expect(l.client.Get(ctx, client.ObjectKey{Name: agentNamespace}, namespace)).To(Succeed())
+	Expect(l.Client.Get(ctx, client.ObjectKey{Name: importing.AgentNamespace}, namespace)).To(Succeed())
 	return len(jobs.Items) == 0 && !namespace.DeletionTimestamp.IsZero()
 }
 
@@ -193,7 +195,7 @@ func (l lane) onlyNamespaceLeft(ctx context.Context) bool {
 func (u *unimport) expectPatience() {
 	GinkgoHelper()
 	for _, l := range u.lanes {
-		events, err := l.plane.AuditEvents()
+		events, err := l.Plane.AuditEvents()
 		Expect(err).NotTo(HaveOccurred())
 		jobs, namespaces := cleanups(events)
 		Expect(jobs).NotTo(BeEmpty())
@@ -242,7 +244,7 @@ func cleanups(events []auditv1.Event) (jobs, namespaces []span) {
 			jobs = append(jobs, span{what: "a clean-up Job", from: answered})
 		case object.Resource == "jobs" && event.Verb == "delete" && len(jobs) > 0:
 			jobs[len(jobs)-1].to = asked
-		case object.Resource != "namespaces" || object.Name != agentNamespace:
+		case object.Resource != "namespaces" || object.Name != importing.AgentNamespace:
 		case event.Verb == "delete":
 			namespaces = append(namespaces, span{what: "the end of the namespace", from: answered})
 		case object.Subresource == "finalize" && len(namespaces) > 0:
