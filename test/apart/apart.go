@@ -1,5 +1,5 @@
-// Package apart has what suites share about management clusters apart from their Rancher: what the chart renders for either side, managers in the
-// process of the test, and CAPI Clusters that are imported and moved.
+// Package apart has what suites share about management clusters apart from their Rancher: what the chart renders for
+// either side, managers in the process of the test, and CAPI Clusters that are imported and moved.
 package apart
 
 import (
@@ -152,13 +152,14 @@ func Apply(ctx context.Context, c client.Client, objects []unstructured.Unstruct
 	}
 }
 
-// Soon are times of seats that specs can wait for. An order of magnitude less than those of an installation, they still cover a slow machine.
+// Soon are times of seats that specs can wait for. An order of magnitude less than those of an installation, they
+// still cover a slow machine.
 func Soon() seat.Timing {
 	return seat.Timing{Renew: 200 * time.Millisecond, Fresh: time.Second, Quiet: 2 * time.Second, Expire: 4 * time.Second}
 }
 
-// Run starts a manager in this process, as the chart with these values does in this cluster. It may not become ready. Run returns where its probes
-// are, and what stops it before the end of the container.
+// Run starts a manager in this process, as the chart with these values does in this cluster. It may not become ready.
+// Run returns where its probes are, and what stops it before the end of the container.
 func (c *Cluster) Run(
 	ctx context.Context, values map[string]any, wrap func(http.RoundTripper) http.RoundTripper, change ...func(*options.Options),
 ) (probes string, stop func() error) {

@@ -13,7 +13,8 @@ import (
 // asked are requests.
 type asked struct{ get, list, patch int64 }
 
-// counter counts the requests of a controller in this process. Watches are not counted: they last. Neither are the questions which kinds there are.
+// counter counts the requests of a controller in this process. Watches are not counted: they last. Neither are the
+// questions which kinds there are.
 type counter struct {
 	get, list, patch atomic.Int64
 	// events are those that tell people, others what is none of all these.

@@ -18,7 +18,8 @@ import (
 	"github.com/archelon-io/archelon/test/builder"
 )
 
-// What hostile tenants have in one namespace. Half of the Secrets are as large as a kubeconfig may be, so that they are parsed; the others are too large.
+// What hostile tenants have in one namespace. Half of the Secrets are as large as a kubeconfig may be, so that they are
+// parsed; the others are too large.
 const (
 	hostileNamespace = "hostile"
 	hostileSecrets   = 200
@@ -124,7 +125,8 @@ func (a *attack) cluster(ctx context.Context, name, env string) error {
 	return a.client.Status().Patch(ctx, patched, client.MergeFrom(cluster))
 }
 
-// hostileSecret has a kubeconfig of lists, and annotations that are nearly as large as they may be. It differs from turn to turn.
+// hostileSecret has a kubeconfig of lists, and annotations that are nearly as large as they may be.
+// It differs from turn to turn.
 func hostileSecret(i, turn int) *corev1.Secret {
 	size := hostileLarge
 	if i%2 == 0 {

@@ -22,7 +22,8 @@ const (
 	logTail = 4 << 10
 )
 
-// bench builds the manager and makes the runs. It returns what was measured also when a later run fails, nil for nothing.
+// bench builds the manager and makes the runs. It returns what was measured also when a later
+// run fails, nil for nothing.
 func bench(ctx context.Context, o *options, progress io.Writer) (*report, error) {
 	dir, err := os.MkdirTemp("", "archelon-bench-")
 	if err != nil {

@@ -42,8 +42,8 @@ func peakBound(clusters int) float64 {
 	}
 }
 
-// requestBound is how many management requests an import may take. For one of v1 the v3 Cluster is patched, too. Where agents are slow, some are looked at
-// meanwhile.
+// requestBound is how many management requests an import may take. For one of v1 the v3 Cluster is patched, too. Where
+// agents are slow, some are looked at meanwhile.
 func (r *Run) requestBound() float64 {
 	most := 10.0
 	if r.Strategy == "v1" {

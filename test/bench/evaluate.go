@@ -34,8 +34,8 @@ type Run struct {
 	Load           float64 `json:"loadAverageBefore"`
 	OthersCPUShare float64 `json:"othersCPUShare"`
 
-	// The times from the first label to the last of the crowd whose workload clusters answer; of records, to the last of all
-	// that were selected in the wave.
+	// The times from the first label to the last of the crowd whose workload clusters answer; of records, to the last of
+	// all that were selected in the wave.
 	RecordsSeconds  float64 `json:"recordsSeconds"`
 	AppliedSeconds  float64 `json:"appliedSeconds"`
 	ImportedSeconds float64 `json:"importedSeconds"`
@@ -86,7 +86,8 @@ type Counts struct {
 // Idle is what happened when there was nothing to do.
 type Idle struct {
 	Seconds float64 `json:"seconds"`
-	// Management counts requests to the management cluster without watches and the lease, and Writes those that change something.
+	// Management counts requests to the management cluster without watches and the lease, and Writes
+	// those that change something.
 	Management        Counts  `json:"managementRequests"`
 	Writes            int     `json:"writes"`
 	RequestsPerMinute float64 `json:"managementRequestsPerMinute"`

@@ -68,7 +68,8 @@ type waitingClaims struct {
 	ran      int64         // reconciles meanwhile
 }
 
-// hostClaims measures what a HostClaim costs among few and among many, and holds what docs/development/performance.md promises.
+// hostClaims measures what a HostClaim costs among few and among many, and holds what
+// docs/development/performance.md promises.
 func hostClaims(ctx context.Context, sizes claimSizes, out, progress io.Writer) ([]claimRun, error) {
 	var runs []claimRun
 	for _, claims := range []int{sizes.few, sizes.many} {

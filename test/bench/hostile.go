@@ -15,7 +15,8 @@ const (
 	hostileMemory = 150
 	// hostileClusters is how many ordinary clusters are imported beside hostile tenants.
 	hostileClusters = 50
-	// hostileLimit is the memory limit of the container that the chart has by default, in bytes. The manager is told of it as in a Pod.
+	// hostileLimit is the memory limit of the container that the chart has by default, in bytes. The
+	// manager is told of it as in a Pod.
 	hostileLimit = "536870912"
 	// calmPace is between two imports when nobody attacks.
 	calmPace = time.Second
@@ -112,8 +113,8 @@ func (r *run) soak(ctx context.Context) (result soaked, err error) {
 	return result, waited
 }
 
-// attack writes what hostile tenants write, starts the manager anew with all of it, and has it change until the returned function is called. It
-// returns the highest memory of the manager until then.
+// attack writes what hostile tenants write, starts the manager anew with all of it, and has it change until the
+// returned function is called. It returns the highest memory of the manager until then.
 func (r *run) attack(ctx context.Context) (end func() error, peak float64, err error) {
 	a := &attack{client: r.stage.Client}
 	r.say("writing %d hostile Secrets, %d hostile environments and %d made-up Leases", hostileSecrets, hostileEnvs, hostileLeases)

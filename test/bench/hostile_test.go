@@ -24,7 +24,8 @@ func TestCheckSoak(t *testing.T) {
 	}
 }
 
-// The attack has to reach what it is to test: the API server takes no more than this, and the manager parses no more than 64 KiB.
+// The attack has to reach what it is to test: the API server takes no more than this, and the manager
+// parses no more than 64 KiB.
 func TestTheAttackIsAsLargeAsItMayBe(t *testing.T) {
 	const mostAnnotations, mostSecret, mostParsed = 256 << 10, 1 << 20, 64 << 10
 	for i, parsed := range []bool{true, false} {

@@ -35,8 +35,9 @@ const hubClusters = 500
 // sizes of one run of the hub. Spare management clusters run beside the others, and nobody registers them.
 type hubSize struct{ sites, holes, clusters, spare int }
 
-// hubSizes returns a run with many management clusters, every fifth a black hole, and one with a single one that has as many CAPI clusters as the others
-// have together. All of them are on this machine, where an API server that does nothing keeps a processor busy as well: as many run in both.
+// hubSizes returns a run with many management clusters, every fifth a black hole, and one with a single one that has as
+// many CAPI clusters as the others have together. All of them are on this machine, where an API server that does
+// nothing keeps a processor busy as well: as many run in both.
 func hubSizes(o *options) (many, one hubSize) {
 	holes := max(1, o.ManagementClusters/5)
 	answering := o.ManagementClusters - holes

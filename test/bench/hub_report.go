@@ -25,13 +25,14 @@ type hubResult struct {
 	applied time.Duration
 	cpu     float64
 	others  float64
-	// readyMiB and engagedMiB are what the manager has allocated before the first management cluster is registered, and when all are received and nothing
-	// is imported yet; settledMiB when all is imported.
+	// readyMiB and engagedMiB are what the manager has allocated before the first management cluster is registered, and
+	// when all are received and nothing is imported yet; settledMiB when all is imported.
 	readyMiB, engagedMiB, settledMiB float64
 	peak                             resident
 	// records are the Rancher clusters that were created.
 	records int
-	// idle is how long nothing was to be done, and writes and reads the requests in this time, to all API servers, without watches and the Lease.
+	// idle is how long nothing was to be done, and writes and reads the requests in this time, to all API servers,
+	// without watches and the Lease.
 	idle          time.Duration
 	writes, reads []string
 }

@@ -36,7 +36,8 @@ const (
 	keysIn                               = "oci-keys"
 )
 
-// identities measures what the controller of OCI identities asks of an API server: at its start, for decisions at rest, and for a label.
+// identities measures what the controller of OCI identities asks of an API server: at its start, for
+// decisions at rest, and for a label.
 func identities(ctx context.Context, out, progress io.Writer) (err error) {
 	crds, err := env.CAPOCICRDs()
 	if err != nil {

@@ -1,6 +1,6 @@
 // Command bench measures what imports cost: a real management control plane, the Rancher stand-in, the real manager
-// under the roles of config/rbac, and a crowd of light workload API servers. docs/development/performance.md says how to
-// read its results.
+// under the roles of config/rbac, and a crowd of light workload API servers. docs/development/performance.md
+// says how to read its results.
 package main
 
 import (

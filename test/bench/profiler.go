@@ -52,7 +52,8 @@ func (p *profiler) follow(ctx context.Context) func() error {
 	done := make(chan error, 2)
 	// The manager sends a CPU profile at the end of its time only, so it is recorded as a series of short ones.
 	go func() { done <- p.series(ctx, running, "profile?seconds=3", "cpu", 0) }()
-	// A heap profile shows the state at the end of the last collection. It forces none: that would change what is measured.
+	// A heap profile shows the state at the end of the last collection. It forces none: that
+	// would change what is measured.
 	go func() { done <- p.series(ctx, running, "heap", "heap", heapPause) }()
 	return func() error {
 		cancel()

@@ -112,7 +112,8 @@ func (r *recorder) record(object any) {
 // active notes that something happened. The lock is held.
 func (r *recorder) active(at time.Time) { r.activity = at }
 
-// finished says whether, of those that are selected, every healthy cluster is imported, and every dead one got as far as it can.
+// finished says whether, of those that are selected, every healthy cluster is imported, and every
+// dead one got as far as it can.
 func (r *recorder) finished() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

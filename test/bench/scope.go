@@ -16,8 +16,8 @@ import (
 // fillAttempts is how often an instance is started until nothing else goes on meanwhile.
 const fillAttempts = 3
 
-// Scopes shows what it saves to limit an instance to some namespaces. Each instance finds everything imported, so it only fills its
-// caches; the one before has stopped.
+// Scopes shows what it saves to limit an instance to some namespaces. Each instance finds everything imported, so it
+// only fills its caches; the one before has stopped.
 type Scopes struct {
 	// Namespaces and Clusters are in the scope, of all those of the crowd.
 	Namespaces    int `json:"namespaces"`
@@ -34,8 +34,8 @@ type Scoped struct {
 	Args []string `json:"args,omitempty"`
 	// Clusters are in its scope.
 	Clusters int `json:"clusters"`
-	// Start is what was received by kind until nothing came any more, and Changes what came after it when every CAPI cluster of the
-	// crowd and its record had changed once.
+	// Start is what was received by kind until nothing came any more, and Changes what came after it when every CAPI
+	// cluster of the crowd and its record had changed once.
 	Start   map[string]Received `json:"start"`
 	Changes map[string]Received `json:"changes"`
 	// Stray is how many of the events of Start were changes; more than none says that the start was not on an idle stage.
@@ -71,7 +71,8 @@ func (r *run) compareScopes(ctx context.Context) error {
 			s.Clusters++
 		}
 	}
-	// The name is the one that the others have by default, so all are one instance to the clusters, and to the rights on its Lease.
+	// The name is the one that the others have by default, so all are one instance to the clusters, and
+	// to the rights on its Lease.
 	for i, scoped := range []*Scoped{
 		{Name: "all namespaces", Clusters: s.AllClusters},
 		{Name: "--namespace", Clusters: s.Clusters, Args: []string{"--instance=archelon", "--namespace=" + strings.Join(mine, ",")}},
@@ -128,8 +129,8 @@ func (r *run) measureScope(ctx context.Context, scoped *Scoped, crowd []member, 
 	return r.manager.Stop()
 }
 
-// fill starts an instance and waits until nothing comes any more. If something changed meanwhile, because Rancher was not done with the
-// imports, it begins anew: then more was sent than what fills the caches.
+// fill starts an instance and waits until nothing comes any more. If something changed meanwhile, because Rancher was
+// not done with the imports, it begins anew: then more was sent than what fills the caches.
 func (r *run) fill(ctx context.Context, gateway *proxy.Proxy, scoped *Scoped) (*traffic, error) {
 	for attempt := 1; ; attempt++ {
 		t := newTraffic()
@@ -161,8 +162,8 @@ func stray(received map[string]Received) int {
 	return count
 }
 
-// changeAll changes the status of every CAPI cluster, as CAPI often does, and every record, as Rancher does. None of it gives an importer
-// anything to do.
+// changeAll changes the status of every CAPI cluster, as CAPI often does, and every record, as Rancher does. None of it
+// gives an importer anything to do.
 func (r *run) changeAll(ctx context.Context, crowd []member, round int) error {
 	records := &metav1.PartialObjectMetadataList{}
 	records.SetGroupVersionKind(recordKind(r.options.Strategy))

@@ -106,8 +106,8 @@ func startManagement(ctx context.Context, o *options) (*stage.Stage, side, error
 	return s, lightSide{Rancher: light, delay: o.AgentDelay}, nil
 }
 
-// controlPlaneMemory is from where on the programs of the control plane collect garbage more often. With 10,000 clusters
-// the API server would take half as much again.
+// controlPlaneMemory is from where on the programs of the control plane collect garbage more often. With 10,000
+// clusters the API server would take half as much again.
 const controlPlaneMemory = "7GiB"
 
 // startLimited starts a control plane whose programs inherit the limit. The manager, which comes later, does not.

@@ -37,7 +37,8 @@ type Received struct {
 	Objects int `json:"objects"`
 	// Events are the objects in lists and the changes in watches, without bookmarks.
 	Events int `json:"events"`
-	// Bytes are those of the bodies, as they are sent. Caches are filled by watches today, which are not compressed; long lists are.
+	// Bytes are those of the bodies, as they are sent. Caches are filled by watches today, which are not
+	// compressed; long lists are.
 	Bytes int64 `json:"bytes"`
 	// Requests are the lists and watches, one of each for every namespace that is named.
 	Requests int `json:"requests"`

@@ -16,8 +16,8 @@ import (
 // debugServer is where the infrastructure provider tells of its workload clusters.
 const debugServer = "http://127.0.0.1:19000"
 
-// APIServer returns where the API server of a workload cluster listens, host and port. It is an error while the cluster has no
-// infrastructure yet.
+// APIServer returns where the API server of a workload cluster listens, host and port. It is an error while the
+// cluster has no infrastructure yet.
 func (c *Controllers) APIServer(ctx context.Context, cluster types.NamespacedName) (string, error) {
 	var info struct{ Port int }
 	raw, err := debug(ctx, http.MethodGet, fmt.Sprintf("/clusters/%s/%s", cluster.Namespace, cluster.Name), "")

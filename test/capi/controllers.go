@@ -57,8 +57,9 @@ type Controllers struct {
 	running  []*process.Process
 }
 
-// Start installs the CRDs and webhooks of Cluster API, starts its controllers, and waits until they are ready. ctx bounds the start, not the
-// life: the caller has to call Stop. Should the caller's process die without it, a watchdog ends the programs.
+// Start installs the CRDs and webhooks of Cluster API, starts its controllers, and waits until they are ready. ctx
+// bounds the start, not the life: the caller has to call Stop. Should the caller's process die without it, a
+// watchdog ends the programs.
 func Start(ctx context.Context, opts Options) (*Controllers, error) {
 	assets, err := env.CacheDir(ctx, "capi", "sigs.k8s.io/cluster-api")
 	if err != nil {

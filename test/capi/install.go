@@ -26,7 +26,8 @@ type manifest struct {
 	webhooks []client.Object
 }
 
-// install applies a manifest, with webhooks at the given URL and with the given CA, and waits until its CRDs are served.
+// install applies a manifest, with webhooks at the given URL and with the given CA, and
+// waits until its CRDs are served.
 func install(ctx context.Context, config *rest.Config, path, url string, ca []byte) error {
 	m, err := readManifest(path, url, ca)
 	if err != nil {

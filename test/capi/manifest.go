@@ -28,7 +28,8 @@ func Plain(c Cluster) ([]byte, error) { return render("plain", c) }
 // Topology returns the manifest of a Cluster of the ClusterClass that Class returns.
 func Topology(c Cluster) ([]byte, error) { return render("topology", c) }
 
-// Class returns the manifest of a ClusterClass with its templates, and with a variable for the port of the control plane's endpoint.
+// Class returns the manifest of a ClusterClass with its templates, and with a variable for the port of
+// the control plane's endpoint.
 func Class() ([]byte, error) { return render("class", Cluster{}) }
 
 func render(name string, c Cluster) ([]byte, error) {

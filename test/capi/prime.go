@@ -18,9 +18,9 @@ const (
 	primeName    = "prime"
 )
 
-// prime has the infrastructure provider make a cluster, and deletes it. In its first reconcile the provider thinks that it was restarted, and takes
-// every endpoint that it finds for one that it chose; one that somebody else chose, such as that of a gateway, keeps it from ever beginning
-// (v1.13.4). A cluster without endpoint gets it over with.
+// prime has the infrastructure provider make a cluster, and deletes it. In its first reconcile the provider thinks that
+// it was restarted, and takes every endpoint that it finds for one that it chose; one that somebody else chose, such as
+// that of a gateway, keeps it from ever beginning (v1.13.4). A cluster without endpoint gets it over with.
 func prime(ctx context.Context, config *rest.Config) error {
 	c, err := client.New(config, client.Options{})
 	if err != nil {

@@ -21,8 +21,8 @@ func accountOf(on []string) string {
 	}
 }
 
-// checkAccounts wants the manager and the uninstaller to run as ServiceAccounts of their own, both to exist unless the manager's is somebody else's,
-// and roles to be bound to them and to those who read metrics.
+// checkAccounts wants the manager and the uninstaller to run as ServiceAccounts of their own, both to exist unless the
+// manager's is somebody else's, and roles to be bound to them and to those who read metrics.
 func checkAccounts(t *testing.T, rendered []*unstructured.Unstructured, on []string) {
 	t.Helper()
 	var made, runs, bound []string

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Prometheus itself says whether the rules, as the chart renders them for three releases, fire when they have to and otherwise not.
+// Prometheus itself says whether the rules, as the chart renders them for three releases, fire when
+// they have to and otherwise not.
 func TestAlerts(t *testing.T) {
 	dir := t.TempDir()
 	raw, err := os.ReadFile(filepath.Join("testdata", "alerts.yaml"))

@@ -196,7 +196,8 @@ type question struct {
 	Subquestions    []question `json:"subquestions,omitempty"`
 }
 
-// What Rancher's UI asks for are values, and it offers what they are: it writes its defaults into the values of a release.
+// What Rancher's UI asks for are values, and it offers what they are: it writes its defaults
+// into the values of a release.
 func TestQuestions(t *testing.T) {
 	var all struct {
 		Questions []question `json:"questions"`

@@ -1,5 +1,6 @@
-// Package chart_test checks the Helm chart: what its schema lets pass, what it renders for every combination of its features, and that its alerts
-// fire. It needs Go and no cluster; helm and the other tools are those that hack/chart and hack/prometheus pin.
+// Package chart_test checks the Helm chart: what its schema lets pass, what it renders for every combination of its
+// features, and that its alerts fire. It needs Go and no cluster; helm and the other tools are pinned by
+// modules hack/chart and hack/prometheus.
 package chart_test
 
 import (

@@ -13,8 +13,9 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// What hack/rbac does not generate is written twice, in the chart and in config: the Role in the namespace of the Leases, the RoleBinding that holds
-// a namespace of an isolated instance, and the policy that keeps it to its Rancher clusters.
+// What hack/rbac does not generate is written twice, in the chart and in config: the Role in the namespace
+// of the Leases, the RoleBinding that holds a namespace of an isolated instance, and the policy that keeps
+// it to its Rancher clusters.
 func TestConfigSaysTheSame(t *testing.T) {
 	const binding = "RoleBinding archelon-isolated"
 	cases := map[string]struct {

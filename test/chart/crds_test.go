@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A copy of the chart gets a CRD, and a suite of helm-unittest that says what becomes of it: only that can make up what is in a cluster.
+// A copy of the chart gets a CRD, and a suite of helm-unittest that says what becomes of it: only that can
+// make up what is in a cluster.
 func TestCRDs(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "archelon")
 	if err := os.CopyFS(copied, os.DirFS(chart)); err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestEnumerations sets what Kubernetes takes only some words or forms for, wrong and then right: most of it is in no other test.
+// TestEnumerations sets what Kubernetes takes only some words or forms for, wrong and then right:
+// most of it is in no other test.
 func TestEnumerations(t *testing.T) {
 	for name, enumeration := range enumerations() {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,8 @@ type choice struct {
 	set  values
 }
 
-// features are what the matrix combines: any two choices of different features are together in some rendering. Each gate is a feature of its own.
+// features are what the matrix combines: any two choices of different features are together in some rendering. Each
+// gate is a feature of its own.
 func features(t *testing.T) [][]choice {
 	t.Helper()
 	all := [][]choice{
@@ -62,7 +63,8 @@ func features(t *testing.T) [][]choice {
 	return all
 }
 
-// combinations returns as many of them as have any two choices of different features together, by a name made of those of the choices.
+// combinations returns as many of them as have any two choices of different features together, by a name
+// made of those of the choices.
 func combinations(features [][]choice) map[string]values {
 	sizes := make([]int, len(features))
 	for i, choices := range features {
@@ -141,8 +143,8 @@ func everything() values {
 	}
 }
 
-// foreign combines what the matrix has no room for, with what it could get in the way of: a ServiceAccount that is somebody else's, a release
-// without the uninstaller, and one that works in its own namespace.
+// foreign combines what the matrix has no room for, with what it could get in the way of: a ServiceAccount that is
+// somebody else's, a release without the uninstaller, and one that works in its own namespace.
 func foreign() [][]choice {
 	account := values{"serviceAccount": values{"create": false, "name": "theirs"}}
 	bare := values{"uninstall": values{"enabled": false}}

@@ -104,7 +104,8 @@ func TestHooksAreNobodyElses(t *testing.T) {
 	}
 }
 
-// The name of a Job is a label of its Pods as well. Two releases of a namespace must not have one Job, however long their names are.
+// The name of a Job is a label of its Pods as well. Two releases of a namespace must not have one Job,
+// however long their names are.
 func TestJobsOfLongNames(t *testing.T) {
 	const long = "a-name-with-as-many-letters-as-are-take" // and one more
 	found := map[string]string{}

@@ -69,7 +69,8 @@ func TestNotesHaveTheCommandOfTheJob(t *testing.T) {
 	}
 }
 
-// checkNotes wants the commands of the notes to be for this release and its Job, and what is run from outside to have these flags.
+// checkNotes wants the commands of the notes to be for this release and its Job, and what is run from
+// outside to have these flags.
 func checkNotes(t *testing.T, rendered []*unstructured.Unstructured, r release, flags []string) {
 	t.Helper()
 	said := wordsOfCommands(t, notesOf(t, rendered))
@@ -107,7 +108,8 @@ func argsFromOutside(args []string, namespace string) []string {
 	return all
 }
 
-// chartWithNotes returns a copy of the chart that renders its notes into an object as well: "helm template" leaves them out.
+// chartWithNotes returns a copy of the chart that renders its notes into an object as well:
+// "helm template" leaves them out.
 func chartWithNotes(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -143,8 +145,8 @@ func notesOf(t *testing.T, rendered []*unstructured.Unstructured) string {
 	return ""
 }
 
-// wordsOfCommands has a shell read the commands in the notes, and returns the arguments of each by the program, those of
-// kubectl by its first one too.
+// wordsOfCommands has a shell read the commands in the notes, and returns the arguments of each by the program, those
+// of kubectl by its first one too.
 func wordsOfCommands(t *testing.T, notes string) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Helm deletes a key that is set to null, and validates what is left. Whatever is nulled, either the schema misses it, or what is rendered is as
-// good without it.
+// Helm deletes a key that is set to null, and validates what is left. Whatever is nulled, either the schema misses it,
+// or what is rendered is as good without it.
 func TestNulls(t *testing.T) {
 	all := readPermissions(t)
 	on := strings.Split("everything-v1-metrics", "-")

@@ -9,7 +9,8 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Values that pages show are values of the chart, and are taken. A block with other keys is a manifest, or values of another chart.
+// Values that pages show are values of the chart, and are taken. A block with other keys is a manifest,
+// or values of another chart.
 func TestValuesInPages(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "operations", "*.md"))
 	if err != nil {

@@ -38,9 +38,9 @@ func couples(sizes []int) []couple {
 	return all
 }
 
-// pairwise returns rows with one value for each dimension, of which sizes says how many values it has, so that any two values of different dimensions
-// are together in some row. It is the greedy way: each row begins with a pair that no row has yet, and takes of the other dimensions what brings most
-// such pairs.
+// pairwise returns rows with one value for each dimension, of which sizes says how many values it has, so that any two
+// values of different dimensions are together in some row. It is the greedy way: each row begins with a pair that no
+// row has yet, and takes of the other dimensions what brings most such pairs.
 func pairwise(sizes []int) [][]int {
 	missing := map[couple]bool{}
 	for _, p := range couples(sizes) {

@@ -13,7 +13,8 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// checkPods wants all Pods to be accepted in namespaces that enforce the Pod Security Standard "restricted", and their images to be those of the chart.
+// checkPods wants all Pods to be accepted in namespaces that enforce the Pod Security Standard "restricted", and their
+// images to be those of the chart.
 func checkPods(t *testing.T, rendered []*unstructured.Unstructured, on []string) {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)

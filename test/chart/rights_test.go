@@ -296,7 +296,8 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 	}
 }
 
-// API keys are read where an administrator says that they are, whatever else is granted, and nowhere without the feature.
+// API keys are read where an administrator says that they are, whatever else is granted, and
+// nowhere without the feature.
 func TestPrincipalSecretsAreReadWhereTheyAreNamed(t *testing.T) {
 	identity := values{"secretNamespaces": []string{"vault", "keys"}, "trustedNamespaces": []string{"infra"}}
 	on := values{"features": values{"oci-cluster-identity": values{"enabled": true}}, "identity": identity}
@@ -380,7 +381,8 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 	}
 }
 
-// checkUninstaller reports whether the uninstaller may delete anything but the registration of the instance, which the manager keeps.
+// checkUninstaller reports whether the uninstaller may delete anything but the registration of the
+// instance, which the manager keeps.
 func checkUninstaller(t *testing.T, uninstaller, manager map[string][]string) bool {
 	t.Helper()
 	deletes := false

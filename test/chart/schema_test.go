@@ -54,7 +54,8 @@ func TestSchemaIsThatOfTheValues(t *testing.T) {
 	compareKeys(t, "", readValues(t), readSchema(t))
 }
 
-// compareKeys compares a map of values.yaml with its schema, in both directions. What is defined elsewhere, by $ref, is not made of keys of this chart.
+// compareKeys compares a map of values.yaml with its schema, in both directions. What is defined elsewhere, by $ref, is
+// not made of keys of this chart.
 func compareKeys(t *testing.T, path string, node *yaml.Node, s *schema) {
 	t.Helper()
 	var keys []string
@@ -102,7 +103,8 @@ func TestSchemaIsClosed(t *testing.T) {
 	}
 }
 
-// checkClosed wants every map to name its keys or to say what its values are, but for what Rancher adds to, and every key to have a description.
+// checkClosed wants every map to name its keys or to say what its values are, but for what Rancher adds to, and
+// every key to have a description.
 func checkClosed(t *testing.T, path string, s *schema) {
 	t.Helper()
 	open := string(s.AdditionalProperties) == "true"

@@ -18,8 +18,8 @@ const (
 	start = 5 * time.Second
 )
 
-// "helm uninstall" has to end with what the Job has to say, and not because Helm gave up before. So all tries of the Job, with the pauses between
-// them, fit into the Job's deadline, and the deadline into the time that Helm waits.
+// "helm uninstall" has to end with what the Job has to say, and not because Helm gave up before. So all tries of the
+// Job, with the pauses between them, fit into the Job's deadline, and the deadline into the time that Helm waits.
 func TestUninstallEndsBeforeHelm(t *testing.T) {
 	const sum = 50 * time.Second // besides the tries: what values.yaml and docs/operations/uninstall.md tell people
 	for name, test := range map[string]struct {

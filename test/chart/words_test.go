@@ -13,8 +13,8 @@ type cell struct {
 	set     values
 }
 
-// words are names that YAML takes for something else than a text, unless they are quoted: numbers, truth, nothing and dates. A release, a namespace
-// and most of what values name may be called so.
+// words are names that YAML takes for something else than a text, unless they are quoted: numbers, truth, nothing and
+// dates. A release, a namespace and most of what values name may be called so.
 func words() map[string]cell {
 	set := values{
 		"metrics": values{

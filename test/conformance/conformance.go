@@ -1,5 +1,5 @@
-// Package conformance has what users of HostClaims may expect of each kind, whoever handles it, as specs: they run against the controller of a kind
-// on a real API server. What a kind is beside that is its own.
+// Package conformance has what users of HostClaims may expect of each kind, whoever handles it, as specs: they run
+// against the controller of a kind on a real API server. What a kind is beside that is its own.
 package conformance
 
 import (
@@ -39,16 +39,19 @@ type Kind struct {
 	Restart func(ctx context.Context)
 	// Spec returns a spec of the kind that can be satisfied, with all that the claim of a name needs for that.
 	Spec func(ctx context.Context, name string) metal3v1.HostClaimSpec
-	// Wrong has by a reason how a spec becomes one that cannot be satisfied as it is. Some condition of the claim says the reason.
+	// Wrong has by a reason how a spec becomes one that cannot be satisfied as it is. Some condition
+	// of the claim says the reason.
 	Wrong map[string]func(*metal3v1.HostClaimSpec)
-	// Effects returns what there is for a claim besides itself. What is not on Plane has its resourceVersion in it: its writes are not seen there.
+	// Effects returns what there is for a claim besides itself. What is not on Plane has its resourceVersion in it:
+	// its writes are not seen there.
 	Effects func(ctx context.Context, name string) []string
 }
 
 // quiet is how long nothing must happen for nothing to happen.
 const quiet = time.Second
 
-// Specs are those of a kind. They follow each other, so they are part of an Ordered container. Kind is asked for when its BeforeAll has run.
+// Specs are those of a kind. They follow each other, so they are part of an Ordered container. Kind is asked for
+// when its BeforeAll has run.
 func Specs(name string, kind func() *Kind) {
 	Context("A claim of kind "+name, func() {
 		var k *Kind
@@ -186,7 +189,8 @@ func (k *Kind) corrected(ctx context.Context, reason string, spoil func(*metal3v
 	k.satisfied(ctx, name)
 }
 
-// check expects a request of the controller to be one that it may have: of claims, it lists those of its kind, and patches.
+// check expects a request of the controller to be one that it may have: of claims, it lists
+// those of its kind, and patches.
 func (k *Kind) check(request auditv1.Event) {
 	GinkgoHelper()
 	what := request.Verb + " " + request.RequestURI

@@ -28,7 +28,8 @@ func (k *Kind) requests() []auditv1.Event {
 	return slices.DeleteFunc(events, func(event auditv1.Event) bool { return event.User.Username != k.User || event.ObjectRef == nil })
 }
 
-// writes are what the controller has written here, to a claim if one is named. Events are not counted: they are sent when there is time.
+// writes are what the controller has written here, to a claim if one is named. Events are not counted: they
+// are sent when there is time.
 func (k *Kind) writes(name string) []string {
 	GinkgoHelper()
 	var writes []string
@@ -42,7 +43,8 @@ func (k *Kind) writes(name string) []string {
 	return writes
 }
 
-// refuseToHold has the API server refuse finalizers of a claim until the returned function is called. The claim is paused meanwhile.
+// refuseToHold has the API server refuse finalizers of a claim until the returned function is called.
+// The claim is paused meanwhile.
 func (k *Kind) refuseToHold(ctx context.Context, claim *metal3v1.HostClaim) (allow func(context.Context)) {
 	GinkgoHelper()
 	name := "unheld-" + k.Names[0] + ".conformance"
@@ -81,7 +83,8 @@ func (k *Kind) refuseToHold(ctx context.Context, claim *metal3v1.HostClaim) (all
 	}
 }
 
-// cluster creates a CAPI Cluster that is paused in the namespace of claims. The returned function pauses it, or has it go on.
+// cluster creates a CAPI Cluster that is paused in the namespace of claims. The returned function
+// pauses it, or has it go on.
 func (k *Kind) cluster(ctx context.Context) func(ctx context.Context, paused bool) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{

@@ -100,7 +100,8 @@ func (w *capiWorld) create(ctx context.Context, p *provisioned) error {
 	}
 }
 
-// count returns how many Clusters have a condition that is True. An API server that is this busy may let a request fail.
+// count returns how many Clusters have a condition that is True. An API server that is this
+// busy may let a request fail.
 func (w *capiWorld) count(ctx context.Context, namespace, kind string) func() (int, error) {
 	return func() (int, error) {
 		list := &clusterv1.ClusterList{}

@@ -26,7 +26,8 @@ import (
 	"github.com/archelon-io/archelon/test/importing"
 )
 
-// asked returns how often the manager has reached the workload cluster with the client certificate of the given serial number, or with any.
+// asked returns how often the manager has reached the workload cluster with the client certificate of the given
+// serial number, or with any.
 func (p *provisioned) asked(serial string) int {
 	count := 0
 	for _, r := range p.gateway.Requests() {
@@ -41,7 +42,8 @@ func (p *provisioned) kubeconfig() *corev1.Secret {
 	return builder.KubeconfigSecret(p.key.Namespace, p.key.Name, nil)
 }
 
-// serial returns the serial number of the client certificate in the kubeconfig that Cluster API keeps, "" if there is none.
+// serial returns the serial number of the client certificate in the kubeconfig that Cluster API
+// keeps, "" if there is none.
 func (w *capiWorld) serial(ctx context.Context, p *provisioned) string {
 	GinkgoHelper()
 	secret := p.kubeconfig()
@@ -110,8 +112,8 @@ func (w *capiWorld) expectDeleted(ctx context.Context, p *provisioned) {
 	}).WithTimeout(capiPatience).Should(Succeed())
 }
 
-// expectConformant asserts what the gateway adds to the API server of a workload cluster. That Cluster API is content with the rest, it shows
-// itself.
+// expectConformant asserts what the gateway adds to the API server of a workload cluster. That Cluster API is content
+// with the rest, it shows itself.
 func expectConformant(ctx context.Context, p *provisioned) {
 	GinkgoHelper()
 	c := p.inside(ctx)

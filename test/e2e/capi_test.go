@@ -18,7 +18,8 @@ import (
 	"github.com/archelon-io/archelon/test/importing"
 )
 
-// progress are the states of a new import in which nobody has to do anything. "none" is before the manager has seen the Cluster.
+// progress are the states of a new import in which nobody has to do anything. "none" is before the
+// manager has seen the Cluster.
 var progress = []string{
 	"none", "False/WaitingForControlPlane", "False/WaitingForRancher", "False/ConnectingAgent", "False/WaitingForAgent", "True/Imported",
 }
@@ -57,8 +58,8 @@ var _ = Describe("Cluster API", Label("capi"), Ordered, func() {
 	})
 })
 
-// patientLeader has the manager keep its Lease while 100 Clusters at once keep the API server from answering for longer than ten seconds. A
-// manager that loses its Lease exits, and here is no kubelet to start it again.
+// patientLeader has the manager keep its Lease while 100 Clusters at once keep the API server from answering for longer
+// than ten seconds. A manager that loses its Lease exits, and here is no kubelet to start it again.
 func patientLeader() []string {
 	return []string{"--leader-elect-lease-duration=2m", "--leader-elect-renew-deadline=90s"}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// CAPI in another cluster than Rancher, with Archelon on either side. How that fails is in the suites of both; this is to be the same with a real Rancher.
+// CAPI in another cluster than Rancher, with Archelon on either side. How that fails is in the suites of both; this is
+// to be the same with a real Rancher.
 var _ = Describe("Elsewhere", Label("long", "rancher"), func() {
 	for _, side := range []string{"CAPI", "Rancher"} {
 		Describe("with Archelon beside "+side, Ordered, func() {

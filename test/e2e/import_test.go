@@ -20,8 +20,8 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// Both strategies, both token modes and both generations of Rancher's CRDs: see README.md. Any two of them are together in one of the four on kind.
-// Two with nothing in common are the core.
+// Both strategies, both token modes and both generations of Rancher's CRDs: see README.md. Any two of them are together
+// in one of the four on kind. Two with nothing in common are the core.
 var _ = Describe("Import", func() {
 	for _, tokens := range []rancher.TokenMode{rancher.TokenPlaceholder, rancher.TokenPlain} {
 		for _, subresource := range []bool{true, false} {

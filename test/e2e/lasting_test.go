@@ -50,7 +50,8 @@ var _ = Describe("Trouble that lasts", Label("nightly"), Ordered, func() {
 
 		var tries []auditv1.Event
 		Eventually(func() int { tries = f.creations(); return len(tries) }).Should(BeNumerically(">=", 8))
-		// The first may be doubled by the event of the name that was written ahead. After that the delays double from 200 ms on.
+		// The first may be doubled by the event of the name that was written ahead. After that the
+		// delays double from 200 ms on.
 		Expect(tries[7].RequestReceivedTimestamp.Sub(tries[0].RequestReceivedTimestamp.Time)).To(BeNumerically(">", 5*time.Second))
 		Expect(len(f.told(cluster))).To(BeNumerically("<=", 2), "writes of the condition")
 		found := conditions.Get(importing.Current(ctx, f.Client, cluster), importing.Condition)

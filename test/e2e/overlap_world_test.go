@@ -98,7 +98,8 @@ func (o *overlap) worker(ctx context.Context) func() string {
 	return func() string { return importing.Current(ctx, o.Client, o.cluster).GetAnnotations()[instanceKey] }
 }
 
-// expectInTurn asserts that the instances wrote one after the other, in this order: nobody between the writes of another one.
+// expectInTurn asserts that the instances wrote one after the other, in this order: nobody
+// between the writes of another one.
 func (o *overlap) expectInTurn(order ...int) {
 	GinkgoHelper()
 	var turns []int
@@ -140,7 +141,8 @@ func (o *overlap) leaseEvents(ctx context.Context, i int) func() []string {
 	}
 }
 
-// writesTo returns the requests of users since a time that change something about CAPI clusters or records, in their order.
+// writesTo returns the requests of users since a time that change something about CAPI clusters
+// or records, in their order.
 func writesTo(plane *env.ControlPlane, since time.Time, users ...string) []auditv1.Event {
 	GinkgoHelper()
 	events, err := plane.AuditEvents()
@@ -175,8 +177,9 @@ func (o *overlap) expectImported(ctx context.Context) {
 	Eventually(o.Reason(ctx, o.cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 }
 
-// madeUp is about a tenant who writes a Lease like that of an instance that has been there for a year, and claims everything, and says of a cluster that
-// this instance works on it. Leases in the namespace of a tenant are not believed.
+// madeUp is about a tenant who writes a Lease like that of an instance that has been there for a year,
+// and claims everything, and says of a cluster that this instance works on it. Leases in the namespace
+// of a tenant are not believed.
 func (o *overlap) madeUp(ctx context.Context) {
 	long := metav1.NewMicroTime(time.Now().AddDate(-1, 0, 0))
 	lease := &coordinationv1.Lease{

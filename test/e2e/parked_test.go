@@ -18,8 +18,8 @@ type withTurtles interface {
 	WithTurtles(ctx context.Context, on bool) error
 }
 
-// A stock Rancher brings Rancher Turtles, which provides CAPI. The suite of the import has all that happens between the two; this is to be the same with a
-// real Rancher, which connects nothing before it takes Turtles for installed.
+// A stock Rancher brings Rancher Turtles, which provides CAPI. The suite of the import has all that happens between the
+// two; this is to be the same with a real Rancher, which connects nothing before it takes Turtles for installed.
 var _ = Describe("Turtles, parked", Label("long", "rancher"), Ordered, func() {
 	var (
 		f       *fixture

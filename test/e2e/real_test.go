@@ -16,7 +16,8 @@ import (
 // realPrograms runs those scenarios that are labelled rancher with a real Rancher instead of the stand-in.
 var realPrograms = flag.String("archelon.rancher", "", "the directory with the programs of a real Rancher; the suite has to run below test/realrancher/run.sh then")
 
-// realPatience is how long a change may take that a real Rancher has a part in: it looks at some things every 15 s, and its clean-up sleeps for a minute.
+// realPatience is how long a change may take that a real Rancher has a part in: it looks at some things every 15 s, and
+// its clean-up sleeps for a minute.
 const realPatience = 4 * time.Minute
 
 // realStage is where stages are set with -archelon.rancher, nil without.

@@ -14,8 +14,8 @@ import (
 	"github.com/archelon-io/archelon/test/importing"
 )
 
-// Scenario: the namespaces of an isolated release come and go between its installation and its end. What Helm granted the uninstaller was right at
-// the installation only.
+// Scenario: the namespaces of an isolated release come and go between its installation and its end. What Helm granted
+// the uninstaller was right at the installation only.
 var _ = Describe("An isolated release whose namespaces come and go", Label("nightly"), Ordered, func() {
 	const later, going = "comes-later", "goes-away"
 	var (
@@ -78,8 +78,8 @@ var _ = Describe("An isolated release whose namespaces come and go", Label("nigh
 	})
 })
 
-// Scenario: the namespace of a release is one of those that it works in. The uninstaller has two RoleBindings there: one that Helm grants with the
-// release, and one of the hook.
+// Scenario: the namespace of a release is one of those that it works in. The uninstaller has two RoleBindings there:
+// one that Helm grants with the release, and one of the hook.
 var _ = Describe("An isolated release that works in its own namespace", Ordered, func() {
 	var (
 		r       = &releases{}

@@ -56,7 +56,8 @@ func (r *releases) expectLawful(release helm.Release) {
 	Expect(seen).NotTo(BeZero())
 }
 
-// uninstalled asserts on what has been asked for since then that the uninstaller of the release has used each of its rights.
+// uninstalled asserts on what has been asked for since then that the uninstaller of the release
+// has used each of its rights.
 func (r *releases) uninstalled(ctx context.Context, release helm.Release, began metav1.MicroTime) {
 	GinkgoHelper()
 	account := release.Name + ".uninstall"
@@ -73,7 +74,8 @@ func (r *releases) uninstalled(ctx context.Context, release helm.Release, began 
 	Expect(unused(rulesOf(objects, release.Namespace, account), used)).To(BeEmpty(), "rights that the uninstaller did not ask for")
 }
 
-// leftBehind makes a CAPI cluster that was paused when the strategy was switched, so that it still has a v3 Cluster, with all that we put on both.
+// leftBehind makes a CAPI cluster that was paused when the strategy was switched, so that it still has a v3 Cluster,
+// with all that we put on both.
 func (r *releases) leftBehind(ctx context.Context, namespace, name string) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := r.light(ctx, namespace, name, func(c *clusterv1.Cluster) {
@@ -100,7 +102,8 @@ func (r *releases) forget(ctx context.Context, cluster *clusterv1.Cluster) {
 	}
 }
 
-// withoutBindings has the uninstaller find its RoleBindings missing in the namespaces, and makes each again when it has asked what the matter is.
+// withoutBindings has the uninstaller find its RoleBindings missing in the namespaces, and makes each again when it
+// has asked what the matter is.
 func (r *releases) withoutBindings(ctx context.Context, release helm.Release, namespaces []string, do func()) {
 	GinkgoHelper()
 	account := "system:serviceaccount:" + release.Namespace + ":" + release.Name + ".uninstall"

@@ -14,8 +14,8 @@ import (
 	"github.com/archelon-io/archelon/test/importing"
 )
 
-// Scenario: an isolated release is changed and goes back by a rollback. Its namespaces are the same all the while: Helm gives and takes rights as they
-// were rendered, so with other namespaces it would be another matter.
+// Scenario: an isolated release is changed and goes back by a rollback. Its namespaces are the same all the while: Helm
+// gives and takes rights as they were rendered, so with other namespaces it would be another matter.
 var _ = Describe("An isolated release that is rolled back", Label("nightly"), Ordered, func() {
 	var (
 		r        = &releases{}
@@ -35,8 +35,8 @@ var _ = Describe("An isolated release that is rolled back", Label("nightly"), Or
 		before = r.records(ctx)
 		Expect(before).To(HaveLen(len(clusters)))
 	})
-	// expectUndisturbed asserts that an operation costs no agent its connection and no cluster its record, that the rights are there afterwards, and
-	// that the instance works with them.
+	// expectUndisturbed asserts that an operation costs no agent its connection and no cluster its record, that the rights
+	// are there afterwards, and that the instance works with them.
 	expectUndisturbed := func(ctx context.Context, operate func()) {
 		GinkgoHelper()
 		lost := r.watchConnections(ctx, clusters)

@@ -75,7 +75,8 @@ func (r *releases) exhaust(ctx context.Context, namespace string) {
 	Expect(r.Client.Status().Update(ctx, quota)).To(Succeed())
 }
 
-// follow runs the command of the notes that begins like this, as it is but for the path of the kubeconfig, and returns what it prints.
+// follow runs the command of the notes that begins like this, as it is but for the path of the kubeconfig,
+// and returns what it prints.
 func (r *releases) follow(ctx context.Context, notes, beginning string) string {
 	GinkgoHelper()
 	_, rest, found := strings.Cut(notes, "\n  "+beginning+" ")

@@ -16,7 +16,8 @@ import (
 	"github.com/archelon-io/archelon/test/importing"
 )
 
-// Scenario: a release of the chart, from its installation by Helm to its end, with clusters that are imported all the while.
+// Scenario: a release of the chart, from its installation by Helm to its end, with clusters that
+// are imported all the while.
 var _ = Describe("A release", Label("kind"), Ordered, func() {
 	const count = 20
 	var (

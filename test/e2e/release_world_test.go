@@ -81,7 +81,8 @@ func startNode(ctx context.Context, world *stage.Stage) podRunner {
 // coordination is the namespace of the Leases of all releases. It is the one of a release called archelon.
 const coordination = "archelon-system"
 
-// release is one of the chart. Its namespace accepts what the Pod Security Standard "restricted" allows. Its Lease is beside those of others.
+// release is one of the chart. Its namespace accepts what the Pod Security Standard "restricted" allows. Its
+// Lease is beside those of others.
 func (r *releases) release(ctx context.Context, name string, values map[string]any) helm.Release {
 	GinkgoHelper()
 	for _, name := range []string{name + "-system", coordination} {
@@ -177,7 +178,8 @@ func (r *releases) records(ctx context.Context) map[string]string {
 	return records
 }
 
-// watchConnections notes every time that an agent is not connected, until the returned function is called, which returns what was noted.
+// watchConnections notes every time that an agent is not connected, until the returned function is called,
+// which returns what was noted.
 func (r *releases) watchConnections(ctx context.Context, clusters []*clusterv1.Cluster) func() []string {
 	GinkgoHelper()
 	ids := map[string]string{}

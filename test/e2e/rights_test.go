@@ -20,8 +20,9 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// What the chart grants for a configuration is what the manager asks for in it: no more and no less. A life with everything that an import can meet
-// is led under the rights of each configuration; then every rule has to have been used, and nothing refused.
+// What the chart grants for a configuration is what the manager asks for in it: no more and no less. A life with
+// everything that an import can meet is led under the rights of each configuration; then every rule has to have
+// been used, and nothing refused.
 var _ = Describe("Rights", Ordered, ContinueOnFailure, func() {
 	s := &shards{}
 	var reader string
@@ -158,8 +159,8 @@ func (l *fullLife) deletions(ctx context.Context, moved, cluster *clusterv1.Clus
 	l.remove(ctx, append(more, moved, cluster)...)
 }
 
-// removal deletes the record in Rancher while the CAPI cluster cannot be changed. That is tried again and again at the same version of the object, and
-// client-go counts the Events that say so in one.
+// removal deletes the record in Rancher while the CAPI cluster cannot be changed. That is tried again and again at the
+// same version of the object, and client-go counts the Events that say so in one.
 func (l *fullLife) removal(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	Expect(l.Client.Create(ctx, obstacle())).To(Succeed())
@@ -185,7 +186,8 @@ func (l *fullLife) repeated(ctx context.Context, cluster *clusterv1.Cluster, rea
 	})
 }
 
-// crashes returns clusters that are being deleted, as a manager leaves them that dies after it has written a name ahead.
+// crashes returns clusters that are being deleted, as a manager leaves them that dies after
+// it has written a name ahead.
 func (l *fullLife) crashes(ctx context.Context) []*clusterv1.Cluster {
 	GinkgoHelper()
 	var crashed []*clusterv1.Cluster

@@ -34,8 +34,8 @@ func (l *fullLife) granted(ctx context.Context) map[string][]rbacv1.PolicyRule {
 	return rulesOf(objects, stage.SystemNamespace, stage.ServiceAccount)
 }
 
-// reviewed returns what others have asked the API server about the manager, as requests of the manager: Rancher's webhook asks whether whoever makes
-// a record with a workspace has it.
+// reviewed returns what others have asked the API server about the manager, as requests of the manager: Rancher's
+// webhook asks whether whoever makes a record with a workspace has it.
 func (l *fullLife) reviewed() []auditv1.Event {
 	GinkgoHelper()
 	events, err := l.Management.AuditEvents()
@@ -104,8 +104,8 @@ const authorizedBy = "authorization.k8s.io/reason"
 // allowedBy is how it names the role.
 var allowedBy = regexp.MustCompile(`^RBAC: allowed by \S+ "[^"]+" of ((?:Cluster)?Role "[^"]+") to `)
 
-// unused returns what the rules grant and no request asked for, as "role: verb resource.group". Each verb has to be used for each resource, and each
-// name with some verb.
+// unused returns what the rules grant and no request asked for, as "role: verb resource.group". Each verb has to be
+// used for each resource, and each name with some verb.
 func unused(granted map[string][]rbacv1.PolicyRule, requests []auditv1.Event) []string {
 	did := map[string]bool{}
 	for _, e := range requests {

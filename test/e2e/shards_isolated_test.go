@@ -102,8 +102,9 @@ func (s *shards) isolation(strategy string) {
 	})
 }
 
-// expectRepaired has an agent that was removed installed again, and one that is there and does not connect compared with all tokens that Rancher
-// accepts: the one that it was installed with, and Rancher's own, with which Rancher has applied its agent again.
+// expectRepaired has an agent that was removed installed again, and one that is there and does not connect compared
+// with all tokens that Rancher accepts: the one that it was installed with, and Rancher's own, with which Rancher
+// has applied its agent again.
 func (s *shards) expectRepaired(ctx context.Context, strategy string, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	internal := importing.InternalName(s.Look(ctx).Records(strategy, cluster)[0])
@@ -148,7 +149,8 @@ func (s *shards) inside(cluster *clusterv1.Cluster) kubernetes.Interface {
 	return c
 }
 
-// expectConfined asserts that the token of an isolated instance is worth nothing in watch3, and is no way out of its rights.
+// expectConfined asserts that the token of an isolated instance is worth nothing in watch3, and
+// is no way out of its rights.
 func (i *instance) expectConfined(ctx context.Context) {
 	GinkgoHelper()
 	config, err := i.shards.Management.ServiceAccountConfig(ctx, i.Namespace(), stage.ServiceAccount)

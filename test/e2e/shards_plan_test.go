@@ -10,14 +10,16 @@ import (
 	"github.com/archelon-io/archelon/test/importing"
 )
 
-// Document 000's test plan as it is written: two instances in namespaces of their own, three namespaces to watch, from the chart.
+// Document 000's test plan as it is written: two instances in namespaces of their own, three
+// namespaces to watch, from the chart.
 var _ = Describe("The test plan for shards", Label("kind", "nightly"), Ordered, func() {
 	const one, two = "archelon1", "archelon2"
 	r := &releases{}
 	JustAfterEach(func(ctx context.Context) { r.describePods(ctx) })
 	BeforeAll(func(ctx context.Context) { r.start(ctx) })
 
-	// watch installs an instance, expects it to import what is in the namespaces that it watches and nothing else, and uninstalls it.
+	// watch installs an instance, expects it to import what is in the namespaces that it watches and
+	// nothing else, and uninstalls it.
 	watch := func(ctx context.Context, name string, values map[string]any, watched int) {
 		GinkgoHelper()
 		release := r.release(ctx, name, values)

@@ -188,8 +188,9 @@ func (s *selectedShards) expectHandedOver(ctx context.Context, clusters ...*clus
 	}
 }
 
-// expectInTurn asserts that nobody writes to a cluster, or its record, before the instance before has left it: each turn of an instance begins and
-// ends with a write to the CAPI Cluster, by which it takes and leaves it. It returns how many there were.
+// expectInTurn asserts that nobody writes to a cluster, or its record, before the instance before has left it:
+// each turn of an instance begins and ends with a write to the CAPI Cluster, by which it takes and leaves it. It
+// returns how many there were.
 func (s *selectedShards) expectInTurn() (handovers int) {
 	GinkgoHelper()
 	writes := writesTo(s.Management, s.instances[0].since, s.instances[0].User(), s.instances[1].User())

@@ -78,7 +78,8 @@ func (s *shards) isolated(ctx context.Context, name string, namespaces []string,
 	return s.launch(ctx, i, append(args, flags("namespace", namespaces...)...)...)
 }
 
-// launch starts an instance that is installed, and waits until it is ready. It is stopped when the node ends, if the spec has not done so.
+// launch starts an instance that is installed, and waits until it is ready. It is stopped when the node ends,
+// if the spec has not done so.
 func (s *shards) launch(ctx context.Context, as stage.Instance, args ...string) *instance {
 	GinkgoHelper()
 	i := &instance{Instance: as, since: time.Now(), shards: s}
@@ -169,8 +170,8 @@ func (s *shards) remove(ctx context.Context, clusters ...*clusterv1.Cluster) {
 	}
 }
 
-// audited returns the requests of the instance since it was started, without those of a spec in its name. The log has a watch when
-// it begins and again when it ends.
+// audited returns the requests of the instance since it was started, without those of a spec in its name. The log has a
+// watch when it begins and again when it ends.
 func (i *instance) audited() []auditv1.Event {
 	GinkgoHelper()
 	events, err := i.shards.Management.AuditEvents()
@@ -180,7 +181,8 @@ func (i *instance) audited() []auditv1.Event {
 	})
 }
 
-// expectLawful asserts that the instance was not refused anything. Nobody may create anything in a namespace that is being deleted.
+// expectLawful asserts that the instance was not refused anything. Nobody may create anything in a
+// namespace that is being deleted.
 func (i *instance) expectLawful() {
 	GinkgoHelper()
 	requests := i.audited()

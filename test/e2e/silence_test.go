@@ -33,8 +33,8 @@ const (
 	threeResyncs = 3*syncPeriod + 2*time.Second
 )
 
-// Clusters that are imported and connected cost nothing: no write, and no request beyond watches and the lease. Rancher is played by
-// the spec itself, so that nobody else changes anything.
+// Clusters that are imported and connected cost nothing: no write, and no request beyond watches and the lease. Rancher
+// is played by the spec itself, so that nobody else changes anything.
 var _ = Describe("Settled clusters", Label("nightly"), Ordered, func() {
 	var (
 		f        *fixture
@@ -222,8 +222,8 @@ func spoken(events []auditv1.Event) []auditv1.Event {
 	return found
 }
 
-// beyondStart are those of spoken that a start does not explain: not lists, discovery, the reviews of who asks for metrics, and what a
-// leader does in its own namespace.
+// beyondStart are those of spoken that a start does not explain: not lists, discovery, the reviews of who asks for
+// metrics, and what a leader does in its own namespace.
 func beyondStart(events []auditv1.Event) []auditv1.Event {
 	var found []auditv1.Event
 	for _, e := range spoken(events) {

@@ -23,7 +23,8 @@ const (
 	lastResort = dedicated
 )
 
-// Document 000's story 4, with what goes wrong in it: three dedicated instances with rights in their namespaces only, and a last resort.
+// Document 000's story 4, with what goes wrong in it: three dedicated instances with rights in their
+// namespaces only, and a last resort.
 var _ = Describe("Story 4", Label("long"), Ordered, func() {
 	s := &shards{}
 	BeforeAll(s.start)
@@ -153,7 +154,8 @@ func (t *story) expectWorkers(ctx context.Context) {
 	}).WithTimeout(2 * patience).Should(BeEmpty())
 }
 
-// expectNobodySteps asserts that a dead instance is not replaced by one that was told to keep off, also when its Lease has run out.
+// expectNobodySteps asserts that a dead instance is not replaced by one that was told to keep off, also
+// when its Lease has run out.
 func (t *story) expectNobodySteps(ctx context.Context) {
 	GinkgoHelper()
 	Consistently(func() int {

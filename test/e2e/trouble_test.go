@@ -23,7 +23,8 @@ type webhookDown interface {
 	UpWebhook() error
 }
 
-// What goes wrong with Rancher and in workload clusters. The suite of the import has all of it in all states; this is to be the same with a real Rancher.
+// What goes wrong with Rancher and in workload clusters. The suite of the import has all of it in all states; this is
+// to be the same with a real Rancher.
 var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
 	var (
 		f       *fixture

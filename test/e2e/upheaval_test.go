@@ -30,8 +30,8 @@ type upheaval struct {
 	waves   int
 }
 
-// What happens to machines and Pods of a management cluster while imports are under way. Each import ends connected, with one record, and the
-// settled clusters keep theirs.
+// What happens to machines and Pods of a management cluster while imports are under way. Each import ends connected,
+// with one record, and the settled clusters keep theirs.
 var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, func() {
 	u := &upheaval{}
 	JustAfterEach(func(ctx context.Context) { u.describePods(ctx) })
@@ -145,8 +145,9 @@ var _ = Describe("Upheavals", Label("kind-only"), Ordered, ContinueOnFailure, fu
 	})
 })
 
-// meanwhile does something while imports are under way: some have a record and wait for Rancher to fill in its registration, others begin
-// afterwards. All get connected, with one record each; the settled clusters have the records that they had.
+// meanwhile does something while imports are under way: some have a record and wait for Rancher to fill in
+// its registration, others begin afterwards. All get connected, with one record each; the settled clusters
+// have the records that they had.
 func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 	GinkgoHelper()
 	u.waves++
@@ -166,8 +167,9 @@ func (u *upheaval) meanwhile(ctx context.Context, do func()) {
 	// A Rancher that was restarted has done so already.
 	Expect(u.Rancher.HoldTokens(ctx, false)).To(Succeed())
 	begin(5, 8)
-	// Light workload clusters are in the memory of Rancher's Pod. One that loses its agent before the first contact, of which nothing in the
-	// management cluster tells, is looked at again 30 seconds after the installation, a minute after that, and so on.
+	// Light workload clusters are in the memory of Rancher's Pod. One that loses its agent before the first contact,
+	// of which nothing in the management cluster tells, is looked at again 30 seconds after the installation, a
+	// minute after that, and so on.
 	for _, cluster := range append(wave, u.settled...) {
 		Eventually(u.Reason(ctx, cluster)).WithTimeout(time.Minute+patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
 	}

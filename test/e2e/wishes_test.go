@@ -29,7 +29,8 @@ type withFeatures interface {
 	SetFeature(ctx context.Context, name string, on bool) error
 }
 
-// What users of Rancher Turtles ask for. The suite of the import has all cases; here is what Rancher, its webhook and its agent have a part in.
+// What users of Rancher Turtles ask for. The suite of the import has all cases; here is what Rancher, its webhook
+// and its agent have a part in.
 var _ = Describe("Wishes", Label("long", "rancher"), func() {
 	for _, strategy := range importing.Strategies() {
 		Describe("as "+strategy, Ordered, func() {

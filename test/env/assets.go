@@ -55,8 +55,8 @@ func binary(dir, name string) (string, error) {
 	return path, nil
 }
 
-// CacheDir returns the directory that hack/PART/build.sh fills: PART/VERSION-OS-ARCH below ARCHELON_CACHE or below archelon in the
-// user's cache directory. The version is that of the module in hack/PART/go.mod.
+// CacheDir returns the directory that hack/PART/build.sh fills: PART/VERSION-OS-ARCH below ARCHELON_CACHE or below
+// archelon in the user's cache directory. The version is that of the module in hack/PART/go.mod.
 func CacheDir(ctx context.Context, part, module string) (string, error) {
 	cache := os.Getenv(envCache)
 	if cache == "" {

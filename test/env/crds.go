@@ -27,7 +27,8 @@ func CAPICRDs(names ...string) ([]*apiextensionsv1.CustomResourceDefinition, err
 	return readCRDs("sigs.k8s.io/cluster-api", filepath.Join("core", "config", "crd", "bases", "cluster.x-k8s.io_"), names)
 }
 
-// CAPOCICRDs returns CRDs of Cluster API Provider for OCI in the same way: those that an OCI identity is about, or those that are named.
+// CAPOCICRDs returns CRDs of Cluster API Provider for OCI in the same way: those that an OCI identity is
+// about, or those that are named.
 func CAPOCICRDs(names ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	if len(names) == 0 {
 		names = []string{"ociclusters", "ocimanagedclusters", "ociclusteridentities"}
@@ -35,8 +36,8 @@ func CAPOCICRDs(names ...string) ([]*apiextensionsv1.CustomResourceDefinition, e
 	return readCRDs("github.com/oracle/cluster-api-provider-oci", filepath.Join("config", "crd", "bases", "infrastructure.cluster.x-k8s.io_"), names)
 }
 
-// HostClaimCRDs returns all that controllers of HostClaims need: CRDs of Metal3 from the baremetal-operator module that hack/metal3/go.mod pins, that
-// of CAPI Clusters, and our own, as the chart has them.
+// HostClaimCRDs returns all that controllers of HostClaims need: CRDs of Metal3 from the baremetal-operator module
+// that hack/metal3/go.mod pins, that of CAPI Clusters, and our own, as the chart has them.
 func HostClaimCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	root, err := goList(ctx, "", "{{.Dir}}", "github.com/archelon-io/archelon")
 	if err != nil {

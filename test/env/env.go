@@ -46,9 +46,9 @@ type Options struct {
 	// get tokens. Something has to run the Pods: test/node does.
 	Workloads bool
 
-	// Address, if set, is what the API server listens on instead of loopback, so that Pods in network namespaces of their own reach it. Such a
-	// control plane is as complete as one without a kubelet can be: it implies Workloads, runs all other controllers that need no machines, and
-	// serves what other API servers add to it. A whole Rancher needs that.
+	// Address, if set, is what the API server listens on instead of loopback, so that Pods in network namespaces of their
+	// own reach it. Such a control plane is as complete as one without a kubelet can be: it implies Workloads, runs all
+	// other controllers that need no machines, and serves what other API servers add to it. A whole Rancher needs that.
 	Address string
 
 	// Audit makes AuditEvents available.

@@ -14,7 +14,8 @@ type Existing struct {
 	Name string
 	// Config is that of an administrator.
 	Config *rest.Config
-	// Server is the URL of the API server for those who get a kubeconfig from KubeconfigFor: Pods reach it elsewhere than this process does.
+	// Server is the URL of the API server for those who get a kubeconfig from KubeconfigFor: Pods reach it
+	// elsewhere than this process does.
 	Server string
 	// Audit returns what the API server has logged, one JSON object per line; nil if nothing is.
 	Audit func() ([]byte, error)

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Lend returns the same control plane for somebody who is one of several, one after the other. Its audit log begins now. Stop leaves it running and
-// calls ended: only the lender's own Stop ends it.
+// Lend returns the same control plane for somebody who is one of several, one after the other. Its audit log begins
+// now. Stop leaves it running and calls ended: only the lender's own Stop ends it.
 func (c *ControlPlane) Lend(name string, ended func()) (*ControlPlane, error) {
 	if c.existing != nil {
 		return nil, errExisting

@@ -1,6 +1,6 @@
-// Package helm runs the Helm CLI for tests, so that a chart is installed as its users install it: Helm 3 of
-// hack/chart/go.mod, or Helm 4 of hack/helm4/go.mod. Helm sees nothing of the user's: its cache, its configuration and
-// its home are directories of its own.
+// Package helm runs the Helm CLI for tests, so that a chart is installed as its users install it: Helm 3 of module
+// hack/chart, or Helm 4 of module hack/helm4. Helm sees nothing of the user's: its cache, its configuration and its
+// home are directories of its own.
 package helm
 
 import (
@@ -22,8 +22,8 @@ type Helm struct {
 	dir     string
 }
 
-// New prepares Helm for the cluster of a kubeconfig; without one only Template and Lint work. The first call on a machine builds the CLI,
-// which takes a minute or more. The caller has to run inside this module and to call Close.
+// New prepares Helm for the cluster of a kubeconfig; without one only Template and Lint work. The first call on a
+// machine builds the CLI, which takes a minute or more. The caller has to run inside this module and to call Close.
 func New(kubeconfig []byte) (*Helm, error) {
 	program, err := Program()
 	if err != nil {

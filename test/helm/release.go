@@ -31,7 +31,8 @@ type Release struct {
 	// Timeout is for each thing that Helm waits for, hooks included; Helm's default is five minutes.
 	Timeout time.Duration
 
-	// Args are further arguments, such as --create-namespace or --include-crds, for each command that is run with this Release.
+	// Args are further arguments, such as --create-namespace or --include-crds, for each command
+	// that is run with this Release.
 	Args []string
 }
 
@@ -80,7 +81,8 @@ func (h *Helm) Install(ctx context.Context, release Release) error {
 	return err
 }
 
-// Upgrade upgrades the release to the chart and the values. Values of earlier revisions are forgotten unless Args have --reuse-values.
+// Upgrade upgrades the release to the chart and the values. Values of earlier revisions are forgotten
+// unless Args have --reuse-values.
 func (h *Helm) Upgrade(ctx context.Context, release Release) error {
 	_, err := h.apply(ctx, release, "upgrade")
 	return err

@@ -16,8 +16,8 @@ import (
 	"github.com/archelon-io/archelon/test/builder"
 )
 
-// Reaction is how long a phase may take to go on when its event has come. It is shorter than every timer that would wake it otherwise (5 s, 30 s,
-// 5 min, the resync), and long enough for a loaded machine.
+// Reaction is how long a phase may take to go on when its event has come. It is shorter than every timer that would
+// wake it otherwise (5 s, 30 s, 5 min, the resync), and long enough for a loaded machine.
 const Reaction = 4 * time.Second
 
 // Selected has a CAPI cluster imported.

@@ -1,5 +1,5 @@
-// Package importing has what the suites about imports share: CAPI Clusters, the namespaces and workload clusters that they are in, what Rancher has for
-// them, and what a manager asked for.
+// Package importing has what the suites about imports share: CAPI Clusters, the namespaces and workload clusters that
+// they are in, what Rancher has for them, and what a manager asked for.
 package importing
 
 import (
@@ -45,7 +45,8 @@ type Fixture struct {
 	Manager *stage.Manager
 	// Tenants is how many namespaces an isolated manager works in, at most. Zero stands for more than any scenario uses.
 	Tenants int
-	// OwnNamespaces says that the scenario has namespaces of its own: an isolated manager is not told to work in the tenants' ones.
+	// OwnNamespaces says that the scenario has namespaces of its own: an isolated manager is not told
+	// to work in the tenants' ones.
 	OwnNamespaces bool
 
 	tenants []string

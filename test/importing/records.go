@@ -62,7 +62,8 @@ func (f *Fixture) V1Records(ctx context.Context, cluster *clusterv1.Cluster) []p
 	return list.Items
 }
 
-// ExpectNothingLeft waits until no Rancher cluster names the CAPI cluster and Rancher's clean-up in the workload cluster is done.
+// ExpectNothingLeft waits until no Rancher cluster names the CAPI cluster and Rancher's clean-up in
+// the workload cluster is done.
 func (f *Fixture) ExpectNothingLeft(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	agents := f.Lane.K(ctx).Get(NamespaceOf(AgentNamespace))

@@ -56,8 +56,8 @@ func (f *Fixture) ExpectLawful() {
 // Loud has the manager log all that it can, for ExpectNoSecrets. The others need no such log, which takes time.
 const Loud = "-v=10"
 
-// ExpectNoSecrets asserts that no token and no key that exists in the management or the workload cluster shows in what the
-// manager logged. Deleted clusters take their tokens along, so call it while some are left.
+// ExpectNoSecrets asserts that no token and no key that exists in the management or the workload cluster shows in what
+// the manager logged. Deleted clusters take their tokens along, so call it while some are left.
 func (f *Fixture) ExpectNoSecrets() {
 	GinkgoHelper()
 	ctx := context.Background()

@@ -29,8 +29,8 @@ var (
 // Isolated reports whether the manager of every scenario works, and has rights, in the namespaces of the scenario only.
 func Isolated() bool { return *isolated }
 
-// Values returns further values of the chart for the managers of all scenarios, but for scenarios about other values. It is nil unless a flag names a
-// file with some.
+// Values returns further values of the chart for the managers of all scenarios, but for scenarios about other values.
+// It is nil unless a flag names a file with some.
 func Values() map[string]any {
 	GinkgoHelper()
 	if *valuesFile == "" {
@@ -46,8 +46,8 @@ func Values() map[string]any {
 // tenantsPerFixture is more than any scenario uses. Each costs the manager a few watches.
 const tenantsPerFixture = 80
 
-// Namespace returns a new namespace. Those of an isolated manager exist before it starts: one that comes later is taken up after a while, which is a
-// scenario of its own.
+// Namespace returns a new namespace. Those of an isolated manager exist before it starts: one that comes later is taken
+// up after a while, which is a scenario of its own.
 func (f *Fixture) Namespace(ctx context.Context, labels map[string]string) string {
 	GinkgoHelper()
 	if !*isolated {
@@ -78,7 +78,8 @@ func (f *Fixture) prepareTenants(ctx context.Context) {
 // QuickLoss has a manager look into the loss of an agent's connection soon.
 const QuickLoss = "--agent-disconnect-grace=1s"
 
-// StartManager starts the manager as stage.Stage does, for all namespaces or for the tenants. It looks into the loss of an agent soon.
+// StartManager starts the manager as stage.Stage does, for all namespaces or for the tenants. It looks
+// into the loss of an agent soon.
 func (f *Fixture) StartManager(ctx context.Context, binary string, out io.Writer, flags ...string) (*stage.Manager, error) {
 	flags = append([]string{QuickLoss}, flags...)
 	scoped := slices.ContainsFunc(flags, func(flag string) bool {

@@ -91,7 +91,8 @@ func (c *Cluster) Load(path string) error {
 	return nil
 }
 
-// AuditLog returns what the API server has logged from the given byte on: one JSON object of kind audit.k8s.io/v1 Event per line.
+// AuditLog returns what the API server has logged from the given byte on: one JSON object of kind
+// audit.k8s.io/v1 Event per line.
 func (c *Cluster) AuditLog(from int64) ([]byte, error) {
 	var out bytes.Buffer
 	cmd := c.controlPlane.Command("tail", "--bytes", fmt.Sprintf("+%d", from+1), auditLog)

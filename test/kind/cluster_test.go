@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster"
 )
 
-// listing is a docker program that has the containers of $state/names, in its order, with roles after which they are named, and writes down what
-// is done to them.
+// listing is a docker program that has the containers of $state/names, in its order, with roles after which they are
+// named, and writes down what is done to them.
 const listing = `
 case "$1" in
 ps) cat "$state/names" ;;

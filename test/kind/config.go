@@ -17,7 +17,8 @@ const (
 	auditDir = "/etc/kubernetes/audit"
 	auditLog = "/var/log/kubernetes/audit.log"
 
-	// podResolver is where a node image without kind's rewriting of the engine's resolver, which Pods cannot reach, has one for Pods.
+	// podResolver is where a node image without kind's rewriting of the engine's resolver, which Pods
+	// cannot reach, has one for Pods.
 	podResolver = "/etc/resolv.pods"
 )
 
@@ -33,9 +34,9 @@ rules:
 - level: Metadata
 `
 
-// auditPatch has the API server log before it answers, so that a caller who has seen the answer finds the event. Arguments are a map and there is
-// no apiVersion, because that is what kind makes both of: the list of kubeadm's v1beta4 from Kubernetes v1.36 on, and the map of v1beta3 before,
-// which a list would replace.
+// auditPatch has the API server log before it answers, so that a caller who has seen the answer finds the event.
+// Arguments are a map and there is no apiVersion, because that is what kind makes both of: the list of kubeadm's
+// v1beta4 from Kubernetes v1.36 on, and the map of v1beta3 before, which a list would replace.
 const auditPatch = `
 kind: ClusterConfiguration
 apiServer:
@@ -49,8 +50,8 @@ apiServer:
   - {name: audit-log, hostPath: /var/log/kubernetes, mountPath: /var/log/kubernetes, pathType: DirectoryOrCreate}
 `
 
-// cgroup1Patch lets a kubelet run on an engine with cgroup v1, which Kubernetes refuses by default since v1.35, and with the rights that such an
-// engine may lack.
+// cgroup1Patch lets a kubelet run on an engine with cgroup v1, which Kubernetes refuses by default since v1.35, and
+// with the rights that such an engine may lack.
 const cgroup1Patch = `
 kind: KubeletConfiguration
 failCgroupV1: false
@@ -125,8 +126,8 @@ func suitEngine(ctx context.Context, name string, config *v1alpha4.Cluster) erro
 	return nil
 }
 
-// imageHas reports whether a node image of one's own, which is on this machine, has a file. The container that it looks into goes by the given
-// name while it does.
+// imageHas reports whether a node image of one's own, which is on this machine, has a file. The container that it looks
+// into goes by the given name while it does.
 func imageHas(ctx context.Context, name, image, file string) (bool, error) {
 	here := image != "" && exec.CommandContext(ctx, "docker", "image", "inspect", image).Run() == nil
 	if !here {

@@ -61,7 +61,8 @@ func TestConfigurationFile(t *testing.T) {
 	}
 }
 
-// rendering is a docker program with as much of an engine as kind needs to write the configuration of a node: it keeps that in $state/kubeadm.conf.
+// rendering is a docker program with as much of an engine as kind needs to write the configuration of a node: it keeps
+// that in $state/kubeadm.conf.
 const rendering = `
 case "$*" in
 info*) echo "{}" ;;
@@ -109,7 +110,8 @@ func TestAuditPatch(t *testing.T) {
 	}
 }
 
-// rendered returns the version of a configuration of kubeadm and the arguments of the API server, in the form that this version has.
+// rendered returns the version of a configuration of kubeadm and the arguments of the API server, in the
+// form that this version has.
 func rendered(t *testing.T, content string) (version string, args map[string]string) {
 	t.Helper()
 	for document := range strings.SplitSeq(content, "\n---") {

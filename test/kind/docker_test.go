@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// fakeDocker makes a shell script the docker program of this process and its children. It returns a directory, $state in the script, where the
-// script can keep what it is to remember.
+// fakeDocker makes a shell script the docker program of this process and its children. It returns a directory, $state
+// in the script, where the script can keep what it is to remember.
 func fakeDocker(t *testing.T, script string) string {
 	t.Helper()
 	state, programs := t.TempDir(), t.TempDir()

@@ -8,10 +8,11 @@ import (
 	"github.com/archelon-io/archelon/test/process"
 )
 
-// removeScript removes the containers whose names begin with $1-, with their volumes, the network $1 and the directory $2. The names are enough:
-// the engine may know of containers that this process had no time to hear of. One pass is not: a container may come into being after it, because
-// who makes it does not end with this process, and a network cannot be removed before the last container has left it. So the script is done when
-// it has found nothing twice. It gives up after a minute, and says what is left and why.
+// removeScript removes the containers whose names begin with $1-, with their volumes, the network $1 and the directory
+// $2. The names are enough: the engine may know of containers that this process had no time to hear of. One pass is
+// not: a container may come into being after it, because who makes it does not end with this process, and a network
+// cannot be removed before the last container has left it. So the script is done when it has found nothing twice. It
+// gives up after a minute, and says what is left and why.
 const removeScript = `
 pass() {
 	containers=$(docker ps --all --quiet --filter "name=^$1-") || return
@@ -37,8 +38,8 @@ rm -rf "$2"
 [ "$clear" -eq 2 ] || { echo "$why" >&2; exit 1; }
 `
 
-// Stop removes the clusters and their network, unless the world is to be kept. It fails if something is left; the watchdog tries once more then,
-// when this process ends.
+// Stop removes the clusters and their network, unless the world is to be kept. It fails if something is left; the
+// watchdog tries once more then, when this process ends.
 func (w *World) Stop() error {
 	if w.keep || w.dir == "" {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"github.com/archelon-io/archelon/test/process"
 )
 
-// engine is a docker program that has a container for each file in $state/containers, likewise a network, and counts in $state/passes how often
-// it is asked for containers. A file in $state/late is a container that comes with the third pass, one in $state/busy a network that cannot be
-// removed in that many passes.
+// engine is a docker program that has a container for each file in $state/containers, likewise a network, and counts in
+// $state/passes how often it is asked for containers. A file in $state/late is a container that comes with the third
+// pass, one in $state/busy a network that cannot be removed in that many passes.
 const engine = `
 mkdir -p "$state/containers" "$state/networks"
 case "$1 $2" in
@@ -120,7 +120,8 @@ func TestWatchdog(t *testing.T) {
 	checkGone(t, "The watchdog removes the directory.", dir)
 }
 
-// TestDirectory checks that the engine can mount what the nodes are to have: many share nothing of this machine but the home directory.
+// TestDirectory checks that the engine can mount what the nodes are to have: many share nothing of this
+// machine but the home directory.
 func TestDirectory(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", "")

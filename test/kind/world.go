@@ -26,8 +26,8 @@ const networkVariable = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
 
 // Options say what to make.
 type Options struct {
-	// Keep is the name of a world that outlives the test: it is used if it is there, made otherwise, and left. For people who write tests; empty
-	// makes a new one that is removed by Stop.
+	// Keep is the name of a world that outlives the test: it is used if it is there, made otherwise, and left. For people
+	// who write tests; empty makes a new one that is removed by Stop.
 	Keep string
 	// Workloads is the number of workload clusters.
 	Workloads int
@@ -47,8 +47,8 @@ type World struct {
 	watchdog *process.Watchdog
 }
 
-// Start makes the clusters and waits until their nodes are Ready: 1 to 2 min. The caller has to call Stop. ctx bounds the start; kind itself
-// takes no context, so the clusters that it is making are waited for.
+// Start makes the clusters and waits until their nodes are Ready: 1 to 2 min. The caller has to call Stop. ctx bounds
+// the start; kind itself takes no context, so the clusters that it is making are waited for.
 func Start(ctx context.Context, opts Options) (*World, error) {
 	if out, err := exec.CommandContext(ctx, "docker", "version").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("kind needs a Docker engine: %w\n%s", err, out)
@@ -112,8 +112,8 @@ func (w *World) start(ctx context.Context, opts Options) error {
 	return errors.Join(errors.Join(errs...), ctx.Err())
 }
 
-// makeDirectory makes the directory of what the nodes mount. It is below the home directory, because an engine in a virtual machine, or one that
-// is confined, may see no other one of this machine's.
+// makeDirectory makes the directory of what the nodes mount. It is below the home directory, because an engine in a
+// virtual machine, or one that is confined, may see no other one of this machine's.
 func (w *World) makeDirectory() error {
 	cache, err := os.UserCacheDir()
 	if err != nil {

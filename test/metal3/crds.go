@@ -13,7 +13,8 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// CRDs returns those of the operator that hack/metal3 pins, and in the place of its HostClaim and HostDeployPolicy ours.
+// CRDs returns those of the operator that hack/metal3 pins, and in the place of its
+// HostClaim and HostDeployPolicy ours.
 func CRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
 	command.Dir = filepath.Join(stage.Root(), "hack", "metal3")

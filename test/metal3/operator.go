@@ -1,10 +1,10 @@
 // Package metal3 runs the real baremetal-operator of Metal3 against a control plane of test/env, in its demo mode:
-// without Ironic, with all of its controllers, and with servers that do at once what they are told. `make metal3` builds
-// it, and clusterctl.
+// without Ironic, with all of its controllers, and with servers that do at once what they are told. `make
+// metal3` builds it, and clusterctl.
 //
 // What is not as in an installation: the operator has the permissions of an administrator; its webhooks do not run;
-// servers have the same hardware unless annotation inspect.metal3.io/hardwaredetails says otherwise. A demo server reads
-// no Secret of user data, and a reboot is never seen as done. A host is available after some seconds.
+// servers have the same hardware unless annotation inspect.metal3.io/hardwaredetails says otherwise. A demo server
+// reads no Secret of user data, and a reboot is never seen as done. A host is available after some seconds.
 package metal3
 
 import (
@@ -50,8 +50,8 @@ type Operator struct {
 	running  *process.Process
 }
 
-// Start starts the operator for all namespaces of a cluster that has its CRDs, and waits until it is ready. Its log goes
-// to out. ctx bounds the start, not the life: the caller has to call Stop.
+// Start starts the operator for all namespaces of a cluster that has its CRDs, and waits until it is ready. Its log
+// goes to out. ctx bounds the start, not the life: the caller has to call Stop.
 func Start(ctx context.Context, cluster *env.ControlPlane, out io.Writer) (*Operator, error) {
 	program, err := Program(ctx, "baremetal-operator")
 	if err != nil {

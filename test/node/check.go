@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// unsupported says what a Pod asks for and this node does not know, nothing if there is no such thing. To go on without it would show
-// something that is not so in a cluster.
+// unsupported says what a Pod asks for and this node does not know, nothing if there is no such thing. To go on without
+// it would show something that is not so in a cluster.
 func unsupported(object *corev1.Pod) string {
 	spec := &object.Spec
 	switch {
@@ -65,8 +65,8 @@ func unknownInContainer(c *corev1.Container) string {
 	return ""
 }
 
-// rootRefused is the kubelet's check that a container which must not run as root does not. Images have no user here, so the Pod has to say
-// which one it wants.
+// rootRefused is the kubelet's check that a container which must not run as root does not. Images have no user here, so
+// the Pod has to say which one it wants.
 func rootRefused(object *corev1.Pod, spec corev1.Container) string {
 	own, outer := ptr.Deref(spec.SecurityContext, corev1.SecurityContext{}), ptr.Deref(object.Spec.SecurityContext, corev1.PodSecurityContext{})
 	nonRoot, user := own.RunAsNonRoot, own.RunAsUser

@@ -17,8 +17,8 @@ import (
 	"github.com/archelon-io/archelon/test/process"
 )
 
-// A container that crashes again and again waits longer and longer, as in a cluster but in tests' time. One that has run for long enough
-// begins anew.
+// A container that crashes again and again waits longer and longer, as in a cluster but in tests' time. One that has
+// run for long enough begins anew.
 const (
 	firstBackOff = 100 * time.Millisecond
 	maxBackOff   = 5 * time.Second
@@ -47,13 +47,14 @@ func newContainer(p *pod, spec corev1.Container, l *log) *container {
 	return &container{pod: p, spec: spec, log: l, waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 }
 
-// problem is why a container does not start, as its status says it. Something has to change before another try has a chance.
+// problem is why a container does not start, as its status says it. Something has to change
+// before another try has a chance.
 type problem struct{ reason, message string }
 
 func (p *problem) Error() string { return p.reason + ": " + p.message }
 
-// sync notices the end of a run and starts another one if it is due. mounted says whether the volumes are there; fresh, that what the Pod is
-// made from may have changed. It returns when there is something to do without an event.
+// sync notices the end of a run and starts another one if it is due. mounted says whether the volumes are there; fresh,
+// that what the Pod is made from may have changed. It returns when there is something to do without an event.
 func (c *container) sync(ctx context.Context, mounted, ending, fresh bool) (time.Time, error) {
 	if current := c.current(); current != nil {
 		select {
@@ -107,7 +108,8 @@ func (c *container) begin(ctx context.Context) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// watch looks after a run: it ends one that its liveness or startup probe gave up, and kills one that does not end in time.
+// watch looks after a run: it ends one that its liveness or startup probe gave up, and kills
+// one that does not end in time.
 func (c *container) watch(current *run) (time.Time, error) {
 	if unhealthy, grace := current.unhealthy(); unhealthy {
 		c.end(ptr.Deref(grace, c.grace()), "its probe gave it up")
@@ -118,7 +120,8 @@ func (c *container) watch(current *run) (time.Time, error) {
 	return time.Time{}, current.process.Signal(syscall.SIGKILL)
 }
 
-// end asks the container to end and has it killed if it does not within the grace period, which a later call may shorten.
+// end asks the container to end and has it killed if it does not within the grace period,
+// which a later call may shorten.
 func (c *container) end(grace time.Duration, why string) {
 	current := c.current()
 	if current == nil {

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Address returns where a port of a Pod listens, as host:port. The port is that of a container, by its name or, if it has none, its number.
+// Address returns where a port of a Pod listens, as host:port. The port is that of a container, by its name or,
+// if it has none, its number.
 func (n *Node) Address(key types.NamespacedName, port string) (string, error) {
 	p, err := n.pod(key)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// environment returns the variables of a container as its Pod has them, before anything is moved. Keys that are missing and not optional
-// are an error.
+// environment returns the variables of a container as its Pod has them, before anything is moved. Keys that are missing
+// and not optional are an error.
 func (p *pod) environment(ctx context.Context, spec corev1.Container) (map[string]string, error) {
 	variables := map[string]string{}
 	for _, source := range spec.EnvFrom {

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// dataLink is what the files of a volume are reached through: to lead it elsewhere replaces all of them at once. Programs that watch their
-// files for changes know it by this name.
+// dataLink is what the files of a volume are reached through: to lead it elsewhere replaces all of them at once.
+// Programs that watch their files for changes know it by this name.
 const dataLink = "..data"
 
 // files is the content of a volume, by path.
@@ -47,8 +47,8 @@ func (f files) add(data map[string][]byte, items []corev1.KeyToPath, optional *b
 
 func (f files) equal(other files) bool { return other != nil && maps.Equal(f, other) }
 
-// write makes f the content of dir, in the way of the kubelet: the files are in a new directory to which a link is led, and what is in dir
-// itself are links through that link.
+// write makes f the content of dir, in the way of the kubelet: the files are in a new directory to which a link is led,
+// and what is in dir itself are links through that link.
 func (f files) write(dir string) error {
 	before, err := os.Readlink(filepath.Join(dir, dataLink))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

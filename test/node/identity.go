@@ -15,7 +15,8 @@ import (
 // accountPath is where programs in a cluster look for their token.
 const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// addToken adds a token of the Pod's ServiceAccount, which the API server takes back when the Pod is gone. It is requested once.
+// addToken adds a token of the Pod's ServiceAccount, which the API server takes back when the Pod is
+// gone. It is requested once.
 func (p *pod) addToken(ctx context.Context, content files, volume string, source *corev1.ServiceAccountTokenProjection, mode *int32) error {
 	if known, ok := p.mounted[volume][source.Path]; ok {
 		content[source.Path] = known
@@ -37,8 +38,8 @@ func (p *pod) addToken(ctx context.Context, content files, volume string, source
 	return nil
 }
 
-// kubeconfig writes what $KUBECONFIG is to lead to and returns its path, nothing for a container without a token at the usual path, be it
-// that the admission of ServiceAccounts put it there or the Pod itself.
+// kubeconfig writes what $KUBECONFIG is to lead to and returns its path, nothing for a container without a token at the
+// usual path, be it that the admission of ServiceAccounts put it there or the Pod itself.
 func (p *pod) kubeconfig(spec corev1.Container, target string) (string, error) {
 	token := ""
 	for _, mount := range spec.VolumeMounts {

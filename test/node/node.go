@@ -33,8 +33,8 @@ type Options struct {
 	// Cluster is the control plane whose Pods are run. It has to be started with Workloads.
 	Cluster *env.ControlPlane
 
-	// Images maps images, exactly as Pods name them, to programs of this machine. The program is the image's entry point and its only file:
-	// a container's command has to begin with its name. Push adds to it.
+	// Images maps images, exactly as Pods name them, to programs of this machine. The program is the image's entry point
+	// and its only file: a container's command has to begin with its name. Push adds to it.
 	Images map[string]string
 
 	// Namespaces are those whose Pods are run; all when it is empty.
@@ -69,8 +69,8 @@ type Node struct {
 	stopErr error
 }
 
-// Start creates the Node object and begins to run Pods. ctx bounds the start, not the life: the caller has to call Stop. Should the caller's
-// process die without it, a watchdog ends the containers.
+// Start creates the Node object and begins to run Pods. ctx bounds the start, not the life: the caller has to call
+// Stop. Should the caller's process die without it, a watchdog ends the containers.
 func Start(ctx context.Context, opts Options) (*Node, error) {
 	if opts.Name == "" {
 		opts.Name = "test-node"
@@ -143,8 +143,8 @@ func (n *Node) Push(image, program string) {
 	n.wake(func(*pod) bool { return true })
 }
 
-// Stop ends all containers at once, like a power cut, and removes their files. The Pods stay as the API server has them. Further calls
-// return what the first one returned.
+// Stop ends all containers at once, like a power cut, and removes their files. The Pods stay as the API server has
+// them. Further calls return what the first one returned.
 func (n *Node) Stop() error {
 	n.stop.Do(func() { n.stopErr = n.stopAll() })
 	return n.stopErr

@@ -113,7 +113,8 @@ func (p *pod) refreshLater(why error) {
 	}
 }
 
-// look returns the Pod as it is now, and whether what it is made from may have changed since a look at a Pod that was bound.
+// look returns the Pod as it is now, and whether what it is made from may have changed since a
+// look at a Pod that was bound.
 func (p *pod) look() (latest *corev1.Pod, stale bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,7 +177,8 @@ func (p *pod) run() {
 	}
 }
 
-// sync does what is due and says when something will be due without an event, if ever, and whether there is nothing left to do.
+// sync does what is due and says when something will be due without an event, if ever, and whether
+// there is nothing left to do.
 func (p *pod) sync(ctx context.Context) (next time.Time, done bool, err error) {
 	latest, stale := p.look()
 	if latest == nil {

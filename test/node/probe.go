@@ -97,8 +97,8 @@ func (r *run) unhealthy() (bool, *time.Duration) {
 	return r.dead, r.grace
 }
 
-// probe calls verdict each time that as many tries in a row as the thresholds say had the same result and the time before they had another
-// one, until verdict does not want to go on or the run ends.
+// probe calls verdict each time that as many tries in a row as the thresholds say had the same result and the time
+// before they had another one, until verdict does not want to go on or the run ends.
 func (r *run) probe(c *container, probe *corev1.Probe, verdict func(passed bool) bool) {
 	period := time.Duration(max(probe.PeriodSeconds, 1)) * time.Second
 	r.pause(time.Duration(probe.InitialDelaySeconds) * time.Second)
@@ -137,8 +137,8 @@ func (r *run) probe(c *container, probe *corev1.Probe, verdict func(passed bool)
 	}
 }
 
-// listening waits until the probe's port is open, for at most a period, so that a program that needs a moment to start does not cost its
-// test a whole period.
+// listening waits until the probe's port is open, for at most a period, so that a program that needs a moment to start
+// does not cost its test a whole period.
 func (r *run) listening(c *container, probe *corev1.Probe, period time.Duration) {
 	ctx, cancel := context.WithTimeout(r.ctx, period)
 	defer cancel()

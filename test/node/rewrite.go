@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// expand replaces $(NAME) by the variable of that name, as Kubernetes does: an unknown one is left as it is, and $$ stands for $.
+// expand replaces $(NAME) by the variable of that name, as Kubernetes does: an unknown one is left as
+// it is, and $$ stands for $.
 func expand(text string, variables map[string]string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {

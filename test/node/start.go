@@ -87,7 +87,8 @@ func (c *container) start(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// invocation returns the command with its arguments and the environment as they are on this machine. It makes the container's root.
+// invocation returns the command with its arguments and the environment as they are on this machine. It
+// makes the container's root.
 func (c *container) invocation(ctx context.Context) (arguments, environment []string, err error) {
 	variables, err := c.pod.environment(ctx, c.spec)
 	if err != nil {
@@ -147,8 +148,8 @@ func (c *container) moves(texts ...[]string) (moves, error) {
 
 func (c *container) root() string { return filepath.Join(c.dir(), "root") }
 
-// makeRoot makes the directory that stands for the container's root, with a link to the volume at each mountPath. Outer mounts come first,
-// so that inner ones end up in them.
+// makeRoot makes the directory that stands for the container's root, with a link to the volume at each mountPath. Outer
+// mounts come first, so that inner ones end up in them.
 func (c *container) makeRoot() error {
 	if err := os.MkdirAll(c.root(), 0o700); err != nil {
 		return err

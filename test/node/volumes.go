@@ -49,7 +49,8 @@ func (p *pod) configMap(ctx context.Context, name string, optional *bool) (map[s
 	return data, nil
 }
 
-// mount brings the files of all volumes up to date. It is an error when something is missing; what is there already stays then.
+// mount brings the files of all volumes up to date. It is an error when something is missing; what
+// is there already stays then.
 func (p *pod) mount(ctx context.Context) error {
 	var errs []error
 	for i := range p.object.Spec.Volumes {

@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// Ports that FreeAddresses chooses from. The kernel takes local ports of outgoing connections from 32768 on, so those that are free now may
-// be taken when a program listens a second later: with some hundred connections and starts that is a failure in every other run. From 19000
-// on Cluster API's in-memory infrastructure has ports that cannot be changed (test/capi).
+// Ports that FreeAddresses chooses from. The kernel takes local ports of outgoing connections from 32768 on, so
+// those that are free now may be taken when a program listens a second later: with some hundred connections and
+// starts that is a failure in every other run. From 19000 on Cluster API's in-memory infrastructure has ports that
+// cannot be changed (test/capi).
 const (
 	firstPort = 10000
 	lastPort  = 19000

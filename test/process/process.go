@@ -1,5 +1,5 @@
-// Package process runs the programs of test environments so that none outlives the test: each in a process group of its own, with a
-// watchdog for the case that the test dies without having stopped them.
+// Package process runs the programs of test environments so that none outlives the test: each in a process group of its
+// own, with a watchdog for the case that the test dies without having stopped them.
 package process
 
 import (
@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Process is a child in a process group of its own, so that Ctrl-C reaches only the parent, which then stops its children in order.
+// Process is a child in a process group of its own, so that Ctrl-C reaches only the parent, which then
+// stops its children in order.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -36,8 +37,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 // Done is closed when the process has ended and all that it wrote has arrived.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ExitCode returns the exit code as a shell and a container runtime have it: 128 plus the signal, if one ended the process. Call it after
-// Done only.
+// ExitCode returns the exit code as a shell and a container runtime have it: 128 plus the signal, if one ended the
+// process. Call it after Done only.
 func (p *Process) ExitCode() int {
 	<-p.done
 	state := p.cmd.ProcessState
@@ -55,7 +56,8 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// KillGroup kills what the process has started and left in its process group, and the process itself. Nothing left is no error.
+// KillGroup kills what the process has started and left in its process group, and the process
+// itself. Nothing left is no error.
 func (p *Process) KillGroup() error {
 	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("killing the process group of %s: %w", filepath.Base(p.cmd.Path), err)
@@ -63,8 +65,8 @@ func (p *Process) KillGroup() error {
 	return nil
 }
 
-// Stop ends the process, with SIGKILL if it does not obey in time. That it ended by itself before is an error: whatever the test saw, it
-// was not this program's doing.
+// Stop ends the process, with SIGKILL if it does not obey in time. That it ended by itself before is an error: whatever
+// the test saw, it was not this program's doing.
 func (p *Process) Stop(timeout time.Duration) error {
 	select {
 	case <-p.done:

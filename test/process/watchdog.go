@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// wrapper records the PID of a program, which whoever starts it may keep to itself, and then becomes the program, to which a link beside
-// the script leads.
+// wrapper records the PID of a program, which whoever starts it may keep to itself, and then becomes the program, to
+// which a link beside the script leads.
 const wrapper = `#!/bin/sh
 echo $$ >"$0.pid"
 exec "$0.bin" "$@"
@@ -20,8 +20,8 @@ exec "$0.bin" "$@"
 const watch = `read -r line && exit 0
 `
 
-// killScript kills what is left of the wrapped programs. A PID may have been given to somebody else by then, hence the look at the arguments:
-// each of the programs has the directory in them.
+// killScript kills what is left of the wrapped programs. A PID may have been given to somebody else by then, hence the
+// look at the arguments: each of the programs has the directory in them.
 const killScript = `
 for file in "$1"/*.pid; do
 	pid=$(cat "$file") || continue
@@ -35,8 +35,8 @@ done
 rm -rf "$1"
 `
 
-// Wrap writes a script that runs the program as name, which is unique in dir, and returns the path of the script. Run by it, the program is
-// known to the watchdog of dir.
+// Wrap writes a script that runs the program as name, which is unique in dir, and returns the path of the script. Run
+// by it, the program is known to the watchdog of dir.
 func Wrap(program, dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
 	if err := os.Symlink(program, path+".bin"); err != nil {
@@ -59,8 +59,8 @@ func Unwrap(path string) error {
 	return errors.Join(errs...)
 }
 
-// Watchdog does what has to be done when this process dies without having done it: a test binary that times out or is killed runs no
-// deferred functions.
+// Watchdog does what has to be done when this process dies without having done it: a test binary that times out or is
+// killed runs no deferred functions.
 type Watchdog struct {
 	process *Process
 	stdin   io.WriteCloser

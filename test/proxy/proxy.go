@@ -1,5 +1,6 @@
 // Package proxy stands between a client and an API server and makes requests go wrong: refused, lost after they took
-// effect, or late. Watches can be delayed, which is how a stale cache is made. It also shows what the API server answers.
+// effect, or late. Watches can be delayed, which is how a stale cache is made. It also shows
+// what the API server answers.
 package proxy
 
 import (
@@ -89,8 +90,8 @@ func (p *Proxy) Judge(judge func(*http.Request) Verdict) {
 	p.judge = judge
 }
 
-// Observe shows responses from now on to a function, which may replace the body by one that passes on the same and looks at it. It is
-// called from several goroutines.
+// Observe shows responses from now on to a function, which may replace the body by one that passes on the same and
+// looks at it. It is called from several goroutines.
 func (p *Proxy) Observe(observe func(*http.Response)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

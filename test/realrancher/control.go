@@ -74,8 +74,8 @@ func (c *Control) cluster(ctx context.Context, name string) (*unstructured.Unstr
 	return v3, c.world.Client.Get(ctx, client.ObjectKey{Name: name}, v3)
 }
 
-// Reapplies implements rancher.Control. Rancher applies its agent with kubectl, which says so in its requests to the workload cluster. There is one
-// workload cluster, so that those for earlier Rancher clusters count as well.
+// Reapplies implements rancher.Control. Rancher applies its agent with kubectl, which says so in its requests to the
+// workload cluster. There is one workload cluster, so that those for earlier Rancher clusters count as well.
 func (c *Control) Reapplies(string) int {
 	events, err := c.world.Workload.AuditEvents()
 	if err != nil {
@@ -113,8 +113,8 @@ func (c *Control) SetFeature(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
-// RotateCA implements rancher.Control. Rancher makes a new CA, and says so in setting cacerts, when it starts and finds none. Its webhook refuses every
-// change of that setting, Rancher's too, with which Rancher ends: it is away meanwhile.
+// RotateCA implements rancher.Control. Rancher makes a new CA, and says so in setting cacerts, when it starts and finds
+// none. Its webhook refuses every change of that setting, Rancher's too, with which Rancher ends: it is away meanwhile.
 func (c *Control) RotateCA(ctx context.Context) error {
 	before := c.CACert()
 	c.Down()
@@ -142,7 +142,8 @@ func (c *Control) RotateCA(ctx context.Context) error {
 	return c.world.startWebhook(ctx)
 }
 
-// RotateToken implements rancher.Control. Rancher rotates a token at the end of its time, which is a field of its status.
+// RotateToken implements rancher.Control. Rancher rotates a token at the end of its time,
+// which is a field of its status.
 func (c *Control) RotateToken(ctx context.Context, cluster string) error {
 	token := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "management.cattle.io/v3", "kind": "ClusterRegistrationToken"}}
 	token.SetNamespace(cluster)

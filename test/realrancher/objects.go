@@ -15,7 +15,8 @@ import (
 // managementNode is the Node on which the Pods of Rancher and its webhook are said to run.
 const managementNode = "management"
 
-// createObjects creates what an installation of Rancher finds in its cluster, and what its chart creates for others to find it.
+// createObjects creates what an installation of Rancher finds in its cluster, and what its chart
+// creates for others to find it.
 func (w *World) createObjects(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: managementNode, Labels: map[string]string{
 		corev1.LabelOSStable: "linux", "node-role.kubernetes.io/control-plane": "",

@@ -17,8 +17,8 @@ const (
 	turtlesVersion = "110.0.0+up0.27.0"
 )
 
-// WithTurtles starts Rancher again, with its feature turtles on or off. Its chart comes from a registry: there is what Rancher keeps of the installation of a
-// chart, and nothing runs.
+// WithTurtles starts Rancher again, with its feature turtles on or off. Its chart comes from a registry: there is what
+// Rancher keeps of the installation of a chart, and nothing runs.
 func (c *Control) WithTurtles(ctx context.Context, on bool) error {
 	c.Down()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: turtlesNamespace}}

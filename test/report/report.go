@@ -1,5 +1,5 @@
-// Package report has a suite of Ginkgo say how long its specs took and why they failed, if somebody wants to know: `make test` prints the slowest, and
-// .ci/run what failed. A suite imports it for that, and for nothing else.
+// Package report has a suite of Ginkgo say how long its specs took and why they failed, if somebody wants to know:
+// `make test` prints the slowest, and .ci/run what failed. A suite imports it for that, and for nothing else.
 package report
 
 import (
@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Times is the environment variable that names a file for times. Each of its lines has seconds, a suite or package, and a spec or test, with tabs
-	// between them.
+	// Times is the environment variable that names a file for times. Each of its lines has seconds, a suite or package,
+	// and a spec or test, with tabs between them.
 	Times = "ARCHELON_TIMES"
 	// Failures is the environment variable that names a file for what failed, in short.
 	Failures = "ARCHELON_E2E_FAILURES"
@@ -30,8 +30,8 @@ var _ = ReportAfterSuite("how long specs took", func(report Report) {
 	write(Times, lines.String())
 })
 
-// Of a long log often only the end is kept, and the runner's summary has the places alone: who starts the runner prints the file last.
-// Several processes have no output of their own here.
+// Of a long log often only the end is kept, and the runner's summary has the places alone: who starts the runner prints
+// the file last. Several processes have no output of their own here.
 var _ = ReportAfterSuite("why specs failed", func(report Report) {
 	var text strings.Builder
 	for i := range report.SpecReports {

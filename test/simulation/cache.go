@@ -66,8 +66,8 @@ func (c *Cache) Rewind(kind schema.GroupKind, events int) {
 	}
 }
 
-// Keep says what the cache keeps of the objects of a kind, nil for nothing, as a selector and a transform do. It is given
-// what the server has, and must not change it.
+// Keep says what the cache keeps of the objects of a kind, nil for nothing, as a selector and a transform do. It is
+// given what the server has, and must not change it.
 func (c *Cache) Keep(kind schema.GroupKind, keeps func(client.Object) client.Object) {
 	c.keeps[kind] = keeps
 	var rows []row

@@ -24,8 +24,8 @@ var errStale = errors.New("the object has been modified")
 // deletionTime is when everything is deleted that has finalizers. A model has no clock.
 var deletionTime = metav1.Unix(1_600_000_000, 0)
 
-// kinds are the kinds of types, by scheme and type. To look them up in a scheme takes longer than most of what is done to
-// an object here.
+// kinds are the kinds of types, by scheme and type. To look them up in a scheme takes longer than most of
+// what is done to an object here.
 var kinds sync.Map
 
 type typeIn struct {

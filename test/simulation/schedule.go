@@ -19,7 +19,8 @@ type Schedule struct {
 	T *rapid.T
 	// Script says by label what is drawn where there is no T: in a story that is told. What it does not name is the first.
 	Script map[string]string
-	// Faulty is what befalls the next write: a crash or a lost answer, before it is carried out or after. Empty is nothing.
+	// Faulty is what befalls the next write: a crash or a lost answer, before it is carried out
+	// or after. Empty is nothing.
 	Faulty string
 }
 
@@ -69,8 +70,8 @@ func (s *Schedule) Deliver(ctx context.Context, process *Process) {
 	}
 }
 
-// Work has a process work on a request, if there is one, and calls a function if it dies of that. A run fails of an outage
-// alone.
+// Work has a process work on a request, if there is one, and calls a function if it dies of that. A
+// run fails of an outage alone.
 func (s *Schedule) Work(ctx context.Context, process *Process, died func()) {
 	if process.Queued() == 0 {
 		return

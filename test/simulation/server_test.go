@@ -127,7 +127,8 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-// What happens in a copy of a server does not happen in the server, and the other way round, although they share objects.
+// What happens in a copy of a server does not happen in the server, and the other way round,
+// although they share objects.
 func TestClone(t *testing.T) {
 	server := newServer(t)
 	server.Put(configMap("1"))

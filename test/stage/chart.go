@@ -31,7 +31,8 @@ type release struct {
 // KubeVersion is what the chart is rendered for. Helm does not ask the cluster when it only renders.
 const KubeVersion = "v1.36.3"
 
-// rendered are releases by what they were rendered for: managers are started more often than in different ways, and Helm takes its time.
+// rendered are releases by what they were rendered for: managers are started more often than in different
+// ways, and Helm takes its time.
 var rendered sync.Map
 
 // render returns what Helm makes of the chart for an instance.
@@ -93,8 +94,9 @@ func renderAnew(ctx context.Context, name, namespace string, values map[string]a
 	return r, nil
 }
 
-// valuesFor returns the values of the chart that have the manager run with the given flags. Flags that no value stands for are handed on as they are.
-// What the flags say comes before further values. There is no admission policy unless these ask for it: it refuses what scenarios about conditions write.
+// valuesFor returns the values of the chart that have the manager run with the given flags. Flags that no value stands
+// for are handed on as they are. What the flags say comes before further values. There is no admission policy unless
+// these ask for it: it refuses what scenarios about conditions write.
 func valuesFor(flags []string, further map[string]any) map[string]any {
 	values := map[string]any{"podDisruptionBudget": map[string]any{"enabled": false}, "admissionPolicy": map[string]any{"enabled": false}}
 	maps.Copy(values, further)

@@ -36,8 +36,8 @@ func (i Instance) User() string {
 	return "system:serviceaccount:" + i.Namespace() + ":" + ServiceAccount
 }
 
-// Install creates what an instance needs to run, in the way that docs/operations/sharding.md describes. It takes away what the instance of
-// this name has had, of the other kind for example.
+// Install creates what an instance needs to run, in the way that docs/operations/sharding.md describes. It takes away
+// what the instance of this name has had, of the other kind for example.
 func (s *Stage) Install(ctx context.Context, instance Instance) error {
 	if err := s.Uninstall(ctx, instance); err != nil {
 		return err

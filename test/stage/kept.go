@@ -10,7 +10,8 @@ import (
 	"github.com/archelon-io/archelon/test/env"
 )
 
-// Kept are control planes that stages use one after the other. To clear one takes a moment; to start one takes many seconds of a processor.
+// Kept are control planes that stages use one after the other. To clear one takes a moment; to start one takes
+// many seconds of a processor.
 type Kept struct {
 	mu   sync.Mutex
 	all  []*env.ControlPlane

@@ -38,8 +38,9 @@ const (
 	rancherName      = "rancher"
 	// rancherPort is that of Rancher on the nodes of the management cluster: agents come from other clusters.
 	rancherPort = 30443
-	// connectedCheck is the pace at which Rancher looks whether agents are connected, every 15 s in reality. When the Deployment of an agent is
-	// rolled, its old Pod goes before the new one has connected, which nobody sees who does not look all the time.
+	// connectedCheck is the pace at which Rancher looks whether agents are connected, every 15 s in reality. When
+	// the Deployment of an agent is rolled, its old Pod goes before the new one has connected, which nobody sees who
+	// does not look all the time.
 	connectedCheck = 3 * time.Second
 	// startTimeout is how long Pods may take to run: images are there, but two cores do everything.
 	startTimeout = 3 * time.Minute
@@ -50,7 +51,8 @@ var standinManifest string
 
 var standinTemplate = template.Must(template.New("standin").Parse(standinManifest))
 
-// Kind is a world of kind on which stages are set, one after the other. Rancher's stand-in, agents and the manager are Pods there.
+// Kind is a world of kind on which stages are set, one after the other. Rancher's stand-in, agents and
+// the manager are Pods there.
 type Kind struct {
 	world *kind.World
 	out   io.Writer
@@ -218,7 +220,8 @@ func (o *onKind) startRancher(ctx context.Context, standin rancher.Options) erro
 	return o.awaitWebhook(ctx)
 }
 
-// awaitWebhook waits until the API server reaches Rancher's webhook through its Service: that a Pod is ready comes before it is known everywhere.
+// awaitWebhook waits until the API server reaches Rancher's webhook through its Service: that a Pod is ready comes
+// before it is known everywhere.
 func (o *onKind) awaitWebhook(ctx context.Context) error {
 	probe := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "probe"}}
 	var last error

@@ -11,14 +11,16 @@ import (
 	"github.com/archelon-io/archelon/test/kind"
 )
 
-// The names under which the images are loaded. The first is that of the chart by itself, the last that of Rancher's manifest.
+// The names under which the images are loaded. The first is that of the chart by itself, the last
+// that of Rancher's manifest.
 const (
 	managerImage = "ghcr.io/archelon-io/archelon:v0.1.0"
 	rancherImage = "archelon.test/rancher-standin:v1"
 	agentImage   = "rancher/rancher-agent:v2.15.0"
 )
 
-// loadImages builds the images, with hack/image and so as the released one is built, and loads each into the clusters that run it.
+// loadImages builds the images, with hack/image and so as the released one is built, and loads each
+// into the clusters that run it.
 func loadImages(ctx context.Context, world *kind.World) error {
 	dir, err := os.MkdirTemp("", "archelon-images-")
 	if err != nil {

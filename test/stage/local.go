@@ -26,7 +26,8 @@ const stopTimeout = 30 * time.Second
 // again is in the sentence with which a manager ends to be started again.
 const again = "the process ends, to be started again"
 
-// local is a manager that runs as a program of this machine. As the kubelet would, it starts the program again that has said it ends for that.
+// local is a manager that runs as a program of this machine. As the kubelet would, it starts the program again
+// that has said it ends for that.
 type local struct {
 	health  string
 	dir     string

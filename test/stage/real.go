@@ -8,7 +8,8 @@ import (
 	"github.com/archelon-io/archelon/test/realrancher"
 )
 
-// Real is a real Rancher on which stages are set, one after the other. What imports leave behind is theirs to remove: a Rancher that runs cannot be wiped.
+// Real is a real Rancher on which stages are set, one after the other. What imports leave behind is theirs to remove: a
+// Rancher that runs cannot be wiped.
 type Real struct {
 	World *realrancher.World
 	// Failed is told of errors of those methods of Rancher that return none.

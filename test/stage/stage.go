@@ -1,6 +1,6 @@
 // Package stage sets up what an import needs around it, for e2e tests and the demo: a management cluster with the CRDs
-// of CAPI and Rancher, the Rancher stand-in, workload clusters, and the manager as a program of its own, with the arguments and
-// the rights that the chart gives it. Every control plane is a real one.
+// of CAPI and Rancher, the Rancher stand-in, workload clusters, and the manager as a program of its own, with the
+// arguments and the rights that the chart gives it. Every control plane is a real one.
 package stage
 
 import (
@@ -36,8 +36,8 @@ type Options struct {
 	Name string
 	// Rancher changes the options of the stand-in; nil leaves the defaults.
 	Rancher func(*rancher.Options)
-	// Workloads has Deployments, Jobs and Pods work as in a cluster, if a test/node runs them. Nothing is prepared for a manager then: the test
-	// installs the chart.
+	// Workloads has Deployments, Jobs and Pods work as in a cluster, if a test/node runs them. Nothing is prepared for a
+	// manager then: the test installs the chart.
 	Workloads bool
 	// Audit records every request to the management cluster.
 	Audit bool
@@ -72,7 +72,8 @@ type Stage struct {
 // K reads and changes what is in the management cluster.
 func (s *Stage) K(ctx context.Context) komega.Komega { return komega.New(s.Client).WithContext(ctx) }
 
-// Start starts a management cluster and the stand-in, and gives a central instance the rights of the chart (see Prepare).
+// Start starts a management cluster and the stand-in, and gives a central instance the rights
+// of the chart (see Prepare).
 func Start(ctx context.Context, opts Options) (*Stage, error) {
 	standin := rancher.DefaultOptions(nil)
 	if opts.Rancher != nil {
@@ -202,7 +203,8 @@ func parse(content []byte) ([]unstructured.Unstructured, error) {
 	}
 }
 
-// Workload starts a workload cluster and lets agents in it reach Rancher. On kind it is one of those that are there, and agents run in it.
+// Workload starts a workload cluster and lets agents in it reach Rancher. On kind it is one of those that are
+// there, and agents run in it.
 func (s *Stage) Workload(ctx context.Context, opts env.Options) (*env.ControlPlane, error) {
 	if s.kind != nil {
 		return s.kind.workload(opts.Name)

@@ -25,9 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// wipe brings a cluster back to what it was when it was new: nothing but the namespaces of Kubernetes, no custom resources, no webhooks, no admission
-// policies. Nobody is left who would honour finalizers, so they go. Definitions stay. Namespaces are ended by their controller, or at once: there may be
-// none, and it waits some seconds before it begins.
+// wipe brings a cluster back to what it was when it was new: nothing but the namespaces of Kubernetes, no
+// custom resources, no webhooks, no admission policies. Nobody is left who would honour finalizers, so they
+// go. Definitions stay. Namespaces are ended by their controller, or at once: there may be none, and it waits
+// some seconds before it begins.
 func wipe(ctx context.Context, config *rest.Config, atOnce bool) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -159,7 +160,8 @@ func (w *wiper) endPods(ctx context.Context) error {
 	return nil
 }
 
-// emptyNamespaces deletes what would be back in a namespace of the same name, if the namespace ends without its controller.
+// emptyNamespaces deletes what would be back in a namespace of the same name, if the namespace
+// ends without its controller.
 func (w *wiper) emptyNamespaces(ctx context.Context) error {
 	everywhere := func(*unstructured.Unstructured) bool { return true }
 	if err := w.deleteWhere(ctx, everywhere, batchv1.SchemeGroupVersion.WithKind("Job")); err != nil {

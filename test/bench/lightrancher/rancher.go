@@ -1,7 +1,7 @@
 // Package lightrancher does the least of Rancher that an import needs: it gives each Rancher cluster a registration
-// token, serves the manifest of the agent, and reports agents as connected. That is four writes for a v3 Cluster and six
-// for a v1 Cluster, where Rancher makes dozens. Beside it a benchmark sees the importer; beside test/standin/rancher,
-// which plays Rancher in full, it sees mostly Rancher.
+// token, serves the manifest of the agent, and reports agents as connected. That is four writes for a v3 Cluster and
+// six for a v1 Cluster, where Rancher makes dozens. Beside it a benchmark sees the importer; beside
+// test/standin/rancher, which plays Rancher in full, it sees mostly Rancher.
 package lightrancher
 
 import (
@@ -108,8 +108,8 @@ func (r *Rancher) Downloads() []time.Time {
 	return append([]time.Time(nil), r.downloads...)
 }
 
-// Connect reports the agent in the workload cluster of a CAPI cluster as connected, after a while. Names of CAPI clusters
-// must be unique over all namespaces.
+// Connect reports the agent in the workload cluster of a CAPI cluster as connected, after a while. Names of CAPI
+// clusters must be unique over all namespaces.
 func (r *Rancher) Connect(cluster string, after time.Duration) {
 	time.AfterFunc(after, func() {
 		r.mu.Lock()
@@ -176,7 +176,8 @@ func (r *Rancher) installSettings(ctx context.Context) error {
 	return nil
 }
 
-// derive makes the v3 Cluster of a v1 Cluster, as Rancher's provisioning does: it copies labels, annotations and description.
+// derive makes the v3 Cluster of a v1 Cluster, as Rancher's provisioning does: it copies labels,
+// annotations and description.
 func (r *Rancher) derive(ctx context.Context, v1 *unstructured.Unstructured) error {
 	name := "c-m-" + strings.ReplaceAll(string(v1.GetUID()), "-", "")[:8]
 	v3 := object(managementKind(), "", name)

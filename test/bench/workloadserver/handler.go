@@ -174,7 +174,8 @@ func selectorOf(r *http.Request) (labels.Selector, error) {
 	return selector, nil
 }
 
-// serveWatch streams changes. A client may ask for what there is first, as informers do, or name the version that it knows.
+// serveWatch streams changes. A client may ask for what there is first, as informers do, or
+// name the version that it knows.
 func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, t target) {
 	query := r.URL.Query()
 	selector, err := selectorOf(r)

@@ -1,7 +1,7 @@
 // Package workloadserver plays the API servers of any number of workload clusters in one process and behind one
 // listener. It knows as much of the Kubernetes API as an import and Rancher's agent need: objects in memory that are
-// applied, created, updated, read, listed, watched and deleted. There is no validation, no RBAC and no field management,
-// so it shows what an import costs and not that it is right; that is shown against real API servers.
+// applied, created, updated, read, listed, watched and deleted. There is no validation, no RBAC and no field
+// management, so it shows what an import costs and not that it is right; that is shown against real API servers.
 package workloadserver
 
 import (
@@ -64,8 +64,8 @@ type Server struct {
 type Options struct {
 	// Listen is the address of the listener; empty means a free port of loopback.
 	Listen string
-	// URL, such as https://light.example:8443, is where others than this process find the server. Its host is in the certificate. Empty means
-	// the address that is listened on.
+	// URL, such as https://light.example:8443, is where others than this process find the server. Its host is in the
+	// certificate. Empty means the address that is listened on.
 	URL string
 	// Keys are what NewKeys has made, so that kubeconfigs outlive this server; empty makes new ones.
 	Keys []byte
@@ -145,7 +145,8 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// Config returns the administrator's access to a cluster, for this process. The cluster exists from the first request on.
+// Config returns the administrator's access to a cluster, for this process. The cluster
+// exists from the first request on.
 func (s *Server) Config(name string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + s.address + pathPrefix + name,

@@ -31,8 +31,8 @@ type change struct {
 	object  *unstructured.Unstructured // never changed once it is here
 }
 
-// cluster is the content of one workload cluster: its objects, and all changes that led there. It is as small as what an
-// import writes, so nothing is ever compacted.
+// cluster is the content of one workload cluster: its objects, and all changes that led there. It is as small as what
+// an import writes, so nothing is ever compacted.
 type cluster struct {
 	mu      sync.Mutex
 	version int
@@ -118,8 +118,8 @@ func (c *cluster) get(t target) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// delete removes an object at once, and with a namespace all that is in it: nobody here sets finalizers. Without a name it removes
-// the objects of the collection that the selector matches.
+// delete removes an object at once, and with a namespace all that is in it: nobody here sets finalizers. Without a name
+// it removes the objects of the collection that the selector matches.
 func (c *cluster) delete(t target, selector labels.Selector) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -56,7 +56,8 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// serving returns what TLS needs. Clients may come without a certificate: they are refused by an answer, as an API server does.
+// serving returns what TLS needs. Clients may come without a certificate: they are refused by an
+// answer, as an API server does.
 func (a *authority) serving() (*tls.Config, error) {
 	template := newTemplate("kube-apiserver", time.Hour*24)
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}

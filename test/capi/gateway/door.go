@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// door is a port of the loopback interface that nobody else gets, and that takes connections once it is opened. Until then they are refused, as
-// those to a machine on which no API server runs yet. That matters: client-go tries again at once when a connection is reset, as often as its
-// rate limiter allows, and not when it is refused. Four controllers of a hundred clusters that are not there yet would keep a machine busy with
-// nothing else.
+// door is a port of the loopback interface that nobody else gets, and that takes connections once it is opened. Until
+// then they are refused, as those to a machine on which no API server runs yet. That matters: client-go tries again at
+// once when a connection is reset, as often as its rate limiter allows, and not when it is refused. Four controllers of
+// a hundred clusters that are not there yet would keep a machine busy with nothing else.
 type door struct {
 	port int
 	held *os.File // a socket that is bound and does not listen

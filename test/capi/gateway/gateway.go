@@ -73,8 +73,8 @@ type backend struct {
 	client  *http.Client
 }
 
-// Start takes a port. The cluster need not exist yet: it gets the port of the gateway as that of its control plane. Connections are refused until
-// it has an API server. ctx bounds the start, not the life.
+// Start takes a port. The cluster need not exist yet: it gets the port of the gateway as that of its control plane.
+// Connections are refused until it has an API server. ctx bounds the start, not the life.
 func Start(ctx context.Context, opts Options) (*Gateway, error) {
 	door, err := newDoor()
 	if err != nil {
@@ -122,8 +122,8 @@ func (g *Gateway) Stop() error {
 	return err
 }
 
-// Config returns the access of an administrator with a certificate of its own, as Rancher's agent has one. It is an error until the cluster has
-// an API server.
+// Config returns the access of an administrator with a certificate of its own, as Rancher's agent has one. It is an
+// error until the cluster has an API server.
 func (g *Gateway) Config(ctx context.Context) (*rest.Config, error) {
 	b, err := g.backend(ctx)
 	if err != nil {
@@ -175,7 +175,8 @@ func (g *Gateway) backend(ctx context.Context) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Before it listens nobody needs the CA, which costs a request to the management cluster each time that it is not there yet.
+	// Before it listens nobody needs the CA, which costs a request to the management cluster each
+	// time that it is not there yet.
 	if err := dial(ctx, address); err != nil {
 		return nil, err
 	}

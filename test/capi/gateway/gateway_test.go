@@ -23,7 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// An API server that is not there yet refuses connections. One that resets them has each client of client-go try again at once.
+// An API server that is not there yet refuses connections. One that resets them has each client of
+// client-go try again at once.
 func TestRefusesUntilThereIsAnAPIServer(t *testing.T) {
 	g := NewWithT(t)
 	cluster := types.NamespacedName{Namespace: "default", Name: "c1"}
@@ -84,7 +85,8 @@ func TestStopsWithoutAnAPIServer(t *testing.T) {
 	g.Expect(listener.Close()).To(Succeed())
 }
 
-// apiServer returns the CA of a workload cluster, as CAPI keeps it, and the address of an API server with a certificate of it.
+// apiServer returns the CA of a workload cluster, as CAPI keeps it, and the address of an API
+// server with a certificate of it.
 func apiServer(t *testing.T) (kept map[string][]byte, address string) {
 	t.Helper()
 	g := NewWithT(t)

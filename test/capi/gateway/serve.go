@@ -132,7 +132,8 @@ func (b *backend) create(w http.ResponseWriter, r *http.Request) error {
 	if prefix := object.GetGenerateName(); prefix != "" && object.GetName() == "" {
 		object.SetName(prefix + rand.String(5))
 	}
-	// The API server looks for owners in the namespace of the object, and so refuses those that are in none. It collects no garbage.
+	// The API server looks for owners in the namespace of the object, and so refuses those that are in
+	// none. It collects no garbage.
 	object.SetOwnerReferences(nil)
 	if raw, err = json.Marshal(object.Object); err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Package metal3_test tells the stories of the HostClaim proposal with everything real that can be: the manager with the
-// arguments and the permissions of the chart, the baremetal-operator of Metal3, clusterctl, and API servers. Tenants act
-// with tokens of their own.
+// Package metal3_test tells the stories of the HostClaim proposal with everything real that can be: the manager with
+// the arguments and the permissions of the chart, the baremetal-operator of Metal3, clusterctl, and API servers.
+// Tenants act with tokens of their own.
 package metal3_test
 
 import (

@@ -22,7 +22,8 @@ const (
 
 const labelText = `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`
 
-// rule is what the policy says about a key. All of the texts are compared with those of the condition beside the importer.
+// rule is what the policy says about a key. All of the texts are compared with those of the
+// condition beside the importer.
 type rule struct {
 	key string
 	// set sets the key, or removes it.

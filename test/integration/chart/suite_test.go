@@ -1,5 +1,5 @@
-// Package chart_test shows what Helm and a real API server make of changes between releases of the chart: what cannot be changed, and what others
-// leave behind. No Pods run.
+// Package chart_test shows what Helm and a real API server make of changes between releases of the chart: what cannot
+// be changed, and what others leave behind. No Pods run.
 package chart_test
 
 import (

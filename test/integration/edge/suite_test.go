@@ -1,5 +1,6 @@
-// Package edge_test shows a management cluster whose Rancher is in another cluster: two real API servers, Rancher's stand-in in one, CAPI Clusters and
-// the manager in the other. Permissions and arguments are those of the chart, on both sides.
+// Package edge_test shows a management cluster whose Rancher is in another cluster: two real API servers,
+// Rancher's stand-in in one, CAPI Clusters and the manager in the other. Permissions and arguments are those
+// of the chart, on both sides.
 package edge_test
 
 import (

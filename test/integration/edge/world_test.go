@@ -153,7 +153,8 @@ func (m *management) begin(ctx context.Context, change ...func(*options.Options)
 	return m.Run(ctx, m.values, m.lookalike, change...)
 }
 
-// requests returns what the manager, or the account in Rancher's cluster, has asked of an API server since the last call.
+// requests returns what the manager, or the account in Rancher's cluster, has asked of an API
+// server since the last call.
 func requests(plane *env.ControlPlane, user string) []auditv1.Event {
 	GinkgoHelper()
 	events, err := plane.AuditEvents()

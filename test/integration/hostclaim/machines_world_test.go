@@ -42,8 +42,8 @@ func machineCRD() *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// startMachines runs the controller of Metal3Machines, as internal/setup wires it. Its faults are its own: the back-off of
-// other controllers is no part of what is tried.
+// startMachines runs the controller of Metal3Machines, as internal/setup wires it. Its faults are its own: the back-off
+// of other controllers is no part of what is tried.
 func (w *world) startMachines(ctx context.Context, its *faults) func() {
 	GinkgoHelper()
 	return w.startMachinesAs(ctx, account, its)
@@ -58,8 +58,8 @@ func (w *world) startMachinesAs(ctx context.Context, account string, its *faults
 	})
 }
 
-// mortal has each write of a Machine fail twice. First it is refused. Then it is the last one of its process, which does
-// not learn that it was carried out.
+// mortal has each write of a Machine fail twice. First it is refused. Then it is the last one of its process, which
+// does not learn that it was carried out.
 type mortal struct {
 	machine string
 

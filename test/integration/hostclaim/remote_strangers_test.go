@@ -19,8 +19,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// stranger is a server that a kubeconfig can lead to. It answers lists as an API server does that has nothing, and keeps
-// watches open; what else it is asked, its answer says.
+// stranger is a server that a kubeconfig can lead to. It answers lists as an API server does that has nothing, and
+// keeps watches open; what else it is asked, its answer says.
 type stranger struct {
 	server *httptest.Server
 	answer http.HandlerFunc

@@ -178,7 +178,8 @@ func forbidden(plane *env.ControlPlane, user string) []string {
 	return refused
 }
 
-// settle waits until nothing is written any more to the Rancher clusters of a management cluster: Rancher and its agent have come to an end.
+// settle waits until nothing is written any more to the Rancher clusters of a management cluster: Rancher and
+// its agent have come to an end.
 func (h *hub) settle(ctx context.Context, of *management) {
 	GinkgoHelper()
 	last, since := "", time.Now()

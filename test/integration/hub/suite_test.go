@@ -1,5 +1,5 @@
-// Package hub_test shows one Archelon beside Rancher that imports from many management clusters: real API servers, Rancher's stand-in in one of them, CAPI
-// Clusters in the others.
+// Package hub_test shows one Archelon beside Rancher that imports from many management clusters: real API servers,
+// Rancher's stand-in in one of them, CAPI Clusters in the others.
 package hub_test
 
 import (
@@ -19,7 +19,8 @@ func TestHub(t *testing.T) {
 }
 
 var _ = BeforeSuite(func() {
-	// How soon a connection on which nothing comes is asked whether it is one, and how soon it has to answer: as for users, in less time.
+	// How soon a connection on which nothing comes is asked whether it is one, and how soon it has to answer:
+	// as for users, in less time.
 	GinkgoT().Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	GinkgoT().Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	EnforceDefaultTimeoutsWhenUsingContexts()

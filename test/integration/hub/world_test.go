@@ -192,7 +192,8 @@ func written(plane *env.ControlPlane, user string) []string {
 	return writes
 }
 
-// watches returns what a user watches, each as often as it does, without what tells one request for a watch from the next.
+// watches returns what a user watches, each as often as it does, without what tells one
+// request for a watch from the next.
 func watches(plane *env.ControlPlane, user string) []string {
 	GinkgoHelper()
 	events, err := plane.AuditEvents()

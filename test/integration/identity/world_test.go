@@ -131,8 +131,8 @@ func (w *world) create(ctx context.Context, object client.Object) {
 	Expect(w.admin.Create(ctx, object)).To(Succeed())
 }
 
-// grant gives the ServiceAccount of the controller the roles that are made of its markers, and nothing else: Secrets in the
-// named namespaces alone.
+// grant gives the ServiceAccount of the controller the roles that are made of its markers, and nothing else: Secrets in
+// the named namespaces alone.
 func (w *world) grant(ctx context.Context) {
 	GinkgoHelper()
 	w.create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})

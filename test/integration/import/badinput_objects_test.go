@@ -180,7 +180,8 @@ func newBlackHole(ctx context.Context) net.Listener {
 	return listener
 }
 
-// expiredCertificate returns a client certificate that expired an hour ago, and its key. An API server looks at nothing else of it.
+// expiredCertificate returns a client certificate that expired an hour ago, and its key. An API server
+// looks at nothing else of it.
 func expiredCertificate() (certificate, key []byte) {
 	GinkgoHelper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -306,7 +307,8 @@ func (w *badWorld) badObjects() {
 		{"Rancher's webhook refuses the record", "rejected", "RecordRejected", rejection, never},
 	}
 	if importing.Isolated() {
-		// A record that names no namespace is nothing that such an instance receives: see the limits in docs/operations/sharding.md.
+		// A record that names no namespace is nothing that such an instance receives: see the limits in
+		// docs/operations/sharding.md.
 		delete(spoils, "half")
 		delete(repairs, "half")
 		cases = slices.DeleteFunc(cases, func(c badInput) bool { return c.name == "half" })

@@ -31,14 +31,15 @@ import (
 const (
 	// marker is part of every secret that these specs make up.
 	marker = "do-not-show"
-	// forbidden matches what no condition, Event or log line may hold: such a secret, a token of Rancher, PEM, and PEM in base64.
+	// forbidden matches what no condition, Event or log line may hold: such a secret, a token of
+	// Rancher, PEM, and PEM in base64.
 	forbidden = marker + `|[bcdfghjklmnpqrstvwxz2-9]{54}|-----BEGIN|LS0tLS1CRUdJTi`
 
 	// window is how long tries are counted at least.
 	window = 8 * time.Second
 
-	// manifestTimeout is enough for manifests that are too large, all at once from a busy machine. Two tries that wait for it in vain, and the pause
-	// between them, fit into two windows.
+	// manifestTimeout is enough for manifests that are too large, all at once from a busy machine. Two tries that wait for
+	// it in vain, and the pause between them, fit into two windows.
 	manifestTimeout = 5 * time.Second
 )
 
@@ -99,9 +100,9 @@ type badWorld struct {
 	writes map[string]int // of the manager, by workload cluster
 }
 
-// Whatever is wrong has a reason of its own and a message that names the remedy, shows no secret and is not tried all the time; once it is
-// put right the import goes on to its end. The clusters of a group are looked at together, because the pauses between tries take their time. For
-// the same reason there are two worlds, side by side.
+// Whatever is wrong has a reason of its own and a message that names the remedy, shows no secret and is not tried all
+// the time; once it is put right the import goes on to its end. The clusters of a group are looked at together, because
+// the pauses between tries take their time. For the same reason there are two worlds, side by side.
 var (
 	_ = Describe("Bad input", Ordered, ContinueOnFailure, func() {
 		w := newBadWorld()
@@ -157,8 +158,8 @@ func (w *badWorld) applied(cluster *clusterv1.Cluster) int {
 	return w.writes[cluster.Namespace]
 }
 
-// bareCluster creates a CAPI cluster whose control plane is up, in a namespace and with a workload cluster of its own, and without a
-// kubeconfig Secret.
+// bareCluster creates a CAPI cluster whose control plane is up, in a namespace and with a workload cluster of its own,
+// and without a kubeconfig Secret.
 func (w *badWorld) bareCluster(ctx context.Context, name string, labels map[string]string) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := builder.Cluster(w.Namespace(ctx, nil), name)
@@ -188,7 +189,8 @@ type symptoms struct {
 	at              time.Time
 }
 
-// examine waits until every cluster has had time for several tries, and has had two if it should, and reports on all of them.
+// examine waits until every cluster has had time for several tries, and has had two if it should,
+// and reports on all of them.
 func (w *badWorld) examine(ctx context.Context, clusters map[string]*clusterv1.Cluster, during time.Duration, cases ...badInput) map[string]symptoms {
 	GinkgoHelper()
 	if len(cases) == 1 { // Of several each is to fail by itself. On a busy machine Rancher may take its time, and something else is wrong until then.
@@ -229,7 +231,8 @@ func (w *badWorld) triedOnce(clusters map[string]*clusterv1.Cluster, cases []bad
 	return waiting
 }
 
-// tries returns when the manager began to install the agent of each cluster: that is when it reads the kubeconfig, and at no other time.
+// tries returns when the manager began to install the agent of each cluster: that is when it reads the
+// kubeconfig, and at no other time.
 func (w *badWorld) tries() map[client.ObjectKey][]time.Time {
 	GinkgoHelper()
 	times := map[client.ObjectKey][]time.Time{}
@@ -266,14 +269,14 @@ func (c badInput) expect(s symptoms) {
 	}
 }
 
-// mostTries returns how many tries there can be when the first pause takes base and each one twice as long as that before it. An event may
-// bring one more.
+// mostTries returns how many tries there can be when the first pause takes base and each one twice as long as that
+// before it. An event may bring one more.
 func mostTries(passed, base time.Duration) int {
 	return 2 + int(math.Log2(1+passed.Seconds()/base.Seconds()))
 }
 
-// begin creates CAPI clusters while Rancher holds its tokens back, and lets go when all that it writes by itself is written: else
-// that would be one more event. None has a kubeconfig Secret.
+// begin creates CAPI clusters while Rancher holds its tokens back, and lets go when all that it writes by itself is
+// written: else that would be one more event. None has a kubeconfig Secret.
 func (w *badWorld) begin(ctx context.Context, names []string, change func(*clusterv1.Cluster)) map[string]*clusterv1.Cluster {
 	GinkgoHelper()
 	Expect(w.Rancher.HoldTokens(ctx, true)).To(Succeed())

@@ -123,8 +123,8 @@ func (f *fixture) liveAndDie(ctx context.Context, name string, kubeconfig []byte
 	f.ExpectNothingLeft(ctx, cluster)
 }
 
-// managementRequest picks what belongs to an import of all that the manager asks of the management cluster: no watch, no list, nothing about Events
-// or the Lease.
+// managementRequest picks what belongs to an import of all that the manager asks of the management cluster: no watch,
+// no list, nothing about Events or the Lease.
 func managementRequest(r *http.Request) bool {
 	return r.URL.Query().Get("watch") != "true" && !strings.Contains(r.URL.Path, "/leases") && !strings.HasSuffix(r.URL.Path, "/events") &&
 		(r.Method != http.MethodGet || strings.Contains(r.URL.Path, "/secrets/") || strings.Contains(r.URL.Path, "/clusters/"))

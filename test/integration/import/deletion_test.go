@@ -27,7 +27,8 @@ const (
 // quick makes a workload cluster that does not answer known as such early.
 const quick = "--workload-timeout=2s"
 
-// deletion is what the specs about deletion share: a stage with two real workload clusters, and as many light ones as are asked for.
+// deletion is what the specs about deletion share: a stage with two real workload clusters, and as many
+// light ones as are asked for.
 type deletion struct {
 	*fixture
 	lanes   []importing.Lane
@@ -138,8 +139,8 @@ func (f *fixture) endAll(ctx context.Context, trials []*trial) {
 	})
 }
 
-// endWhileKilled kills the manager twice: when half of the deletions are asked for, and again when its successor is in the
-// middle of what it has found.
+// endWhileKilled kills the manager twice: when half of the deletions are asked for, and again when its successor is in
+// the middle of what it has found.
 func (d *deletion) endWhileKilled(ctx context.Context, trials []*trial) {
 	GinkgoHelper()
 	strategy := trials[0].strategy
@@ -214,8 +215,8 @@ func (f *fixture) letGo(ctx context.Context, object client.Object) {
 	})
 }
 
-// expectLawfulUnlessTerminating asserts that the manager lacks no permission. Nobody may create anything, as an Event, in a
-// namespace that is being deleted.
+// expectLawfulUnlessTerminating asserts that the manager lacks no permission. Nobody may create anything, as an Event,
+// in a namespace that is being deleted.
 func expectLawfulUnlessTerminating(f *fixture) {
 	GinkgoHelper()
 	requests := f.Requests()

@@ -60,8 +60,8 @@ func (f *fixture) startManager(ctx context.Context, args ...string) {
 	f.StartLeader(ctx, manager, args...)
 }
 
-// run starts a manager that may be killed, and waits until it is ready. There is no election: the Lease of a killed leader
-// would hold up its successor, and how that ends is another scenario.
+// run starts a manager that may be killed, and waits until it is ready. There is no election: the Lease of a killed
+// leader would hold up its successor, and how that ends is another scenario.
 func (f *fixture) run(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	m, err := f.StartManager(ctx, manager, GinkgoWriter, append([]string{"-v=1"}, args...)...)
@@ -79,7 +79,8 @@ func (f *fixture) run(ctx context.Context, args ...string) {
 	Eventually(m.Ready).WithContext(ctx).Should(Succeed())
 }
 
-// expectNoAgent waits until Rancher has cleaned up in the workload cluster. An import that begins before looks again after seconds only.
+// expectNoAgent waits until Rancher has cleaned up in the workload cluster. An import that begins before
+// looks again after seconds only.
 func (f *fixture) expectNoAgent(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(f.Lane.K(ctx).Get(importing.NamespaceOf(importing.AgentNamespace))).

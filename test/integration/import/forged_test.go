@@ -19,8 +19,8 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Scenario: a tenant writes the annotation that names the record. It may write all metadata of its CAPI clusters, and what is named is made with the
-// rights of the manager.
+// Scenario: a tenant writes the annotation that names the record. It may write all metadata of its CAPI clusters, and
+// what is named is made with the rights of the manager.
 var _ = Describe("A record's name that a tenant has written", func() {
 	for _, strategy := range importing.Strategies() {
 		describeForgedNames(strategy)

@@ -230,7 +230,8 @@ func (d *deletion) heldUp(strategy string) {
 	})
 }
 
-// scour gives Rancher an occasion to clean up in a workload cluster that it could not reach: a new import takes the agent over.
+// scour gives Rancher an occasion to clean up in a workload cluster that it could not reach: a new
+// import takes the agent over.
 func (d *deletion) scour(ctx context.Context, namespace string, l importing.Lane) {
 	GinkgoHelper()
 	cluster := d.ClusterIn(ctx, l, namespace, l.Name, importing.Selected)
@@ -239,8 +240,9 @@ func (d *deletion) scour(ctx context.Context, namespace string, l importing.Lane
 	Eventually(l.Left).WithContext(ctx).Should(BeEmpty())
 }
 
-// webhookAway registers what rancher-webhook leaves behind that has stopped: nobody can be asked about changes of Rancher clusters, nor about
-// deletions of v1 ones, and so they are refused. It returns when that is so for the record. What it returns ends it.
+// webhookAway registers what rancher-webhook leaves behind that has stopped: nobody can be asked about changes of
+// Rancher clusters, nor about deletions of v1 ones, and so they are refused. It returns when that is so for the
+// record. What it returns ends it.
 func (f *fixture) webhookAway(ctx context.Context, record client.Object) (back func()) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "rancher-away"}

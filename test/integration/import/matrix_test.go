@@ -115,8 +115,8 @@ type trial struct {
 	internal string
 }
 
-// setUp makes a CAPI cluster in the namespace for each cell and waits until they are imported as far as their cells let them. Every reachable
-// one has a light workload cluster of its own.
+// setUp makes a CAPI cluster in the namespace for each cell and waits until they are imported as far as their cells let
+// them. Every reachable one has a light workload cluster of its own.
 func (f *fixture) setUp(ctx context.Context, namespace, strategy string, servers *workloadserver.Server, cells []cell) []*trial {
 	GinkgoHelper()
 	trials := make([]*trial, len(cells))

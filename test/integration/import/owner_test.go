@@ -182,7 +182,8 @@ func (f *fixture) holdsAgent(cluster string) bool {
 	return ok
 }
 
-// expectDeployed waits until Rancher has applied its agent itself, which it does once. Until then it would do so whoever has taken the agent.
+// expectDeployed waits until Rancher has applied its agent itself, which it does once. Until then it would do so
+// whoever has taken the agent.
 func (f *fixture) expectDeployed(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	Eventually(func() int { return f.Rancher.Reapplies(f.V3Records(ctx, cluster)[0].Name) }).Should(BeNumerically(">", 0))

@@ -13,8 +13,8 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// Scenario: Rancher starts while clusters wait for it, and has all of them registered before it is ready for their agents. A real one never connects an
-// agent that registers then.
+// Scenario: Rancher starts while clusters wait for it, and has all of them registered before it is ready for their
+// agents. A real one never connects an agent that registers then.
 var _ = Describe("A Rancher that has just started", func() {
 	for _, strategy := range importing.Strategies() {
 		It("is given the time to prepare, as "+strategy, func(ctx context.Context) {

@@ -27,8 +27,8 @@ const (
 	quiet = 4 * resync
 )
 
-// The agent is installed again, once, when Rancher says that it is disconnected and what is there cannot connect. In every other case the
-// workload cluster is left alone: while the agent is connected, it is not even asked.
+// The agent is installed again, once, when Rancher says that it is disconnected and what is there cannot connect. In
+// every other case the workload cluster is left alone: while the agent is connected, it is not even asked.
 var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 	const workload = "repair-workload"
 	var (
@@ -190,7 +190,8 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-// newRepairFixture returns a fixture whose workload cluster has what ends a namespace, and whose Rancher gives rotated tokens no grace.
+// newRepairFixture returns a fixture whose workload cluster has what ends a namespace, and whose Rancher
+// gives rotated tokens no grace.
 func newRepairFixture(ctx context.Context, name string) *fixture {
 	GinkgoHelper()
 	s := startStage(ctx, stage.Options{Name: "repair", Audit: true, Rancher: func(o *rancher.Options) {

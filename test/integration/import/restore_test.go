@@ -20,8 +20,8 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Scenario: CAPI clusters come back from a backup with other UIDs, while their records are still there. The page about backups has the commands that
-// attach them again.
+// Scenario: CAPI clusters come back from a backup with other UIDs, while their records are still there. The page about
+// backups has the commands that attach them again.
 var _ = Describe("A CAPI cluster that is restored beside its record", func() {
 	for _, strategy := range importing.Strategies() {
 		It("gets its own back by the commands of the page, and nobody else's, as "+strategy, nightlyUnless(strategy == "v3"), func(ctx context.Context) {

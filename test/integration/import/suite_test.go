@@ -1,5 +1,5 @@
-// Package import_test shows the import alone: its controller runs in the process of the test, against real API servers, Rancher's stand-in, and light
-// workload clusters. Permissions and arguments are those of the chart.
+// Package import_test shows the import alone: its controller runs in the process of the test, against real API servers,
+// Rancher's stand-in, and light workload clusters. Permissions and arguments are those of the chart.
 package import_test
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// patience is how long an expected change may take on a loaded machine under the race detector. Nothing here measures time; that is done where it
-// says so.
+// patience is how long an expected change may take on a loaded machine under the race detector. Nothing here measures
+// time; that is done where it says so.
 const patience = time.Minute
 
 // planes are what containers use one after the other.

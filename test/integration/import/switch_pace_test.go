@@ -138,7 +138,8 @@ var _ = Describe("Switching the strategy at a pace", Ordered, func() {
 	AfterAll(func() { f.ExpectLawful() })
 })
 
-// absences knows how many CAPI clusters had no connected Rancher cluster at the same time, by a watch that misses nothing.
+// absences knows how many CAPI clusters had no connected Rancher cluster at the same time, by
+// a watch that misses nothing.
 type absences struct {
 	mu        sync.Mutex
 	connected map[string]map[types.UID]bool // by the UID of the CAPI cluster, and that of the Rancher cluster

@@ -202,7 +202,8 @@ type switching struct {
 	lost, back time.Time // its connection
 }
 
-// expectSwitched waits until every cluster has one record of the kind and is connected through it, and notes when it was not.
+// expectSwitched waits until every cluster has one record of the kind and is connected through
+// it, and notes when it was not.
 func (f *fixture) expectSwitched(ctx context.Context, strategy string, all []*switching) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -241,8 +242,8 @@ func (s *switching) alive(w importing.World) int {
 	return count
 }
 
-// standing counts the records of a namespace, and those without one, that nobody has deleted, whatever labels they have.
-// Rancher has a v1 Cluster of its own for each v3 record, elsewhere.
+// standing counts the records of a namespace, and those without one, that nobody has deleted, whatever labels they
+// have. Rancher has a v1 Cluster of its own for each v3 record, elsewhere.
 func standing(w importing.World, namespace string) int {
 	count := 0
 	for i := range w.V1 {

@@ -20,8 +20,8 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher"
 )
 
-// unimport is what the specs about un-imports share: a stage whose clean-ups take long, two workload clusters, and in each one a CAPI
-// cluster. The namespace selects the first; the second selects itself.
+// unimport is what the specs about un-imports share: a stage whose clean-ups take long, two workload clusters, and in
+// each one a CAPI cluster. The namespace selects the first; the second selects itself.
 type unimport struct {
 	*fixture
 	lanes    []importing.Lane
@@ -30,7 +30,8 @@ type unimport struct {
 	byNamespace, byItself *clusterv1.Cluster
 }
 
-// What was un-imported stays so until the user says otherwise, and then nothing is installed before Rancher has cleaned up.
+// What was un-imported stays so until the user says otherwise, and then nothing is installed
+// before Rancher has cleaned up.
 var _ = Describe("Un-import", Ordered, func() {
 	u := &unimport{}
 	BeforeAll(func(ctx context.Context) {
@@ -231,8 +232,8 @@ type span struct {
 	from, to time.Time
 }
 
-// cleanups returns for how long there was a clean-up Job, and for how long the agent's namespace was terminating. There is one at
-// a time of either.
+// cleanups returns for how long there was a clean-up Job, and for how long the agent's namespace was terminating. There
+// is one at a time of either.
 func cleanups(events []auditv1.Event) (jobs, namespaces []span) {
 	for _, event := range events {
 		if event.ObjectRef == nil || event.ResponseStatus == nil || event.ResponseStatus.Code >= 300 {

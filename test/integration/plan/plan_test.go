@@ -124,7 +124,8 @@ func (w *world) kinds() (v1, v3 kind) {
 	return v1, v3
 }
 
-// scenarios creates a cluster for each thing that the import does, with Rancher clusters of a kind, and one with another.
+// scenarios creates a cluster for each thing that the import does, with Rancher clusters of a
+// kind, and one with another.
 func (w *world) scenarios(ctx context.Context, active, former kind) {
 	GinkgoHelper()
 	w.create(ctx, namespaceOf("archelon-system"), namespaceOf(team), namespaceOf("team-b"))

@@ -1,7 +1,8 @@
-// Package agent is a stand-in for Rancher's agent: the program that an imported manifest starts as cattle-cluster-agent, and that the
-// clean-up Job of a deleted cluster runs. It does what can be seen of the real one from outside: it reads its credentials from a volume,
-// checks Rancher's CA against the checksum that it was given, asks its own API server what it has to tell, keeps one connection to Rancher
-// open, and as a Job removes Rancher from the cluster.
+// Package agent is a stand-in for Rancher's agent: the program that an imported manifest starts as
+// cattle-cluster-agent, and that the clean-up Job of a deleted cluster runs. It does what can be seen of the
+// real one from outside: it reads its credentials from a volume, checks Rancher's CA against the checksum that
+// it was given, asks its own API server what it has to tell, keeps one connection to Rancher open, and as a Job
+// removes Rancher from the cluster.
 //
 // Where to find what:
 //
@@ -103,7 +104,8 @@ func Run(ctx context.Context, opts Options) error {
 	wait := opts.FirstRetry
 	for {
 		held, err := attempt(ctx, opts)
-		// Only a session that lasted is a reason to come back at once: two agents with the same credentials would chase each other.
+		// Only a session that lasted is a reason to come back at once: two agents with the same
+		// credentials would chase each other.
 		if held > opts.LastRetry {
 			wait = opts.FirstRetry
 		}

@@ -31,7 +31,8 @@ func Checksum(cacerts string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// trustedRoots asks Rancher for its CA and trusts it if its checksum is the expected one. nil are the roots of the system.
+// trustedRoots asks Rancher for its CA and trusts it if its checksum is the expected one. nil
+// are the roots of the system.
 func trustedRoots(ctx context.Context, server string, opts Options) (*x509.CertPool, error) {
 	if opts.CAChecksum == "" {
 		return nil, nil

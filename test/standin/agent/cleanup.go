@@ -24,8 +24,8 @@ const (
 	bindingAnnotation = "cattle.io/cleanup-binding"
 )
 
-// Cleanup is one clean-up Job in namespace default and what was created for it. The ClusterRole owns the others, so that a Job which has
-// no other rights can remove all of them, itself included, with one request.
+// Cleanup is one clean-up Job in namespace default and what was created for it. The ClusterRole owns the others, so
+// that a Job which has no other rights can remove all of them, itself included, with one request.
 type Cleanup struct {
 	Job, Role, Binding, Account string
 }
@@ -81,8 +81,8 @@ func HasRancher(ctx context.Context, client kubernetes.Interface) (bool, error) 
 	return err == nil, nil
 }
 
-// Clean removes Rancher from a cluster, except for the clean-up itself: see Remove and RemoveSelf. It returns the namespaces that it
-// deleted, whose end may take a while, also after an error.
+// Clean removes Rancher from a cluster, except for the clean-up itself: see Remove and RemoveSelf. It returns the
+// namespaces that it deleted, whose end may take a while, also after an error.
 func Clean(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	var deleted []string
 	for _, name := range namespaces() {
@@ -153,8 +153,8 @@ func (c Cleanup) Remove(ctx context.Context, client kubernetes.Interface) error 
 	return nil
 }
 
-// RemoveSelf is Remove for the Job itself, which has no rights any more after its first deletion: that of the ClusterRole, from which the
-// garbage collector goes on.
+// RemoveSelf is Remove for the Job itself, which has no rights any more after its first deletion: that of the
+// ClusterRole, from which the garbage collector goes on.
 func (c Cleanup) RemoveSelf(ctx context.Context, client kubernetes.Interface) error {
 	background := metav1.DeletePropagationBackground
 	err := client.RbacV1().ClusterRoles().Delete(ctx, c.Role, metav1.DeleteOptions{PropagationPolicy: &background})

@@ -35,8 +35,8 @@ func apiServer(opts Options) (*rest.Config, error) {
 	return config, nil
 }
 
-// askCluster asks the agent's own cluster what Rancher wants to know of it. There may be no kubelet, so an empty cluster counts as one of
-// one node.
+// askCluster asks the agent's own cluster what Rancher wants to know of it. There may be no kubelet, so an empty
+// cluster counts as one of one node.
 func askCluster(ctx context.Context, opts Options) (Params, error) {
 	config, err := apiServer(opts)
 	if err != nil {

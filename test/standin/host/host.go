@@ -4,18 +4,18 @@
 //
 // It was compared with baremetal-operator 0.13.2 in its demo mode (test/metal3), by its code and by what it does. As
 // there:
-//   - A host whose status is empty gets the one of annotation baremetalhost.metal3.io/status. The annotation goes as soon
-//     as there is a status.
+//   - A host whose status is empty gets the one of annotation baremetalhost.metal3.io/status. The annotation goes as
+//     soon as there is a status.
 //   - status.lastUpdated tells a status from none.
-//   - Reboot annotations of all forms go at the end of provisioning and of deprovisioning. Where nothing is provisioned,
-//     they do not switch a host off.
+//   - Reboot annotations of all forms go at the end of provisioning and of deprovisioning. Where nothing is
+//     provisioned, they do not switch a host off.
 //   - A host is detached when it is available or provisioned, and not in between.
 //   - An inspected host has a HardwareData of its name. One whose inspection is disabled has none.
 //   - A host that was not registered goes at once when it is deleted. Any other one is switched off first.
 //   - A host that is provisioned by others is never available, and becomes so when it is not any more.
 //
-// What it does not do: credentials of the BMC are not asked for; firmware, RAID and hardware profiles are not looked at.
-// The real one takes seconds for what takes no time here.
+// What it does not do: credentials of the BMC are not asked for; firmware, RAID and hardware profiles are not looked
+// at. The real one takes seconds for what takes no time here.
 //
 // Annotations of a host turn its knobs.
 package host

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Access is a way to a workload cluster in a form that can be sent and kept. It holds credentials: it is for bodies and Secrets, never for
-// logs.
+// Access is a way to a workload cluster in a form that can be sent and kept. It holds credentials: it is for bodies
+// and Secrets, never for logs.
 type Access struct {
 	Host       string `json:"host"`
 	ServerName string `json:"serverName,omitempty"`

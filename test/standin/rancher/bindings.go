@@ -24,9 +24,10 @@ var (
 )
 
 // reviewBinding holds what rancher-webhook v0.10 and v0.11 want of a new ClusterRoleTemplateBinding
-// (pkg/resources/management.cattle.io/v3/clusterroletemplatebinding/validator.go): a subject, a cluster, a role template that is for clusters, no second
-// one of the same, and that the caller has all rules of the role template in the namespace of the cluster. There is no verb, such as bind, that stands for
-// having them. What a caller has by bindings of his own is left out.
+// (pkg/resources/management.cattle.io/v3/clusterroletemplatebinding/validator.go): a subject, a cluster, a role
+// template that is for clusters, no second one of the same, and that the caller has all rules of the role template in
+// the namespace of the cluster. There is no verb, such as bind, that stands for having them. What a caller has by
+// bindings of his own is left out.
 func (w *webhook) reviewBinding(ctx context.Context, in *admissionv1.AdmissionRequest) ([]byte, *denial, error) {
 	raw, err := decode(in.Object.Raw)
 	if err != nil {
@@ -102,8 +103,8 @@ func (w *webhook) checkDuplicate(ctx context.Context, binding *managementv3.Clus
 	return nil, nil
 }
 
-// rulesOf returns the rules that count: of an external role template its externalRules, or without any those of the ClusterRole of its name in Rancher's
-// cluster; its own; and those of what it inherits (pkg/auth/roleTemplate.go).
+// rulesOf returns the rules that count: of an external role template its externalRules, or without any those of the
+// ClusterRole of its name in Rancher's cluster; its own; and those of what it inherits (pkg/auth/roleTemplate.go).
 func (w *webhook) rulesOf(ctx context.Context, raw *unstructured.Unstructured, seen map[string]bool) ([]rbacv1.PolicyRule, error) {
 	seen[raw.GetName()] = true
 	template := &managementv3.RoleTemplate{}

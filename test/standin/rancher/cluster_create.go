@@ -108,8 +108,8 @@ func externallyManaged(cluster *unstructured.Unstructured) bool {
 	return value != "" && !strings.EqualFold(value, "false")
 }
 
-// ensureDefaultToken creates the registration token that every cluster has. One that was deleted is created again when the
-// cluster changes: its deletion makes Rancher do nothing.
+// ensureDefaultToken creates the registration token that every cluster has. One that was deleted is created again when
+// the cluster changes: its deletion makes Rancher do nothing.
 func (r *reactor) ensureDefaultToken(ctx context.Context, cluster *unstructured.Unstructured) (time.Duration, error) {
 	if r.tokenMade.has(cluster) {
 		return 0, nil

@@ -31,7 +31,8 @@ type refusal struct {
 	reason string
 }
 
-// serveConnect is where real agents connect. The answer, without an end, is the session: a real Rancher opens a websocket here.
+// serveConnect is where real agents connect. The answer, without an end, is the session: a real
+// Rancher opens a websocket here.
 func (i *importServer) serveConnect(w http.ResponseWriter, r *http.Request) {
 	s := i.standin
 	in, no, err := s.admitConnection(r)
@@ -87,8 +88,8 @@ func beat(w http.ResponseWriter, r *http.Request, ended <-chan struct{}) {
 	}
 }
 
-// admitConnection decides about a real agent as admitAgent does about one that is played. That the CA is the right one the agent has found
-// out by itself.
+// admitConnection decides about a real agent as admitAgent does about one that is played. That the CA is the right one
+// the agent has found out by itself.
 func (s *Standin) admitConnection(r *http.Request) (session, *refusal, error) {
 	none := session{}
 	ctx := r.Context()
@@ -168,8 +169,8 @@ func readConnection(r *http.Request) (string, agent.Params, *refusal) {
 	return token, params, nil
 }
 
-// identify returns the workload cluster with a real agent whose namespace kube-system has the UID, nil if none is registered. The error is
-// that of clusters that did not answer.
+// identify returns the workload cluster with a real agent whose namespace kube-system has the UID, nil if none is
+// registered. The error is that of clusters that did not answer.
 func (f *fleet) identify(ctx context.Context, uid string) (*workload, error) {
 	f.mu.RLock()
 	var candidates []*workload

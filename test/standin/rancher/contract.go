@@ -11,15 +11,16 @@ type Workload string
 
 // Kinds of workload clusters.
 const (
-	// RealAgent says that the agent in the workload cluster is a program of its own, which connects by itself: see test/standin/agent. Without
-	// it the stand-in plays the agent.
+	// RealAgent says that the agent in the workload cluster is a program of its own, which connects by itself: see
+	// test/standin/agent. Without it the stand-in plays the agent.
 	RealAgent Workload = "real-agent"
-	// Ephemeral says that the workload cluster does not outlive the stand-in, which therefore does not keep it in Options.StateNamespace.
+	// Ephemeral says that the workload cluster does not outlive the stand-in, which therefore does not keep
+	// it in Options.StateNamespace.
 	Ephemeral Workload = "ephemeral"
 )
 
-// Control is what a test can do with a running stand-in, wherever it runs: Standin has it in its own process, and remote.Remote for a
-// stand-in in a Pod. Its methods are explained at Standin.
+// Control is what a test can do with a running stand-in, wherever it runs: Standin has it in its own process, and
+// remote.Remote for a stand-in in a Pod. Its methods are explained at Standin.
 //
 //nolint:interfacebloat // it is the list of what a Standin and a Remote have in common
 type Control interface {

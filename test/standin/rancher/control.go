@@ -16,8 +16,8 @@ import (
 )
 
 // AddWorkload registers a workload cluster under a name of the caller's choice and plays the
-// agent there from now on, unless it is told that there is a real one. A cluster of the same name is replaced. The API server
-// need not answer yet.
+// agent there from now on, unless it is told that there is a real one. A cluster of the same name is replaced. The API
+// server need not answer yet.
 func (s *Standin) AddWorkload(name string, config *rest.Config, how ...Workload) error {
 	for _, h := range how {
 		if h != RealAgent && h != Ephemeral {
@@ -33,7 +33,8 @@ func (s *Standin) AddWorkload(name string, config *rest.Config, how ...Workload)
 	return s.keepWorkload(name, config, how)
 }
 
-// RemoveWorkload ends the session of the agent in a workload cluster and lets no other come up: to Rancher it is unreachable.
+// RemoveWorkload ends the session of the agent in a workload cluster and lets no other come up:
+// to Rancher it is unreachable.
 func (s *Standin) RemoveWorkload(name string) {
 	s.fleet.remove(name)
 	s.dropWorkload(name)
@@ -68,8 +69,8 @@ func (s *Standin) HoldConnect(hold bool) {
 	}
 }
 
-// RequireAgentEnv has agents that are played reach Rancher only with the given environment variable, as where a proxy is the only way, until it is called
-// with an empty name. Sessions stay.
+// RequireAgentEnv has agents that are played reach Rancher only with the given environment variable, as where a proxy
+// is the only way, until it is called with an empty name. Sessions stay.
 func (s *Standin) RequireAgentEnv(name string) {
 	s.state.mu.Lock()
 	s.state.agentEnv = name

@@ -46,8 +46,8 @@ type manifestData struct {
 	Custom    customization
 }
 
-// customization is what spec.clusterAgentDeploymentCustomization changes in the agent's Deployment. Its other parts, Rancher's affinity and scheduling, are
-// not played.
+// customization is what spec.clusterAgentDeploymentCustomization changes in the agent's Deployment. Its other parts,
+// Rancher's affinity and scheduling, are not played.
 type customization struct {
 	Tolerations []corev1.Toleration          `json:"appendTolerations,omitempty"`
 	Resources   *corev1.ResourceRequirements `json:"overrideResourceRequirements,omitempty"`

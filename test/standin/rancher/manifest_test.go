@@ -85,8 +85,8 @@ func apply(ctx context.Context, manifest string, keep func(*unstructured.Unstruc
 		if u.GetKind() == "ClusterRoleBinding" {
 			u.SetNamespace("") // the stray one
 		}
-		// The namespace may be terminating after an earlier spec, or have gone since. Its controller waits for five seconds, and for longer if not all
-		// was gone then.
+		// The namespace may be terminating after an earlier spec, or have gone since. Its controller waits for five seconds,
+		// and for longer if not all was gone then.
 		Eventually(func(ctx context.Context) error {
 			err := workload.Create(ctx, u.DeepCopy())
 			if apierrors.IsAlreadyExists(err) {

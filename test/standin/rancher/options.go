@@ -43,14 +43,16 @@ type Timings struct {
 	Token time.Duration
 	// URL is, in mode TokenPlain, the time between the write of the token and that of the URL.
 	URL time.Duration
-	// Migrate is the time between a new cluster and condition ServiceAccountSecretsMigrated, which is zero but where Rancher has just started.
+	// Migrate is the time between a new cluster and condition ServiceAccountSecretsMigrated, which is zero but
+	// where Rancher has just started.
 	Migrate time.Duration
 	// Connect is the time between the session of an agent that Rancher applied and condition Connected, between a new
 	// cluster and its first Connected=False, and between the first contact and Ready=False: in Rancher, one checker
 	// looks now and then.
 	Connect time.Duration
-	// Disconnect is the time between the end of the agent's session and Connected=False. Pods of a real agent need more than the default: the
-	// old one may go before the new one has connected, which Rancher, who looks now and then, hardly ever sees.
+	// Disconnect is the time between the end of the agent's session and Connected=False. Pods of a real agent
+	// need more than the default: the old one may go before the new one has connected, which Rancher, who looks
+	// now and then, hardly ever sees.
 	Disconnect time.Duration
 	// Health is the time between Connected and Ready.
 	Health time.Duration
@@ -136,21 +138,22 @@ type Options struct {
 	AgentTLSMode string
 	// Listen is the address of the HTTPS server.
 	Listen string
-	// ServerURL is what agents and importers are told, the first value of setting server-url; empty means https:// and the address that
-	// is listened on.
+	// ServerURL is what agents and importers are told, the first value of setting server-url; empty means https:// and the
+	// address that is listened on.
 	ServerURL string
 	// Hosts are names and IPs in the certificate, beside those of ServerURL, Listen and loopback.
 	Hosts []string
 	// WebhookListen is the address of the admission webhook; empty means a free port of loopback.
 	WebhookListen string
-	// WebhookService, if set, is how the API server finds the webhook: on WebhookPort, 443 if zero, of a Service of that name. Else it is
-	// told the address that is listened on.
+	// WebhookService, if set, is how the API server finds the webhook: on WebhookPort, 443 if zero, of a Service of that
+	// name. Else it is told the address that is listened on.
 	WebhookService *types.NamespacedName
 	// WebhookPort is the port of WebhookService.
 	WebhookPort int32
-	// StateNamespace, if set, is where the stand-in keeps its CA and its workload clusters in Secrets, as Rancher keeps its CA in
-	// tls-rancher-internal-ca in cattle-system. Another stand-in then goes on where this one stopped: agents that were installed before trust
-	// it, and with a ServerURL a value of setting server-url that was set meanwhile stays. Empty keeps nothing: each start has a CA of its own.
+	// StateNamespace, if set, is where the stand-in keeps its CA and its workload clusters in Secrets, as Rancher keeps
+	// its CA in tls-rancher-internal-ca in cattle-system. Another stand-in then goes on where this one stopped: agents
+	// that were installed before trust it, and with a ServerURL a value of setting server-url that was set meanwhile
+	// stays. Empty keeps nothing: each start has a CA of its own.
 	StateNamespace string
 	// AgentImage is the default of setting agent-image.
 	AgentImage string

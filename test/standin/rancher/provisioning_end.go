@@ -156,8 +156,8 @@ func (r *reactor) deleteClusterOf(ctx context.Context, prov *unstructured.Unstru
 	return false, nil
 }
 
-// prune deletes what was made from a v1 Cluster whose end Rancher has seen. The removal before spares a v3 Cluster in another workspace;
-// wrangler's apply does not: without its owner, the set of generated objects is empty.
+// prune deletes what was made from a v1 Cluster whose end Rancher has seen. The removal before spares a v3 Cluster in
+// another workspace; wrangler's apply does not: without its owner, the set of generated objects is empty.
 func (r *reactor) prune(ctx context.Context, key client.ObjectKey) error {
 	if _, seen := r.present.Load(key); !seen {
 		return nil

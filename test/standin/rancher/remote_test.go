@@ -22,7 +22,8 @@ import (
 	"github.com/archelon-io/archelon/test/standin/rancher/remote"
 )
 
-// remotely returns a stand-in as it is reached through the API server's proxy for Services, and what failed without a word.
+// remotely returns a stand-in as it is reached through the API server's proxy for Services, and
+// what failed without a word.
 func remotely(s *rancher.Standin, light remote.Light) (*remote.Remote, *[]error) {
 	GinkgoHelper()
 	const path = "/api/v1/namespaces/cattle-system/services/rancher:control/proxy"

@@ -19,8 +19,8 @@ type session struct {
 	tunnel     *tunnel // nil if the agent is played
 }
 
-// tunnel is what a session of a real agent rests on: the connections of its Pods. During a rolling update there are two, and the session
-// stays.
+// tunnel is what a session of a real agent rests on: the connections of its Pods. During a rolling update there are
+// two, and the session stays.
 type tunnel struct {
 	connections int
 	managed     int           // of these, those of Pods that Rancher applied itself
@@ -77,8 +77,8 @@ func (s *sessions) renew(workload, credential, token string, managed bool) {
 	}
 }
 
-// join adds a connection of a real agent to its session, or opens one, which ends that of another cluster or agent. The caller has to
-// leave once.
+// join adds a connection of a real agent to its session, or opens one, which ends that of another cluster or agent.
+// The caller has to leave once.
 func (s *sessions) join(in session) *tunnel {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// MarshalJSON writes every delay as Go writes it, under the name of its field with a small first letter: {"agentStart":"20ms"}.
+// MarshalJSON writes every delay as Go writes it, under the name of its field with a small first
+// letter: {"agentStart":"20ms"}.
 func (t Timings) MarshalJSON() ([]byte, error) {
 	out := map[string]string{}
 	value := reflect.ValueOf(t)

@@ -124,7 +124,8 @@ func (f *fleet) remove(name string) {
 	f.standin.delays.forget(workloadOwner(name), "")
 }
 
-// watch starts the informers of a workload cluster. It does not wait for them. A real agent needs none: it comes by itself.
+// watch starts the informers of a workload cluster. It does not wait for them. A real agent
+// needs none: it comes by itself.
 func (f *fleet) watch(w *workload) {
 	if w.realAgent {
 		return

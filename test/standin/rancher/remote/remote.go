@@ -34,8 +34,8 @@ func New(client *http.Client, base string, failed func(error)) *Remote {
 	return &Remote{client: client, base: strings.TrimSuffix(base, "/"), failed: failed}
 }
 
-// Dial returns the stand-in behind a port, by number or name, of a Service, which is reached through the API server. Nothing is sent yet:
-// what is wrong shows with the first call.
+// Dial returns the stand-in behind a port, by number or name, of a Service, which is reached through the API server.
+// Nothing is sent yet: what is wrong shows with the first call.
 func Dial(config *rest.Config, namespace, service, port string, failed func(error)) *Remote {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -54,7 +54,8 @@ func (r *Remote) Ready(ctx context.Context) error {
 	return err
 }
 
-// AddWorkload is that of Standin. The stand-in must be able to use config where it runs; files that config names are read here.
+// AddWorkload is that of Standin. The stand-in must be able to use config where it runs; files that
+// config names are read here.
 func (r *Remote) AddWorkload(name string, config *rest.Config, how ...rancher.Workload) error {
 	access, err := rancher.NewAccess(config, how...)
 	if err != nil {

@@ -1,9 +1,10 @@
-// Package remote controls a stand-in for Rancher that runs elsewhere, such as in a Pod: Handler is its control API, and Remote is the
-// client, which has the methods of rancher.Control.
+// Package remote controls a stand-in for Rancher that runs elsewhere, such as in a Pod: Handler is its control API, and
+// Remote is the client, which has the methods of rancher.Control.
 //
-// Every call is a POST to /control/NAME with a JSON object and gets a JSON object, or an error as {"error": "..."}. The API is for tests
-// inside a cluster and has no authentication of its own: whoever reaches the Pod may use it, and from outside the API server's proxy for
-// Services lets administrators through. Bodies hold credentials and are not logged on either side.
+// Every call is a POST to /control/NAME with a JSON object and gets a JSON object, or an error as {"error":
+// "..."}. The API is for tests inside a cluster and has no authentication of its own: whoever reaches the Pod may
+// use it, and from outside the API server's proxy for Services lets administrators through. Bodies hold
+// credentials and are not logged on either side.
 package remote
 
 import (

@@ -1,6 +1,6 @@
-// Command cattle-cluster-agent stands in for Rancher's agent in a Pod of a workload cluster. It takes no arguments: the manifest that an
-// importer applied, or the clean-up Job, tells it everything by its variables and its volume. KUBECONFIG, if set, takes the place of the
-// Pod's ServiceAccount.
+// Command cattle-cluster-agent stands in for Rancher's agent in a Pod of a workload cluster. It takes no arguments: the
+// manifest that an importer applied, or the clean-up Job, tells it everything by its variables and its volume.
+// KUBECONFIG, if set, takes the place of the Pod's ServiceAccount.
 package main
 
 import (

@@ -2,10 +2,10 @@
 // an importer by hand. It writes what happens, in plain words, to standard error and its URL to
 // standard output, and runs until it is interrupted.
 //
-// In a Pod of the management cluster it runs with --in-cluster, its ports set by --listen, --webhook-listen and --control-listen, and
-// --server-url and --webhook-service saying how others find them; remote.Remote is the way in from outside. A restart is harmless: the CA and
-// the registered workload clusters are kept in --state-namespace, all else is in Rancher's own objects. Faults, holds and the list of requests
-// are forgotten, and Rancher is up.
+// In a Pod of the management cluster it runs with --in-cluster, its ports set by --listen, --webhook-listen and
+// --control-listen, and --server-url and --webhook-service saying how others find them; remote.Remote is the way in
+// from outside. A restart is harmless: the CA and the registered workload clusters are kept in --state-namespace, all
+// else is in Rancher's own objects. Faults, holds and the list of requests are forgotten, and Rancher is up.
 package main
 
 import (
