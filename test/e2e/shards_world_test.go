@@ -133,8 +133,10 @@ func (s *shards) each(ctx context.Context, name string) []*clusterv1.Cluster {
 
 func (s *shards) expectImported(ctx context.Context, clusters ...*clusterv1.Cluster) {
 	GinkgoHelper()
+	// Where there are 200, Rancher's stand-in registers them one after the other before it sees the first agent.
+	patient := 2*patience + time.Duration(len(clusters))*time.Second
 	for _, cluster := range clusters {
-		Eventually(s.Reason(ctx, cluster)).WithTimeout(2*patience).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
+		Eventually(s.Reason(ctx, cluster)).WithTimeout(patient).Should(Equal("True/Imported"), client.ObjectKeyFromObject(cluster).String())
 	}
 }
 
