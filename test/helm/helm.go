@@ -1,5 +1,5 @@
-// Package helm runs the Helm CLI for tests, so that a chart is installed as its users install it: Helm 3, which module
-// hack/chart pins, or Helm 4, which module hack/helm4 pins. Helm sees nothing of the user's: its cache, its
+// Package helm runs the Helm CLI for tests, so that a chart is installed as its users install it: the Helm 3 of
+// module hack/chart, or the Helm 4 of module hack/helm4. Helm sees nothing of the user's: its cache, its
 // configuration and its home are directories of its own.
 package helm
 
