@@ -89,7 +89,7 @@ func TestUninstallJobInPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, match := range regexp.MustCompile("(?:job-name=|`job )([a-z0-9-]+)").FindAllSubmatch(content, -1) {
+		for _, match := range regexp.MustCompile("(?:job-name=|`job |Job `)([a-z0-9-]+-uninstall-[a-z0-9-]+)").FindAllSubmatch(content, -1) {
 			found++
 			if string(match[1]) != job {
 				t.Errorf("%s speaks of Job %s, and the chart has %s", page, match[1], job)
