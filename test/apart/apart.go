@@ -39,13 +39,14 @@ import (
 // System is the namespace of releases.
 const System = "archelon-system"
 
+// Literals of the contract, not the constants under test.
 const (
-	originLabel  = "archelon.io/management-cluster"
-	ownerLabel   = "cluster-api.cattle.io/capi-cluster-owner"
-	ownerNSLabel = "cluster-api.cattle.io/capi-cluster-owner-ns"
-	importLabel  = "cluster-api.cattle.io/rancher-auto-import"
-	finalizer    = "archelon.io/rancher-import"
-	condition    = "RancherImported"
+	OriginLabel  = "archelon.io/management-cluster"
+	OwnerLabel   = "cluster-api.cattle.io/capi-cluster-owner"
+	OwnerNSLabel = "cluster-api.cattle.io/capi-cluster-owner-ns"
+	ImportLabel  = "cluster-api.cattle.io/rancher-auto-import"
+	Finalizer    = "archelon.io/rancher-import"
+	Condition    = "RancherImported"
 )
 
 // Cluster is a management cluster.
@@ -80,7 +81,7 @@ func (c *Cluster) Create(
 	Expect(client.IgnoreAlreadyExists(c.Client.Create(ctx, Namespace(namespace)))).To(Succeed())
 	Expect(c.Client.Create(ctx, builder.KubeconfigSecret(namespace, name, raw))).To(Succeed())
 	cluster := builder.Cluster(namespace, name)
-	cluster.Labels = map[string]string{importLabel: "true"}
+	cluster.Labels = map[string]string{ImportLabel: "true"}
 	for _, f := range change {
 		f(cluster)
 	}
@@ -96,7 +97,7 @@ func (c *Cluster) Reason(ctx context.Context, cluster *clusterv1.Cluster) func()
 		if err := c.K(ctx).Get(found)(); err != nil {
 			return err.Error()
 		}
-		said := conditions.Get(found, condition)
+		said := conditions.Get(found, Condition)
 		if said == nil {
 			return "none"
 		}
@@ -109,7 +110,7 @@ func (c *Cluster) Records(ctx context.Context, in client.Client, cluster *cluste
 	GinkgoHelper()
 	list := &managementv3.ClusterList{}
 	Expect(in.List(ctx, list, client.MatchingLabels{
-		originLabel: c.UID, ownerLabel: cluster.Name, ownerNSLabel: cluster.Namespace,
+		OriginLabel: c.UID, OwnerLabel: cluster.Name, OwnerNSLabel: cluster.Namespace,
 	})).To(Succeed())
 	return list.Items
 }

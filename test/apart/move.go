@@ -49,7 +49,7 @@ func Move(ctx context.Context, from, to *Cluster, cluster *clusterv1.Cluster) *c
 	moved := &clusterv1.Cluster{Spec: cluster.Spec, ObjectMeta: metav1.ObjectMeta{
 		Namespace: cluster.Namespace, Name: cluster.Name, Labels: cluster.Labels, Annotations: cluster.Annotations, Finalizers: cluster.Finalizers,
 	}}
-	Expect(moved.Finalizers).To(ContainElement(finalizer))
+	Expect(moved.Finalizers).To(ContainElement(Finalizer))
 	Expect(to.Client.Create(ctx, moved)).To(Succeed())
 	patch(from, cluster, `{"metadata":{"finalizers":null}}`)
 	Expect(from.Client.Delete(ctx, cluster)).To(Succeed())

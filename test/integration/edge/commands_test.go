@@ -176,10 +176,10 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 
 	It("status shows each cluster as it is in both", func(ctx SpecContext) {
 		Expect(hub.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
-			Name: "c-lef7t", Labels: map[string]string{originLabel: site.UID, ownerNSLabel: "team-b", ownerLabel: "gone", uidLabel: "of-gone"},
+			Name: "c-lef7t", Labels: map[string]string{apart.OriginLabel: site.UID, apart.OwnerNSLabel: "team-b", apart.OwnerLabel: "gone", uidLabel: "of-gone"},
 		}})).To(Succeed())
 		Expect(hub.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
-			Name: "c-zzzzz", Labels: map[string]string{originLabel: "another", ownerNSLabel: "team-a", ownerLabel: "one", uidLabel: "of-another"},
+			Name: "c-zzzzz", Labels: map[string]string{apart.OriginLabel: "another", apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "one", uidLabel: "of-another"},
 		}})).To(Succeed())
 		Eventually(func() map[string]status.Cluster { found, _ := statuses(ctx); return found }).Should(And(
 			HaveLen(2),
@@ -225,13 +225,13 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 
 		By("one whose display name another management cluster has")
 		Expect(hub.Client.Create(ctx, &managementv3.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Name: "c-yyyyy", Labels: map[string]string{originLabel: "another", ownerNSLabel: "team-c", ownerLabel: "two"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "c-yyyyy", Labels: map[string]string{apart.OriginLabel: "another", apart.OwnerNSLabel: "team-c", apart.OwnerLabel: "two"}},
 			Spec:       managementv3.ClusterSpec{DisplayName: "two"},
 		})).To(Succeed())
 		verbs, reason = changes("team-c/two", "--label=team-c/two")
 		Expect(reason).To(Equal("DisplayNameTaken"))
 		Expect(verbs).NotTo(ContainElement("create clusters.management.cattle.io"))
-		Expect(site.Client.Patch(ctx, two, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, importLabel)))).To(Succeed())
+		Expect(site.Client.Patch(ctx, two, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, apart.ImportLabel)))).To(Succeed())
 		Eventually(site.Reason(ctx, two)).Should(Equal("False/DisplayNameTaken"))
 		Expect(site.Client.Delete(ctx, two)).To(Succeed())
 

@@ -33,7 +33,7 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 	records := func(ctx context.Context, uid string) []managementv3.Cluster {
 		GinkgoHelper()
 		list := &managementv3.ClusterList{}
-		Expect(hub.Client.List(ctx, list, client.MatchingLabels{originLabel: uid})).To(Succeed())
+		Expect(hub.Client.List(ctx, list, client.MatchingLabels{apart.OriginLabel: uid})).To(Succeed())
 		return list.Items
 	}
 	run := func(ctx context.Context, uid string, change func(*forget.Options)) (string, error) {
@@ -68,9 +68,9 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 		}
 
 		other = &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
-			Name: "c-zzzzz", Finalizers: []string{finalizer},
+			Name: "c-zzzzz", Finalizers: []string{apart.Finalizer},
 			Labels: map[string]string{
-				originLabel: "another", uidLabel: "of-another", ownerNSLabel: "team-a", ownerLabel: "one",
+				apart.OriginLabel: "another", uidLabel: "of-another", apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "one",
 			},
 		}}
 		Expect(hub.Client.Create(ctx, other)).To(Succeed())
@@ -78,7 +78,7 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 	})
 	AfterEach(func(ctx SpecContext) {
 		Expect(hub.K(ctx).Object(other.DeepCopy())()).To(And(
-			HaveField("Finalizers", ContainElement(finalizer)), HaveField("Labels", other.Labels), HaveField("DeletionTimestamp", BeNil()),
+			HaveField("Finalizers", ContainElement(apart.Finalizer)), HaveField("Labels", other.Labels), HaveField("DeletionTimestamp", BeNil()),
 		), "the Rancher cluster of another management cluster")
 	})
 
@@ -102,7 +102,7 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 		_, err := run(ctx, string(own.UID), yes)
 		Expect(err).To(MatchError(ContainSubstring("this is the cluster of that UID")))
 		for _, record := range records(ctx, site.UID) {
-			Expect(record.Finalizers).To(ContainElement(finalizer))
+			Expect(record.Finalizers).To(ContainElement(apart.Finalizer))
 		}
 	})
 
@@ -117,7 +117,7 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 			found := map[string]string{}
 			for _, record := range records(ctx, site.UID) {
 				found[record.Name] = string(record.UID)
-				Expect(record.Finalizers).To(ContainElement(finalizer))
+				Expect(record.Finalizers).To(ContainElement(apart.Finalizer))
 				Expect(record.Labels).To(HaveKey(uidLabel))
 			}
 			return found
@@ -147,8 +147,8 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 		Eventually(hub.K(ctx).Get(stuck)).Should(Satisfy(apierrors.IsNotFound))
 		for i := range all[1:] {
 			kept := &all[i+1]
-			Expect(hub.K(ctx).Object(kept)()).To(And(HaveField("Finalizers", Not(ContainElement(finalizer))), HaveField("DeletionTimestamp", BeNil())))
-			for _, label := range []string{originLabel, ownerLabel, ownerNSLabel, uidLabel} {
+			Expect(hub.K(ctx).Object(kept)()).To(And(HaveField("Finalizers", Not(ContainElement(apart.Finalizer))), HaveField("DeletionTimestamp", BeNil())))
+			for _, label := range []string{apart.OriginLabel, apart.OwnerLabel, apart.OwnerNSLabel, uidLabel} {
 				Expect(kept.Labels).NotTo(HaveKey(label))
 			}
 		}
@@ -162,9 +162,9 @@ var _ = Describe("A management cluster that is gone for good", Ordered, func() {
 	It("has its Rancher clusters deleted if that is asked for", func(ctx SpecContext) {
 		for _, name := range []string{"c-ddddd", "c-fffff"} {
 			Expect(hub.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
-				Name: name, Finalizers: []string{finalizer},
+				Name: name, Finalizers: []string{apart.Finalizer},
 				Labels: map[string]string{
-					originLabel: site.UID, uidLabel: "of-" + name, ownerNSLabel: "team-a", ownerLabel: name,
+					apart.OriginLabel: site.UID, uidLabel: "of-" + name, apart.OwnerNSLabel: "team-a", apart.OwnerLabel: name,
 				},
 			}})).To(Succeed())
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/uninstall"
+	"github.com/archelon-io/archelon/test/apart"
 	"github.com/archelon-io/archelon/test/env"
 )
 
@@ -48,7 +49,7 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		records := hub.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
-		Expect(records[0].Finalizers).To(ContainElement(finalizer))
+		Expect(records[0].Finalizers).To(ContainElement(apart.Finalizer))
 
 		By("writing nothing in Rancher's cluster once it is settled")
 		before := len(written(requests(hub.Management, account(site))))
@@ -108,15 +109,15 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		forbidden := func(err error) { GinkgoHelper(); Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err) }
 		forbidden(stolen.Delete(ctx, foreign))
 		claimed := foreign.DeepCopy()
-		claimed.Labels = map[string]string{originLabel: site.UID}
+		claimed.Labels = map[string]string{apart.OriginLabel: site.UID}
 		forbidden(stolen.Patch(ctx, claimed, client.MergeFrom(foreign)))
 		forbidden(stolen.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-bcdfh"}}))
-		forbidden(stolen.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "local", Labels: map[string]string{originLabel: site.UID}}}))
+		forbidden(stolen.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "local", Labels: map[string]string{apart.OriginLabel: site.UID}}}))
 	})
 
 	It("lets go of what it holds in both clusters when it is uninstalled, and of nothing else", func(ctx SpecContext) {
 		foreign := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
-			Name: "c-bcdfk", Finalizers: []string{finalizer}, Labels: map[string]string{uidLabel: "of-another", ownerNSLabel: "team-a", ownerLabel: "two"},
+			Name: "c-bcdfk", Finalizers: []string{apart.Finalizer}, Labels: map[string]string{uidLabel: "of-another", apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "two"},
 		}}
 		Expect(hub.Client.Create(ctx, foreign)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
@@ -124,7 +125,7 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		})
 		cluster := &clusterv1.Cluster{}
 		Expect(site.Client.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "two"}, cluster)).To(Succeed())
-		Expect(cluster.Finalizers).To(ContainElement(finalizer))
+		Expect(cluster.Finalizers).To(ContainElement(apart.Finalizer))
 		Expect(stop()).To(Succeed())
 		config, err := site.ServiceAccountConfig(ctx, system, "archelon.uninstall")
 		Expect(err).NotTo(HaveOccurred())
@@ -132,11 +133,11 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		held := &coordinationv1.Lease{}
 		Expect(hub.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.UID))}, held)).To(Succeed())
 		Expect(held.Spec).To(BeZero())
-		Expect(site.K(ctx).Object(cluster)()).To(HaveField("Finalizers", Not(ContainElement(finalizer))))
+		Expect(site.K(ctx).Object(cluster)()).To(HaveField("Finalizers", Not(ContainElement(apart.Finalizer))))
 		records := hub.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
-		Expect(records[0].Finalizers).NotTo(ContainElement(finalizer))
-		Expect(hub.K(ctx).Object(foreign)()).To(HaveField("Finalizers", ContainElement(finalizer)))
+		Expect(records[0].Finalizers).NotTo(ContainElement(apart.Finalizer))
+		Expect(hub.K(ctx).Object(foreign)()).To(HaveField("Finalizers", ContainElement(apart.Finalizer)))
 	})
 })
 

@@ -178,7 +178,7 @@ func (m *management) remember(ctx context.Context, spec coordinationv1.LeaseSpec
 func (h *hub) all(ctx context.Context, from *management) []managementv3.Cluster {
 	GinkgoHelper()
 	list := &managementv3.ClusterList{}
-	Expect(h.Client.List(ctx, list, client.MatchingLabels{originLabel: from.UID})).To(Succeed())
+	Expect(h.Client.List(ctx, list, client.MatchingLabels{apart.OriginLabel: from.UID})).To(Succeed())
 	return list.Items
 }
 

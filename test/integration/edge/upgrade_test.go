@@ -28,7 +28,7 @@ var _ = Describe("An ordinary installation that becomes one with Rancher elsewhe
 		stop := before.run(ctx)
 		cluster := before.Create(ctx, "team-a", "one", workload)
 		Eventually(before.Reason(ctx, cluster)).Should(Equal("True/Imported"))
-		named := client.MatchingLabels{ownerNSLabel: "team-a", ownerLabel: "one"}
+		named := client.MatchingLabels{apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "one"}
 		records := func() []managementv3.Cluster {
 			list := &managementv3.ClusterList{}
 			Expect(hub.Client.List(ctx, list, named)).To(Succeed())
@@ -36,7 +36,7 @@ var _ = Describe("An ordinary installation that becomes one with Rancher elsewhe
 		}
 		first := records()
 		Expect(first).To(HaveLen(1))
-		Expect(first[0].Labels).NotTo(HaveKey(originLabel))
+		Expect(first[0].Labels).NotTo(HaveKey(apart.OriginLabel))
 		agent := apart.AgentIn(ctx, workload)
 		Expect(stop()).To(Succeed())
 

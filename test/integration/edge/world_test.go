@@ -25,13 +25,7 @@ import (
 const (
 	system        = apart.System
 	kubeconfig    = "rancher-kubeconfig"
-	originLabel   = "archelon.io/management-cluster"
-	ownerLabel    = "cluster-api.cattle.io/capi-cluster-owner"
-	ownerNSLabel  = "cluster-api.cattle.io/capi-cluster-owner-ns"
-	importLabel   = "cluster-api.cattle.io/rancher-auto-import"
 	uidLabel      = "archelon.io/capi-cluster-uid"
-	finalizer     = "archelon.io/rancher-import"
-	condition     = "RancherImported"
 	agentSystem   = "cattle-system"
 	managerOfCAPI = "system:serviceaccount:archelon-system:archelon"
 )

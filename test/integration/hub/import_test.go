@@ -8,6 +8,8 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/archelon-io/archelon/test/apart"
 )
 
 var _ = Describe("One Archelon for two management clusters", Ordered, func() {
@@ -31,7 +33,7 @@ var _ = Describe("One Archelon for two management clusters", Ordered, func() {
 		Eventually(east.Reason(ctx, ofEast)).Should(Equal("True/Imported"))
 		records := rancher.records(ctx, east, ofEast)
 		Expect(records).To(HaveLen(1))
-		Expect(records[0].Finalizers).To(ContainElement(finalizer))
+		Expect(records[0].Finalizers).To(ContainElement(apart.Finalizer))
 		Expect(rancher.secret(ctx, "east").Annotations).To(HaveKeyWithValue(uidAnnotation, east.UID))
 		Eventually(rancher.reasons(ctx, "east")).Should(ConsistOf("Engaged"))
 		Expect(engaged("east")()).To(BeEquivalentTo(1))
@@ -80,11 +82,11 @@ var _ = Describe("One Archelon for two management clusters", Ordered, func() {
 	})
 
 	It("lets go of a CAPI Cluster whose label says so, and takes it again", func(ctx SpecContext) {
-		Eventually(west.K(ctx).Update(ofWest, func() { ofWest.Labels[importLabel] = "false" })).Should(Succeed())
+		Eventually(west.K(ctx).Update(ofWest, func() { ofWest.Labels[apart.ImportLabel] = "false" })).Should(Succeed())
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, west, ofWest) }).Should(BeEmpty())
-		Eventually(west.K(ctx).Object(ofWest)).Should(HaveField("Finalizers", Not(ContainElement(finalizer))))
+		Eventually(west.K(ctx).Object(ofWest)).Should(HaveField("Finalizers", Not(ContainElement(apart.Finalizer))))
 		Expect(rancher.records(ctx, east, ofEast)).To(HaveLen(1))
-		Eventually(west.K(ctx).Update(ofWest, func() { ofWest.Labels[importLabel] = "true" })).Should(Succeed())
+		Eventually(west.K(ctx).Update(ofWest, func() { ofWest.Labels[apart.ImportLabel] = "true" })).Should(Succeed())
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, west, ofWest) }).Should(HaveLen(1))
 	})
 

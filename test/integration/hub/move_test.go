@@ -23,7 +23,7 @@ var _ = Describe("A CAPI Cluster that moves between management clusters", func()
 		records := func() []managementv3.Cluster {
 			GinkgoHelper()
 			list := &managementv3.ClusterList{}
-			Expect(rancher.Client.List(ctx, list, client.MatchingLabels{ownerNSLabel: "team-a", ownerLabel: "one"})).To(Succeed())
+			Expect(rancher.Client.List(ctx, list, client.MatchingLabels{apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "one"})).To(Succeed())
 			return list.Items
 		}
 		first := records()
@@ -61,7 +61,7 @@ var _ = Describe("An ordinary installation that becomes a hub", Label("nightly")
 		cluster := before.Create(ctx, "team-a", "one", shop.ControlPlane)
 		Eventually(before.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		list := &managementv3.ClusterList{}
-		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{ownerNSLabel: "team-a", ownerLabel: "one"})).To(Succeed())
+		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "one"})).To(Succeed())
 		Expect(list.Items).To(HaveLen(1))
 		agent := apart.AgentIn(ctx, shop.ControlPlane)
 		Expect(stop()).To(Succeed())
@@ -73,7 +73,7 @@ var _ = Describe("An ordinary installation that becomes a hub", Label("nightly")
 		apart.Attach(ctx, rancher.Management, east.Cluster, "team-a")
 		Eventually(east.Reason(ctx, moved)).Should(Equal("True/Imported"))
 		Expect(rancher.records(ctx, east, moved)).To(HaveExactElements(HaveField("UID", list.Items[0].UID)))
-		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{ownerNSLabel: "team-a", ownerLabel: "one"})).To(Succeed())
+		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "one"})).To(Succeed())
 		Expect(list.Items).To(HaveLen(1))
 		Expect(apart.AgentIn(ctx, shop.ControlPlane)).To(Equal(agent))
 	})

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/uninstall"
+	"github.com/archelon-io/archelon/test/apart"
 	"github.com/archelon-io/archelon/test/env"
 )
 
@@ -48,7 +49,7 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 	versions := func(ctx context.Context) map[string]string {
 		GinkgoHelper()
 		list := &managementv3.ClusterList{}
-		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{originLabel: east.UID})).To(Succeed())
+		Expect(rancher.Client.List(ctx, list, client.MatchingLabels{apart.OriginLabel: east.UID})).To(Succeed())
 		found := map[string]string{}
 		for i := range list.Items {
 			found[list.Items[i].Name] = list.Items[i].ResourceVersion
@@ -59,7 +60,7 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 		GinkgoHelper()
 		cluster := from.Create(ctx, "team-a", name, workload.ControlPlane)
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, from, cluster) }).Should(HaveLen(1))
-		Eventually(from.K(ctx).Object(cluster)).Should(HaveField("Finalizers", ContainElement(finalizer)))
+		Eventually(from.K(ctx).Object(cluster)).Should(HaveField("Finalizers", ContainElement(apart.Finalizer)))
 		return cluster
 	}
 
@@ -134,14 +135,14 @@ var _ = Describe("A management cluster that was connected", Ordered, func() {
 		Expect(rancher.uninstall(ctx, 8*time.Second)).To(MatchError(And(
 			ContainSubstring("management cluster east: Unreachable"), ContainSubstring("delete its Secret"),
 		)))
-		Expect(west.K(ctx).Object(other)()).To(HaveField("Finalizers", ContainElement(finalizer)))
+		Expect(west.K(ctx).Object(other)()).To(HaveField("Finalizers", ContainElement(apart.Finalizer)))
 
 		toEast.set(joined)
 		Expect(rancher.uninstall(ctx, time.Minute)).To(Succeed())
 		for from, cluster := range map[*management]*clusterv1.Cluster{east: first, west: other} {
-			Expect(from.K(ctx).Object(cluster)()).To(HaveField("Finalizers", Not(ContainElement(finalizer))))
+			Expect(from.K(ctx).Object(cluster)()).To(HaveField("Finalizers", Not(ContainElement(apart.Finalizer))))
 			Expect(rancher.records(ctx, from, cluster)).To(HaveExactElements(And(
-				HaveField("Finalizers", Not(ContainElement(finalizer))), HaveField("DeletionTimestamp", BeNil()),
+				HaveField("Finalizers", Not(ContainElement(apart.Finalizer))), HaveField("DeletionTimestamp", BeNil()),
 			)))
 		}
 		leases := &coordinationv1.LeaseList{}
@@ -185,7 +186,7 @@ func (h *hub) settle(ctx context.Context, of *management) {
 	last, since := "", time.Now()
 	Eventually(func() time.Duration {
 		list := &managementv3.ClusterList{}
-		Expect(h.Client.List(ctx, list, client.MatchingLabels{originLabel: of.UID})).To(Succeed())
+		Expect(h.Client.List(ctx, list, client.MatchingLabels{apart.OriginLabel: of.UID})).To(Succeed())
 		var now []string
 		for i := range list.Items {
 			now = append(now, list.Items[i].Name+list.Items[i].ResourceVersion)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/forget"
 	"github.com/archelon-io/archelon/internal/uninstall"
+	"github.com/archelon-io/archelon/test/apart"
 )
 
 var _ = Describe("Registrations of management clusters", Ordered, func() {
@@ -110,7 +111,7 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 	It("keep the Rancher cluster of a CAPI Cluster that vanishes", func(ctx SpecContext) {
 		gone := east.Create(ctx, "team-a", "gone", west.ControlPlane)
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, gone) }).Should(HaveLen(1))
-		Eventually(east.K(ctx).Object(gone)).Should(HaveField("Finalizers", ContainElement(finalizer)))
+		Eventually(east.K(ctx).Object(gone)).Should(HaveField("Finalizers", ContainElement(apart.Finalizer)))
 		Eventually(func() error { // Between the two, the import may have taken it again.
 			released := gone.DeepCopy()
 			if err := east.Client.Patch(ctx, released, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
@@ -138,20 +139,20 @@ var _ = Describe("Registrations of management clusters", Ordered, func() {
 	It("are released one by one, by two commands", func(ctx SpecContext) {
 		held := east.Create(ctx, "team-a", "held", west.ControlPlane)
 		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, east, held) }).Should(HaveExactElements(
-			HaveField("Finalizers", ContainElement(finalizer))))
+			HaveField("Finalizers", ContainElement(apart.Finalizer))))
 		rancher.end(ctx, "east")
 		Eventually(engaged("east")).Should(BeEquivalentTo(-1))
 
 		opts := uninstall.NewOptions()
 		opts.Instance, opts.InstanceNamespace = "archelon", system
 		Expect(uninstall.Run(ctx, east.Config, opts, GinkgoWriter)).To(Succeed())
-		Expect(east.K(ctx).Object(held)()).To(HaveField("Finalizers", Not(ContainElement(finalizer))))
+		Expect(east.K(ctx).Object(held)()).To(HaveField("Finalizers", Not(ContainElement(apart.Finalizer))))
 		forgotten := forget.Options{UID: types.UID(east.UID), Yes: true, Timeout: time.Minute}
 		Expect(forget.Run(ctx, rancher.Management.Config, forgotten, GinkgoWriter)).To(Succeed())
 		list := &managementv3.ClusterList{}
 		Expect(rancher.Client.List(ctx, list)).To(Succeed())
 		for i := range list.Items {
-			Expect(list.Items[i].Labels).NotTo(HaveKeyWithValue(originLabel, east.UID))
+			Expect(list.Items[i].Labels).NotTo(HaveKeyWithValue(apart.OriginLabel, east.UID))
 		}
 	})
 })

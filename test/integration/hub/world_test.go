@@ -27,12 +27,6 @@ const (
 	system        = apart.System
 	registerLabel = "archelon.io/management-cluster-kubeconfig"
 	uidAnnotation = "archelon.io/management-cluster-uid"
-	originLabel   = "archelon.io/management-cluster"
-	ownerLabel    = "cluster-api.cattle.io/capi-cluster-owner"
-	ownerNSLabel  = "cluster-api.cattle.io/capi-cluster-owner-ns"
-	importLabel   = "cluster-api.cattle.io/rancher-auto-import"
-	finalizer     = "archelon.io/rancher-import"
-	condition     = "RancherImported"
 
 	importedAnnotation = "imported"
 	hubUser            = "system:serviceaccount:archelon-system:archelon"
