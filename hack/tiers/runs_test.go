@@ -71,14 +71,16 @@ func TestTogether(t *testing.T) {
 }
 
 func TestTogetherFails(t *testing.T) {
-	out, failed := &written{}, make(chan struct{})
+	out, begun, failed := &written{}, make(chan struct{}), make(chan struct{})
 	r := &runs{out: out}
 	r.run = func(out io.Writer, command ...string) (time.Duration, error) {
 		if command[len(command)-1] == "api" {
+			<-begun // A target that has yet to begin when this fails does not begin.
 			_, _ = io.WriteString(out, "api is wrong\n")
 			close(failed)
 			return 0, errors.New("exit status 2")
 		}
+		close(begun)
 		<-failed
 		return 0, nil
 	}

@@ -48,22 +48,22 @@ func answering(t *testing.T, uid types.UID, let <-chan struct{}) []byte {
 	return raw
 }
 
-// Who looks once sees what the hub would, also of those that the hub has never connected to, and
-// waits for none beyond the limit.
+func labelled(name string, created int, pinned types.UID, kubeconfig []byte) *corev1.Secret {
+	s := registered(name, created, pinned)
+	s.Labels = map[string]string{archelonv1.ManagementClusterKubeconfigLabel: "true"}
+	s.Data = map[string][]byte{KubeconfigKey: kubeconfig}
+	return s
+}
+
+// Who looks once sees what the hub would, also of those that the hub has never connected to.
 func TestLook(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
-	secret := func(name string, created int, pinned types.UID, kubeconfig []byte) *corev1.Secret {
-		s := registered(name, created, pinned)
-		s.Labels = map[string]string{archelonv1.ManagementClusterKubeconfigLabel: "true"}
-		s.Data = map[string][]byte{KubeconfigKey: kubeconfig}
-		return s
-	}
 	clients := fake.NewClientset(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "own"}},
-		secret("east", 2, "a", answering(t, "a", open)), secret("twin", 1, "", answering(t, "b", open)), secret("younger", 3, "", answering(t, "b", open)),
-		secret("moved", 4, "c", answering(t, "d", open)), secret("silent", 5, "e", answering(t, "e", nil)), secret("bad", 6, "", []byte("nonsense")),
-		secret("self", 7, "", answering(t, "own", open)),
+		labelled("east", 2, "a", answering(t, "a", open)), labelled("twin", 1, "", answering(t, "b", open)), labelled("younger", 3, "", answering(t, "b", open)),
+		labelled("moved", 4, "c", answering(t, "d", open)), labelled("bad", 6, "", []byte("nonsense")),
+		labelled("self", 7, "", answering(t, "own", open)),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-registration"}},
 		&corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "first"}, InvolvedObject: corev1.ObjectReference{Kind: "Secret", Name: "east"},
@@ -78,9 +78,7 @@ func TestLook(t *testing.T) {
 			Reason: "Other", EventTime: metav1.NewMicroTime(time.Unix(3, 0)), ReportingController: "somebody",
 		},
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	seen, err := Look(ctx, clients, namespace, 500*time.Millisecond)
+	seen, err := Look(t.Context(), clients, namespace, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +89,7 @@ func TestLook(t *testing.T) {
 	}{
 		"bad": {reason: "KubeconfigRefused"}, "east": {reason: "Engaged", uid: "a", answers: true, pinned: true},
 		"moved": {reason: "OtherCluster", uid: "c", answers: true, pinned: true}, "self": {reason: "SameCluster", uid: "own", answers: true},
-		"silent": {reason: "Unreachable", uid: "e", pinned: true}, "twin": {reason: "Engaged", uid: "b", answers: true},
-		"younger": {reason: "SameCluster", uid: "b", answers: true},
+		"twin": {reason: "Engaged", uid: "b", answers: true}, "younger": {reason: "SameCluster", uid: "b", answers: true},
 	}
 	if len(seen) != len(want) {
 		t.Fatalf("got %d, want %d", len(seen), len(want))
@@ -105,5 +102,21 @@ func TestLook(t *testing.T) {
 		if said := s.Said.Reason; s.Name == "east" && said != "Engaged" || s.Name != "east" && said != "" {
 			t.Errorf("%s: said %q", s.Name, said)
 		}
+	}
+}
+
+// Who looks once waits for nobody beyond the limit.
+func TestLookAtTheSilent(t *testing.T) {
+	clients := fake.NewClientset(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "own"}}, labelled("silent", 1, "e", answering(t, "e", nil)),
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen, err := Look(ctx, clients, namespace, 100*time.Millisecond)
+	if err != nil || ctx.Err() != nil {
+		t.Fatal(err, ctx.Err())
+	}
+	if len(seen) != 1 || seen[0].Reason != "Unreachable" || seen[0].UID != "e" || seen[0].Answers || !seen[0].Pinned || seen[0].Config == nil {
+		t.Errorf("got %+v", seen)
 	}
 }

@@ -50,7 +50,11 @@ func TestReach(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ends, err := newTestDownloader(t, DownloaderOptions{Timeout: 500 * time.Millisecond}).Reach(t.Context(), at, trust)
+			o := DownloaderOptions{}
+			if tc.reason == "RancherTimeout" {
+				o.Timeout = 500 * time.Millisecond
+			}
+			ends, err := newTestDownloader(t, o).Reach(t.Context(), at, trust)
 			if tc.reason != "" {
 				wantReachProblem(t, err, tc.reason, tc.needle)
 			} else if left := time.Until(ends); err != nil || left <= 0 || left > time.Hour {

@@ -77,7 +77,7 @@ func TestDownloadLeavesDeadConnections(t *testing.T) {
 		answer(http.StatusOK, "text/plain", agentManifest(t))(w, r)
 	}, "HTTP/2.0")
 	forwarder := newForwarder(t, server.Listener.Addr().String())
-	d := newTestDownloader(t, DownloaderOptions{Timeout: 2 * time.Second})
+	d := newTestDownloader(t, DownloaderOptions{Timeout: 20 * time.Second})
 	if got := d.clients.pings; got.SendPingTimeout <= 0 || got.SendPingTimeout > 30*time.Second || got.PingTimeout <= 0 || got.PingTimeout > 30*time.Second {
 		t.Errorf("dead connections are noticed too late: %+v", got)
 	}

@@ -88,7 +88,7 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		apiError(http.StatusOK, `{"apiVersion":"apps/v1","kind":"Deployment","a":"`+strings.Repeat("x", int(size.Load()))+`"}`)(w, r)
 	})
-	c := connect(t, Options{Timeout: 300 * time.Millisecond}, kubeconfig(t, server.URL, server.certificate.certPEM))
+	c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM))
 	for range largeAnswers {
 		c.turns <- struct{}{}
 	}
@@ -96,7 +96,10 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 		t.Errorf("an answer of usual size has to wait: %v", err)
 	}
 	size.Store(usualAnswerBytes)
+	patience := c.timeout
+	c.timeout = 300 * time.Millisecond
 	err := getDeployment(t.Context(), c)
+	c.timeout = patience
 	wantProblem(t, err, outcome.KindFail, "WorkloadTimeout")
 
 	for range largeAnswers {

@@ -304,7 +304,11 @@ func TestUnreachable(t *testing.T) {
 		"NoHandshake": {host: silent.Addr().String(), want: "WorkloadTimeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := connect(t, Options{DialTimeout: 200 * time.Millisecond}, kubeconfig(t, "https://"+tc.host, nil))
+			o := Options{}
+			if tc.want == "WorkloadTimeout" {
+				o.DialTimeout = 200 * time.Millisecond
+			}
+			c := connect(t, o, kubeconfig(t, "https://"+tc.host, nil))
 			err := findJob(t.Context(), c)
 			wantProblem(t, err, outcome.KindFail, tc.want)
 		})

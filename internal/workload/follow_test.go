@@ -40,7 +40,7 @@ func (f *following) note(into *[]string, text string) {
 // has waits until a text was noted.
 func (f *following) has(t *testing.T, from *[]string, text string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
 		f.mu.Lock()
 		found := strings.Contains(strings.Join(*from, "\n"), text)
 		f.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *following) has(t *testing.T, from *[]string, text string) {
 func follow(t *testing.T, s *apiServer) *following {
 	t.Helper()
 	f := &following{}
-	c := connect(t, Options{Timeout: 10 * time.Second}, kubeconfig(t, s.URL, s.certificate.certPEM))
+	c := connect(t, Options{Timeout: time.Minute}, kubeconfig(t, s.URL, s.certificate.certPEM))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -167,7 +167,7 @@ func TestFollowIsBounded(t *testing.T) {
 		t.Errorf("it was asked for %d pages", lists.Load())
 	}
 	many.Store(true)
-	c := connect(t, Options{Timeout: 10 * time.Second}, kubeconfig(t, s.URL, s.certificate.certPEM))
+	c := connect(t, Options{Timeout: time.Minute}, kubeconfig(t, s.URL, s.certificate.certPEM))
 	err := c.Follow(t.Context(), Following{
 		Resources: []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("secrets")}, Namespace: "n", Label: "l",
 		Changed: func(string) {}, Answered: func(schema.GroupVersionResource, error) {},

@@ -246,17 +246,23 @@ func (m *member) build(ctx context.Context, ccl *clusterv1.Cluster) (*engagement
 		cluster: engageable(ctx, m.line, built, opts.Timing.Read), cancel: cancel, stopped: make(chan struct{}),
 		applied: map[string]bool{},
 	}
-	m.mu.Lock()
-	m.engaged = e
-	m.mu.Unlock()
-	m.index(ctx)
+	starting, ended := context.WithTimeout(ctx, opts.Timing.Read)
+	defer ended()
 	go func() {
 		defer close(e.stopped)
 		defer m.awake()
+		defer ended()
 		if err := e.cluster.Start(ctx); err != nil && ctx.Err() == nil {
 			m.log.Error(err, "The cluster stopped")
 		}
 	}()
+	// Nobody is to have it before its cache runs, which refuses reads until then instead of waiting. There are no
+	// informers to wait for, but those that NewCluster may have made, one of which may never be filled: hence the bound.
+	e.cluster.cache.Cache.WaitForCacheSync(starting)
+	m.mu.Lock()
+	m.engaged = e
+	m.mu.Unlock()
+	m.index(ctx)
 	return e, ctx, nil
 }
 

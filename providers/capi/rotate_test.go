@@ -71,8 +71,9 @@ func TestRotationFailsNoRequest(t *testing.T) {
 		t.Errorf("it was engaged %d times", f.aware.count(name))
 	}
 	// A watch that lasted less than a second without an event is followed by a list: that is the informer's caution.
-	if again := s.listed() - lists; again > int(requests.Load())/3+5 {
-		t.Errorf("informers listed %d times", again)
+	// One is for the connection that ends. The next can end as soon when a slow machine is at the next token by then.
+	if again := s.listed() - lists - int(requests.Load())/3; again > 2*5 {
+		t.Errorf("informers listed %d times for 5 tokens", again)
 	}
 	f.becomes(name, Engaged, EngagedReason)
 }

@@ -103,6 +103,24 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
+	var failed error
+	for range attempts {
+		c, err := startOnce(ctx, opts, programs)
+		if err == nil {
+			return c, nil
+		}
+		if failed = errors.Join(failed, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, failed
+}
+
+// attempts is how often a start is tried. envtest looks for a free port and closes it, and etcd opens it a moment
+// later. If another process has the port by then, envtest tries again with the same one.
+const attempts = 3
+
+func startOnce(ctx context.Context, opts Options, programs string) (*ControlPlane, error) {
 	dir, err := os.MkdirTemp("", "archelon-"+opts.Name+"-")
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory for control plane %s: %w", opts.Name, err)

@@ -29,6 +29,31 @@ const (
 	interval = 100 * time.Millisecond
 )
 
+var _ = Describe("a control plane whose port somebody else has taken", func() {
+	It("starts at another one", func(ctx SpecContext) {
+		programs, err := env.Assets()
+		Expect(err).NotTo(HaveOccurred())
+		dir := GinkgoT().TempDir()
+		for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kubectl"} {
+			Expect(os.Symlink(filepath.Join(programs, name), filepath.Join(dir, name))).To(Succeed())
+		}
+		// It takes the first port that it is to listen on for one that is taken.
+		Expect(os.WriteFile(filepath.Join(dir, "etcd"), []byte(`#!/bin/sh
+for arg; do case "$arg" in --listen-client-urls=*) url="${arg#*=}" ;; esac; done
+[ -n "$url" ] || exec '`+programs+`/etcd' "$@" # envtest asks for help
+taken='`+dir+`/taken'
+[ -e "$taken" ] || echo "$url" > "$taken"
+[ "$url" != "$(cat "$taken")" ] || exit 1
+exec '`+programs+`/etcd' "$@"
+`), 0o700)).To(Succeed())
+		GinkgoT().Setenv("KUBEBUILDER_ASSETS", dir)
+
+		plane := start(ctx, env.Options{Name: "taken"})
+		Expect(filepath.Join(dir, "taken")).To(BeARegularFile())
+		create(ctx, plane, namespace("here"))
+	})
+})
+
 var _ = Describe("two control planes side by side", Ordered, func() {
 	var management, workload *env.ControlPlane
 
