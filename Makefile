@@ -239,8 +239,9 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 # it is among the first so that both rows take as long. While verify runs, files are missing that others read.
 BUSY    := lint test-unit test-simulation test-docs test-chart test-claims
 PATIENT := test-integration test-import test-e2e
-# The specs of test-import and test-e2e are among those of test-e2e-long. test-e2e-kind is not among them: it needs a Docker engine.
-ALL     := verify $(BUSY) $(filter-out test-e2e test-import,$(PATIENT)) test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-helm4 test-e2e-capi-long test-hostclaim test-state test-docs-browser
+# The specs of test-import and test-e2e are among those of test-e2e-long, those of test-integration among those of test-integration-long.
+# test-e2e-kind is in neither list: it needs a Docker engine.
+ALL     := verify $(BUSY) test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-helm4 test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
 test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
@@ -259,10 +260,10 @@ test-chart: ## The Helm chart: its values, what it renders, its alerts, the pict
 	go test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./test/chart $(TIMED)
 	go -C hack/prometheus test $(JSON) -count=1 $(TESTFLAGS) ./dashboard $(TIMED)
 
-# With -short simulations walk a part of their schedules: all of them are for test-simulation.
+# With -short simulations walk a part of their schedules: all of them are for test-simulation. What they run on is among these tests.
 .PHONY: test-unit
 test-unit: ## Tests beside the code: no network, no processes.
-	go test $(JSON) -race -short -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/) $(TIMED)
+	go test $(JSON) -race -short -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/) ./test/simulation $(TIMED)
 
 # A simulation is one process in which nothing happens at the same time, so it goes without the race detector, which test-unit has.
 # It has one processor, and two of them go beside each other: on two processors a fifth of the time of each went into waking the other.
@@ -325,15 +326,14 @@ test-state: ## Have kube-state-metrics read examples/kube-state-metrics.yaml.
 
 # Three packages at a time, which wait most of the time: each starts API servers of its own. The longest is the first,
 # so that it is not alone at the end.
+INTEGRATION = ./test/integration/identity $$(go list ./test/integration/... | grep -v -E '/integration/(hostclaim|identity|import)$$')
 .PHONY: test-integration
 test-integration: controlplane ## Each controller but those of imports and HostClaims, and the commands, against real API servers.
-	go test $(JSON) -race -count=1 -p=3 -timeout=30m $(TESTFLAGS) ./test/integration/identity \
-		$$(go list ./test/integration/... | grep -v -E '/integration/(hostclaim|identity|import)$$') -ginkgo.label-filter='$(CORE)' $(TIMED)
-	go test $(JSON) -race -count=1 $(TESTFLAGS) ./test/simulation/... $(TIMED)
+	go test $(JSON) -count=1 -p=3 -timeout=30m $(TESTFLAGS) $(INTEGRATION) -ginkgo.label-filter='$(CORE)' $(TIMED)
 
 .PHONY: test-integration-long
-test-integration-long: controlplane ## Those for the night of the same.
-	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) ./test/integration/edge ./test/integration/hub -ginkgo.label-filter='nightly' $(TIMED)
+test-integration-long: controlplane ## The same with the race detector, and those for the night, too.
+	go test $(JSON) -race -count=1 -p=2 -timeout=60m $(TESTFLAGS) $(INTEGRATION) $(TIMED)
 
 # Not part of make test: what other tests are made of seldom changes, and where it is wrong they fail.
 .PHONY: test-tools
@@ -346,10 +346,10 @@ test-tools: controlplane ## The stand-ins, the test environment and a small benc
 # test-e2e-long alone.
 CORE   := !nightly && !long
 PROCS  := 3
-GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=$(PROCS) --timeout=90m --no-color --output-interceptor-mode=none
+# Without tables for a debugger, a suite with the race detector links in half the time.
+GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=$(PROCS) --timeout=90m --no-color --output-interceptor-mode=none --ldflags='-s -w'
 
-# What is tested is in the process of the tests in these two, so they have the race detector. Four at once, because each
-# starts fewer programs.
+# Four at once, because what is tested is in the process of the tests: each starts fewer programs.
 test-claims test-import: PROCS := 4
 .PHONY: test-claims
 test-claims: controlplane ## The controllers of HostClaims, in the process of the tests, against real API servers.
@@ -362,8 +362,8 @@ test-import: controlplane ## The import alone, in the process of the tests, agai
 # Together they are what the manager is shown by; each label and each flag below is for both.
 SUITES := ./test/integration/import ./test/e2e
 
-# Each story of the documentation once, with the program as it is released. This and test-import go without the race detector, which
-# test-e2e-long has for both: test-import would take half as long again with it.
+# Each story of the documentation once, with the program as it is released. This, test-import and test-integration go without the race
+# detector, which test-e2e-long and test-integration-long have: test-import would take half as long again with it.
 .PHONY: test-e2e
 test-e2e: controlplane ## The whole manager against real API servers, end to end, without the specs for the night.
 	$(GINKGO) --label-filter='$(CORE) && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.race=false
@@ -436,6 +436,17 @@ test-e2e-rancher: controlplane ## The scenarios that are labelled rancher, with 
 	go build -o bin/ginkgo github.com/onsi/ginkgo/v2/ginkgo
 	GOPROXY=off test/realrancher/run.sh bin/ginkgo run --procs=1 --timeout=90m --no-color --output-interceptor-mode=none --poll-progress-after=5m \
 		--label-filter='rancher' $(TESTFLAGS) bin/e2e.test -- -archelon.race=false -archelon.rancher='$(RANCHER_LAB)'
+
+# Rancher's own chart and images, in Pods. RANCHER_CHART is whatever Helm takes for a chart, RANCHER_VALUES a file with further values of it. Nodes
+# pull the images, but for those whose archives are in the directory RANCHER_IMAGES. What needs a Rancher of programs is not run.
+RANCHER_CHART  ?= https://releases.rancher.com/server-charts/latest/rancher-$(RANCHER_VERSION:v%=%).tgz
+RANCHER_VALUES ?=
+RANCHER_IMAGES ?=
+.PHONY: test-e2e-rancher-kind
+test-e2e-rancher-kind: ## The scenarios that are labelled rancher, with Rancher installed by its chart, and everything in Pods of two clusters of kind.
+	go run github.com/onsi/ginkgo/v2/ginkgo run --procs=1 --timeout=90m --grace-period=2m --no-color --output-interceptor-mode=none --poll-progress-after=5m \
+		--label-filter='rancher && !programs' $(TESTFLAGS) ./test/e2e -- -archelon.kind $(if $(KIND_KEEP),-archelon.kind.keep='$(KIND_KEEP)') \
+		-archelon.rancher.chart='$(RANCHER_CHART)' -archelon.rancher.values='$(RANCHER_VALUES)' -archelon.rancher.images='$(RANCHER_IMAGES)'
 
 # One target after the other: each uses all processors. What they find is kept in testdata/fuzz and tried by `go test` from then on.
 FUZZTIME ?= 60s

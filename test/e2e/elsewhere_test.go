@@ -22,7 +22,7 @@ import (
 
 // CAPI in another cluster than Rancher, with Archelon on either side. How that fails is in the suites of both; this is
 // to be the same with a real Rancher.
-var _ = Describe("Elsewhere", Label("long", "rancher"), func() {
+var _ = Describe("Elsewhere", Label("long", "rancher", "programs"), func() {
 	for _, side := range []string{"CAPI", "Rancher"} {
 		Describe("with Archelon beside "+side, Ordered, func() {
 			var (

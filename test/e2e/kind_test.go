@@ -26,14 +26,25 @@ var kindStage *stage.Kind
 // startKind makes the clusters for the time of the suite.
 func startKind(ctx context.Context) {
 	GinkgoHelper()
-	world, err := kind.Start(ctx, kind.Options{Keep: *keepKind, Workloads: 2, Out: GinkgoWriter})
+	workloads := 2
+	if *realChart != "" {
+		workloads = 1 // Rancher needs the room
+	}
+	world, err := kind.Start(ctx, kind.Options{Keep: *keepKind, Workloads: workloads, Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(world.Stop)
-	kindStage, err = stage.OnKind(ctx, world, GinkgoWriter, func(err error) {
-		defer GinkgoRecover()
-		Fail(err.Error())
-	})
+	if *realChart != "" {
+		installReal(ctx, world)
+		return
+	}
+	kindStage, err = stage.OnKind(ctx, world, GinkgoWriter, failSpec)
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// failSpec fails the spec that runs, from any goroutine.
+func failSpec(err error) {
+	defer GinkgoRecover()
+	Fail(err.Error())
 }
 
 // planes are the control planes that containers use one after the other, unless they run Pods.

@@ -20,7 +20,7 @@ type withTurtles interface {
 
 // A stock Rancher brings Rancher Turtles, which provides CAPI. The suite of the import has all that happens between the
 // two; this is to be the same with a real Rancher, which connects nothing before it takes Turtles for installed.
-var _ = Describe("Turtles, parked", Label("long", "rancher"), Ordered, func() {
+var _ = Describe("Turtles, parked", Label("long", "rancher", "programs"), Ordered, func() {
 	var (
 		f       *fixture
 		cluster *clusterv1.Cluster

@@ -9,12 +9,18 @@ import (
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 
+	"github.com/archelon-io/archelon/test/kind"
 	"github.com/archelon-io/archelon/test/realrancher"
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// realPrograms runs those scenarios that are labelled rancher with a real Rancher instead of the stand-in.
-var realPrograms = flag.String("archelon.rancher", "", "the directory with the programs of a real Rancher; the suite has to run below test/realrancher/run.sh then")
+// Each of the first two runs those scenarios that are labelled rancher with a real Rancher instead of the stand-in.
+var (
+	realPrograms = flag.String("archelon.rancher", "", "the directory with the programs of a real Rancher; the suite has to run below test/realrancher/run.sh then")
+	realChart    = flag.String("archelon.rancher.chart", "", "with -archelon.kind, the chart of a real Rancher: whatever Helm takes for one")
+	realValues   = flag.String("archelon.rancher.values", "", "a file with further values of that chart")
+	realImages   = flag.String("archelon.rancher.images", "", "a directory with archives of images that the clusters are not to pull")
+)
 
 // realPatience is how long a change may take that a real Rancher has a part in: it looks at some things every 15 s, and
 // its clean-up sleeps for a minute.
@@ -29,10 +35,18 @@ func startReal(ctx context.Context) {
 	world, err := realrancher.Start(ctx, realrancher.Options{Programs: *realPrograms, Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(world.Stop)
-	realStage = &stage.Real{World: world, Failed: func(err error) {
-		defer GinkgoRecover()
-		Fail(err.Error())
-	}}
+	realStage = &stage.Real{World: world, Failed: failSpec}
+}
+
+// installReal installs Rancher on clusters of kind for the time of the suite.
+func installReal(ctx context.Context, world *kind.World) {
+	GinkgoHelper()
+	chart := realrancher.Chart{Chart: *realChart, Values: *realValues}
+	var err error
+	realStage, err = stage.RealOnKind(ctx, world, chart, *realImages, GinkgoWriter, failSpec)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(realStage.World.Stop)
+	kindStage = realStage.Kind
 }
 
 // A Rancher cluster that does not get on says why in its conditions.

@@ -72,7 +72,7 @@ func startNode(ctx context.Context, world *stage.Stage) podRunner {
 	if kindStage != nil {
 		return kindStage.World().Management
 	}
-	n, err := node.Start(ctx, node.Options{Cluster: world.Management, Images: map[string]string{image: manager}, Out: GinkgoWriter})
+	n, err := node.Start(ctx, node.Options{Cluster: world.Management, Images: map[string]string{image: manager, stage.PushedImage: manager}, Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(n.Stop()).To(Succeed()) })
 	return n

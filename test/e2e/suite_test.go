@@ -44,7 +44,7 @@ var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if *onKind {
 		patience *= 2 // Pods start and end
 	}
-	if *realPrograms != "" {
+	if *realPrograms != "" || *realChart != "" {
 		patience = realPatience
 	}
 	SetDefaultEventuallyTimeout(patience)

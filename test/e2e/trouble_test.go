@@ -17,10 +17,10 @@ import (
 	"github.com/archelon-io/archelon/test/standin/agent"
 )
 
-// webhookDown is a Rancher whose webhook is a program of its own.
+// webhookDown is a Rancher whose webhook is a program or a Pod of its own.
 type webhookDown interface {
-	DownWebhook() error
-	UpWebhook() error
+	DownWebhook(ctx context.Context) error
+	UpWebhook(ctx context.Context) error
 }
 
 // What goes wrong with Rancher and in workload clusters. The suite of the import has all of it in all states; this is
@@ -42,7 +42,7 @@ var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
 		f.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true")
 		namespace := f.Namespace(ctx, nil)
 		cluster = f.Cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
-			c.Annotations = map[string]string{"archelon.io/agent-env": "HTTPS_PROXY: http://proxy:3128\nNO_PROXY: 0.0.0.0/0,10.0.0.0/8"}
+			c.Annotations = map[string]string{"archelon.io/agent-env": "HTTPS_PROXY: http://proxy:3128\nNO_PROXY: 0.0.0.0/1,128.0.0.0/1"}
 			c.Annotations["cluster-api.cattle.io/cluster-description"] = "our production"
 		})
 	})
@@ -123,10 +123,10 @@ var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
 
 		It("ends with its CAPI cluster, whatever Rancher's webhook does", func(ctx context.Context) {
 			if rancher, ok := f.Rancher.(webhookDown); ok {
-				Expect(rancher.DownWebhook()).To(Succeed())
+				Expect(rancher.DownWebhook(ctx)).To(Succeed())
 				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 				Eventually(f.Reason(ctx, cluster)).Should(Or(ContainSubstring("not found"), HavePrefix("False/")))
-				Expect(rancher.UpWebhook()).To(Succeed())
+				Expect(rancher.UpWebhook(ctx)).To(Succeed())
 			} else {
 				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 			}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
+
+	"github.com/archelon-io/archelon/test/env"
 )
 
 // Cluster is one cluster of kind.
@@ -73,6 +75,21 @@ func (c *Cluster) IP() (string, error) {
 func (c *Cluster) Server() (string, error) {
 	ip, err := c.IP()
 	return "https://" + net.JoinHostPort(ip, "6443"), err
+}
+
+// ControlPlane returns the cluster as a control plane whose audit log begins now.
+func (c *Cluster) ControlPlane() (*env.ControlPlane, error) {
+	server, err := c.Server()
+	if err != nil {
+		return nil, err
+	}
+	from, err := c.AuditLogSize()
+	if err != nil {
+		return nil, err
+	}
+	return env.Use(env.Existing{
+		Name: c.Name, Config: c.Config, Server: server, Audit: func() ([]byte, error) { return c.AuditLog(from) },
+	}), nil
 }
 
 // Load brings the images of an archive, as docker save writes it, to all nodes.

@@ -118,7 +118,7 @@ func (c *Control) SetFeature(ctx context.Context, name string, on bool) error {
 func (c *Control) RotateCA(ctx context.Context) error {
 	before := c.CACert()
 	c.Down()
-	if err := c.DownWebhook(); err != nil {
+	if err := c.DownWebhook(ctx); err != nil {
 		return err
 	}
 	for _, config := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
@@ -157,7 +157,7 @@ func (c *Control) RotateToken(ctx context.Context, cluster string) error {
 }
 
 // URL implements rancher.Control.
-func (c *Control) URL() string { return serverURL }
+func (c *Control) URL() string { return c.world.installed.url() }
 
 // CACert implements rancher.Control.
 func (c *Control) CACert() []byte {
@@ -171,26 +171,21 @@ func (c *Control) CACert() []byte {
 
 // Down implements rancher.Control: Rancher is killed, like a Pod on a machine that is lost.
 func (c *Control) Down() {
-	if err := c.world.rancher.KillGroup(); err != nil {
+	if err := c.world.installed.down(context.Background(), rancherName); err != nil {
 		c.failed(err)
 	}
-	<-c.world.rancher.Done()
 }
 
 // Up implements rancher.Control.
-func (c *Control) Up(ctx context.Context) error { return c.world.runRancher(ctx) }
+func (c *Control) Up(ctx context.Context) error { return c.world.installed.up(ctx, rancherName) }
 
 // DownWebhook kills Rancher's webhook, whose configurations stay.
-func (c *Control) DownWebhook() error {
-	if err := c.world.webhook.KillGroup(); err != nil {
-		return err
-	}
-	<-c.world.webhook.Done()
-	return nil
+func (c *Control) DownWebhook(ctx context.Context) error {
+	return c.world.installed.down(ctx, webhookName)
 }
 
 // UpWebhook starts it again.
-func (c *Control) UpWebhook() error { return c.world.runWebhook() }
+func (c *Control) UpWebhook(ctx context.Context) error { return c.world.startWebhook(ctx) }
 
 // Stop implements rancher.Control. The world is used by others after this.
 func (c *Control) Stop() {}

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -17,7 +16,7 @@ const managementNode = "management"
 
 // createObjects creates what an installation of Rancher finds in its cluster, and what its chart
 // creates for others to find it.
-func (w *World) createObjects(ctx context.Context) error {
+func (p *programs) createObjects(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: managementNode, Labels: map[string]string{
 		corev1.LabelOSStable: "linux", "node-role.kubernetes.io/control-plane": "",
 	}}}
@@ -29,7 +28,7 @@ func (w *World) createObjects(ctx context.Context) error {
 		},
 	}
 	for _, object := range []client.Object{node, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rancherNamespace}}, service} {
-		if err := w.Client.Create(ctx, object); err != nil {
+		if err := p.Client.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %s: %w", object.GetName(), err)
 		}
 	}
@@ -37,7 +36,7 @@ func (w *World) createObjects(ctx context.Context) error {
 	// Controllers write the Node as well.
 	before := node.DeepCopy()
 	node.Spec.Taints = nil
-	if err := w.Client.Patch(ctx, node, client.MergeFrom(before)); err != nil {
+	if err := p.Client.Patch(ctx, node, client.MergeFrom(before)); err != nil {
 		return err
 	}
 	before = node.DeepCopy()
@@ -45,11 +44,11 @@ func (w *World) createObjects(ctx context.Context) error {
 	node.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
 	}}
-	if err := w.Client.Status().Patch(ctx, node, client.MergeFrom(before)); err != nil {
+	if err := p.Client.Status().Patch(ctx, node, client.MergeFrom(before)); err != nil {
 		return err
 	}
-	for _, app := range []string{"rancher", webhookName} {
-		if err := w.createPod(ctx, app); err != nil {
+	for _, app := range []string{rancherName, webhookName} {
+		if err := p.createPod(ctx, app); err != nil {
 			return fmt.Errorf("creating the Pod of %s: %w", app, err)
 		}
 	}
@@ -57,7 +56,7 @@ func (w *World) createObjects(ctx context.Context) error {
 }
 
 // createPod creates a Pod that says where a program is, so that Services lead there. Nothing runs it.
-func (w *World) createPod(ctx context.Context, app string) error {
+func (p *programs) createPod(ctx context.Context, app string) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rancherNamespace, Name: app, Labels: map[string]string{"app": app}},
 		Spec: corev1.PodSpec{
@@ -67,7 +66,7 @@ func (w *World) createPod(ctx context.Context, app string) error {
 	}
 	// The ServiceAccount of a new namespace comes a moment later.
 	err := await(ctx, "the ServiceAccount of namespace "+rancherNamespace, func(ctx context.Context) error {
-		if err := w.Client.Create(ctx, pod); !apierrors.IsAlreadyExists(err) {
+		if err := p.Client.Create(ctx, pod); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		return nil
@@ -83,16 +82,5 @@ func (w *World) createPod(ctx context.Context, app string) error {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: app, Image: app, Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 	}}
-	return w.Client.Status().Patch(ctx, pod, client.MergeFrom(before))
-}
-
-// set changes a setting of Rancher.
-func (w *World) set(ctx context.Context, name, value string) error {
-	setting := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "management.cattle.io/v3", "kind": "Setting"}}
-	setting.SetName(name)
-	patch := fmt.Appendf(nil, `{"value":%q}`, value)
-	if err := w.Client.Patch(ctx, setting, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		return fmt.Errorf("changing setting %s: %w", name, err)
-	}
-	return nil
+	return p.Client.Status().Patch(ctx, pod, client.MergeFrom(before))
 }

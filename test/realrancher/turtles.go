@@ -20,6 +20,10 @@ const (
 // WithTurtles starts Rancher again, with its feature turtles on or off. Its chart comes from a registry: there is what
 // Rancher keeps of the installation of a chart, and nothing runs.
 func (c *Control) WithTurtles(ctx context.Context, on bool) error {
+	programs, ok := c.world.installed.(*programs)
+	if !ok {
+		return errReal // where its chart can be had it runs
+	}
 	c.Down()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: turtlesNamespace}}
 	if err := c.world.Client.Create(ctx, namespace); client.IgnoreAlreadyExists(err) != nil {
@@ -44,6 +48,6 @@ func (c *Control) WithTurtles(ctx context.Context, on bool) error {
 	if err != nil {
 		return fmt.Errorf("saying that Rancher Turtles is installed: %w", err)
 	}
-	c.world.turtles = on
+	programs.turtles = on
 	return c.Up(ctx)
 }

@@ -4,42 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/test/env"
-	"github.com/archelon-io/archelon/test/node"
-	"github.com/archelon-io/archelon/test/process"
 )
 
 const (
-	// address is that of the bridge in run.sh.
-	address = "10.98.0.1"
-	// directory is the variable by which run.sh says that it has prepared everything, and where files may be.
-	directory = "ARCHELON_REAL_RANCHER"
-	// defaultVersion is that of the programs, unless the file version beside them has another one.
-	defaultVersion = "v2.15.0"
-	agentImage     = "rancher/rancher-agent"
-	// startTimeout is how long Rancher may take to do what it does when it starts.
-	startTimeout = 4 * time.Minute
+	rancherNamespace = "cattle-system"
+	rancherName      = "rancher"
+	webhookName      = "rancher-webhook"
+	webhookConfig    = "rancher.cattle.io"
+	// password is that of Rancher's administrator, whom nobody is.
+	password = "only-for-tests-1234"
+	// startTimeout is how long Rancher may take to do what it does when it starts, images that are pulled included.
+	startTimeout = 10 * time.Minute
 	stopTimeout  = 30 * time.Second
 )
-
-// Options say what to start.
-type Options struct {
-	// Programs is the directory with the programs.
-	Programs string
-	// Out receives the logs of Rancher and of its agents; nil discards them.
-	Out io.Writer
-}
 
 // World is a management cluster with Rancher and one workload cluster, in which agents run.
 type World struct {
@@ -48,98 +36,102 @@ type World struct {
 	// Client is an administrator's of the management cluster, without a cache.
 	Client client.Client
 
-	opts     Options
-	dir      string
-	version  string
-	watchdog *process.Watchdog
-	node     *node.Node
-	rancher  *process.Process
-	webhook  *process.Process
-	// turtles is whether Rancher starts with its feature turtles.
-	turtles bool
+	installed installation
 }
 
-// Start starts all of it, which takes most of a minute. The caller has to run below run.sh, and to call Stop.
-func Start(ctx context.Context, opts Options) (*World, error) {
-	dir := os.Getenv(directory)
-	if dir == "" {
-		return nil, errors.New("test/realrancher works below test/realrancher/run.sh only: make test-e2e-rancher does that")
-	}
-	for _, program := range []string{"bin/rancher", "bin/webhook", "podbin/agent", "podbin/run.sh", "podbin/kubectl"} {
-		if _, err := os.Stat(filepath.Join(opts.Programs, program)); err != nil {
-			return nil, fmt.Errorf("looking for a program of Rancher: %w", err)
-		}
-	}
-	if opts.Out == nil {
-		opts.Out = io.Discard
-	}
-	w := &World{opts: opts, dir: dir, version: defaultVersion}
-	said, err := os.ReadFile(filepath.Join(opts.Programs, "version"))
-	if err == nil {
-		w.version = strings.TrimSpace(string(said))
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	if err := w.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting a real Rancher: %w", err), w.Stop())
-	}
-	return w, nil
+// installation is how Rancher and its webhook were installed, and so how they are started and ended. Rancher is called
+// rancherName, and the webhook webhookName.
+type installation interface {
+	// url is what Rancher is told to be its server-url.
+	url() string
+	// up starts one of them and waits until it answers.
+	up(ctx context.Context, name string) error
+	// down kills one of them, like a Pod on a machine that is lost. What it has registered stays.
+	down(ctx context.Context, name string) error
+	// stop ends everything.
+	stop() error
 }
 
-func (w *World) start(ctx context.Context) error {
-	var err error
-	if w.watchdog, err = process.Watch(w.dir); err != nil {
-		return err
-	}
-	crds, err := env.CAPICRDs("clusters", "clusterclasses", "machines", "machinesets", "machinedeployments", "machinehealthchecks", "machinepools") // Rancher waits for most of them.
-	if err != nil {
-		return err
-	}
-	if w.Management, err = w.plane(ctx, "management", crds); err != nil {
-		return err
-	}
-	if w.Workload, err = w.plane(ctx, "workload", nil); err != nil {
-		return err
-	}
+// capiCRDs are those that Rancher waits for.
+func capiCRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	return env.CAPICRDs("clusters", "clusterclasses", "machines", "machinesets", "machinedeployments", "machinehealthchecks", "machinepools")
+}
+
+// connect makes the client.
+func (w *World) connect() error {
 	known, err := scheme.New()
 	if err != nil {
 		return err
 	}
-	if w.Client, err = client.New(w.Management.Config, client.Options{Scheme: known}); err != nil {
+	w.Client, err = client.New(w.Management.Config, client.Options{Scheme: known})
+	return err
+}
+
+// begin starts Rancher for the first time, and waits until it serves also the API that others reach through the API
+// server, and its webhook.
+func (w *World) begin(ctx context.Context) error {
+	if err := w.installed.up(ctx, rancherName); err != nil {
 		return err
 	}
-	if err := w.startNode(ctx); err != nil {
+	if err := await(ctx, "setting server-url", func(ctx context.Context) error { return w.set(ctx, "server-url", w.installed.url()) }); err != nil {
 		return err
 	}
-	if err := w.createObjects(ctx); err != nil {
-		return err
-	}
-	if err := w.startRancher(ctx); err != nil {
+	err := await(ctx, "the API that Rancher adds to Kubernetes", func(ctx context.Context) error {
+		service := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}}
+		if err := w.Client.Get(ctx, client.ObjectKey{Name: "v1.ext.cattle.io"}, service); err != nil {
+			return err
+		}
+		if !conditionTrue(service, "Available") {
+			return errors.New("APIService v1.ext.cattle.io is not available")
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return w.startWebhook(ctx)
 }
 
-func (w *World) plane(ctx context.Context, name string, crds []*apiextensionsv1.CustomResourceDefinition) (*env.ControlPlane, error) {
-	return env.Start(ctx, env.Options{Name: name, CRDs: crds, Address: address, Audit: true})
-}
-
-// startNode runs the agents of the workload cluster.
-func (w *World) startNode(ctx context.Context) error {
-	source, err := sources()
+// startWebhook starts Rancher's webhook and waits until the API server has been told of it and reaches it.
+func (w *World) startWebhook(ctx context.Context) error {
+	if err := w.installed.up(ctx, webhookName); err != nil {
+		return err
+	}
+	err := await(ctx, "the registration of Rancher's webhook", func(ctx context.Context) error {
+		return w.Client.Get(ctx, client.ObjectKey{Name: webhookConfig}, &admissionregistrationv1.ValidatingWebhookConfiguration{})
+	})
 	if err != nil {
 		return err
 	}
-	// The environment of a container is its Pod's alone.
-	program := filepath.Join(w.dir, "agent")
-	script := fmt.Sprintf("#!/bin/bash\nexport %s=%q ARCHELON_REAL_PROGRAMS=%q\nexec %q\n", directory, w.dir, w.opts.Programs, filepath.Join(source, "root.sh"))
-	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
-		return err
-	}
-	w.node, err = node.Start(ctx, node.Options{
-		Cluster: w.Workload, Images: map[string]string{agentImage + ":" + w.version: program}, Namespaces: []string{rancherNamespace, "default", "kube-system"}, Out: w.opts.Out,
+	return await(ctx, "Rancher's webhook", func(ctx context.Context) error {
+		probe := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "spec": map[string]any{}}}
+		probe.SetNamespace(metav1.NamespaceDefault)
+		probe.SetName("probe")
+		probe.SetAnnotations(map[string]string{"field.cattle.io/no-creator-rbac": "true"}) // a creator cannot be tried
+		return w.Client.Create(ctx, probe, client.DryRunAll)
 	})
-	return err
+}
+
+// set changes a setting of Rancher.
+func (w *World) set(ctx context.Context, name, value string) error {
+	setting := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "management.cattle.io/v3", "kind": "Setting"}}
+	setting.SetName(name)
+	patch := fmt.Appendf(nil, `{"value":%q}`, value)
+	if err := w.Client.Patch(ctx, setting, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		return fmt.Errorf("changing setting %s: %w", name, err)
+	}
+	return nil
+}
+
+func conditionTrue(object *unstructured.Unstructured, kind string) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, each := range conditions {
+		condition, _ := each.(map[string]any)
+		if condition["type"] == kind {
+			return condition["status"] == "True"
+		}
+	}
+	return false
 }
 
 // await tries until what is asked for is so, and returns the last error if it does not get so in time.
@@ -158,24 +150,5 @@ func await(ctx context.Context, what string, try func(context.Context) error) er
 	return nil
 }
 
-// Stop ends everything that Start started.
-func (w *World) Stop() error {
-	var errs []error
-	for _, program := range []*process.Process{w.webhook, w.rancher} {
-		if program != nil {
-			errs = append(errs, end(program))
-		}
-	}
-	if w.node != nil {
-		errs = append(errs, w.node.Stop())
-	}
-	for _, plane := range []*env.ControlPlane{w.Workload, w.Management} {
-		if plane != nil {
-			errs = append(errs, plane.Stop())
-		}
-	}
-	if w.watchdog != nil {
-		errs = append(errs, w.watchdog.End(errors.Join(errs...) == nil))
-	}
-	return errors.Join(errs...)
-}
+// Stop ends everything that was started with Rancher.
+func (w *World) Stop() error { return w.installed.stop() }

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -62,7 +60,7 @@ type Kind struct {
 
 // OnKind builds the images and loads them into the clusters.
 func OnKind(ctx context.Context, world *kind.World, out io.Writer, failed func(error)) (*Kind, error) {
-	if err := loadImages(ctx, world); err != nil {
+	if err := loadImages(ctx, append(managerImages(world), standinImages(world)...)); err != nil {
 		return nil, err
 	}
 	return &Kind{world: world, out: out, failed: failed}, nil
@@ -110,20 +108,33 @@ func (k *Kind) start(ctx context.Context, standin rancher.Options) (*Stage, erro
 			return nil, fmt.Errorf("clearing %s: %w", cluster.Name, err)
 		}
 	}
-	o := &onKind{Kind: k, used: make([]string, len(k.world.Workloads))}
-	s := &Stage{kind: o}
-	o.stage = s
-	if err := o.prepare(ctx, standin); err != nil {
+	s := &Stage{}
+	if err := k.lend(s); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	if err := s.kind.prepare(ctx, standin); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
 }
 
-func (o *onKind) prepare(ctx context.Context, standin rancher.Options) error {
+// lend gives a stage the clusters, and Helm.
+func (k *Kind) lend(s *Stage) error {
+	s.kind = &onKind{Kind: k, stage: s, used: make([]string, len(k.world.Workloads))}
 	var err error
-	if o.stage.Management, err = use(o.world.Management); err != nil {
+	if s.Management, err = k.world.Management.ControlPlane(); err != nil {
 		return err
 	}
+	kubeconfig, err := s.Management.LocalKubeconfig()
+	if err != nil {
+		return err
+	}
+	s.kind.helm, err = helm.New(kubeconfig)
+	return err
+}
+
+// prepare installs what a management cluster has, and Rancher's stand-in.
+func (o *onKind) prepare(ctx context.Context, standin rancher.Options) error {
 	known, err := scheme.New()
 	if err != nil {
 		return err
@@ -144,30 +155,7 @@ func (o *onKind) prepare(ctx context.Context, standin rancher.Options) error {
 	if o.stage.Client, err = client.New(config, client.Options{Scheme: known}); err != nil {
 		return err
 	}
-	kubeconfig, err := o.stage.Management.LocalKubeconfig()
-	if err != nil {
-		return err
-	}
-	if o.helm, err = helm.New(kubeconfig); err != nil {
-		return err
-	}
 	return o.startRancher(ctx, standin)
-}
-
-// use returns a cluster of kind as a control plane whose audit log begins now.
-func use(cluster *kind.Cluster) (*env.ControlPlane, error) {
-	server, err := cluster.Server()
-	if err != nil {
-		return nil, err
-	}
-	from, err := cluster.AuditLogSize()
-	if err != nil {
-		return nil, err
-	}
-	return env.Use(env.Existing{
-		Name: cluster.Name, Config: cluster.Config, Server: server,
-		Audit: func() ([]byte, error) { return cluster.AuditLog(from) },
-	}), nil
 }
 
 // startRancher installs the stand-in and waits until it answers.
@@ -212,7 +200,7 @@ func (o *onKind) startRancher(ctx context.Context, standin rancher.Options) erro
 	if err := o.stage.apply(ctx, objects); err != nil {
 		return err
 	}
-	if err := o.awaitDeployment(ctx, rancherNamespace, rancherName); err != nil {
+	if err := o.world.Management.AwaitReady(ctx, client.ObjectKey{Namespace: rancherNamespace, Name: rancherName}, startTimeout); err != nil {
 		return err
 	}
 	o.remote = remote.Dial(o.world.Management.Config, rancherNamespace, rancherName, "control", o.failed)
@@ -237,49 +225,10 @@ func (o *onKind) awaitWebhook(ctx context.Context) error {
 
 // RancherReady returns nil if the stand-in answers. In the process of the test it always does.
 func (s *Stage) RancherReady(ctx context.Context) error {
-	if s.kind == nil {
+	if s.kind == nil || s.kind.remote == nil {
 		return nil
 	}
 	return s.kind.remote.Ready(ctx)
-}
-
-// awaitDeployment waits until all Pods of a Deployment are of its newest kind and ready.
-func (o *onKind) awaitDeployment(ctx context.Context, namespace, name string) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
-		last = o.deploymentReady(ctx, namespace, name)
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for Deployment %s/%s: %w\n%s", namespace, name, errors.Join(err, last), o.logsIn(context.WithoutCancel(ctx), namespace))
-	}
-	return nil
-}
-
-// logsIn returns what the Pods of a namespace have printed.
-func (o *onKind) logsIn(ctx context.Context, namespace string) string {
-	pods := &corev1.PodList{}
-	if err := o.stage.Client.List(ctx, pods, client.InNamespace(namespace)); err != nil {
-		return err.Error()
-	}
-	var all strings.Builder
-	for i := range pods.Items {
-		key := client.ObjectKeyFromObject(&pods.Items[i])
-		fmt.Fprintf(&all, "%s:\n%s\n", key, o.world.Management.Logs(key))
-	}
-	return all.String()
-}
-
-func (o *onKind) deploymentReady(ctx context.Context, namespace, name string) error {
-	deployment := &appsv1.Deployment{}
-	if err := o.stage.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, deployment); err != nil {
-		return err
-	}
-	wanted, status := *deployment.Spec.Replicas, deployment.Status
-	if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != wanted || status.AvailableReplicas != wanted || status.Replicas != wanted {
-		return fmt.Errorf("not ready: %d of %d replicas are up to date, %d available, %d in all", status.UpdatedReplicas, wanted, status.AvailableReplicas, status.Replicas)
-	}
-	return nil
 }
 
 // workload takes a workload cluster that is free.
@@ -288,7 +237,7 @@ func (o *onKind) workload(name string) (*env.ControlPlane, error) {
 	if free < 0 {
 		return nil, fmt.Errorf("all %d workload clusters are in use", len(o.used))
 	}
-	plane, err := use(o.world.Workloads[free])
+	plane, err := o.world.Workloads[free].ControlPlane()
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -135,7 +132,7 @@ func (p *pods) read(ctx context.Context, pod, container string) {
 
 // Ready implements running.
 func (p *pods) Ready(ctx context.Context) error {
-	return p.on.deploymentReady(ctx, p.key.Namespace, p.key.Name)
+	return p.on.world.Management.Ready(ctx, p.key)
 }
 
 // Stop implements running.
@@ -144,7 +141,7 @@ func (p *pods) Stop() error {
 	p.mu.Lock()
 	failure := p.failure
 	p.mu.Unlock()
-	return errors.Join(failure, p.end(nil))
+	return errors.Join(failure, p.end(false))
 }
 
 // Kill implements running.
@@ -152,7 +149,7 @@ func (p *pods) Kill() {
 	p.mu.Lock()
 	p.ended = true // whatever their codes
 	p.mu.Unlock()
-	if err := p.end(new(int64(0))); err != nil {
+	if err := p.end(true); err != nil {
 		p.on.failed(err)
 	}
 	p.cancel()
@@ -161,35 +158,9 @@ func (p *pods) Kill() {
 	p.fail(errors.New("killed"))
 }
 
-// end scales the Deployment to zero and waits until its Pods are gone. A grace period replaces theirs.
-func (p *pods) end(grace *int64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: p.key.Name}}
-	zero := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))
-	if err := p.on.stage.Client.Patch(ctx, deployment, zero); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("scaling %s to zero: %w", p.key, err)
-	}
-	mine := []client.ListOption{client.InNamespace(p.key.Namespace), client.MatchingLabels{"app.kubernetes.io/instance": p.key.Name}}
-	if grace != nil {
-		err := p.on.stage.Client.DeleteAllOf(ctx, &corev1.Pod{}, &client.DeleteAllOfOptions{
-			ListOptions: *(&client.ListOptions{}).ApplyOptions(mine), DeleteOptions: client.DeleteOptions{GracePeriodSeconds: grace},
-		})
-		if err != nil {
-			return fmt.Errorf("killing the Pods of %s: %w", p.key, err)
-		}
-	}
-	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		list := &corev1.PodList{}
-		if err := p.on.stage.Client.List(ctx, list, mine...); err != nil {
-			return false, err
-		}
-		return len(list.Items) == 0, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for the end of the Pods of %s: %w", p.key, err)
-	}
-	return nil
+// end scales the Deployment to zero and waits until its Pods are gone.
+func (p *pods) end(atOnce bool) error {
+	return p.on.world.Management.End(context.Background(), p.key, "app.kubernetes.io/instance="+p.key.Name, atOnce)
 }
 
 // Done implements running.

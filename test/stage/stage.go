@@ -79,11 +79,11 @@ func Start(ctx context.Context, opts Options) (*Stage, error) {
 	if opts.Rancher != nil {
 		opts.Rancher(&standin)
 	}
-	if opts.Kind != nil {
-		return opts.Kind.start(ctx, standin)
-	}
 	if opts.Real != nil {
 		return opts.Real.start(ctx, opts.Name)
+	}
+	if opts.Kind != nil {
+		return opts.Kind.start(ctx, standin)
 	}
 	management, err := startManagement(ctx, opts, standin)
 	if err != nil {
