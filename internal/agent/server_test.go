@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,7 +45,7 @@ func connect(t *testing.T, handler http.HandlerFunc) *workload.Client {
 	}
 	secret := &corev1.Secret{Data: map[string][]byte{"value": raw}}
 	secret.Namespace, secret.Name = "tenant", "a"
-	clients, err := workload.NewClients(fake.NewClientBuilder().WithObjects(secret).Build(), workload.Options{})
+	clients, err := workload.NewClients(fake.NewClientBuilder().WithObjects(secret).Build(), workload.Options{Timeout: time.Minute, DialTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

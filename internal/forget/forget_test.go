@@ -71,9 +71,14 @@ func world(t *testing.T, objects ...client.Object) client.WithWatch {
 
 // forget runs the command, with short pauses between two tries.
 func forget(ctx context.Context, c client.WithWatch, opts Options) (string, error) {
+	return forgetAfter(ctx, c, opts, 50*time.Millisecond)
+}
+
+// forgetAfter runs it so that it watches a seat for a time.
+func forgetAfter(ctx context.Context, c client.WithWatch, opts Options, quiet time.Duration) (string, error) {
 	out := &bytes.Buffer{}
 	f := newForgetter(c, opts, out)
-	f.quiet = 50 * time.Millisecond
+	f.quiet = quiet
 	f.patience = wait.Backoff{Steps: 4, Duration: time.Millisecond}
 	err := f.run(ctx)
 	return out.String(), err

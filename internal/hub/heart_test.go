@@ -87,7 +87,7 @@ func next[T any](t *testing.T, from <-chan T) T {
 	select {
 	case value := <-from:
 		return value
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing comes")
 		panic("unreachable")
 	}

@@ -126,7 +126,7 @@ func (w *world) expectEvent(t *testing.T, reason string) {
 		if !strings.Contains(event, " "+reason+" ") {
 			t.Fatalf("got Event %q, want %s", event, reason)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("there is no Event %s", reason)
 	}
 }
@@ -138,7 +138,7 @@ func (w *world) expectBegun(t *testing.T, name string) {
 		if from.Name != name {
 			t.Fatalf("the import from %s begins, want %s", from.Name, name)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the import from %s does not begin", name)
 	}
 }
@@ -162,7 +162,7 @@ func (w *world) series(t *testing.T) map[string]float64 {
 func TestARegistrationIsPinnedBeforeItsImportBegins(t *testing.T) {
 	w := newWorld(t, registered("east", 1, ""))
 	s, _ := w.decides(t, "east", "a")
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		secret := &corev1.Secret{}
 		err := w.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "east"}, secret)
 		return secret.Annotations[archelonv1.ManagementClusterUIDAnnotation] == "a", err

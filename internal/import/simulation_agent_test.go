@@ -220,7 +220,7 @@ func inspected(ctx context.Context, a installed) agent.State {
 	if err != nil {
 		panic(err)
 	}
-	clients, err := workload.NewClients(oneSecret{raw: raw}, workload.Options{})
+	clients, err := workload.NewClients(oneSecret{raw: raw}, workload.Options{Timeout: time.Minute, DialTimeout: time.Minute})
 	if err != nil {
 		panic(err)
 	}

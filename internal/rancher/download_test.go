@@ -2,6 +2,7 @@ package rancher
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -73,8 +74,10 @@ func registrationAt(t *testing.T, base string) Registration {
 	return r
 }
 
+// newTestDownloader returns one that is patient, unless the test wants to see a timeout.
 func newTestDownloader(t *testing.T, o DownloaderOptions) *Downloader {
 	t.Helper()
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	if o.Proxy == nil {
 		o.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}

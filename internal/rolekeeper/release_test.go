@@ -432,7 +432,7 @@ func next(t *testing.T, queue workqueue.TypedRateLimitingInterface[ctrl.Request]
 	select {
 	case request := <-woken:
 		return request
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no event wakes it")
 		return ctrl.Request{}
 	}

@@ -40,7 +40,7 @@ func probe(ctx context.Context, address, path string) string {
 	if err != nil {
 		return err.Error()
 	}
-	response, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
+	response, err := (&http.Client{Timeout: time.Minute}).Do(request)
 	if err != nil {
 		return err.Error()
 	}
@@ -86,7 +86,7 @@ func tenantOf(t *testing.T, answer func(*http.Request) bool) *process {
 func eventually(t *testing.T, reason, address, path, want string) {
 	t.Helper()
 	var got string
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		got = probe(ctx, address, path)
 		return strings.HasPrefix(got, want), nil
 	})

@@ -78,7 +78,7 @@ func TestAControllerWaitsForItsOwnCRDsAlone(t *testing.T) {
 	if err := checks["crds-always"](nil); err != nil {
 		t.Errorf("it needs none: %v", err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		err := checks["crds-waiting"](nil)
 		return err != nil && strings.Contains(err.Error(), "CRD things.example.com does not exist; Archelon needs Things 2"), nil
 	})

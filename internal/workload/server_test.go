@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -139,8 +140,10 @@ func kubeconfigSecret(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "workload"}, Data: data}
 }
 
+// clientsOf returns clients that are patient, unless the test wants to see a timeout.
 func clientsOf(t *testing.T, o Options, secrets ...client.Object) (*Clients, client.Client) {
 	t.Helper()
+	o.Timeout, o.DialTimeout = cmp.Or(o.Timeout, time.Minute), cmp.Or(o.DialTimeout, time.Minute)
 	management := fake.NewClientBuilder().WithObjects(secrets...).Build()
 	clients, err := NewClients(management, o)
 	if err != nil {

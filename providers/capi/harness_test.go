@@ -263,13 +263,24 @@ type fleet struct {
 	err    error
 }
 
-// quick are timings for tests.
+const (
+	// patience is how long a test waits for what has to come.
+	patience = 2 * time.Minute
+	// long is far beyond patience: who waits for it is seen to wait.
+	long = 10 * time.Minute
+)
+
+// quick are timings for tests. All is looked at often, and nothing is given up: a slow machine is not to look like a
+// cluster that does not answer. A test that needs something given up says what.
 func quick() Timing {
 	return Timing{
-		Dial: time.Second, Request: 3 * time.Second, Read: time.Second, Engage: 2 * time.Second, Probe: 500 * time.Millisecond,
+		Dial: long, Request: long, Read: long, Engage: long, Probe: long,
 		ProbeEvery: 100 * time.Millisecond, ProbeFailures: 2, RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond,
 	}
 }
+
+// dialsBriefly gives up black holes soon, which leave a client alone with its handshake.
+func dialsBriefly(o *Options) { o.Timing.Dial = time.Second }
 
 // mapper knows the kinds without asking a server.
 func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
@@ -328,7 +339,7 @@ func (f *fleet) start() {
 			if err != nil {
 				f.t.Errorf("Start: %v", err)
 			}
-		case <-time.After(15 * time.Second):
+		case <-time.After(patience):
 			f.t.Error("the provider did not stop")
 		}
 	})
@@ -435,7 +446,7 @@ func get(f *fleet, name multicluster.ClusterName, secret string) (string, error)
 
 func eventually(tb testing.TB, what string, is func() bool, instead ...func() string) {
 	tb.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !is() {
 		if time.Now().After(deadline) {
 			for _, tell := range instead {

@@ -153,10 +153,9 @@ func Apply(ctx context.Context, c client.Client, objects []unstructured.Unstruct
 	}
 }
 
-// Soon are times of seats that specs can wait for. An order of magnitude less than those of an installation, they
-// still cover a slow machine.
+// Soon are times of seats that specs can wait for. Who has a seat keeps it on a machine that hangs for seconds.
 func Soon() seat.Timing {
-	return seat.Timing{Renew: 200 * time.Millisecond, Fresh: time.Second, Quiet: 2 * time.Second, Expire: 4 * time.Second}
+	return seat.Timing{Renew: 200 * time.Millisecond, Fresh: 2 * time.Second, Quiet: 3 * time.Second, Expire: 6 * time.Second}
 }
 
 // Run starts a manager in this process, as the chart with these values does in this cluster. It may not become ready.

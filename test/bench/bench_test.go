@@ -18,7 +18,7 @@ var _ = Describe("A small benchmark", func() {
 		var stdout, stderr bytes.Buffer
 		results := filepath.Join(GinkgoT().TempDir(), "results.json")
 		code := command(append(arguments, "--manager="+manager, "--clusters=5", "--machines=1", "--namespaces=2", "--black-holes=0.2",
-			"--agent-delay=50ms", "--idle=200ms", "--settle=200ms", "--timeout=3m", "--json="+results, "--markdown"), &stdout, &stderr)
+			"--agent-delay=50ms", "--idle=200ms", "--settle=200ms", "--timeout=10m", "--json="+results, "--markdown"), &stdout, &stderr)
 		Expect(code).To(BeZero(), "%s", &stderr)
 
 		raw, err := os.ReadFile(results)

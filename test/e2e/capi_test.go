@@ -30,14 +30,14 @@ var _ = Describe("Cluster API", Label("capi"), Ordered, func() {
 	BeforeAll(func(ctx context.Context) { w = newCAPIWorld(ctx, "capi") })
 	Describe("with v3", Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
-			w.startManager(ctx, append(patientLeader(), "--feature-gates=managementv3-cluster=true")...)
+			w.startManager(ctx, "--feature-gates=managementv3-cluster=true")
 		})
 		Describe("a plain Cluster", Ordered, func() { plainCluster(func() *capiWorld { return w }) })
 		Describe("a Cluster of a ClusterClass", Ordered, func() { classCluster(func() *capiWorld { return w }) })
 		Describe("100 Clusters at once", Label("long"), func() { manyClusters(func() *capiWorld { return w }) })
 	})
 	Describe("with v1", Ordered, func() {
-		BeforeAll(func(ctx context.Context) { w.startManager(ctx, patientLeader()...) })
+		BeforeAll(func(ctx context.Context) { w.startManager(ctx) })
 		It("imports a Cluster and lets it go", func(ctx context.Context) {
 			namespace := w.Namespace(ctx, nil)
 			p := w.prepare(ctx, namespace, "old")
@@ -57,12 +57,6 @@ var _ = Describe("Cluster API", Label("capi"), Ordered, func() {
 		w.ExpectNoSecrets()
 	})
 })
-
-// patientLeader has the manager keep its Lease while 100 Clusters at once keep the API server from answering for longer
-// than ten seconds. A manager that loses its Lease exits, and here is no kubelet to start it again.
-func patientLeader() []string {
-	return []string{"--leader-elect-lease-duration=2m", "--leader-elect-renew-deadline=90s"}
-}
 
 // plainCluster takes a Cluster without a ClusterClass through its life.
 func plainCluster(world func() *capiWorld) {

@@ -30,7 +30,7 @@ import (
 
 // capiPatience is how long Cluster API may take for a step. It asks an API server that was not there again after half a
 // minute, and calls one that went away unavailable after most of a minute.
-var capiPatience = 6 * patience
+var capiPatience = 3 * patience
 
 // capiWorld is a stage with the real controllers of Cluster API.
 type capiWorld struct {

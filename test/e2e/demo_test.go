@@ -54,7 +54,7 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		d.expectNothingLeft(ctx)
 	})
 
-	It("tells of servers for tenants, checks itself and leaves nothing", func(ctx context.Context) {
+	It("tells of servers for tenants, checks itself and leaves nothing", Label("nightly"), func(ctx context.Context) {
 		d := startDemo(program, "hostclaim")
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gexec.Exit(0))
 		out := string(d.session.Out.Contents())

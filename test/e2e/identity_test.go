@@ -107,7 +107,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 		}})).To(Succeed())
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NamespaceNotAllowed"))
 		Expect(message(ctx, cluster)()).To(ContainSubstring("OCIClusterIdentity infra/team: namespace " + namespace + " is not in spec.allowedNamespaces.list"))
-		Consistently(func() int { return len(f.V1Records(ctx, cluster)) }).WithTimeout(importing.Reaction).Should(BeZero())
+		Consistently(func() int { return len(f.V1Records(ctx, cluster)) }).WithTimeout(importing.Quiet).Should(BeZero())
 		Expect(importing.Current(ctx, f.Client, cluster).Annotations).NotTo(HaveKey(importing.RecordKey))
 
 		By("allowing it")
@@ -118,7 +118,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 		By("taking the permission away")
 		allow(ctx)
 		Eventually(message(ctx, cluster)).Should(ContainSubstring("its identity is refused now (NamespaceNotAllowed)"))
-		Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("True/Imported"))
+		Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Quiet).Should(Equal("True/Imported"))
 		Expect(f.V1Records(ctx, cluster)).To(HaveLen(1))
 
 		By("deleting it all the same")

@@ -21,11 +21,11 @@ import (
 
 const (
 	instanceKey   = "archelon.io/instance"
-	leaseDuration = 6 * time.Second
+	leaseDuration = 15 * time.Second
 )
 
-// quickLease makes it known early that an instance is gone.
-var quickLease = []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
+// quickLease makes it known early that an instance is gone, and not so early that one on a busy machine seems to be.
+var quickLease = []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=12s", "--leader-elect-retry-period=1s"}
 
 // Two living instances never work on one cluster, however their scopes are configured.
 var _ = Describe("Overlapping instances", Ordered, func() {
@@ -159,7 +159,7 @@ func (o *overlap) uninstall(ctx context.Context) {
 		opts := uninstall.NewOptions()
 		opts.Namespaces, opts.Instance, opts.InstanceNamespace = []string{o.tenant}, o.instances[1].Name, o.instances[1].Namespace()
 		opts.LeaderElectNamespace = stage.SystemNamespace
-		opts.Timeout = 5 * time.Second
+		opts.Timeout = 2 * patience
 		out := &bytes.Buffer{}
 		err := uninstall.Run(ctx, o.Management.Config, opts, out)
 		return out.String(), err

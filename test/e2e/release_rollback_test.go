@@ -67,7 +67,7 @@ var _ = Describe("An isolated release that is rolled back", Label("nightly"), Or
 	It("keeps them when Helm rolls an upgrade back by itself that does not get ready", func(ctx context.Context) {
 		broken := release
 		broken.Values = with(release.Values, map[string]any{"extraArgs": []any{"--no-such-flag"}, "metrics": map[string]any{"enabled": false}})
-		broken.Args, broken.Timeout = []string{"--atomic"}, 20*time.Second
+		broken.Args, broken.Timeout = []string{"--atomic"}, time.Minute // that of the rollback as well
 		expectUndisturbed(ctx, func() {
 			Expect(r.helm.Upgrade(ctx, broken)).To(MatchError(MatchRegexp("has been rolled back due to (atomic|rollback-on-failure) being set")))
 		})

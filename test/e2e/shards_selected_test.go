@@ -21,7 +21,7 @@ import (
 const shardLabel = "example.com/shard"
 
 // handedOver is how long a namespace may be without an instance after its label has changed.
-const handedOver = 10 * time.Second
+const handedOver = time.Minute
 
 // Instances that divide namespaces by their labels, which change while they run.
 var _ = Describe("Shards by label", Ordered, func() {

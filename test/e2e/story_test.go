@@ -58,7 +58,7 @@ var _ = Describe("Story 4", Label("long"), Ordered, func() {
 			t.expectSameRecords(ctx)
 			t.expectNoFight()
 			t.end(ctx)
-		}, NodeTimeout(10*time.Minute))
+		}, NodeTimeout(20*time.Minute))
 	}
 })
 

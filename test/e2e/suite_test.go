@@ -16,7 +16,7 @@ import (
 
 // patience is how long an expected change may take on a loaded machine under the race detector. Nothing here
 // measures time; that is done where it says so.
-var patience = time.Minute
+var patience = 2 * time.Minute
 
 // manager is the path of the program under test, and built the directory in which one process has built it for all.
 var manager, built string

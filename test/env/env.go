@@ -23,8 +23,8 @@ import (
 const (
 	// startTimeout is for one program. It is long because a test run starts
 	// several control planes on two cores, under the race detector.
-	startTimeout = 90 * time.Second
-	stopTimeout  = 30 * time.Second
+	startTimeout = 3 * time.Minute
+	stopTimeout  = 2 * time.Minute
 )
 
 // Options say what to start.

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	timeout  = time.Minute
+	timeout  = 2 * time.Minute
 	interval = 100 * time.Millisecond
 )
 

@@ -16,9 +16,13 @@ import (
 	"github.com/archelon-io/archelon/test/builder"
 )
 
-// Reaction is how long a phase may take to go on when its event has come. It is shorter than every timer that would
-// wake it otherwise (5 s, 30 s, 5 min, the resync), and long enough for a loaded machine.
-const Reaction = 4 * time.Second
+const (
+	// Reaction is how long a phase may take to go on when its event has come. It is shorter than the timers that would
+	// wake it otherwise: they take 30 seconds and more, and have no flag.
+	Reaction = 20 * time.Second
+	// Quiet is for how long a spec looks that nothing happens.
+	Quiet = 4 * time.Second
+)
 
 // Selected has a CAPI cluster imported.
 func Selected(c *clusterv1.Cluster) { c.Labels = map[string]string{ImportLabel: "true"} }

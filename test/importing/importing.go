@@ -61,10 +61,15 @@ func New(ctx context.Context, s *stage.Stage, workload env.Options) *Fixture {
 	return f
 }
 
-// StartLeader starts a manager that is elected, for the time of the node, and waits until it is ready.
+// StartLeader starts a manager that is elected, for the time of the node, and waits until it is ready. It keeps its
+// Lease while a busy API server does not answer for longer than ten seconds: a manager that loses its Lease exits, and
+// here is no kubelet to start it again.
 func (f *Fixture) StartLeader(ctx context.Context, program string, args ...string) {
 	GinkgoHelper()
-	args = append([]string{"-v=1", "--leader-elect", "--leader-elect-namespace=" + stage.SystemNamespace}, args...)
+	args = append([]string{
+		"-v=1", "--leader-elect", "--leader-elect-namespace=" + stage.SystemNamespace,
+		"--leader-elect-lease-duration=2m", "--leader-elect-renew-deadline=90s",
+	}, args...)
 	m, err := f.StartManager(ctx, program, GinkgoWriter, args...)
 	Expect(err).NotTo(HaveOccurred())
 	f.Manager = m

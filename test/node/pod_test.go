@@ -152,6 +152,7 @@ var _ = Describe("a Pod", func() {
 	It("is not ready while its readiness probe fails or it stands still, and is not restarted for the former", func(ctx SpecContext) {
 		spec := server()
 		spec.Containers[0].LivenessProbe = nil
+		spec.Containers[0].ReadinessProbe.TimeoutSeconds = 1
 		object := pod(namespace, spec)
 		Expect(admin.Create(ctx, object)).To(Succeed())
 		eventuallyReady(ctx, object)
@@ -169,7 +170,7 @@ var _ = Describe("a Pod", func() {
 	})
 
 	It("ends gracefully, and is killed when it does not", func(ctx SpecContext) {
-		polite := pod(namespace, server("--linger=1s"))
+		polite := pod(namespace, server("--linger=10s"))
 		polite.Name = "polite"
 		spec := server("--stubborn")
 		spec.TerminationGracePeriodSeconds = new(int64(1))

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	timeout  = time.Minute
+	timeout  = 2 * time.Minute
 	interval = 50 * time.Millisecond
 
 	image        = "registry.test/testpod:v1"
@@ -101,7 +101,8 @@ func explain(ctx context.Context, namespace string) {
 	}
 }
 
-// server returns a Pod that serves; it is allowed in a restricted namespace.
+// server returns a Pod that serves; it is allowed in a restricted namespace. A probe that fails counts at once, and one
+// that is slow does not.
 func server(args ...string) corev1.PodSpec {
 	get := func(path string) corev1.ProbeHandler {
 		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("http")}}
@@ -111,13 +112,13 @@ func server(args ...string) corev1.PodSpec {
 			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		TerminationGracePeriodSeconds: new(int64(5)),
+		TerminationGracePeriodSeconds: new(int64(60)),
 		Containers: []corev1.Container{{
 			Name: "testpod", Image: image, Args: append([]string{"--listen=:8080"}, args...),
 			Ports:          []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
-			StartupProbe:   &corev1.Probe{ProbeHandler: get("/livez"), PeriodSeconds: 1},
-			ReadinessProbe: &corev1.Probe{ProbeHandler: get("/readyz"), PeriodSeconds: 1, FailureThreshold: 1},
-			LivenessProbe:  &corev1.Probe{ProbeHandler: get("/livez"), PeriodSeconds: 1, FailureThreshold: 1},
+			StartupProbe:   &corev1.Probe{ProbeHandler: get("/livez"), PeriodSeconds: 1, FailureThreshold: 60, TimeoutSeconds: 60},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: get("/readyz"), PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 60},
+			LivenessProbe:  &corev1.Probe{ProbeHandler: get("/livez"), PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 60},
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},

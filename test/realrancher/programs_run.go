@@ -85,7 +85,7 @@ func (p *programs) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	response, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
+	response, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(request)
 	if err != nil {
 		return err
 	}

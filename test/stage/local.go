@@ -21,7 +21,7 @@ import (
 )
 
 // stopTimeout is how long a manager may take to stop after SIGTERM.
-const stopTimeout = 30 * time.Second
+const stopTimeout = 2 * time.Minute
 
 // again is in the sentence with which a manager ends to be started again.
 const again = "the process ends, to be started again"
@@ -181,7 +181,7 @@ func (m *local) Stop() error {
 		return m.err
 	case <-time.After(stopTimeout):
 		m.Kill()
-		return errors.New("the manager did not stop within 30 s of SIGTERM")
+		return fmt.Errorf("the manager did not stop within %s of SIGTERM", stopTimeout)
 	}
 }
 

@@ -171,7 +171,7 @@ func (s *site) expect(t *testing.T, want ...string) {
 			if got != event {
 				t.Fatalf("%s is told %q, want %q", s.origin, got, event)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s is not told %q", s.origin, event)
 		}
 	}

@@ -113,7 +113,7 @@ func StartAt(ctx context.Context, opts Options, observe func(Request)) (*Server,
 	}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients hang up whenever they like
 		TLSConfig: &tls.Config{
 			MinVersion:   tls.VersionTLS12,

@@ -23,7 +23,7 @@ import (
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // seen collects requests.
 type seen struct {

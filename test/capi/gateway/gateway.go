@@ -25,7 +25,7 @@ import (
 
 const (
 	// startTimeout bounds what a new connection waits for.
-	startTimeout = 5 * time.Second
+	startTimeout = time.Minute
 	// pollInterval is how often the API server of a cluster that has none yet is looked for.
 	pollInterval = 500 * time.Millisecond
 )
@@ -83,7 +83,7 @@ func Start(ctx context.Context, opts Options) (*Gateway, error) {
 	g := &Gateway{opts: opts, door: door, served: make(chan struct{}), memory: workloadserver.Handler(), refused: map[string]bool{}}
 	g.server = &http.Server{
 		Handler:           http.HandlerFunc(g.serve),
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients hang up whenever they like
 	}
 	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long an API server may take to see that a policy has come or gone.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 const importLabel = "cluster-api.cattle.io/rancher-auto-import"
 

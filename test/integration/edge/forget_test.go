@@ -22,7 +22,7 @@ import (
 
 // Scenario: a management cluster is gone for good, with its CAPI Clusters and the Archelon in it. A person lets go of
 // what it has left in Rancher's.
-var _ = Describe("A management cluster that is gone for good", Ordered, func() {
+var _ = Describe("A management cluster that is gone for good", Label("nightly"), Ordered, func() {
 	var (
 		hub   *hub
 		site  *management

@@ -144,7 +144,7 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 // uninstallation is that of the release.
 func uninstallation() *uninstall.Options {
 	opts := uninstall.NewOptions()
-	opts.Timeout = 30 * time.Second
+	opts.Timeout = 2 * time.Minute
 	opts.Instance, opts.InstanceNamespace, opts.RancherKubeconfig = "archelon", system, system+"/"+kubeconfig
 	return opts
 }

@@ -22,7 +22,7 @@ import (
 
 func TestFleet(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	RunSpecs(t, "Cluster API provider")
@@ -51,4 +51,4 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	workloadAdmin, err = client.New(workload.Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(10*time.Minute))

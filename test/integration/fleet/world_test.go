@@ -66,14 +66,18 @@ func (w *world) localManager(change ...func(*ctrl.Options)) ctrl.Manager {
 	return mgr
 }
 
-// options have the provider work in the spec's namespace of the workload clusters, at a pace of tests.
+// options have the provider work in the spec's namespace of the workload clusters, at a pace of tests. A slow machine
+// is not to look like a cluster that does not answer.
 func (w *world) options() capi.Options {
 	return capi.Options{
 		ClusterOptions: []cluster.Option{func(o *cluster.Options) {
 			o.Scheme = scheme
 			o.Cache.DefaultNamespaces = map[string]cache.Config{w.namespace: {}}
 		}},
-		Timing: capi.Timing{ProbeEvery: 300 * time.Millisecond, RetryMin: 50 * time.Millisecond, RetryMax: time.Second, Probe: 2 * time.Second},
+		Timing: capi.Timing{
+			ProbeEvery: 300 * time.Millisecond, RetryMin: 50 * time.Millisecond, RetryMax: time.Second,
+			Dial: time.Minute, Request: time.Minute, Read: time.Minute, Engage: time.Minute, Probe: time.Minute,
+		},
 	}
 }
 

@@ -140,7 +140,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		before := w.getClaim(ctx, "team-a", "waits").ResourceVersion
 		Consistently(func() string { return w.getClaim(ctx, "team-a", "waits").ResourceVersion }).Should(Equal(before))
 		w.changeHost(ctx, infra, "other", func(h *bmov1.BareMetalHost) { h.Labels["infra-kind"] = "medium" })
-		Eventually(w.associated(ctx, "team-a", "waits"), "10s").Should(Equal(bound))
+		Eventually(w.associated(ctx, "team-a", "waits")).Should(Equal(bound))
 		Expect(w.consumer(ctx, infra, "other")()).To(Equal("team-a/waits"))
 	})
 
@@ -213,7 +213,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Expect(w.admin.Patch(ctx, namespace, client.RawPatch(
 			types.MergePatchType, []byte(`{"metadata":{"labels":{"env":"prod"}}}`),
 		))).To(Succeed())
-		Eventually(w.associated(ctx, "team-late", "c"), "10s").Should(Equal(bound))
+		Eventually(w.associated(ctx, "team-late", "c")).Should(Equal(bound))
 	})
 
 	It("take a host of the namespace that they name alone (case 13)", func(ctx SpecContext) {
@@ -318,7 +318,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Expect(w.getHost(ctx, infra, "h").Spec.Online).To(BeFalse())
 		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateAvailable })
 		Eventually(gone(ctx, "team-a", "first")).Should(BeTrue())
-		Eventually(w.consumer(ctx, infra, "h"), "10s").Should(Equal("team-b/second"))
+		Eventually(w.consumer(ctx, infra, "h")).Should(Equal("team-b/second"))
 		remove(ctx, "team-b", "second")
 		Eventually(gone(ctx, "team-b", "second")).Should(BeTrue())
 		host := w.getHost(ctx, infra, "h")

@@ -57,7 +57,7 @@ func faultSpecs(worlds func() (here, there *world)) {
 		for range 3 {
 			other.change(ctx, "c", func(c *metal3v1.HostClaim) { c.Spec.Online = new(!*c.Spec.Online) })
 			wanted := *other.here.getClaim(ctx, other.namespace, "c").Spec.Online
-			Eventually(func() bool { return *other.target(ctx, "c").Spec.Online }, "10s").Should(Equal(wanted))
+			Eventually(func() bool { return *other.target(ctx, "c").Spec.Online }).Should(Equal(wanted))
 		}
 		after := t.here.getClaim(ctx, t.namespace, "c").Status
 		Expect(after.LastUpdated).To(Equal(before.LastUpdated))

@@ -43,7 +43,7 @@ func (w *world) startRemoteAs(ctx context.Context, account string) func() {
 			Client: faulty{mgr.GetClient(), &w.faults}, Recorder: mgr.GetEventRecorder(remote.ControllerName),
 		}
 		return r.SetupWithManager(running, mgr, remote.Options{
-			Concurrency: 4, Own: own, Workload: workload.Options{Timeout: 3 * time.Second, DialTimeout: 2 * time.Second},
+			Concurrency: 4, Own: own, Workload: workload.Options{Timeout: 20 * time.Second, DialTimeout: 20 * time.Second},
 		})
 	})
 }

@@ -39,15 +39,15 @@ var _ = Describe("Claims of kind baremetal, with two controllers, late caches, f
 		u.restart(ctx, 0)
 
 		By("coming to rest")
-		Eventually(func() []string { return u.unsettled(ctx) }, "60s").Should(BeEmpty())
+		Eventually(func() []string { return u.unsettled(ctx) }).Should(BeEmpty())
 		Expect(u.wrong()).To(BeEmpty())
 
 		By("deleting all claims")
 		Expect(client.IgnoreNotFound(u.w.admin.DeleteAllOf(ctx, &metal3v1.HostClaim{}, client.InNamespace("team-a")))).To(Succeed())
 		Expect(client.IgnoreNotFound(u.w.admin.DeleteAllOf(ctx, &metal3v1.HostClaim{}, client.InNamespace("team-b")))).To(Succeed())
-		Eventually(func() []string { return u.left(ctx) }, "60s").Should(BeEmpty())
+		Eventually(func() []string { return u.left(ctx) }).Should(BeEmpty())
 		Expect(u.wrong()).To(BeEmpty())
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 })
 
 // upheaval has a world change at random.

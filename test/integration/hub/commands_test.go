@@ -24,7 +24,7 @@ import (
 )
 
 // Scenario: an administrator of Rancher's cluster looks at all management clusters, one of which does not answer.
-var _ = Describe("Commands for many management clusters", Ordered, func() {
+var _ = Describe("Commands for many management clusters", Label("nightly"), Ordered, func() {
 	var (
 		rancher        *hub
 		east, west     *management

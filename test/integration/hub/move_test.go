@@ -10,7 +10,7 @@ import (
 )
 
 // Scenario: clusterctl moves a CAPI Cluster from one registered management cluster to another, while the hub runs.
-var _ = Describe("A CAPI Cluster that moves between management clusters", func() {
+var _ = Describe("A CAPI Cluster that moves between management clusters", Label("nightly"), func() {
 	It("keeps its Rancher cluster and its agent", func(ctx SpecContext) {
 		rancher := newHub(ctx)
 		east, west := newManagement(ctx, rancher, "east"), newManagement(ctx, rancher, "west")

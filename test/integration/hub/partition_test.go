@@ -24,7 +24,7 @@ import (
 // noticed bounds how long the hub may take to notice. The suite has it ask a silent connection every second.
 const noticed = 20 * time.Second
 
-var _ = Describe("A management cluster that was connected", Ordered, func() {
+var _ = Describe("A management cluster that was connected", Label("nightly"), Ordered, func() {
 	var (
 		rancher    *hub
 		east, west *management

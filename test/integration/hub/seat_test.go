@@ -18,7 +18,7 @@ import (
 	"github.com/archelon-io/archelon/test/apart"
 )
 
-var _ = Describe("A management cluster that an Archelon in it serves", Ordered, func() {
+var _ = Describe("A management cluster that an Archelon in it serves", Label("nightly"), Ordered, func() {
 	var (
 		rancher *hub
 		site    *management

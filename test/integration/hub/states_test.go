@@ -20,7 +20,7 @@ import (
 	"github.com/archelon-io/archelon/test/apart"
 )
 
-var _ = Describe("Registrations of management clusters", Ordered, func() {
+var _ = Describe("Registrations of management clusters", Label("nightly"), Ordered, func() {
 	var (
 		rancher    *hub
 		east, west *management

@@ -159,13 +159,11 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 		)
 		w.notified.Clear()
 		relabel(ctx, other, `{"team":"x"}`)
-		Eventually(
-			w.condition(ctx, "labels", "InUse"), "10s",
-		).Should(Equal("True Used: Used by OCICluster other/labels"))
+		Eventually(w.condition(ctx, "labels", "InUse")).Should(Equal("True Used: Used by OCICluster other/labels"))
 		Eventually(func() bool { _, told := w.notified.Load("OCICluster other/labels"); return told }).Should(BeTrue())
 		Expect(allowed(ctx, other, "labels")()).To(Equal("true "))
 		relabel(ctx, other, `{"team":null}`)
-		Eventually(w.condition(ctx, "labels", "InUse"), "10s").Should(HavePrefix("False NotUsed"))
+		Eventually(w.condition(ctx, "labels", "InUse")).Should(HavePrefix("False NotUsed"))
 		_, verdict, err := w.principal(ctx, w.cluster(ctx, other, "labels"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(verdict.Reason).To(Equal(infrav1.NamespaceNotAllowedReason))
@@ -186,16 +184,16 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 		Eventually(w.condition(ctx, "rotate", "Ready")).Should(Equal("False CredentialInvalid: the Secret lacks key"))
 		held.Data = w.secretData(w.key)
 		Expect(w.admin.Update(ctx, held)).To(Succeed())
-		Eventually(w.condition(ctx, "rotate", "Ready"), "10s").Should(Equal("True Ready"))
+		Eventually(w.condition(ctx, "rotate", "Ready")).Should(Equal("True Ready"))
 		rotated, err := rsa.GenerateKey(rand.Reader, 2048)
 		Expect(err).NotTo(HaveOccurred())
 		held.Data["key"] = w.secretData(rotated)["key"]
 		Expect(w.admin.Update(ctx, held)).To(Succeed())
-		Eventually(w.condition(ctx, "rotate", "Ready"), "10s").Should(
+		Eventually(w.condition(ctx, "rotate", "Ready")).Should(
 			ContainSubstring("fingerprint is that of another key"),
 		)
 		Expect(w.admin.Delete(ctx, held)).To(Succeed())
-		Eventually(w.condition(ctx, "rotate", "Ready"), "10s").Should(HavePrefix("False SecretNotFound"))
+		Eventually(w.condition(ctx, "rotate", "Ready")).Should(HavePrefix("False SecretNotFound"))
 	})
 
 	It("wakes a cluster whose identity comes later", func(ctx SpecContext) {

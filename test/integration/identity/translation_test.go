@@ -176,7 +176,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		source := w.credential("cc-plain", w.key)
 		source.Annotations[infrav1.RegionAnnotation] = "us-ashburn-1"
 		w.create(ctx, source)
-		Eventually(keysOf(ctx, "cc-plain"), "10s").Should(Equal([]string{"fingerprint", "key", "region", "tenancy", "user"}))
+		Eventually(keysOf(ctx, "cc-plain")).Should(Equal([]string{"fingerprint", "key", "region", "tenancy", "user"}))
 		Eventually(says(ctx, "cc-plain")).Should(Equal("Translated"))
 		Eventually(condition(ctx, "cc-plain", "Ready")).Should(Equal("True Ready"), "CAPOCI's form is what Archelon reads as well")
 		Eventually(condition(ctx, "cc-plain", "Translated")).Should(Equal("True Translated"))
@@ -221,7 +221,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		Eventually(eventsOf(ctx, "cc-region")).Should(Equal([]string{"Warning RegionMissing"}))
 		Expect(keysOf(ctx, "cc-region")()).To(Equal([]string{"fingerprint", "key", "tenancy", "user"}))
 		annotate(ctx, "cc-region", `{"`+infrav1.RegionAnnotation+`":"eu-frankfurt-1"}`)
-		Eventually(keysOf(ctx, "cc-region"), "10s").Should(ContainElement("region"))
+		Eventually(keysOf(ctx, "cc-region")).Should(ContainElement("region"))
 		Eventually(says(ctx, "cc-region")).Should(Equal("Translated"))
 		annotate(ctx, "cc-region", `{"`+infrav1.RegionAnnotation+`":"evil.example.com/#"}`)
 		Eventually(says(ctx, "cc-region")).Should(HavePrefix("CredentialInvalid: in the cloud credential region is not"))
@@ -249,7 +249,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 				return get(ctx, secret) == nil && maps.EqualFunc(secret.Data, w.secretData(key), slices.Equal)
 			}
 		}
-		Eventually(holds(rotated), "10s").Should(BeTrue())
+		Eventually(holds(rotated)).Should(BeTrue())
 		Eventually(patched).Should(Equal(before + 1))
 		Consistently(patched).Should(Equal(before+1), "one write for one rotation")
 		Eventually(condition(ctx, "cc-rotate", "Ready")).Should(Equal("True Ready"))
@@ -306,11 +306,11 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		Eventually(func() *infrav1.AllowedNamespaces {
 			Expect(get(ctx, found)).To(Succeed())
 			return found.Spec.AllowedNamespaces
-		}, "10s").Should(Equal(w.translate.Spec("cc-plain").AllowedNamespaces))
+		}).Should(Equal(w.translate.Spec("cc-plain").AllowedNamespaces))
 		Expect(w.admin.Delete(ctx, &corev1.Secret{ObjectMeta: at(translated, "cc-plain")})).To(Succeed())
-		Eventually(keysOf(ctx, "cc-plain"), "10s").Should(HaveLen(5))
+		Eventually(keysOf(ctx, "cc-plain")).Should(HaveLen(5))
 		Expect(w.admin.Delete(ctx, found)).To(Succeed())
-		Eventually(condition(ctx, "cc-plain", "Translated"), "10s").Should(Equal("True Translated"))
+		Eventually(condition(ctx, "cc-plain", "Translated")).Should(Equal("True Translated"))
 	})
 
 	It("keeps identity and Secret while clusters use them, and not the credential", func(ctx SpecContext) {
@@ -337,8 +337,8 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 
 		By("deleting the cluster")
 		Expect(w.admin.Delete(ctx, cluster)).To(Succeed())
-		Eventually(gone(ctx, found), "10s").Should(BeTrue())
-		Eventually(gone(ctx, secret), "10s").Should(BeTrue())
+		Eventually(gone(ctx, found)).Should(BeTrue())
+		Eventually(gone(ctx, secret)).Should(BeTrue())
 	})
 
 	It("cleans up after a credential that is for another cloud now", func(ctx SpecContext) {
@@ -348,7 +348,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		for _, object := range []client.Object{
 			&infrav1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-moved")}, &corev1.Secret{ObjectMeta: at(translated, "cc-moved")},
 		} {
-			Eventually(gone(ctx, object), "10s").Should(BeTrue())
+			Eventually(gone(ctx, object)).Should(BeTrue())
 		}
 		Eventually(says(ctx, "cc-moved")).Should(BeEmpty())
 	})

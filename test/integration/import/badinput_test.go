@@ -38,9 +38,9 @@ const (
 	// window is how long tries are counted at least.
 	window = 8 * time.Second
 
-	// manifestTimeout is enough for manifests that are too large, all at once from a busy machine. Two tries that wait for
-	// it in vain, and the pause between them, fit into two windows.
-	manifestTimeout = 5 * time.Second
+	// manifestTimeout is enough for manifests that are too large, all at once from a busy machine. One spec waits for it
+	// twice in vain.
+	manifestTimeout = 10 * time.Second
 )
 
 // rate is how often an import is tried.
@@ -130,7 +130,7 @@ func newBadWorld() *badWorld {
 		DeferCleanup(w.servers.Stop)
 		w.Values = nil // The admission policy refuses some of it, so that it cannot be there, and a manager that adopts takes a record of Turtles.
 		w.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true", "--sync-period=1h",
-			"--manifest-timeout="+manifestTimeout.String(), "--workload-timeout=2s")
+			"--manifest-timeout="+manifestTimeout.String())
 	})
 	AfterEach(func() { Expect(w.Manager.Done()).NotTo(BeClosed()) })
 	AfterAll(func() {

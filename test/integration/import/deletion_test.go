@@ -24,9 +24,6 @@ const (
 	foreignFinalizer = "example.com/hold"
 )
 
-// quick makes a workload cluster that does not answer known as such early.
-const quick = "--workload-timeout=2s"
-
 // deletion is what the specs about deletion share: a stage with two real workload clusters, and as many
 // light ones as are asked for.
 type deletion struct {
@@ -99,7 +96,7 @@ func (d *deletion) specs() {
 // launch starts a manager that may be killed.
 func (d *deletion) launch(ctx context.Context, strategy string) {
 	GinkgoHelper()
-	d.run(ctx, append([]string{importing.Gate(strategy), quick}, d.scope...)...)
+	d.run(ctx, append([]string{importing.Gate(strategy)}, d.scope...)...)
 }
 
 // tenant makes a namespace that a manager works in: the one that is up, or one for this namespace only.

@@ -61,7 +61,7 @@ func describeEarlyImport(strategy string) {
 		f.ExpectNothingLeft(ctx, cluster)
 	}
 
-	Describe("as "+strategy, Ordered, func() {
+	Describe("as "+strategy, nightlyUnless(strategy == "v3"), Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
 			f = newFixture(ctx, stage.Options{Name: "early-" + strategy})
 			namespace = f.Namespace(ctx, nil)

@@ -2,7 +2,6 @@ package import_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,7 +33,7 @@ var _ = Describe("Fleet", func() {
 		Eventually(func() bool {
 			now := f.Agent(ctx)
 			return now != nil && now.UID != before.UID
-		}).WithTimeout(10 * time.Second).Should(BeTrue())
+		}).Should(BeTrue())
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		f.ExpectNoSecrets()
 	})

@@ -221,7 +221,7 @@ func describeLostLabels(strategy string) {
 			before := len(f.Requests())
 			f.Patch(ctx, importing.Current(ctx, f.Client, behind), spoil)
 			Eventually(func() map[string]string { return importing.Current(ctx, f.Client, behind).Labels }).Should(HaveKey(importing.OwnedLabel))
-			Consistently(f.K(ctx).Get(behind)).WithTimeout(importing.Reaction).Should(Succeed())
+			Consistently(f.K(ctx).Get(behind)).WithTimeout(importing.Quiet).Should(Succeed())
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 			Expect(importing.Current(ctx, f.Client, behind).DeletionTimestamp).To(BeNil())
 			for _, request := range f.Requests()[before:] {

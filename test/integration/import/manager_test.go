@@ -27,9 +27,9 @@ import (
 
 const (
 	// building is how long a manager may take to be built, after which nothing that others share is read any more.
-	building = 10 * time.Second
+	building = time.Minute
 	// stopping is how long it may take to stop.
-	stopping = 30 * time.Second
+	stopping = 2 * time.Minute
 )
 
 // inProcess is a manager in the process of the test. It implements stage.Running.

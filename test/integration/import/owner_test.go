@@ -72,7 +72,7 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, takeOver, "c-wrong") })
 			Consistently(f.workloadWrites).WithTimeout(resync).Should(BeEmpty())
 			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, takeOver, hand) })
-			Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * importing.Reaction).Should(Equal("True/Imported"))
+			Eventually(f.Reason(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("True/Imported"))
 			Expect(f.holdsAgent(hand)).To(BeFalse())
 			record := f.V3Records(ctx, cluster)[0]
 			Eventually(func() map[string]string { return importing.Current(ctx, f.Client, &record).Annotations }).Should(HaveKey(takenOver))
@@ -155,7 +155,7 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 		Eventually(f.Reason(ctx, behind)).Should(Equal("False/WaitingForAgent"))
 		Consistently(f.Reason(ctx, behind)).WithTimeout(resync).Should(Equal("False/WaitingForAgent"))
 		f.Patch(ctx, importing.Current(ctx, f.Client, behind), func(o client.Object) { importing.SetAnnotation(o, remedy[1], remedy[2]) })
-		Eventually(f.Reason(ctx, behind)).WithTimeout(2 * importing.Reaction).Should(Equal("True/Imported"))
+		Eventually(f.Reason(ctx, behind)).WithTimeout(importing.Reaction).Should(Equal("True/Imported"))
 
 		By("changing the registry while the agent is away and has no Pods")
 		// Until Rancher has looked at the cluster by its agent, the agent counts as one that has yet to connect.
@@ -172,7 +172,7 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 			agent := &appsv1.Deployment{}
 			g.Expect(l.Client.Get(ctx, client.ObjectKey{Namespace: importing.AgentNamespace, Name: importing.AgentDeployment}, agent)).To(Succeed())
 			g.Expect(agent.Spec.Template.Spec.Containers[0].Image).To(HavePrefix("registry.example.com/"))
-		}).WithTimeout(2 * importing.Reaction).Should(Succeed())
+		}).WithTimeout(importing.Reaction).Should(Succeed())
 	})
 })
 

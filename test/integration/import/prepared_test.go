@@ -17,7 +17,7 @@ import (
 // agents. A real one never connects an agent that registers then.
 var _ = Describe("A Rancher that has just started", func() {
 	for _, strategy := range importing.Strategies() {
-		It("is given the time to prepare, as "+strategy, func(ctx context.Context) {
+		It("is given the time to prepare, as "+strategy, nightlyUnless(strategy == "v3"), func(ctx context.Context) {
 			f := newFixture(ctx, stage.Options{Name: "prepared-" + strategy, Rancher: func(o *rancher.Options) {
 				o.Logger, o.Timings.Migrate = GinkgoLogr, 2*time.Second
 			}})

@@ -180,7 +180,7 @@ var _ = Describe("Repair", Ordered, ContinueOnFailure, func() {
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
 		Expect(f.repairs()).To(Equal(before))
 		Expect(f.Rancher.RotateToken(ctx, id)).To(Succeed())
-		Eventually(f.repairs).WithTimeout(5*importing.Reaction).Should(Equal(before+1), "before the agent is looked at again anyway, which is after 30 seconds")
+		Eventually(f.repairs).WithTimeout(importing.Reaction).Should(Equal(before+1), "before the agent is looked at again anyway, which is after 30 seconds")
 		connect(ctx)
 		Consistently(f.repairs).WithTimeout(quiet).Should(Equal(before + 1))
 	})

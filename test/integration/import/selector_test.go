@@ -16,7 +16,7 @@ import (
 // Scenario: an administrator has clusters imported that nobody labels.
 var _ = Describe("A selector of the installation", func() {
 	for _, strategy := range importing.Strategies() {
-		It("imports what it selects, unless a label says otherwise, and disconnects nothing when it changes, as "+strategy, func(ctx context.Context) {
+		It("imports what it selects, unless a label says otherwise, and disconnects nothing when it changes, as "+strategy, nightlyUnless(strategy == "v3"), func(ctx context.Context) {
 			f := newFixture(ctx, stage.Options{Name: "selector-" + strategy})
 			namespace, closed := f.Namespace(ctx, nil), f.Namespace(ctx, map[string]string{importing.ImportLabel: "false"})
 			fits := func(c *clusterv1.Cluster) {

@@ -16,7 +16,7 @@ import (
 
 // patience is how long an expected change may take on a loaded machine under the race detector. Nothing here measures
 // time; that is done where it says so.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // planes are what containers use one after the other.
 var planes = stage.NewKept()

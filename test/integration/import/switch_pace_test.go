@@ -27,7 +27,7 @@ import (
 )
 
 // A change of the kind of record reaches a few clusters at a time, and goes on only as those come back.
-var _ = Describe("Switching the strategy at a pace", Ordered, func() {
+var _ = Describe("Switching the strategy at a pace", Label("nightly"), Ordered, func() {
 	const (
 		clusters  = 6
 		places    = 2

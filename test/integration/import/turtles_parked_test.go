@@ -88,7 +88,7 @@ var _ = Describe("Turtles, parked", Ordered, func() {
 			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { controllerutil.AddFinalizer(o, builder.TurtlesHold) })
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ManagedByTurtles"))
 			Consistently(func() []string { return importing.Current(ctx, f.Client, cluster).Finalizers }).
-				WithTimeout(importing.Reaction).Should(ContainElement(builder.TurtlesHold))
+				WithTimeout(importing.Quiet).Should(ContainElement(builder.TurtlesHold))
 			Expect(changes()[before:]).To(BeEmpty(), "nothing but the condition is written")
 
 			By("ending with its cluster when Turtles lets it go")
@@ -109,7 +109,7 @@ var _ = Describe("Turtles, parked", Ordered, func() {
 		f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, managedBy, "archelon") })
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"), "the annotation of the Cluster wins")
 		assign(ctx, namespace, "me")
-		Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("True/Imported"))
+		Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Quiet).Should(Equal("True/Imported"))
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 		f.ExpectNothingLeft(ctx, cluster)

@@ -46,7 +46,7 @@ var _ = Describe("Turtles", func() {
 				Expect(ok).To(BeTrue())
 				lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
 			})
-			Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("False/TurtlesActive"))
+			Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Quiet).Should(Equal("False/TurtlesActive"))
 			Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
@@ -173,7 +173,7 @@ var _ = Describe("Turtles", func() {
 				f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, "example.com/wakes", "it") })
 				Consistently(func() []auditv1.Event {
 					return slices.DeleteFunc(f.RequestsFor(cluster)[before:], func(e auditv1.Event) bool { return e.Verb == "get" })
-				}).WithTimeout(importing.Reaction).Should(BeEmpty())
+				}).WithTimeout(importing.Quiet).Should(BeEmpty())
 			})
 
 			It("ends with its cluster then", func(ctx context.Context) {

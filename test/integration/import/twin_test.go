@@ -67,7 +67,7 @@ var _ = Describe("A CAPI cluster with the name of a v1 record", Ordered, func() 
 		By("deleting")
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
-		Consistently(f.K(ctx).Get(twin)).WithTimeout(importing.Reaction).Should(Succeed())
+		Consistently(f.K(ctx).Get(twin)).WithTimeout(importing.Quiet).Should(Succeed())
 		Expect(f.V1Records(ctx, cluster)).To(HaveLen(1))
 	})
 

@@ -74,6 +74,9 @@ var _ = Describe("Watches", Ordered, func() {
 		cluster := f.Cluster(ctx, namespace, "agent", importing.Selected)
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForAgent"))
 		f.Rancher.HoldConnect(false)
+		Eventually(func() any { return f.V3Records(ctx, cluster)[0].Status.Conditions }).Should(ContainElement(And(
+			HaveField("Type", BeEquivalentTo("Connected")), HaveField("Status", BeEquivalentTo("True")),
+		)), "the event, which is Rancher's")
 		goOn(ctx, cluster, "False/WaitingForAgent")
 	})
 

@@ -287,4 +287,4 @@ func once(changes []string) []string {
 }
 
 // scenarioTime is what one spec may take.
-const scenarioTime = 3 * time.Minute
+const scenarioTime = 10 * time.Minute

@@ -77,7 +77,7 @@ func FromEnvironment(get func(string) string) (Options, error) {
 		APIServer:      get(APIServerVariable),
 		FirstRetry:     500 * time.Millisecond,
 		LastRetry:      5 * time.Second,
-		Silence:        15 * time.Second,
+		Silence:        time.Minute,
 		Cleanup:        get("CLUSTER_CLEANUP") == "true",
 	}
 	if get("SLEEP_FIRST") == "true" {

@@ -17,7 +17,7 @@ import (
 
 const (
 	// requestTimeout bounds one short request.
-	requestTimeout = 10 * time.Second
+	requestTimeout = time.Minute
 	// answerLimit is the size of an answer above which it is not Rancher's.
 	answerLimit = 1 << 20
 )

@@ -41,7 +41,7 @@ var (
 func TestPods(t *testing.T) {
 	RegisterFailHandler(Fail)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	RunSpecs(t, "Rancher's agent in Pods")
 }
@@ -67,15 +67,19 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return machine.Stop() })
-}, NodeTimeout(5*time.Minute))
+}, NodeTimeout(10*time.Minute))
 
 // startStandin runs the stand-in as a Deployment and returns its Pod and its control.
 func startStandin(ctx context.Context) (*corev1.Pod, *remote.Remote) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Namespace: standinNamespace, Name: "rancher"}
 	labels := map[string]string{"app": "rancher"}
+	// On a busy machine the stand-in takes its time.
 	probe := func(path string) *corev1.Probe {
-		return &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("control")}}}
+		return &corev1.Probe{
+			PeriodSeconds: 1, FailureThreshold: 120, TimeoutSeconds: 60,
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("control")}},
+		}
 	}
 	for _, obj := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: standinNamespace}},

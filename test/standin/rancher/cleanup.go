@@ -17,7 +17,7 @@ import (
 )
 
 // cleanupTimeout bounds one attempt to reach a workload cluster for its clean-up.
-const cleanupTimeout = 5 * time.Second
+const cleanupTimeout = time.Minute
 
 // createCleanupJob creates the Job in the workload cluster whose agent is connected for the
 // v3 Cluster, through which Rancher reaches it. A real agent's program does the rest in a Pod of the Job.

@@ -22,7 +22,7 @@ const (
 	// paramsLimit is the size of parameters above which they are no agent's.
 	paramsLimit = 256 << 10
 	// identifyTimeout bounds the question to a workload cluster who it is.
-	identifyTimeout = 5 * time.Second
+	identifyTimeout = time.Minute
 )
 
 // refusal is why an agent may not connect.

@@ -56,7 +56,7 @@ var _ = Describe("A registration token", func() {
 	})
 
 	It("12: is plain in an old Rancher, before the URL", func(ctx SpecContext) {
-		s := startGeneration(ctx, generations()[1], func(o *rancher.Options) { o.Timings.URL = 300 * time.Millisecond })
+		s := startGeneration(ctx, generations()[1], func(o *rancher.Options) { o.Timings.URL = 5 * time.Second })
 		newCluster(ctx, "c-crt02")
 		newToken(ctx, "default", "elsewhere", "c-crt02")
 		var token string
@@ -111,7 +111,7 @@ var _ = Describe("A registration token", func() {
 	})
 
 	It("14: rotates with a grace period and an unchanged URL", func(ctx SpecContext) {
-		s := startGeneration(ctx, generations()[0], func(o *rancher.Options) { o.Timings.TokenGrace = time.Second })
+		s := startGeneration(ctx, generations()[0], func(o *rancher.Options) { o.Timings.TokenGrace = 10 * time.Second })
 		newCluster(ctx, "c-crt04")
 		before := manifestURL(ctx, "c-crt04", "default-token")
 		template, err := tokenField("c-crt04", "default-token", "status", "manifestUrl")(ctx)

@@ -20,7 +20,7 @@ const (
 	// caSecret is Rancher's own name for the Secret of its CA.
 	caSecret        = "tls-rancher-internal-ca"
 	workloadsSecret = "rancher-standin-workloads"
-	keepTimeout     = 10 * time.Second
+	keepTimeout     = time.Minute
 )
 
 // keptCA returns the CA of an earlier stand-in, nil if there is none that can be used.

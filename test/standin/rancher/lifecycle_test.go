@@ -53,7 +53,7 @@ func clustersOf(ctx context.Context, namespace, name string) ([]string, error) {
 
 var _ = Describe("A v1 Cluster", func() {
 	It("9: gets a v3 Cluster whose name it learns late", func(ctx SpecContext) {
-		s := startGeneration(ctx, generations()[0], func(o *rancher.Options) { o.Timings.ClusterName = 300 * time.Millisecond })
+		s := startGeneration(ctx, generations()[0], func(o *rancher.Options) { o.Timings.ClusterName = 5 * time.Second })
 		newProvisioning(ctx, "nine-capi", func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{"cluster-api.cattle.io/owned": "", "team": "blue"})
 		}, annotation("field.cattle.io/description", "ninth"))

@@ -43,7 +43,7 @@ func exchange(ca []byte, request *http.Request) (answer, error) {
 	defer transport.CloseIdleConnections()
 	c := http.Client{
 		Transport:     transport,
-		Timeout:       5 * time.Second,
+		Timeout:       time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := c.Do(request)

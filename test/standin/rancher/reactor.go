@@ -54,7 +54,7 @@ func startReactor(ctx context.Context, s *Standin) (*reactor, error) {
 			Unstructured: true,
 			DisableFor:   []client.Object{&corev1.Namespace{}, &corev1.Secret{}},
 		}},
-		GracefulShutdownTimeout: ptr.To(10 * time.Second),
+		GracefulShutdownTimeout: ptr.To(time.Minute),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating Rancher's manager: %w", err)

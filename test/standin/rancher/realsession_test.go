@@ -99,15 +99,22 @@ var _ = Describe("A real agent", func() {
 		Expect(connectedTo(s, "c-real5")()).To(BeFalse())
 	})
 
-	It("comes back with its old token until the token's grace is over", func(ctx SpecContext) {
-		s := startReal(ctx, func(o *rancher.Options) { o.Timings.TokenGrace = 2 * time.Second })
+	It("comes back with its old token as long as the token's grace lasts", func(ctx SpecContext) {
+		s := startReal(ctx, func(o *rancher.Options) { o.Timings.TokenGrace = time.Hour })
 		p := joinReal(ctx, s, "c-real6")
 		old := mount(ctx, credentialsOf(ctx))
 		Expect(s.RotateToken(ctx, "c-real6")).To(Succeed())
 		Consistently(connectedTo(s, "c-real6")).Should(BeTrue(), "a session stays")
 		p.stop()
 		p = run(ctx, func(o *agent.Options) { o.Credentials = old })
-		Eventually(p.log).Should(gbytes.Say("msg=connected"), "within its grace")
+		Eventually(p.log).Should(gbytes.Say("msg=connected"))
+	})
+
+	It("does not come back with its old token when the token's grace is over", func(ctx SpecContext) {
+		s := startReal(ctx, func(o *rancher.Options) { o.Timings.TokenGrace = time.Second })
+		p := joinReal(ctx, s, "c-reala")
+		old := mount(ctx, credentialsOf(ctx))
+		Expect(s.RotateToken(ctx, "c-reala")).To(Succeed())
 		p.stop()
 		Eventually(func() []byte {
 			p := run(ctx, func(o *agent.Options) { o.Credentials = old })
@@ -115,9 +122,9 @@ var _ = Describe("A real agent", func() {
 			Eventually(p.log).Should(gbytes.Say("level=WARN|msg=connected"))
 			return p.log.Contents()
 		}).Should(ContainSubstring("status 401: its token is not valid"))
-		Eventually(func() int { return s.Reapplies("c-real6") }).Should(BeNumerically(">=", 2), "Rancher hands the new one out")
+		Eventually(func() int { return s.Reapplies("c-reala") }).Should(BeNumerically(">=", 2), "Rancher hands the new one out")
 		run(ctx)
-		Eventually(connectedTo(s, "c-real6")).Should(BeTrue())
+		Eventually(connectedTo(s, "c-reala")).Should(BeTrue())
 	})
 
 	It("is replaced by a new Pod without a moment in which none is connected", func(ctx SpecContext) {

@@ -123,7 +123,7 @@ func (i *importServer) up(ctx context.Context) error {
 	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "pong") })
 	i.server = &http.Server{
 		Handler:           mux,
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients that reject the CA are expected
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12,

@@ -46,7 +46,7 @@ var (
 func TestStandin(t *testing.T) {
 	RegisterFailHandler(Fail)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(400 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(20 * time.Millisecond)
@@ -77,7 +77,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	starting.Wait()
 	management, workload = newClient(managementPlane), newClient(workloadPlane)
-}, NodeTimeout(3*time.Minute))
+}, NodeTimeout(10*time.Minute))
 
 var _ = AfterSuite(func() {
 	for _, plane := range []*env.ControlPlane{managementPlane, workloadPlane} {

@@ -55,7 +55,7 @@ func startWebhook(ctx context.Context, s *Standin) (*webhook, error) {
 	mux.HandleFunc("/bindings", handle(w.reviewBinding))
 	w.server = &http.Server{
 		Handler:           mux,
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0),
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*authority.serving}},
 	}
@@ -175,7 +175,7 @@ func (w *webhook) put(ctx context.Context, obj client.Object) error {
 
 // stop unregisters the webhook, unless another stand-in has taken it over, and ends its server.
 func (w *webhook) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, obj := range w.installed {
 		same := client.Preconditions{UID: new(obj.GetUID()), ResourceVersion: new(obj.GetResourceVersion())}

@@ -69,7 +69,7 @@ func serve(address, file string, warmUp time.Duration) error {
 		reply(w, map[string]any{"args": os.Args[1:], "env": os.Environ(), "pid": os.Getpid()})
 	})
 	mux.HandleFunc("GET /file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
-	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: time.Second}
+	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: time.Minute}
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -26,7 +26,7 @@ func startControl(ctx context.Context, address string, log logr.Logger) (*contro
 		return nil, fmt.Errorf("listening for control: %w", err)
 	}
 	c := &controlServer{done: make(chan struct{})}
-	c.server = &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second}
+	c.server = &http.Server{Handler: c, ReadHeaderTimeout: time.Minute}
 	go func() {
 		defer close(c.done)
 		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
