@@ -1,11 +1,14 @@
-# `make help` lists the targets. Nothing here needs more than Go: the tools and
-# the control plane are built from the modules that hack/tools/go.mod and
-# hack/controlplane/go.mod pin, into Go's build cache and the user's cache.
+# `make help` lists the targets of a newcomer, `make help-all` all. Nothing here
+# needs more than Go, and a C compiler for the race detector: tools and the
+# control plane are built from the modules that hack/*/go.mod pin, into Go's
+# build cache and the user's cache.
+#
+# The manager, the demo, the control plane and the tests of `make test` are
+# compiled with Go's own flags and without the race detector, as `go test` does
+# it, so that each package is compiled once for all of them.
 
 SHELL := /usr/bin/env bash -euo pipefail
 .DEFAULT_GOAL := help
-# Targets share two cores, ports and patience.
-.NOTPARALLEL:
 
 TOOL           := go tool -modfile=hack/tools/go.mod
 GOLANGCI_LINT  := $(TOOL) golangci-lint
@@ -18,18 +21,31 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS   = -X github.com/archelon-io/archelon/internal/version.version=$(VERSION) -X github.com/archelon-io/archelon/internal/version.revision=$(REVISION)
 
-# For a part of the tests: make test-unit TESTFLAGS='-run TestSelection -v'
+# For a part of the tests: make test-unit PKG=./internal/status FOCUS=TestTable
+PKG   ?=
+FOCUS ?=
+# Further flags of go test or ginkgo: make test-unit PKG=./internal/status TESTFLAGS=-v
 TESTFLAGS ?=
 # For the demo: make demo ARGS=--help
 ARGS ?=
 
 ##@ General
 
+NEWCOMER := demo test test-unit lint generate
+DESCRIBE  = awk 'BEGIN { FS = ":.*\#\# " } \
+	/^\#\#@/ { heading = substr($$0, 5) } \
+	/^[a-z0-9-]+:.*\#\# / && ("$(1)" == "" || index(" $(1) ", " " $$1 " ")) { \
+		if (heading != "" && "$(1)" == "") printf "\n%s\n", heading; \
+		heading = ""; printf "  %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
 .PHONY: help
-help: ## Show this list.
-	@awk 'BEGIN { FS = ":.*## " } \
-		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ## Show the targets that a newcomer needs.
+	@$(call DESCRIBE,$(NEWCOMER))
+	@printf '\nOne package:             make test-unit PKG=./internal/status FOCUS=TestTable\nAll targets:             make help-all\n'
+
+.PHONY: help-all
+help-all: ## Show all targets.
+	@$(call DESCRIBE)
 
 ##@ Build
 
@@ -39,11 +55,19 @@ build: manager ## Compile everything.
 
 .PHONY: manager
 manager: ## Build bin/archelon.
-	CGO_ENABLED=0 go build -trimpath -ldflags='$(LDFLAGS)' -o bin/archelon .
+	go build -ldflags='$(LDFLAGS)' -o bin/archelon .
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl, unless they are there.
 	@hack/controlplane/build.sh
+
+.PHONY: helm
+helm: ## Build helm, helm-unittest and kubeconform, unless they are there.
+	@hack/chart/build.sh
+
+.PHONY: prepare
+prepare: ## Build all that make test runs, and say how long each part took.
+	@hack/prepare.sh
 
 .PHONY: capi
 capi: controlplane ## Build the controllers of Cluster API that test-e2e-capi runs, unless they are there.
@@ -54,7 +78,7 @@ metal3: ## Build the baremetal-operator and the clusterctl that test-hostclaim r
 	@hack/metal3/build.sh
 
 .PHONY: demo
-demo: controlplane ## Show imports against real API servers and a stand-in of Rancher (ARGS=...).
+demo: controlplane helm ## Show imports against real API servers and a stand-in of Rancher (ARGS=...).
 	@echo "Compiling the demo; the first time this takes some minutes."
 	@go run ./hack/demo $(ARGS)
 
@@ -66,14 +90,14 @@ docs: ## Build the site of the documentation from the Markdown in bin/site.
 	@echo "The site is bin/site/index.html."
 
 .PHONY: docs-recording
-docs-recording: controlplane ## Run the demo and draw what it prints, for the documentation.
+docs-recording: controlplane helm ## Run the demo and draw what it prints, for the documentation.
 	@go build -o bin/demo ./hack/demo
 	@go -C hack/site build -o '$(CURDIR)/bin/recorder' .
 	@bin/recorder record --out=docs/demo.svg --title='make demo ARGS=--once' -- bin/demo --once
 
 # The hub excludes the fleet, so there are two stories in the picture, one after the other.
 .PHONY: docs-dashboard
-docs-dashboard: controlplane ## Run two stories of the demo and draw the dashboard with what their managers said in their metrics, for the documentation.
+docs-dashboard: controlplane helm ## Run two stories of the demo and draw the dashboard with what their managers said in their metrics, for the documentation.
 	@go build -o bin/demo ./hack/demo
 	@go -C hack/prometheus build -o '$(CURDIR)/bin/dashboard' ./dashboard
 	@rm -f bin/metrics.txt
@@ -211,15 +235,23 @@ verify-modules:
 
 ##@ Check
 
+# What is wrong with the texts of the project, not with the program: the program is for make test.
 .PHONY: lint
-lint: ## Lint, the layers included.
+lint: ## Lint the code, and check generated files, workflows, alerts and documentation.
+	@go run ./hack/tiers -once=lint-go,lint-workflows,verify,test-alerts,test-docs lint-go lint-workflows verify test-alerts test-docs
+
+.PHONY: lint-go
+lint-go: ## golangci-lint for all modules, and that it keeps the layers.
 	$(GOLANGCI_LINT) run ./...
 	cd hack/image && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/sign && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/site && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/prometheus && go tool -modfile=../tools/go.mod golangci-lint run ./...
-	go tool -modfile=hack/actions/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yaml
 	@hack/lint/layers.sh $$($(TOOL) -n golangci-lint)
+
+.PHONY: lint-workflows
+lint-workflows: ## actionlint for the workflows of GitHub.
+	go tool -modfile=hack/actions/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yaml
 
 .PHONY: lint-fix
 lint-fix: ## Lint and fix what can be fixed by itself.
@@ -235,40 +267,79 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 	fi; \
 	exit $$code
 
-# The first keep all processors busy, and have what time the others leave, which wait most of the time. test-claims waits, too:
-# it is among the first so that both rows take as long. While verify runs, files are missing that others read.
-BUSY    := lint test-unit test-simulation test-docs test-chart test-claims
-PATIENT := test-integration test-import test-e2e
-# The specs of test-import and test-e2e are among those of test-e2e-long, those of test-integration among those of test-integration-long.
-# test-e2e-kind is in neither list: it needs a Docker engine.
-ALL     := verify $(BUSY) test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-helm4 test-e2e-capi-long test-hostclaim test-state test-docs-browser
+# One after the other: beside each other they wait for processors, and a test that waits long enough fails. test-e2e is the last, so that
+# the last lines of a run are the summary of the manager as a whole.
+TIERS := test-unit test-simulation test-chart test-claims test-integration test-import test-e2e
+# The specs of test-import and test-e2e are among those of test-e2e-long, those of test-claims and test-integration among those of
+# test-integration-long. test-e2e-kind is in neither list: it needs a Docker engine.
+ALL   := prepare test-unit test-simulation test-chart lint test-race test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-helm4 test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
 .PHONY: test
-test: ## What has to pass before a commit, in 15 minutes at most. It ends with the time of each tier and the slowest tests.
-	@go run ./hack/tiers verify 'nice $(BUSY) + $(PATIENT)'
+test: ## Prove that the program works: what has to pass before a commit, beside make lint.
+	@go run ./hack/tiers -once=prepare,test-simulation prepare $(TIERS)
 
 .PHONY: test-all
 test-all: ## The same with everything that takes long, but for test-e2e-kind.
-	@go run ./hack/tiers $(ALL)
+	@go run ./hack/tiers -once=prepare,lint,test-race,test-simulation,test-simulation-long,test-mutation $(ALL)
 
-# What runs tiers asks by this variable for the times of tests.
+# What runs tiers asks by this variable for times and failures of tests.
 JSON  := $(if $(ARCHELON_TIMES),-json)
 TIMED := $(if $(ARCHELON_TIMES),| go run ./hack/tiers -)
+# go vet is a part of make lint, and no test needs tables for a debugger, without which a test links in half the time.
+GOTEST = go test $(JSON) -vet=off -ldflags='-s -w' -count=1
+
+# A FOCUS that matches nothing fails. One of Go's tests is looked for in one package, because it matches nothing in most others.
+FOCUSED = $(if $(FOCUS),$(if $(PKG),,@echo "FOCUS needs the package, too: PKG=./internal/status"; exit 1))
+RUN     = $(if $(FOCUS),-run="$$FOCUS")
+MATCHED = $(if $(FOCUS),| awk '{ print } /^ok / && !/no tests to run/ { ran = 1 } /no tests to run/ { none = 1 } \
+	END { if (none && !ran) { print "FOCUS matches no test"; exit 1 } }')
+export FOCUS
 
 .PHONY: test-chart
-test-chart: ## The Helm chart: its values, what it renders, its alerts, the picture of its dashboard; no network, no cluster.
-	go test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./test/chart $(TIMED)
+test-chart: helm ## The Helm chart: its values and what it renders; no network, no cluster.
+	$(GOTEST) -timeout=45m $(RUN) $(TESTFLAGS) ./test/chart $(TIMED) $(MATCHED)
+
+.PHONY: test-alerts
+test-alerts: helm ## That the alerts of the chart fire, by promtool, and the picture of its dashboard.
+	go -C hack/prometheus build -o '$(CURDIR)/bin/promtool' github.com/prometheus/prometheus/cmd/promtool
+	PROMTOOL='$(CURDIR)/bin/promtool' $(GOTEST) $(TESTFLAGS) ./test/chart/alerts $(TIMED)
 	go -C hack/prometheus test $(JSON) -count=1 $(TESTFLAGS) ./dashboard $(TIMED)
 
-# With -short simulations walk a part of their schedules: all of them are for test-simulation. What they run on is among these tests.
+# Tests of the documentation and of the tools are in test-docs, simulations in test-simulation.
+UNIT = $(or $(PKG),$$(go list ./... | grep -v -e /test/ -e /docs -e /hack/) ./test/simulation)
 .PHONY: test-unit
-test-unit: ## Tests beside the code: no network, no processes.
-	go test $(JSON) -race -short -shuffle=on -timeout=10m $(TESTFLAGS) $$(go list ./... | grep -v /test/) ./test/simulation $(TIMED)
+test-unit: ## Tests beside the code; one package: PKG=./internal/status, with FOCUS=TestTable one test.
+	$(FOCUSED)
+	$(GOTEST) -short -shuffle=on -timeout=30m $(or $(RUN),-skip='$(SIMULATION)') $(TESTFLAGS) $(UNIT) $(TIMED) $(MATCHED)
 
-# A simulation is one process in which nothing happens at the same time, so it goes without the race detector, which test-unit has.
-# It has one processor, and two of them go beside each other: on two processors a fifth of the time of each went into waking the other.
-SIMULATE    = go test $(JSON) -count=1 -cpu=1 -v -timeout=30m $(TESTFLAGS) ./internal/import
-SIMULATED   = ./internal/instance ./internal/identity/... ./internal/hostclaim/...
+# Packages in which goroutines of ours share memory, and the suite in which all controllers of HostClaims run in the process of the test.
+# A new one that starts goroutines belongs here. What runs in a reconciler alone is not shared: controller-runtime has one for each object.
+RACE += ./internal/drain          # watches that end while a process stops
+RACE += ./internal/edge/...       # the Lease on Rancher's side, renewed beside controllers
+RACE += ./internal/fleet/...      # the health of agents, read from many caches
+RACE += ./internal/hostclaim/...  # connections to other clusters, opened and closed beside claims
+RACE += ./internal/hub/...        # connections to management clusters
+RACE += ./internal/identity/...   # checks of credentials beside reconcilers
+RACE += ./internal/import         # jobs, memories and watches that all imports share
+RACE += ./internal/instance       # Leases of instances, renewed and observed
+RACE += ./internal/rancher        # downloads of manifests and their cache
+RACE += ./internal/rolekeeper     # one follower for each namespace
+RACE += ./internal/scrape         # scrapes beside each other
+RACE += ./internal/setup          # start and end of all controllers
+RACE += ./internal/shard          # namespaces that come and go beside caches
+RACE += ./internal/status         # questions to many clusters at once
+RACE += ./internal/workload       # connections that imports share
+RACE += ./providers/capi          # clusters that come and go beside their readers
+
+.PHONY: test-race
+test-race: ## Tests with the race detector, of the packages whose goroutines meet; one package: PKG=./providers/capi.
+	go test $(JSON) -vet=off -ldflags='-s -w' -race -short -timeout=45m $(RUN) $(TESTFLAGS) $(or $(PKG),$(RACE)) $(TIMED) $(MATCHED)
+
+# A simulation is one process in which nothing happens at the same time, so it goes without the race detector; test-race walks some schedules
+# with it. It has one processor, and two of them go beside each other: on two processors a fifth of the time of each went into waking the other.
+SIMULATION  = Simulation|^TestUpheaval$$
+SIMULATE    = $(GOTEST) -cpu=1 -v -timeout=30m $(TESTFLAGS) ./internal/import
+SIMULATED   = ./internal/instance ./internal/identity/... ./internal/hostclaim/... ./internal/edge/...
 TWO         = $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),-O)
 SIMULATIONS = simulation-v3 simulation-v1 simulation-switch simulation-partitions
 .PHONY: test-simulation
@@ -292,7 +363,8 @@ simulation-partitions:
 	$(SIMULATE) -run='^TestSimulationOfPartitions$$' -rapid.checks=$$((6000 * $(TIMES))) $(SEED) $(TIMED)
 
 simulation-others:
-	go test $(JSON) -count=1 -timeout=30m -run='Simulation$$|^TestUpheaval$$' $(TESTFLAGS) $(SIMULATED) $(TIMED)
+	$(GOTEST) -timeout=30m -run='$(SIMULATION)' $(TESTFLAGS) $(SIMULATED) $(TIMED)
+	$(GOTEST) -timeout=30m -run='^TestSimulationOfRaces$$' $(TESTFLAGS) ./internal/import $(TIMED)
 
 # Not part of make test: tests that have not changed find what they found.
 MUTATE = go run ./hack/mutate --package=./internal/import
@@ -311,7 +383,8 @@ test-image: ## Build the image and look at what is in it; release, sign and veri
 	go -C hack/sign test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./... $(TIMED)
 
 .PHONY: test-docs
-test-docs: ## Build the site of the documentation and follow every link in it.
+test-docs: ## That the documentation and the code agree, that tools of the project work, and every link in the site of the documentation.
+	$(GOTEST) -timeout=30m $(TESTFLAGS) ./docs/... $$(go list ./hack/...) $(TIMED)
 	go -C hack/site test $(JSON) -count=1 $(TESTFLAGS) . ./diagram ./recording $(TIMED)
 
 # Not part of make test: it needs a Chromium, which is no Go module.
@@ -324,92 +397,95 @@ test-docs-browser: docs ## Look at the site in a real browser: search, dark and 
 test-state: ## Have kube-state-metrics read examples/kube-state-metrics.yaml.
 	go -C hack/state test $(JSON) -count=1 $(TESTFLAGS) ./... $(TIMED)
 
-# Three packages at a time, which wait most of the time: each starts API servers of its own. The longest is the first,
-# so that it is not alone at the end.
-INTEGRATION = ./test/integration/identity $$(go list ./test/integration/... | grep -v -E '/integration/(hostclaim|identity|import)$$')
+# Three packages at a time, which wait most of the time: each starts API servers of its own. The longest are the first,
+# so that none is alone at the end.
+INTEGRATION = ./test/integration/edge ./test/integration/identity $$(go list ./test/integration/... | grep -v -E '/integration/(edge|hostclaim|identity|import)$$')
+FOCUSSPEC   = $(if $(FOCUS),-ginkgo.focus="$$FOCUS" -ginkgo.fail-on-empty)
 .PHONY: test-integration
-test-integration: controlplane ## Each controller but those of imports and HostClaims, and the commands, against real API servers.
-	go test $(JSON) -count=1 -p=3 -timeout=30m $(TESTFLAGS) $(INTEGRATION) -ginkgo.label-filter='$(CORE)' $(TIMED)
+test-integration: controlplane helm ## Each controller but those of imports and HostClaims, against real API servers; one suite: PKG=./test/integration/plan, with FOCUS='says what' some specs.
+	$(FOCUSED)
+	$(GOTEST) -p=3 -timeout=45m $(TESTFLAGS) $(or $(PKG),$(INTEGRATION)) -ginkgo.label-filter='$(CORE)' $(FOCUSSPEC) $(TIMED)
 
 .PHONY: test-integration-long
-test-integration-long: controlplane ## The same with the race detector, and those for the night, too.
-	go test $(JSON) -race -count=1 -p=2 -timeout=60m $(TESTFLAGS) $(INTEGRATION) $(TIMED)
+test-integration-long: controlplane helm ## The same and test-claims with the race detector, and those for the night, too.
+	go test $(JSON) -race -count=1 -p=2 -timeout=60m $(TESTFLAGS) $(INTEGRATION) ./test/integration/hostclaim $(TIMED)
 
 # Not part of make test: what other tests are made of seldom changes, and where it is wrong they fail.
 .PHONY: test-tools
-test-tools: controlplane ## The stand-ins, the test environment and a small benchmark, against real API servers.
+test-tools: controlplane helm ## The stand-ins, the test environment and a small benchmark, against real API servers.
 	go test $(JSON) -race -count=1 -p=2 -timeout=30m $(TESTFLAGS) ./test/standin/rancher \
 		$$(go list ./test/... | grep -v -e /test/e2e -e /test/chart -e /test/integration -e /test/simulation) $(TIMED)
 
-# Scenarios wait much of the time, so three at once are no hindrance to each other on two processors. A part: make test-e2e TESTFLAGS='--focus=Watches -v'
+# Scenarios wait much of the time, so three at once are no hindrance to each other on two processors. A part: make test-e2e FOCUS=Watches
 # Labels say where a spec runs that is not in make test: nightly in test-e2e-long and in its three variants, or in test-integration-long; long in
 # test-e2e-long alone.
 CORE   := !nightly && !long
 PROCS  := 3
-# Without tables for a debugger, a suite with the race detector links in half the time.
-GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=$(PROCS) --timeout=90m --no-color --output-interceptor-mode=none --ldflags='-s -w'
+GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=$(PROCS) --timeout=90m --no-color --output-interceptor-mode=none --vet=off --ldflags='-s -w' \
+	$(if $(FOCUS),--focus="$$FOCUS" --fail-on-empty)
 
 # Four at once, because what is tested is in the process of the tests: each starts fewer programs.
 test-claims test-import: PROCS := 4
 .PHONY: test-claims
-test-claims: controlplane ## The controllers of HostClaims, in the process of the tests, against real API servers.
-	$(GINKGO) --race $(TESTFLAGS) ./test/integration/hostclaim
+test-claims: controlplane helm ## The controllers of HostClaims, in the process of the tests, against real API servers.
+	$(GINKGO) $(TESTFLAGS) ./test/integration/hostclaim
 
 .PHONY: test-import
-test-import: controlplane ## The import alone, in the process of the tests, against real API servers, without the specs for the night.
+test-import: controlplane helm ## The import alone, in the process of the tests, against real API servers, without the specs for the night.
 	$(GINKGO) --label-filter='$(CORE)' $(TESTFLAGS) ./test/integration/import
 
 # Together they are what the manager is shown by; each label and each flag below is for both.
 SUITES := ./test/integration/import ./test/e2e
 
-# Each story of the documentation once, with the program as it is released. This, test-import and test-integration go without the race
-# detector, which test-e2e-long and test-integration-long have: test-import would take half as long again with it.
+# Each story of the documentation once, with the program as it is released. The race detector is in test-e2e-long and test-integration-long:
+# test-import would take half as long again with it.
 .PHONY: test-e2e
-test-e2e: controlplane ## The whole manager against real API servers, end to end, without the specs for the night.
+test-e2e: controlplane helm ## The whole manager against real API servers, end to end, without the specs for the night.
 	$(GINKGO) --label-filter='$(CORE) && !capi && !kind-only' $(TESTFLAGS) ./test/e2e -- -archelon.race=false
 
 .PHONY: test-e2e-long
-test-e2e-long: controlplane ## All specs of both suites, those for the night and the long ones too, but those of test-e2e-capi and test-e2e-kind.
+test-e2e-long: controlplane helm ## All specs of both suites, those for the night and the long ones too, but those of test-e2e-capi and test-e2e-kind.
 	$(GINKGO) --race --label-filter='!capi && !kind-only' $(TESTFLAGS) $(SUITES)
 
 .PHONY: test-e2e-isolated
-test-e2e-isolated: controlplane ## Both suites without the long specs, with the chart installed for named namespaces.
+test-e2e-isolated: controlplane helm ## Both suites without the long specs, with the chart installed for named namespaces.
 	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.isolated
 
 .PHONY: test-e2e-everything
-test-e2e-everything: controlplane ## Both suites without the long specs, with the features of the chart on that are off by default.
+test-e2e-everything: controlplane helm ## Both suites without the long specs, with the features of the chart on that are off by default.
 	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.values=$(CURDIR)/test/e2e/testdata/everything.yaml
 
 # What is about no Helm is not repeated.
 .PHONY: test-helm4
 test-helm4: export ARCHELON_HELM = hack/helm4/go.mod
-test-helm4: controlplane ## The chart, and the end-to-end specs of releases, with Helm 4.
-	go test $(JSON) -count=1 -timeout=45m $(TESTFLAGS) ./test/helm ./test/chart ./test/integration/chart $(TIMED)
+test-helm4: controlplane helm ## The chart, and the end-to-end specs of releases, with Helm 4.
+	@env -u ARCHELON_HELM hack/chart/build.sh
+	$(GOTEST) -timeout=45m $(TESTFLAGS) ./test/helm ./test/chart ./test/integration/chart $(TIMED)
 	$(GINKGO) --label-filter='!long && !capi && !kind-only' --focus='[Rr]elease' $(TESTFLAGS) ./test/e2e -- -archelon.race=false
 
 .PHONY: test-e2e-feature
 FEATURE ?= adoption
-test-e2e-feature: controlplane ## Both suites without the long specs, with one of the features on: FEATURE=adoption.
+test-e2e-feature: controlplane helm ## Both suites without the long specs, with one of the features on: FEATURE=adoption.
 	$(GINKGO) --race --label-filter='!long && !capi && !kind-only' $(TESTFLAGS) $(SUITES) -- -archelon.values=$(CURDIR)/test/e2e/testdata/$(FEATURE).yaml
 
 # One process: there can be one in-memory infrastructure on a machine. docs/development/testing.md has more.
 .PHONY: test-e2e-capi
-test-e2e-capi: capi ## End-to-end specs with the real controllers of Cluster API, without 100 clusters at once.
+test-e2e-capi: capi helm ## End-to-end specs with the real controllers of Cluster API, without 100 clusters at once.
 	$(GINKGO) --procs=1 --label-filter='capi && !long' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-e2e-capi-long
-test-e2e-capi-long: capi ## All end-to-end specs with the real controllers of Cluster API.
+test-e2e-capi-long: capi helm ## All end-to-end specs with the real controllers of Cluster API.
 	$(GINKGO) --procs=1 --label-filter='capi' $(TESTFLAGS) ./test/e2e
 
 # Not part of make test: the operator has to be built once, and clusterctl repeats for most of a minute what fails.
 .PHONY: test-hostclaim
-test-hostclaim: controlplane metal3 ## The stories of HostClaims, and their move to another cluster, with Metal3's operator and clusterctl.
+test-hostclaim: controlplane helm metal3 ## The stories of HostClaims, and their move to another cluster, with Metal3's operator and clusterctl.
 	$(GINKGO) --procs=1 --race $(TESTFLAGS) ./test/e2e/metal3
 
 # Needs a Docker engine, and nothing else that is not built from modules: images are built without it and loaded into the nodes. KIND_NODE_IMAGE
 # names another node image than kind's default, KIND_KEEP=NAME keeps the clusters and uses them again. One scenario at a time: they share the clusters.
 .PHONY: test-e2e-kind
-test-e2e-kind: ## The scenarios that are labelled kind, and those that are for kind only, with everything in Pods of three clusters of kind.
+test-e2e-kind: helm ## The scenarios that are labelled kind, and those that are for kind only, with everything in Pods of three clusters of kind.
 	go run github.com/onsi/ginkgo/v2/ginkgo run --procs=1 --timeout=90m --grace-period=2m --no-color --output-interceptor-mode=none --poll-progress-after=5m \
 		--label-filter='(kind || kind-only) && !long' $(TESTFLAGS) ./test/e2e -- -archelon.kind $(if $(KIND_KEEP),-archelon.kind.keep='$(KIND_KEEP)')
 
@@ -429,7 +505,7 @@ rancher-programs: ## Put the programs of RANCHER_VERSION and RANCHER_WEBHOOK_VER
 
 # The specs run below a script that gives them a network of their own, for which it has to be root.
 .PHONY: test-e2e-rancher
-test-e2e-rancher: controlplane ## The scenarios that are labelled rancher, with a real Rancher whose programs are in RANCHER_LAB.
+test-e2e-rancher: controlplane helm ## The scenarios that are labelled rancher, with a real Rancher whose programs are in RANCHER_LAB.
 	@[ -x '$(RANCHER_LAB)/bin/rancher' ] || { echo "RANCHER_LAB has to be the directory with the programs of Rancher: docs/development/testing.md says which."; exit 2; }
 	@mkdir -p bin
 	go test -c -o bin/e2e.test ./test/e2e
@@ -443,7 +519,7 @@ RANCHER_CHART  ?= https://releases.rancher.com/server-charts/latest/rancher-$(RA
 RANCHER_VALUES ?=
 RANCHER_IMAGES ?=
 .PHONY: test-e2e-rancher-kind
-test-e2e-rancher-kind: ## The scenarios that are labelled rancher, with Rancher installed by its chart, and everything in Pods of two clusters of kind.
+test-e2e-rancher-kind: helm ## The scenarios that are labelled rancher, with Rancher installed by its chart, and everything in Pods of two clusters of kind.
 	go run github.com/onsi/ginkgo/v2/ginkgo run --procs=1 --timeout=90m --grace-period=2m --no-color --output-interceptor-mode=none --poll-progress-after=5m \
 		--label-filter='rancher && !programs' $(TESTFLAGS) ./test/e2e -- -archelon.kind $(if $(KIND_KEEP),-archelon.kind.keep='$(KIND_KEEP)') \
 		-archelon.rancher.chart='$(RANCHER_CHART)' -archelon.rancher.values='$(RANCHER_VALUES)' -archelon.rancher.images='$(RANCHER_IMAGES)'
@@ -460,5 +536,5 @@ fuzz: ## Look for input that breaks a parser, FUZZTIME=60s for each.
 	done
 
 .PHONY: bench
-bench: controlplane ## Measure what imports cost, with 300 clusters unless told otherwise (ARGS=--help).
+bench: controlplane helm ## Measure what imports cost, with 300 clusters unless told otherwise (ARGS=--help).
 	@go run ./test/bench $(ARGS)

@@ -77,7 +77,7 @@ build() {
 	# The sleep outlives the loop; it must not hold the caller's pipes open.
 	while sleep 20 >/dev/null 2>&1; do say "  ... $SECONDS s"; done 9>&- &
 	ticker=$!
-	CGO_ENABLED=0 go build -trimpath -ldflags "$3" -o "$1" "$2" 9>&-
+	go build -ldflags "$3" -o "$1" "$2" 9>&-
 	kill "$ticker"
 	wait "$ticker" 2>/dev/null || true
 	ticker=

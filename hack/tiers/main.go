@@ -1,15 +1,17 @@
-// Command tiers runs targets of make, until one fails, and says at the end how long each took and which tests were the
-// slowest.
+// Command tiers runs targets of make one after the other, until one fails, and prints at the end how long each took,
+// which tests were the slowest, and which were flaky.
 //
-//	tiers lint test-unit          runs these targets
-//	tiers 'lint unit + api' e2e   runs lint and unit beside api, whose output comes when it has ended, and then e2e
-//	tiers 'nice lint + api'       has lint take what time of processors api leaves
-//	go test -json | tiers -       prints what go test would without -json, and notes how long tests took
+//	tiers test-unit test-e2e            runs these targets
+//	tiers -once=lint,test-race TARGET   gives the tests of these targets no second attempt
+//	go test -json | tiers -             prints what go test prints without -json, and notes times and failures of tests
+//
+// Tests that failed get a second attempt, in a process of their own: see retry.go.
 package main
 
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,13 +24,13 @@ import (
 )
 
 const (
-	// timesFile is the environment variable that names the file with the times of tests. Package
-	// test/report has the form of its lines.
+	// timesFile is the environment variable that names the file with the times of tests. Package test/report has the
+	// form of its lines.
 	timesFile = "ARCHELON_TIMES"
 	// slowest is how many tests are named.
-	slowest = 10
-	// collector has the garbage collectors of all that is started run a quarter as often as by default: there is more
-	// memory than processor time. One that is set already has precedence.
+	slowest = 20
+	// collector has the garbage collectors of all programs run a quarter as often as by default: there is more memory
+	// than processor time. A GOGC that is set already has precedence.
 	collector = "GOGC=400"
 )
 
@@ -41,43 +43,56 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if slices.Equal(args, []string{"-"}) {
-		return showTo(os.Getenv(timesFile), os.Stdin, os.Stdout)
+		return showTo(os.Getenv(timesFile), os.Getenv(failuresFile), os.Stdin, os.Stdout)
+	}
+	flags := flag.NewFlagSet("tiers", flag.ContinueOnError)
+	once := flags.String("once", "", "the `targets` whose tests get no second attempt, separated by commas")
+	if err := flags.Parse(args); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "archelon-tiers-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	times := filepath.Join(dir, "times")
-	all := &runs{out: os.Stdout, run: func(out io.Writer, command ...string) (time.Duration, error) {
-		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Env = slices.Concat([]string{collector}, os.Environ(), []string{timesFile + "=" + times})
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, out
-		err := cmd.Run()
-		if cmd.ProcessState == nil {
-			return 0, err
-		}
-		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
-	}}
-	began := time.Now()
-	for _, arg := range args {
-		all.together(arg)
+	root, err := os.Getwd()
+	if err != nil {
+		return err
 	}
+	times := filepath.Join(dir, "times")
+	all := &tiers{
+		root: root, failures: filepath.Join(dir, "failures"), once: strings.Split(*once, ","), out: os.Stdout,
+		run: func(env []string, command ...string) (time.Duration, error) {
+			cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+			cmd.Env = slices.Concat([]string{collector}, os.Environ(), []string{timesFile + "=" + times}, env)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stdout
+			err := cmd.Run()
+			if cmd.ProcessState == nil {
+				return 0, err
+			}
+			return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
+		},
+	}
+	began := time.Now()
+	failed := all.runAll(flags.Args())
 	tests, err := read(times)
 	if err != nil {
 		return err
 	}
-	report(os.Stdout, time.Since(began), all.tiers, tests)
-	return all.failed
+	report(os.Stdout, time.Since(began), all.ran, tests)
+	for _, flaky := range all.flaky {
+		fmt.Println(flaky)
+	}
+	return failed
 }
 
-// timed is how long something took, and of that the processor time, where it is known.
+// timed is how long something took, and how much processor time of that, where it is known.
 type timed struct {
 	took, used time.Duration
 	what       string
 }
 
-// read returns the times of tests. A file that does not exist has none: nothing was tested.
+// read returns the times of tests, none if the file does not exist.
 func read(path string) ([]timed, error) {
 	file, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -100,7 +115,7 @@ func read(path string) ([]timed, error) {
 	return tests, lines.Err()
 }
 
-// report says how long tiers took, some of them beside others, and the slowest tests.
+// report prints how long tiers took, and the slowest tests.
 func report(out io.Writer, took time.Duration, tiers, tests []timed) {
 	_, _ = fmt.Fprintln(out, "\nTime of each tier, and of processors:")
 	all := timed{took: took, what: "all"}
@@ -109,6 +124,9 @@ func report(out io.Writer, took time.Duration, tiers, tests []timed) {
 	}
 	for _, tier := range append(slices.Clip(tiers), all) {
 		_, _ = fmt.Fprintf(out, "%8s %8s  %s\n", tier.took.Round(time.Second), tier.used.Round(time.Second), tier.what)
+	}
+	if len(tests) == 0 {
+		return
 	}
 	tests = slices.Clone(tests)
 	slices.SortStableFunc(tests, func(a, b timed) int { return int(b.took - a.took) })

@@ -1,6 +1,6 @@
 // Package chart_test checks the Helm chart: what its schema lets pass, what it renders for every combination of its
-// features, and that its alerts fire. It needs Go and no cluster; helm and the other tools are pinned by
-// modules hack/chart and hack/prometheus.
+// features, and what its unit tests say. It needs helm, helm-unittest and kubeconform, which `make helm` builds, and no
+// cluster.
 package chart_test
 
 import (
@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,20 +32,17 @@ var (
 var programs = map[string]string{}
 
 func TestMain(m *testing.M) {
-	path, err := helm.Program()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	programs["helm"] = path
-	for name, module := range map[string]string{"helm-unittest": "chart", "kubeconform": "chart", "promtool": "prometheus"} {
-		// It is built unless that was done before. "go tool" itself would take longer than helm, a thousand times.
-		path, err := run(context.Background(), root, nil, "go", "tool", "-modfile="+filepath.Join("hack", module, "go.mod"), "-n", name)
+	for _, name := range []string{"helm", "helm-unittest", "kubeconform"} {
+		find := func() (string, error) { return helm.Tool(name) }
+		if name == "helm" {
+			find = helm.Program
+		}
+		path, err := find()
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "finding %s: %v\n", name, err)
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		programs[name] = strings.TrimSpace(string(path))
+		programs[name] = path
 	}
 	os.Exit(m.Run())
 }

@@ -56,8 +56,8 @@ func binary(dir, name string) (string, error) {
 }
 
 // CacheDir returns the directory that hack/PART/build.sh fills: PART/VERSION-OS-ARCH below ARCHELON_CACHE or below
-// archelon in the user's cache directory. The version is that of the module in hack/PART/go.mod.
-func CacheDir(ctx context.Context, part, module string) (string, error) {
+// archelon in the user's cache directory. The version is that of the modules in hack/PART/go.mod, joined by "-".
+func CacheDir(ctx context.Context, part string, modules ...string) (string, error) {
 	cache := os.Getenv(envCache)
 	if cache == "" {
 		user, err := os.UserCacheDir()
@@ -70,10 +70,11 @@ func CacheDir(ctx context.Context, part, module string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the root of the module: %w", err)
 	}
-	version, err := goList(ctx, filepath.Join(root, "hack", part), "{{.Version}}", module)
+	versions, err := goList(ctx, filepath.Join(root, "hack", part), "{{.Version}}", modules...)
 	if err != nil {
-		return "", fmt.Errorf("reading the version of %s: %w", module, err)
+		return "", fmt.Errorf("reading the version of %s: %w", strings.Join(modules, ", "), err)
 	}
+	version := strings.Join(strings.Fields(versions), "-")
 	return filepath.Join(cache, part, version+"-"+runtime.GOOS+"-"+runtime.GOARCH), nil
 }
 

@@ -5,7 +5,6 @@ package helm
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/archelon-io/archelon/test/env"
 )
 
 // Helm runs the CLI against one cluster. Its methods may be called from several goroutines.
@@ -22,8 +23,8 @@ type Helm struct {
 	dir     string
 }
 
-// New prepares Helm for the cluster of a kubeconfig; without one only Template and Lint work. The first call on a
-// machine builds the CLI, which takes a minute or more. The caller has to run inside this module and to call Close.
+// New prepares Helm for the cluster of a kubeconfig; without one only Template and Lint work. The caller has to
+// run inside this module and to call Close.
 func New(kubeconfig []byte) (*Helm, error) {
 	program, err := Program()
 	if err != nil {
@@ -51,9 +52,34 @@ func (h *Helm) Close() error { return os.RemoveAll(h.dir) }
 // moduleVariable is the environment variable that names the go.mod of another Helm, from the root of the module.
 const moduleVariable = "ARCHELON_HELM"
 
-// Program returns the path of the CLI: of Helm 3, or with ARCHELON_HELM=hack/helm4/go.mod of Helm 4. Go keeps it in its
-// build cache, and this process its path.
-func Program() (string, error) { return build() }
+// Program returns the path of the CLI: of Helm 3, or with ARCHELON_HELM=hack/helm4/go.mod of Helm 4. `make helm` builds
+// it. No test does, because that takes minutes in which API servers of other tests wait.
+func Program() (string, error) { return cli() }
+
+var cli = sync.OnceValues(func() (string, error) {
+	if strings.Contains(os.Getenv(moduleVariable), "helm4") {
+		return program("helm", "helm4", "helm.sh/helm/v4")
+	}
+	return Tool("helm")
+})
+
+// Tool returns the path of a program that `make helm` builds: of helm, which is Helm 3, helm-unittest or kubeconform.
+func Tool(name string) (string, error) {
+	return program(name, "chart", "helm.sh/helm/v3", "github.com/helm-unittest/helm-unittest", "github.com/yannh/kubeconform")
+}
+
+// program returns the path of a program that hack/chart/build.sh builds from modules of hack/PART/go.mod.
+func program(name, part string, modules ...string) (string, error) {
+	dir, err := env.CacheDir(context.Background(), part, modules...)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no %s in %s: run `make helm`", name, dir)
+	}
+	return path, nil
+}
 
 // OverOthers are the arguments by which an upgrade takes back what others have changed, as with kubectl scale. Helm 3
 // does so without being asked, and has no such flag.
@@ -63,20 +89,6 @@ func OverOthers() []string {
 	}
 	return nil
 }
-
-var build = sync.OnceValues(func() (string, error) {
-	module, err := output(exec.Command("go", "env", "GOMOD"))
-	if err != nil {
-		return "", fmt.Errorf("finding the root of the module: %w", err)
-	}
-	root := filepath.Dir(strings.TrimSpace(module))
-	file := cmp.Or(os.Getenv(moduleVariable), "hack/chart/go.mod")
-	program, err := output(exec.Command("go", "-C", root, "tool", "-modfile="+file, "-n", "helm"))
-	if err != nil {
-		return "", fmt.Errorf("building helm: %w", err)
-	}
-	return strings.TrimSpace(program), nil
-})
 
 // run runs the CLI and returns its standard output.
 func (h *Helm) run(ctx context.Context, args ...string) (string, error) {

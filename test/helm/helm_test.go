@@ -52,7 +52,7 @@ var _ = Describe("a release", Ordered, func() {
 		cli     *helm.Helm
 		admin   client.Client
 		cluster *env.ControlPlane
-		release = helm.Release{Name: "small", Namespace: namespace, Chart: chart, Wait: true, Timeout: time.Minute}
+		release = helm.Release{Name: "small", Namespace: namespace, Chart: chart, Wait: true, Timeout: 5 * time.Minute}
 	)
 
 	BeforeAll(func(ctx SpecContext) {

@@ -1,5 +1,6 @@
-// Package report has a suite of Ginkgo say how long its specs took and why they failed, if somebody wants to know:
-// `make test` prints the slowest, and .ci/run what failed. A suite imports it for that, and for nothing else.
+// Package report writes how long specs of a suite of Ginkgo took, why they failed and which to run again, to the files
+// that environment variables name: `make test` prints the slowest and gives failed specs a second attempt, and .ci/run
+// prints what failed. A suite imports it for that, and for nothing else.
 package report
 
 import (
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 )
 
 const (
@@ -17,6 +19,10 @@ const (
 	Times = "ARCHELON_TIMES"
 	// Failures is the environment variable that names a file for what failed, in short.
 	Failures = "ARCHELON_E2E_FAILURES"
+	// Again is the environment variable that names a file for what to run again. Each of its lines has the directory of
+	// a suite and a regular expression that selects specs, with a tab between them, or "!" and why there must be no
+	// second attempt. hack/tiers reads it.
+	Again = "ARCHELON_FAILED"
 )
 
 var _ = ReportAfterSuite("how long specs took", func(report Report) {
@@ -46,6 +52,34 @@ var _ = ReportAfterSuite("why specs failed", func(report Report) {
 	}
 	write(Failures, text.String())
 })
+
+var _ = ReportAfterSuite("what to run again", func(report Report) {
+	var lines strings.Builder
+	for i := range report.SpecReports {
+		if spec := &report.SpecReports[i]; spec.Failed() {
+			_, _ = lines.WriteString(again(report.SuitePath, spec))
+		}
+	}
+	if reasons := report.SpecialSuiteFailureReasons; len(reasons) > 0 {
+		_, _ = fmt.Fprintf(&lines, "!\t%s\n", strings.Join(reasons, ", "))
+	}
+	write(Again, lines.String())
+})
+
+// again returns the line for a spec that failed. A spec of an ordered container needs those before it, so all specs of
+// its outermost container are run.
+func again(suite string, spec *SpecReport) string {
+	text := spec.FullText()
+	switch {
+	case spec.State == types.SpecStatePanicked || spec.State == types.SpecStateAborted || spec.State == types.SpecStateInterrupted:
+		return fmt.Sprintf("!\t%s: %s\n", spec.State, text)
+	case spec.LeafNodeType != types.NodeTypeIt:
+		text = "" // A node of the suite, such as BeforeSuite: all specs depend on it.
+	case spec.IsInOrderedContainer:
+		text = spec.ContainerHierarchyTexts[0]
+	}
+	return fmt.Sprintf("%s\t%s\n", suite, regexp.QuoteMeta(strings.ReplaceAll(text, "\n", " ")))
+}
 
 // write adds text to the file that a variable names, if it does.
 func write(variable, text string) {
