@@ -270,7 +270,7 @@ vuln: ## Look for known vulnerabilities in what the manager calls (VULNDB=URL fo
 # One after the other: beside each other they wait for processors, and a test that waits long enough fails. test-e2e is the last, so that
 # the last lines of a run are the summary of the manager as a whole.
 TIERS := test-unit test-simulation test-chart test-claims test-integration test-import test-e2e
-# The specs of test-import and test-e2e are among those of test-e2e-long, those of test-claims and test-integration among those of
+# The specs of test-import and test-e2e are among those of test-e2e-long, those of test-integration among those of
 # test-integration-long. test-e2e-kind is in neither list: it needs a Docker engine.
 ALL   := prepare test-unit test-simulation test-chart lint test-race test-integration-long test-simulation-long test-mutation test-image test-tools test-e2e-long test-e2e-isolated test-e2e-everything test-helm4 test-e2e-capi-long test-hostclaim test-state test-docs-browser
 
@@ -312,8 +312,9 @@ test-unit: ## Tests beside the code; one package: PKG=./internal/status, with FO
 	$(FOCUSED)
 	$(GOTEST) -short -shuffle=on -timeout=30m $(or $(RUN),-skip='$(SIMULATION)') $(TESTFLAGS) $(UNIT) $(TIMED) $(MATCHED)
 
-# Packages in which goroutines of ours share memory, and the suite in which all controllers of HostClaims run in the process of the test.
-# A new one that starts goroutines belongs here. What runs in a reconciler alone is not shared: controller-runtime has one for each object.
+# Packages in which goroutines of ours share memory. A new one that starts goroutines belongs here. What runs in a reconciler alone is not
+# shared: controller-runtime runs one for each object. The suite of HostClaims is tested with the detector, too: its controllers share
+# connections and memories with each other, and run in the process of the test.
 RACE += ./internal/drain          # watches that end while a process stops
 RACE += ./internal/edge/...       # the Lease on Rancher's side, renewed beside controllers
 RACE += ./internal/fleet/...      # the health of agents, read from many caches
@@ -332,8 +333,9 @@ RACE += ./internal/workload       # connections that imports share
 RACE += ./providers/capi          # clusters that come and go beside their readers
 
 .PHONY: test-race
-test-race: ## Tests with the race detector, of the packages whose goroutines meet; one package: PKG=./providers/capi.
+test-race: controlplane helm ## Tests with the race detector, of the packages whose goroutines meet; one package: PKG=./providers/capi.
 	go test $(JSON) -vet=off -ldflags='-s -w' -race -short -timeout=45m $(RUN) $(TESTFLAGS) $(or $(PKG),$(RACE)) $(TIMED) $(MATCHED)
+	$(if $(PKG),,$(GINKGO) --race $(TESTFLAGS) ./test/integration/hostclaim)
 
 # A simulation is one process in which nothing happens at the same time, so it goes without the race detector; test-race walks some schedules
 # with it. It has one processor, and two of them go beside each other: on two processors a fifth of the time of each went into waking the other.
@@ -407,8 +409,8 @@ test-integration: controlplane helm ## Each controller but those of imports and 
 	$(GOTEST) -p=3 -timeout=45m $(TESTFLAGS) $(or $(PKG),$(INTEGRATION)) -ginkgo.label-filter='$(CORE)' $(FOCUSSPEC) $(TIMED)
 
 .PHONY: test-integration-long
-test-integration-long: controlplane helm ## The same and test-claims with the race detector, and those for the night, too.
-	go test $(JSON) -race -count=1 -p=2 -timeout=60m $(TESTFLAGS) $(INTEGRATION) ./test/integration/hostclaim $(TIMED)
+test-integration-long: controlplane helm ## The same with the race detector, and those for the night, too.
+	go test $(JSON) -race -count=1 -p=2 -timeout=60m $(TESTFLAGS) $(INTEGRATION) $(TIMED)
 
 # Not part of make test: what other tests are made of seldom changes, and where it is wrong they fail.
 .PHONY: test-tools
@@ -425,7 +427,7 @@ GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo run --procs=$(PROCS) --timeout=
 	$(if $(FOCUS),--focus="$$FOCUS" --fail-on-empty)
 
 # Four at once, because what is tested is in the process of the tests: each starts fewer programs.
-test-claims test-import: PROCS := 4
+test-claims test-import test-race: PROCS := 4
 .PHONY: test-claims
 test-claims: controlplane helm ## The controllers of HostClaims, in the process of the tests, against real API servers.
 	$(GINKGO) $(TESTFLAGS) ./test/integration/hostclaim
