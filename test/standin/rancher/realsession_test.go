@@ -115,6 +115,7 @@ var _ = Describe("A real agent", func() {
 		p := joinReal(ctx, s, "c-reala")
 		old := mount(ctx, credentialsOf(ctx))
 		Expect(s.RotateToken(ctx, "c-reala")).To(Succeed())
+		Eventually(func() int { return s.Reapplies("c-reala") }).Should(BeNumerically(">=", 2), "Rancher hands the new one out")
 		p.stop()
 		Eventually(func() []byte {
 			p := run(ctx, func(o *agent.Options) { o.Credentials = old })
@@ -122,7 +123,6 @@ var _ = Describe("A real agent", func() {
 			Eventually(p.log).Should(gbytes.Say("level=WARN|msg=connected"))
 			return p.log.Contents()
 		}).Should(ContainSubstring("status 401: its token is not valid"))
-		Eventually(func() int { return s.Reapplies("c-reala") }).Should(BeNumerically(">=", 2), "Rancher hands the new one out")
 		run(ctx)
 		Eventually(connectedTo(s, "c-reala")).Should(BeTrue())
 	})
