@@ -28,7 +28,7 @@ func TestRunAll(t *testing.T) {
 		"Passes": {"Nothing is run twice.", nil, []string{"make test-unit", "make test-e2e"}, nil, ""},
 		"Flaky": {
 			"What failed once is run again by itself and shown.",
-			said{"/root/pkg/edge\t" + spec + "\n/root/pkg/edge\t" + spec + "\nexample.com/m/a\t^TestB$\nexample.com/m/a\t^TestA$\n"},
+			said{"/module/pkg/edge\t" + spec + "\n/module/pkg/edge\t" + spec + "\nexample.com/m/a\t^TestB$\nexample.com/m/a\t^TestA$\n"},
 			[]string{"make test-unit", "make test-unit PKG=./pkg/edge FOCUS=" + spec, "make test-unit PKG=example.com/m/a FOCUS=^TestA$|^TestB$", "make test-e2e"},
 			[]string{"flaky: ./pkg/edge: " + spec, "flaky: example.com/m/a: ^TestA$|^TestB$"}, "",
 		},
@@ -41,11 +41,11 @@ func TestRunAll(t *testing.T) {
 			[]string{"make test-unit"}, nil, "make test-unit: exit status 2 (no second attempt: panic: oops)",
 		},
 		"Crashed": {
-			"A suite that did not report what failed has specs that did not run.", said{"?\texample.com/m/pkg/hub\n?\texample.com/m/pkg/edge\n/root/pkg/edge\tE\n"},
+			"A suite that did not report what failed has specs that did not run.", said{"?\texample.com/m/pkg/hub\n?\texample.com/m/pkg/edge\n/module/pkg/edge\tE\n"},
 			[]string{"make test-unit"}, nil, "make test-unit: exit status 2 (no second attempt: example.com/m/pkg/hub crashed)",
 		},
 		"Reported": {
-			"A suite that did report is run again.", said{"?\texample.com/m/pkg/edge\n/root/pkg/edge\tE\n"},
+			"A suite that did report is run again.", said{"?\texample.com/m/pkg/edge\n/module/pkg/edge\tE\n"},
 			[]string{"make test-unit", "make test-unit PKG=./pkg/edge FOCUS=E", "make test-e2e"}, []string{"flaky: ./pkg/edge: E"}, "",
 		},
 		"Unknown": {
@@ -60,7 +60,7 @@ func TestRunAll(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := &makes{failures: filepath.Join(t.TempDir(), "failures"), unit: tc.unit}
-			all := &tiers{root: "/root", failures: m.failures, out: io.Discard, run: m.run}
+			all := &tiers{root: "/module", failures: m.failures, out: io.Discard, run: m.run}
 			failure := ""
 			if err := all.runAll([]string{"test-unit", "test-e2e"}); err != nil {
 				failure = err.Error()
