@@ -88,27 +88,6 @@ func (a changeRecord) do(ctx context.Context, r *Reconciler, o *Observation) out
 	return outcome.Done()
 }
 
-// formerOverlap is a condition that earlier versions set, with a field manager of its own.
-const (
-	formerOverlap      = "RancherImportScopeOverlap"
-	formerOverlapOwner = fieldOwner + "-overlap"
-)
-
-// removeOverlap takes away a condition that earlier versions have set.
-type removeOverlap struct{ cluster *clusterv1.Cluster }
-
-func (a removeOverlap) String() string {
-	return fmt.Sprintf("CAPI cluster %s: remove condition %s", client.ObjectKeyFromObject(a.cluster), formerOverlap)
-}
-
-func (a removeOverlap) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
-	if err := r.applyConditions(ctx, a.cluster, formerOverlapOwner); err != nil {
-		return failure("removing condition "+formerOverlap, err)
-	}
-	o.overlapRemoved = true
-	return outcome.Done()
-}
-
 // createRecord creates a record under the name that was written ahead.
 type createRecord struct {
 	strategy Strategy

@@ -99,7 +99,7 @@ func conditionsRead(all []metav1.Condition) []metav1.Condition {
 	var read []metav1.Condition
 	for _, condition := range all {
 		switch condition.Type {
-		case archelonv1.RancherImportedCondition, formerOverlap, archelonv1.FleetEngagedCondition, archelonv1.RancherMembersCondition,
+		case archelonv1.RancherImportedCondition, archelonv1.FleetEngagedCondition, archelonv1.RancherMembersCondition,
 			clusterv1.ClusterControlPlaneAvailableCondition:
 			read = append(read, condition)
 		}

@@ -37,7 +37,7 @@ func fullCluster() *clusterv1.Cluster {
 	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick-start"}, Version: "v1.36.0"}
 	cluster.Status.Phase = "Provisioned"
 	cluster.Status.Initialization.ControlPlaneInitialized = new(true)
-	for _, kind := range []string{"Available", "ControlPlaneAvailable", "RancherImported", "RancherImportScopeOverlap"} {
+	for _, kind := range []string{"Available", "ControlPlaneAvailable", "RancherImported"} {
 		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionTrue, Reason: "Any", Message: "m", LastTransitionTime: metav1.Unix(1, 0),
 		})
@@ -335,7 +335,7 @@ func TestReduceDropsTheRest(t *testing.T) {
 	if v1.Spec.RKEConfig != nil || v1.Status.Ready {
 		t.Errorf("the v1 Cluster holds more than is read: %+v", v1)
 	}
-	if capi.Spec.Topology.Version != "" || capi.Spec.Topology.ClassRef.Name != "quick-start" || capi.Status.Phase != "Provisioned" || capi.Status.ObservedGeneration != 0 || len(capi.Status.Conditions) != 3 || len(capi.Annotations["archelon.io/agent-env"]) != 16<<10 {
+	if capi.Spec.Topology.Version != "" || capi.Spec.Topology.ClassRef.Name != "quick-start" || capi.Status.Phase != "Provisioned" || capi.Status.ObservedGeneration != 0 || len(capi.Status.Conditions) != 2 || len(capi.Annotations["archelon.io/agent-env"]) != 16<<10 {
 		t.Errorf("the CAPI cluster holds more than is read: %+v", capi)
 	}
 	again := v3.DeepCopy()

@@ -429,7 +429,6 @@ func decideRows() map[string]decideRow {
 		})}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
 		"Unimport":          {[]state{labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
 		"UnimportV1Twin":    {[]state{labelledFalse, claimedV3, stopped, asked(named), v1(), twinThere, unimported()}, "un-import | delete-records: Stall RecordNameTaken"},
-		"FormerCondition":   {[]state{claimedV3, ending, func(o *Observation, _ *Rules) { conditions.Set(o.cluster, metav1.Condition{Type: formerOverlap}) }}, "delete | take-over: CAPI cluster tenant/prod: remove condition RancherImportScopeOverlap"},
 		"UnimportedAlready": {[]state{labelledFalse}, "idle | done"},
 
 		// Rancher Turtles.

@@ -3,7 +3,6 @@ package importer
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -34,9 +33,6 @@ func (d *deciding) nothing() Decision {
 // the other one has sent before it was frozen fails then, because the cluster has changed. A new import is marked when
 // its record's name is written ahead.
 func (d *deciding) takeOver() Decision {
-	if meta.FindStatusCondition(d.cluster.GetConditions(), formerOverlap) != nil && !d.overlapRemoved {
-		return act(removeOverlap{d.cluster})
-	}
 	previous := d.cluster.Annotations[archelonv1.InstanceAnnotation]
 	begun := d.cluster.Annotations[archelonv1.RecordAnnotation] != "" || holds(d.cluster)
 	if !begun || previous == d.Self.String() {

@@ -102,8 +102,6 @@ type deeds struct {
 	// worked: it was seen to the work on the agent, which has ended, or not, with the result.
 	worked, ended bool
 	result        outcome.Outcome
-	// overlapRemoved: a condition of earlier versions was taken away.
-	overlapRemoved bool
 	// refusals are the errors of a webhook that does not answer, by the identity of the record.
 	refusals map[string]error
 	// created and abandoned are records; adopted: one of Turtles was taken over; removed: the deletion of one in Rancher

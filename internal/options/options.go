@@ -172,7 +172,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Version, "version", o.Version,
 		"Print version, commit, version of Go and platform, and exit.")
 	o.addProcessFlags(fs)
-	addRemovedFlags(fs)
 	o.addScopeFlags(fs)
 	o.addSelectorFlags(fs)
 	o.addTenantFlags(fs)

@@ -115,23 +115,6 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Whoever has set a flag of the webhook has done so by hand: the chart sets none of them any more.
-func TestRemovedFlags(t *testing.T) {
-	for _, flag := range []string{
-		"--webhook-bind-address=:9443", "--webhook-cert-dir=certs", "--webhook-secret=a", "--webhook-service=b", "--webhook-configuration=c",
-	} {
-		opts, err := New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		opts.AddFlags(flags)
-		if err := flags.Parse([]string{flag}); err == nil || !strings.Contains(err.Error(), "the admission webhook is gone: leave the flag out") {
-			t.Errorf("%s: got %v, want a sentence about what to do", flag, err)
-		}
-	}
-}
-
 func TestLogLevelNeverShowsBodies(t *testing.T) {
 	opts := parse(t, "-v=10", "--vmodule=request=9")
 	notes := opts.Complete()

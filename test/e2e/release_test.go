@@ -44,24 +44,10 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 	}
 
 	It("imports clusters when it is installed", func(ctx context.Context) {
-		former := release
-		former.Chart = formerChart(release)
-		Expect(r.helm.Install(ctx, former)).To(Succeed())
+		Expect(r.helm.Install(ctx, release)).To(Succeed())
 		r.expectImported(ctx, clusters...)
 		before = r.records(ctx)
 		Expect(before).To(HaveLen(count))
-		r.expectLawful(release)
-	})
-
-	It("keeps every record and every connection when an earlier version is upgraded, and nothing of that is left", func(ctx context.Context) {
-		r.becomeFormer(ctx, release, clusters)
-		upgrade := release
-		upgrade.Args = helm.OverOthers()
-		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, upgrade) })
-		r.expectNothingFormer(ctx, release, clusters)
-		late := r.light(ctx, watch1, "late", importing.Selected)
-		r.expectImported(ctx, late)
-		r.drop(ctx, late)
 		r.expectLawful(release)
 	})
 
@@ -76,7 +62,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
 		r.expectLawful(release)
-		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 2) })
+		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, release, 1) })
 		late = r.light(ctx, watch3, "late", importing.Selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
@@ -115,7 +101,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		Expect(r.Client.Delete(ctx, obstacle())).To(Succeed())
 		back := release
 		back.Args = helm.OverOthers() // The uninstaller has stopped the manager.
-		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, back, 2) })
+		expectUndisturbed(ctx, func() error { return r.helm.Rollback(ctx, back, 1) })
 		late := r.light(ctx, watch1, "late", importing.Selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)

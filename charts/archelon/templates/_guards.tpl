@@ -2,12 +2,6 @@
 What cannot work is refused before anything is changed. A field of the schema cannot say it.
 */}}
 {{- define "archelon.guards" -}}
-{{- if or .Values.webhook .Values.networkPolicy.webhookFrom }}
-{{- fail "webhook and networkPolicy.webhookFrom are values of the admission webhook, which is gone: take them out of your values, or add --set webhook=null,networkPolicy.webhookFrom=null where Helm reuses earlier ones. A ValidatingAdmissionPolicy refuses now what the webhook refused, unless you set admissionPolicy.enabled to false" }}
-{{- end }}
-{{- if hasKey .Values "replicas" }}
-{{- fail "replicas is called replicaCount now, as in other charts: rename it in your values, or add --set replicas=null,replicaCount=NUMBER where Helm reuses earlier ones" }}
-{{- end }}
 {{- if and .Values.namespaces (not (include "archelon.namespaces" . | fromJson).names) }}
 {{- fail "namespaces: every one of them is in excludedNamespaces too, so there is nothing to work in" }}
 {{- end }}
@@ -68,13 +62,10 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- end }}
 {{- end }}
 
-{{- /*
-Releases know each other by their Leases, and believe those in one namespace only. A release of an earlier version does not say where its Lease is: it is in
-its own namespace. It says so with its next upgrade, so that releases can be upgraded one after the other.
-*/}}
+{{- /* Releases find each other by their Leases, and read those of one namespace only. The ClusterRole of each release says which one that is. */}}
 {{- define "archelon.coordinationGuards" -}}
 {{- $coordination := include "archelon.coordination" .root }}
-{{- $other := .role.lease.namespace | default (ternary .role.namespace "" .root.Release.IsInstall) }}
+{{- $other := .role.lease.namespace }}
 {{- if and (not .role.own) .role.release $other (ne $other $coordination) }}
 {{- fail (printf "the Lease of release %s in namespace %s is in namespace %s, and that of this one would be in %s, so that they would not know of each other: set leaderElection.namespace to %s" .role.release .role.namespace $other $coordination $other) }}
 {{- end }}
