@@ -58,12 +58,6 @@ const (
 	//
 	// alpha: v0.1
 	RemoteRancher featuregate.Feature = "remote-rancher"
-
-	// ManagementClusters imports from all management clusters that Secrets register into the Rancher of this cluster, and
-	// not from this cluster. It needs ManagementV3Cluster and excludes RemoteRancher.
-	//
-	// alpha: v0.1
-	ManagementClusters featuregate.Feature = "management-clusters"
 )
 
 // NewGates returns all gates at their defaults.
@@ -78,7 +72,6 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 		Fleet:                    {Default: false, PreRelease: featuregate.Alpha},
 		RancherClusterMembers:    {Default: false, PreRelease: featuregate.Alpha},
 		RemoteRancher:            {Default: false, PreRelease: featuregate.Alpha},
-		ManagementClusters:       {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err
 	}

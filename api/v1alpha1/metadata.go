@@ -64,14 +64,6 @@ const (
 	// its CAPI Cluster is in, where that is another cluster than Rancher's.
 	ManagementClusterLabel = "archelon.io/management-cluster"
 
-	// ManagementClusterKubeconfigLabel with value "true" on a Secret in Rancher's cluster registers the management cluster
-	// that the kubeconfig under key value leads to. DisplayNameAnnotation on it is how people call that.
-	ManagementClusterKubeconfigLabel = "archelon.io/management-cluster-kubeconfig"
-
-	// ManagementClusterUIDAnnotation on such a Secret is the UID of namespace kube-system of the management cluster that
-	// it led to first. Archelon writes it.
-	ManagementClusterUIDAnnotation = "archelon.io/management-cluster-uid"
-
 	// OwnerUIDLabel on a Rancher cluster ties it to one incarnation of its CAPI Cluster.
 	OwnerUIDLabel = "archelon.io/capi-cluster-uid"
 

@@ -61,10 +61,8 @@ type Options struct {
 	LeaderElectNamespace           string
 	TurtlesParked                  bool
 	TurtlesNamespaces              []string
-	// RancherKubeconfig and RancherNamespace are for a Rancher in another cluster, ManagementClustersNamespace for many
-	// management clusters.
+	// RancherKubeconfig and RancherNamespace are for a Rancher in another cluster.
 	RancherKubeconfig, RancherNamespace string
-	ManagementClustersNamespace         string
 	// ServiceAccount is whose permissions are looked at, as "<namespace>/<name>"; those of the caller if it is empty.
 	ServiceAccount string
 	// Timeout bounds all of it.
@@ -148,23 +146,16 @@ func Look(ctx context.Context, config *rest.Config, opts Options) ([]Finding, er
 
 // looks are the checks, in their order.
 func (c *checker) looks() []func(context.Context) []Finding {
-	switch {
-	case c.many():
-		return []func(context.Context) []Finding{c.kinds, c.rancher, c.instances, c.permissions, c.registrations}
-	case c.remote():
-		return []func(context.Context) []Finding{c.reachRancher, c.kinds, c.turtles, c.rancher, c.instances, c.permissions, c.rancherSide}
-	default:
-		return []func(context.Context) []Finding{c.kinds, c.turtles, c.rancher, c.instances, c.permissions}
+	all := []func(context.Context) []Finding{c.kinds, c.turtles, c.rancher, c.instances, c.permissions}
+	if c.remote() {
+		all = slices.Concat([]func(context.Context) []Finding{c.reachRancher}, all, []func(context.Context) []Finding{c.rancherSide})
 	}
+	return all
 }
 
 // controllers are those that the gates ask for.
 func (c *checker) controllers() []controller.Controller {
-	on := controller.On(c.Controllers, c.Gates, len(c.Namespaces) > 0)
-	if c.many() { // The others run for management clusters.
-		on = slices.DeleteFunc(on, func(one controller.Controller) bool { return one.Gate != manyGate })
-	}
-	return on
+	return controller.On(c.Controllers, c.Gates, len(c.Namespaces) > 0)
 }
 
 // worst returns ErrMissing if something stands in the way.

@@ -252,18 +252,6 @@ func TestQuestions(t *testing.T) {
 			has: []string{"create clusters.management.cattle.io", "get secrets crt-token-system"},
 			not: []string{"get secrets", "patch clusters.cluster.x-k8s.io/status", "delete clusters.provisioning.cattle.io"},
 		},
-		"Here, many management clusters": {
-			on: []string{"managementv3-cluster", "management-clusters"},
-			has: []string{
-				"create clusters.management.cattle.io", "patch secrets in archelon-system", "create tokenreviews.authentication.k8s.io",
-			},
-			not: []string{"get secrets", "patch clusters.cluster.x-k8s.io/status", "delete clusters.provisioning.cattle.io"},
-		},
-		"Management side": {
-			on: []string{"managementv3-cluster", "management-clusters"}, in: managementSide,
-			has: []string{"get secrets", "patch clusters.cluster.x-k8s.io/status"},
-			not: []string{"create clusters.management.cattle.io", "create tokenreviews.authentication.k8s.io", "patch secrets in archelon-system"},
-		},
 		"V1": {
 			has: []string{"patch clusters.cluster.x-k8s.io/status", "create clusters.provisioning.cattle.io", "get secrets crt-token-system"},
 			not: []string{"create clusters.management.cattle.io", "list hostclaims.metal3.io", "get secrets in team-a"},
@@ -279,7 +267,7 @@ func TestQuestions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &checker{Options: Options{Gates: gates(t, tc.on...), Namespaces: tc.names, ManagementClustersNamespace: "archelon-system"}, claim: instance.Claim{Scope: scope(t, tc.names...)}}
+			c := &checker{Options: Options{Gates: gates(t, tc.on...), Namespaces: tc.names}, claim: instance.Claim{Scope: scope(t, tc.names...)}}
 			questions, err := c.questions(tc.in)
 			if err != nil {
 				t.Fatal(err)

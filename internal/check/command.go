@@ -23,7 +23,7 @@ import (
 func Command(controllers []controller.Controller, gates featuregate.MutableFeatureGate) *cobra.Command {
 	opts := Options{
 		Controllers: controllers, Gates: gates, TurtlesNamespaces: []string{"cattle-turtles-system", "rancher-turtles-system"},
-		RancherNamespace: "archelon-system", ManagementClustersNamespace: "archelon-system", Timeout: time.Minute,
+		RancherNamespace: "archelon-system", Timeout: time.Minute,
 	}
 	how := output{}
 	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
@@ -31,9 +31,9 @@ func Command(controllers []controller.Controller, gates featuregate.MutableFeatu
 		Use:   "check",
 		Short: "Look for what is missing before an installation or an upgrade",
 		Long: "Look for what would stand in the way of an installation or an upgrade: Kubernetes, the CRDs of CAPI, Rancher and what\n" +
-			"gates need, Rancher Turtles, Rancher's address and certificate, other instances, permissions, and with gates\n" +
-			"remote-rancher and management-clusters the other clusters. It writes nothing: its access reviews are not stored. The exit code is 0 if nothing stands in the way, 2 if something does, and 1 if it\n" +
-			"could not be found out. Warnings do not count.",
+			"gates need, Rancher Turtles, Rancher's address and certificate, other instances, permissions, and with gate\n" +
+			"remote-rancher Rancher's cluster. It writes nothing: its access reviews are not stored. The exit code is 0 if\n" +
+			"nothing stands in the way, 2 if something does, and 1 if it could not be found out. Warnings do not count.",
 		Example: "  archelon check --turtles-parked\n" +
 			"  archelon check --feature-gates=managementv3-cluster=true -o json\n" +
 			"  archelon check --service-account=archelon-system/archelon",
@@ -106,8 +106,6 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster, for gate remote-rancher.")
 	flags.StringVar(&o.RancherNamespace, "rancher-namespace", o.RancherNamespace,
 		"As the manager has it: namespace of the Rancher side of the chart, for gate remote-rancher.")
-	flags.StringVar(&o.ManagementClustersNamespace, "management-clusters-namespace", o.ManagementClustersNamespace,
-		"As the manager has it: namespace of the Secrets that register management clusters, for gate management-clusters.")
 	flags.StringVar(&o.ServiceAccount, "service-account", "",
 		"Look at the permissions of this ServiceAccount, as <namespace>/<name>, for example that of a release. Default: those of the caller.")
 	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it.")

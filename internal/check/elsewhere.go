@@ -24,11 +24,8 @@ import (
 	"github.com/archelon-io/archelon/internal/edge/seat"
 )
 
-// Gates of a Rancher in another cluster than CAPI.
-const (
-	remoteGate = "remote-rancher"
-	manyGate   = "management-clusters"
-)
+// remoteGate is the feature gate for a Rancher in another cluster than CAPI.
+const remoteGate = "remote-rancher"
 
 const (
 	remoteKubeconfigID  = "remote-rancher-kubeconfig"
@@ -40,14 +37,9 @@ const (
 )
 
 func (o *Options) remote() bool { return o.Gates.Enabled(featuregate.Feature(remoteGate)) }
-func (o *Options) many() bool   { return o.Gates.Enabled(featuregate.Feature(manyGate)) }
 
 func (o *Options) validateElsewhere() error {
-	secret := edge.Secret(o.RancherKubeconfig)
-	switch {
-	case o.remote() && o.many():
-		return fmt.Errorf("gates %s and %s do not go together", remoteGate, manyGate)
-	case o.remote() && (secret.Namespace == "" || secret.Name == ""):
+	if secret := edge.Secret(o.RancherKubeconfig); o.remote() && (secret.Namespace == "" || secret.Name == "") {
 		return fmt.Errorf("gate %s needs --rancher-kubeconfig, NAMESPACE/NAME of a Secret", remoteGate)
 	}
 	return nil

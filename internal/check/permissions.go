@@ -37,10 +37,6 @@ type granted struct {
 	When string `json:"when"`
 	// Rancher is whether they are needed in Rancher's cluster.
 	Rancher bool `json:"rancher"`
-	// Named are those in namespaces that options name.
-	Named struct {
-		Registrations []rbacv1.PolicyRule `json:"registrations"`
-	} `json:"named"`
 }
 
 // side is a cluster in which permissions are needed.
@@ -49,9 +45,8 @@ type side int
 const (
 	// here is where the manager runs.
 	here side = iota
-	// rancherSide and managementSide are those of the roles of the chart for another cluster.
+	// rancherSide is Rancher's cluster, where that is another one.
 	rancherSide
-	managementSide
 )
 
 // needed reports whether an installation needs them.
@@ -146,10 +141,7 @@ func (c *checker) questions(in side) ([]authorizationv1.ResourceAttributes, erro
 			continue
 		}
 		all = append(all, expand(g.Cluster, metav1.NamespaceAll)...)
-		if c.many() {
-			all = append(all, expand(g.Named.Registrations, c.ManagementClustersNamespace)...)
-		}
-		if in == rancherSide || c.many() && in == here {
+		if in == rancherSide {
 			continue // A v3 Cluster has no namespace.
 		}
 		for _, namespace := range namespaces {
@@ -165,10 +157,6 @@ func (c *checker) asked(g granted, in side) bool {
 	switch {
 	case in == rancherSide:
 		return g.Rancher
-	case in == managementSide:
-		return !g.Rancher && g.When == ""
-	case c.many():
-		return g.Rancher || g.When == manyGate || g.When == "metrics"
 	case c.remote():
 		return !g.Rancher
 	default:

@@ -7,7 +7,6 @@
 //
 //	get of namespace kube-system
 //	list of leases, with --yes also watch, to find an Archelon that serves the management cluster
-//	list of secrets, to find a registered management cluster
 //	get of clusterrolebindings.rbac.authorization.k8s.io, to find one that may still connect
 //	list of clusters.management.cattle.io; with --yes also get and patch, with --delete also delete
 package forget

@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // AliveError is that a management cluster is not gone, as far as Rancher's cluster knows. It says what to do if it is.
@@ -29,18 +27,6 @@ func (f *forgetter) life(ctx context.Context) error {
 	}
 	if own.UID == f.opts.UID {
 		return AliveError{"this is the cluster of that UID; archelon uninstall releases what an instance in it holds"}
-	}
-	secrets := &metav1.PartialObjectMetadataList{}
-	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := f.client.List(ctx, secrets, client.HasLabels{archelonv1.ManagementClusterKubeconfigLabel}); err != nil {
-		return fmt.Errorf("looking for the Secret that registers the management cluster: %w", err)
-	}
-	for i := range secrets.Items {
-		secret := &secrets.Items[i]
-		if secret.Annotations[archelonv1.ManagementClusterUIDAnnotation] == string(f.opts.UID) {
-			return AliveError{fmt.Sprintf("Secret %s registers the management cluster; delete that Secret if "+
-				"the management cluster is gone for good", client.ObjectKeyFromObject(secret))}
-		}
 	}
 	if err := f.seatIsDead(ctx); err != nil {
 		return err

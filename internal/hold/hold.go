@@ -103,15 +103,6 @@ func Origin(origin types.UID) labels.Requirement {
 	return *requirement
 }
 
-// AnyOrigin selects the Rancher clusters of all management clusters that are in other clusters than Rancher.
-func AnyOrigin() labels.Requirement {
-	requirement, err := labels.NewRequirement(archelonv1.ManagementClusterLabel, selection.Exists, nil)
-	if err != nil {
-		panic(err) // The key is a constant.
-	}
-	return *requirement
-}
-
 // Kinds returns all kinds that may carry the finalizer.
 func (h Holding) Kinds() []schema.GroupVersionKind {
 	return slices.Concat([]schema.GroupVersionKind{h.Kind}, h.Beside, h.Apart)

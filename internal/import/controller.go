@@ -46,13 +46,6 @@ func Controller(turtlesNamespaces []string, origin types.UID, setup func(context
 	}
 }
 
-// FromMany are the watches of Rancher's cluster that imports from many management clusters elsewhere share, and the
-// scheme of those in a cache of their own.
-func FromMany(scope shard.Scope) ([]controller.Watch, func() (*runtime.Scheme, error)) {
-	all := slices.Concat(sharedWatches(scope, nil, hold.AnyOrigin()), ownWatches(scope))
-	return slices.DeleteFunc(all, func(w controller.Watch) bool { return !w.Rancher }), ownScheme
-}
-
 // clusterWatches are the kinds with a namespace of the scope whose objects may be an import: CAPI clusters, and v1
 // Rancher clusters where Rancher is in the same cluster.
 func clusterWatches(origin types.UID) []controller.Watch {

@@ -61,7 +61,7 @@ func (d *deciding) checkMoved() Decision {
 	}
 	return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
 		"The %s that this Cluster names is of another management cluster, or of none (label %s): attach it, if this Cluster was moved here "+
-			"(examples/management-clusters/README.md); if it is a copy, remove annotation %s",
+			"(docs/operations/backup.md#after-clusterctl-move); if it is a copy, remove annotation %s",
 		named, archelonv1.ManagementClusterLabel, archelonv1.RecordAnnotation), unseenRecheck))
 }
 

@@ -121,10 +121,6 @@ type Options struct {
 	// cluster have to have the same.
 	Seat seat.Timing
 
-	// ManagementClustersNamespace has the Secrets with the kubeconfigs of management clusters,
-	// for gate management-clusters.
-	ManagementClustersNamespace string
-
 	// Gates are the feature gates.
 	Gates featuregate.MutableFeatureGate
 	// Logs are the settings of the log.
@@ -160,8 +156,6 @@ func New() (*Options, error) {
 		Seat:                      seat.DefaultTiming(),
 		Identity:                  Identity{VerifyTimeout: 10 * time.Second},
 
-		ManagementClustersNamespace: "archelon-system",
-
 		Gates: gates,
 		Logs:  logsapi.NewLoggingConfiguration(),
 	}, nil
@@ -179,7 +173,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Identity.addFlags(fs)
 	o.Credentials.addFlags(fs)
 	o.addRancherFlags(fs)
-	o.addHubFlags(fs)
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify,
 		"Do not verify Rancher's certificate at the download of the manifest. For development only.")
 	o.Gates.AddFlag(fs)

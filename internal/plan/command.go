@@ -80,8 +80,6 @@ func Command() *cobra.Command {
 	addManagerFlags(flags, manager)
 	flags.StringSliceVar(&opts.Labels, "label", nil,
 		"Where the import label is about to be set, as <namespace>[/<cluster>][=false]; repeatable.")
-	flags.StringVar(&opts.ManagementCluster, "management-cluster", "",
-		"With gate management-clusters: name of the Secret that registers the management cluster.")
 	flags.DurationVar(&timeout, "timeout", timeout, "Time limit for all of it.")
 	how.addFlags(flags)
 	return cmd

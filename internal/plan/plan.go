@@ -57,8 +57,6 @@ type Options struct {
 	Manager *options.Options
 	// Which are "<namespace>" or "<namespace>/<name>"; all clusters if there are none.
 	Which []string
-	// ManagementCluster is the name of the Secret that registers the management cluster, where there are many.
-	ManagementCluster string
 	// Labels are "<namespace>" or "<namespace>/<name>" where the import label is about to be set, with "=<value>"
 	// behind.
 	Labels []string

@@ -9,7 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -18,18 +17,13 @@ import (
 // A tenant may write Leases in its own namespace. They are not even received.
 func TestLeasesOfTurtlesAreReadInItsNamespaces(t *testing.T) {
 	p := &parts{opts: &options.Options{TurtlesNamespaces: []string{"turtles"}}}
-	manager, err := cacheOptions(notOfHub(p.controllers()), shard.Scope{}, false, 0)
+	manager, err := cacheOptions(p.controllers(), shard.Scope{}, false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := leasesOf(t, manager).Namespaces; !reflect.DeepEqual(got, map[string]cache.Config{"turtles": {}}) {
 		t.Errorf("got %v", got)
 	}
-}
-
-// notOfHub drops what runs alone.
-func notOfHub(all []controller.Controller) []controller.Controller {
-	return slices.DeleteFunc(all, func(c controller.Controller) bool { return c.Gate == feature.ManagementClusters })
 }
 
 func leasesOf(t *testing.T, limits cache.Options) cache.ByObject {
@@ -45,7 +39,7 @@ func leasesOf(t *testing.T, limits cache.Options) cache.ByObject {
 
 // A cache has one selector for a kind: what one controller leaves out, another one would miss.
 func TestTwoControllersNarrowAKind(t *testing.T) {
-	all := notOfHub(Controllers())
+	all := Controllers()
 	other := controller.Controller{Name: "other", Watches: func(shard.Scope) []controller.Watch {
 		return []controller.Watch{{Object: &coordinationv1.Lease{}, By: cache.ByObject{Field: controller.Named("x")}}}
 	}}

@@ -20,7 +20,6 @@ import (
 	"github.com/archelon-io/archelon/internal/hostclaim/kinds"
 	"github.com/archelon-io/archelon/internal/hostclaim/machines"
 	"github.com/archelon-io/archelon/internal/hostclaim/remote"
-	"github.com/archelon-io/archelon/internal/hub"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/identity/translation"
 	importer "github.com/archelon-io/archelon/internal/import"
@@ -48,7 +47,6 @@ func (p *parts) controllers() []controller.Controller {
 		machines.Controller(feature.HostClaimMachines, baremetal.CRD(), p.setupClaimMachines),
 		fleet.Controller(feature.Fleet, p.setupFleet),
 		members.Controller(feature.RancherClusterMembers, p.setupMembers),
-		hub.Controller(feature.ManagementClusters, p.opts.ManagementClustersNamespace, importer.FromMany, p.setupHub),
 	}
 }
 
@@ -93,8 +91,6 @@ type parts struct {
 	origin types.UID
 	// originName is how people call the management cluster; empty if nobody has said.
 	originName string
-	// many says that there are other imports in this process, from other management clusters.
-	many bool
 	// seat is what is held while it is written there; nil if it is this one.
 	seat       *seat.Seat
 	settings   *rancher.Settings
@@ -155,10 +151,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	}
 	if peers := p.place.member.peers; peers != nil {
 		reconciler.Runs, reconciler.Keeps, needs.Claimed = peers.Runs, peers.Keeps, peers.Claimed
-		needs.InstanceGone = peers.Gone
-		if !p.many { // It is one count, and what is selected by labels is in this cluster alone.
-			needs.Unselected = peers.Metrics.Unselected
-		}
+		needs.InstanceGone, needs.Unselected = peers.Gone, peers.Metrics.Unselected
 	}
 	if p.opts.Gates.Enabled(feature.Fleet) {
 		reconciler.AgentGone, needs.AgentChanges = p.agents.Gone, p.agents.Tell

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -98,8 +97,6 @@ type located struct {
 
 	// config is nil if it is the management cluster.
 	config *rest.Config
-	// own is what the import has of it in a cache of its own, where that is shared with others; nil where it is not.
-	own cache.Cache
 }
 
 // cluster returns Rancher's cluster, which is the management cluster of the manager unless there is another one.

@@ -79,9 +79,6 @@ func ownCaches(
 	if own, err = ownCache(mgr, mgr, config, c, ownOptions(inManagement, scope, syncPeriod)); err != nil {
 		return nil, nil, err
 	}
-	if there.own != nil {
-		return own, there.own, nil
-	}
 	rancherOwn, err = ownCache(mgr, there, there.config, c, ownOptions(inRancher, scope, syncPeriod))
 	return own, rancherOwn, err
 }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -144,7 +143,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if parts.seat, err = p.seat(ctx, place, end); err != nil {
 		return err
 	}
-	on := p.here(controller.On(parts.controllers(), p.opts.Gates, place.isolated))
+	on := controller.On(parts.controllers(), p.opts.Gates, place.isolated)
 	settings, err := p.managerOptions(s, on, place.claim.Scope, lock)
 	if err != nil {
 		return err
@@ -209,9 +208,6 @@ const leavePause = 5 * time.Second
 // take the finalizers off. Where it may not look any more there is nothing that it can do: it is the role keeper that
 // lets go before a RoleBinding is gone.
 func (p *process) leaveBehind(ctx context.Context, place *place, mgr ctrl.Manager, where cluster.Cluster) error {
-	if p.opts.Gates.Enabled(feature.ManagementClusters) {
-		return nil // It holds nothing in this cluster but Rancher clusters, whose CAPI Clusters are elsewhere.
-	}
 	reader, writer := p.remote.both(mgr, where)
 	for _, namespace := range place.member.left() {
 		// It ends with the context only: what fails is tried again.
@@ -238,7 +234,7 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	opts := p.opts
 	settings := serverOptions(opts)
 	var err error
-	if settings.Cache, err = p.cacheOptions(on, scope); err != nil {
+	if settings.Cache, err = cacheOptions(p.remote.here(on), scope, opts.NamespaceSelector != "", opts.SyncPeriod); err != nil {
 		return settings, err
 	}
 	settings.Scheme = s
@@ -250,7 +246,6 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	settings.LeaseDuration = &opts.LeaderElectLeaseDuration
 	settings.RenewDeadline = &opts.LeaderElectRenewDeadline
 	settings.RetryPeriod = &opts.LeaderElectRetryPeriod
-	settings.Controller.UsePriorityQueue = p.priorityQueue()
 	for _, change := range p.changes {
 		change(&settings)
 	}

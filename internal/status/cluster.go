@@ -14,9 +14,6 @@ import (
 
 // Cluster is what is known of a CAPI cluster. Its form in JSON and YAML stays as it is.
 type Cluster struct {
-	// ManagementCluster is how people call the management cluster, where there are several. That of one which is not
-	// registered any more is its UID.
-	ManagementCluster string `json:"managementCluster,omitempty"`
 	// Namespace and Name are those of the CAPI Cluster.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -32,7 +29,7 @@ type Cluster struct {
 	// InRancher is how the Rancher cluster is in Rancher, where that is in another cluster: "waiting" for its agent,
 	// "connected", "disconnected", "deleting" or "missing".
 	InRancher string `json:"inRancher,omitempty"`
-	// CAPICluster is "gone" if there is only the Rancher cluster, and "unseen" if the management cluster was not asked.
+	// CAPICluster is "gone" if there is only the Rancher cluster.
 	CAPICluster string `json:"capiCluster,omitempty"`
 	// Agent is how far Rancher's agent is, by the reason: "installing", "waiting", "connected" or "disconnected". It is
 	// empty before that.
@@ -82,7 +79,7 @@ func agentOf(imported *metav1.Condition) string {
 	}
 }
 
-// compare orders clusters by management cluster, namespace and name.
+// compare orders clusters by namespace and name.
 func compare(a, b Cluster) int {
-	return cmp.Or(cmp.Compare(a.ManagementCluster, b.ManagementCluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

@@ -43,9 +43,7 @@ type Options struct {
 	// RancherKubeconfig is the Secret "namespace/name" with the kubeconfig of Rancher's
 	// cluster, where that is another one.
 	RancherKubeconfig string
-	// ManagementClustersNamespace has the Secrets that register management clusters.
-	ManagementClustersNamespace string
-	// Timeout bounds what each of the other clusters is asked.
+	// Timeout bounds how long Rancher's cluster may take.
 	Timeout time.Duration
 }
 
@@ -64,8 +62,7 @@ func Command() *cobra.Command {
 			"Where Rancher is in another cluster, it looks into both, with the credentials that the manager has.",
 		Example: "  archelon status -A\n" +
 			"  archelon status -n team-a -o wide --not-imported\n" +
-			"  archelon status -A --reason=WaitingForAgent --watch\n" +
-			"  archelon status -A --management-clusters-namespace=archelon-system",
+			"  archelon status -A --reason=WaitingForAgent --watch",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := connection.ClientConfig()
@@ -109,9 +106,7 @@ func addFlags(flags *pflag.FlagSet, o *Options) {
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on with what changes.")
 	flags.StringVar(&o.RancherKubeconfig, "rancher-kubeconfig", "",
 		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster, where that is another one.")
-	flags.StringVar(&o.ManagementClustersNamespace, "management-clusters-namespace", "",
-		"As the manager has it: namespace with the Secrets that register management clusters. Shows the clusters of all of them.")
-	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "How long each of those other clusters may take.")
+	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "How long Rancher's cluster may take, where that is another one.")
 }
 
 // Run prints clusters to out, and what is no cluster to notes.

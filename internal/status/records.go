@@ -17,15 +17,11 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// Where a Rancher cluster has no CAPI Cluster beside it.
-const (
-	capiGone   = "gone"
-	capiUnseen = "unseen"
-)
+// capiGone is what Cluster.CAPICluster says of a Rancher cluster without a CAPI Cluster.
+const capiGone = "gone"
 
 // record is what is read of a Rancher cluster.
 type record struct {
-	origin          types.UID
 	id              string
 	namespace, name string
 	state           string
@@ -72,7 +68,7 @@ func (v *view) records(ctx context.Context, rancher func() (client.Reader, clien
 
 func recordOf(cluster *managementv3.Cluster) record {
 	r := record{
-		origin: types.UID(cluster.Labels[archelonv1.ManagementClusterLabel]), id: "v3/" + cluster.Name,
+		id:        "v3/" + cluster.Name,
 		namespace: cluster.Labels[archelonv1.OwnerNamespaceLabel], name: cluster.Labels[archelonv1.OwnerNameLabel], state: "waiting",
 	}
 	for i := range cluster.Status.Conditions {
@@ -94,9 +90,9 @@ func recordOf(cluster *managementv3.Cluster) record {
 	return r
 }
 
-// join has the CAPI clusters of a management cluster say how they are in Rancher, and adds the Rancher clusters that
-// have none. Which have none is not known where CAPI Clusters were selected.
-func (v *view) join(clusters []Cluster, records []record, managementCluster, missing string) []Cluster {
+// join adds the state in Rancher to the CAPI Clusters, and then the Rancher clusters that have no CAPI Cluster. If a
+// selector limits the CAPI Clusters, it is not known which Rancher clusters have none.
+func (v *view) join(clusters []Cluster, records []record) []Cluster {
 	byID, there := map[string]*record{}, map[string]bool{}
 	for i := range records {
 		byID[records[i].id] = &records[i]
@@ -121,11 +117,9 @@ func (v *view) join(clusters []Cluster, records []record, managementCluster, mis
 		if v.opts.Namespace != "" && v.opts.Namespace != one.namespace {
 			continue
 		}
-		only := Cluster{
-			ManagementCluster: managementCluster, Namespace: one.namespace, Name: one.name, RancherCluster: one.id, InRancher: one.state,
-		}
+		only := Cluster{Namespace: one.namespace, Name: one.name, RancherCluster: one.id, InRancher: one.state}
 		if !there[key(only)] { // Otherwise it is one more, such as that which is being deleted.
-			only.CAPICluster = missing
+			only.CAPICluster = capiGone
 		}
 		clusters = append(clusters, only)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,8 +23,8 @@ type printer struct {
 	headers bool
 	out     io.Writer
 	now     func() time.Time
-	// many is whether there are several management clusters, inRancher whether Rancher's cluster was looked into.
-	many, inRancher bool
+	// inRancher is whether Rancher is in another cluster, and so the table shows the state there.
+	inRancher bool
 }
 
 // list is the form of several clusters in JSON and YAML.
@@ -33,8 +32,6 @@ type list struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Items []Cluster `json:"items"`
-	// ManagementClusters are those that are registered.
-	ManagementClusters []ManagementCluster `json:"managementClusters,omitempty"`
 	// Problems say what could not be looked at.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -47,10 +44,7 @@ func (p *printer) all(found list) error {
 		found.Items = append([]Cluster{}, found.Items...)
 		return p.document(found)
 	default:
-		if err := p.table(found.Items); err != nil || len(found.ManagementClusters) == 0 {
-			return err
-		}
-		return p.managementClusters(found.ManagementClusters)
+		return p.table(found.Items)
 	}
 }
 
@@ -108,24 +102,19 @@ type column struct {
 }
 
 func (p *printer) columns() []column {
-	var all []column
-	if p.many {
-		all = append(all, column{"MANAGEMENT CLUSTER", func(c *Cluster) string { return c.ManagementCluster }})
-	}
-	all = append(
-		all,
-		column{"NAMESPACE", func(c *Cluster) string { return c.Namespace }},
-		column{"NAME", func(c *Cluster) string { return c.Name }},
-		column{"IMPORTED", func(c *Cluster) string { return c.Imported }},
-		column{"REASON", reasonOf},
-		column{"SINCE", func(c *Cluster) string {
+	all := []column{
+		{"NAMESPACE", func(c *Cluster) string { return c.Namespace }},
+		{"NAME", func(c *Cluster) string { return c.Name }},
+		{"IMPORTED", func(c *Cluster) string { return c.Imported }},
+		{"REASON", reasonOf},
+		{"SINCE", func(c *Cluster) string {
 			if c.Since == nil {
 				return ""
 			}
 			return duration.HumanDuration(p.now().Sub(c.Since.Time))
 		}},
-		column{"RANCHER CLUSTER", func(c *Cluster) string { return c.RancherCluster }},
-	)
+		{"RANCHER CLUSTER", func(c *Cluster) string { return c.RancherCluster }},
+	}
 	if p.inRancher {
 		all = append(all, column{"IN RANCHER", func(c *Cluster) string { return c.InRancher }})
 	}
@@ -143,32 +132,7 @@ func reasonOf(c *Cluster) string {
 		return "(deleted)"
 	case c.CAPICluster == capiGone:
 		return "(no CAPI cluster)"
-	case c.CAPICluster == capiUnseen:
-		return "(not seen)"
 	default:
 		return c.Reason
 	}
-}
-
-// managementClusters prints a line for each management cluster, below those of CAPI clusters.
-func (p *printer) managementClusters(all []ManagementCluster) error {
-	lines := tabwriter.NewWriter(p.out, columnWidth, 0, columnGap, ' ', 0)
-	_, _ = fmt.Fprintln(lines) // Flush has the error.
-	row(lines, []string{"MANAGEMENT CLUSTER", "SECRET", "ANSWERS", "STATE", "HUB SAID", "CAPI CLUSTERS", "RANCHER CLUSTERS", "MESSAGE"})
-	for i := range all {
-		one := &all[i]
-		answers, counted := "no", ""
-		if one.Answers {
-			answers = "yes"
-		}
-		if one.CAPIClusters != nil {
-			counted = strconv.Itoa(*one.CAPIClusters)
-		}
-		said := one.Said
-		if one.SaidAt != nil {
-			said += " " + duration.HumanDuration(p.now().Sub(one.SaidAt.Time)) + " ago"
-		}
-		row(lines, []string{one.DisplayName, one.Secret, answers, one.Reason, said, counted, strconv.Itoa(one.RancherClusters), one.Message})
-	}
-	return lines.Flush()
 }

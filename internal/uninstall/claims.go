@@ -17,14 +17,14 @@ func (u *uninstaller) inMine(held *object) bool {
 // deleted. Nothing is undone. What a claim has stays its own: a host keeps its consumerRef, so nobody else gets it and
 // nothing on it is lost, and so does a claim in another cluster. An installation that comes later goes on with the
 // claim, or cleans up after it if it is gone.
-func (p *place) releaseClaim(ctx context.Context, holding hold.Holding, held *object) error {
+func (u *uninstaller) releaseClaim(ctx context.Context, holding hold.Holding, held *object) error {
 	if deleting(held) {
-		p.sayCutShort(holding, held)
+		u.sayCutShort(holding, held)
 	}
-	if err := hold.Release(ctx, p.client, held, func() { holding.Finalizer.Remove(held) }); err != nil {
+	if err := hold.Release(ctx, u.client, held, func() { holding.Finalizer.Remove(held) }); err != nil {
 		return err
 	}
-	p.count.claims++
+	u.count.claims++
 	return nil
 }
 

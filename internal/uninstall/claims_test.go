@@ -77,7 +77,7 @@ func oursHeld(t *testing.T, api client.Reader) []string {
 }
 
 // passTwice has the second pass find nothing to do.
-func passTwice(t *testing.T, u *place) {
+func passTwice(t *testing.T, u *uninstaller) {
 	t.Helper()
 	if _, err := u.pass(t.Context()); err != nil {
 		t.Fatal(err)
@@ -120,9 +120,9 @@ func TestClaimsAreReleased(t *testing.T) {
 				t.Fatal(err)
 			}
 			world := claimsWorld(t)
-			u := &place{client: world, uninstaller: &uninstaller{
-				home: world, scope: scope, out: said, opts: &tc.opts, self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
-			}}
+			u := &uninstaller{
+				home: world, client: world, scope: scope, out: said, opts: &tc.opts, self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
+			}
 			passTwice(t, u)
 			slices.Sort(tc.held)
 			if diff := cmp.Diff(tc.held, oursHeld(t, u.client)); diff != "" {

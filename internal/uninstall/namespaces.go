@@ -16,30 +16,28 @@ import (
 // can do nothing, nobody would let clusters go after that.
 func (u *uninstaller) reach(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
-		return each(u.places, func(p *place) (bool, error) {
-			_, err := p.held(ctx)
-			return err == nil, err
-		})
+		_, err := u.held(ctx)
+		return err == nil, err
 	})
 }
 
 // whyForbidden returns what a missing right in a namespace of an isolated instance means: nil if the instance has no
 // rights there either, and so holds nothing, unless somebody has taken its RoleBinding away. That cannot be seen from
 // here, so it is said. The instance's RoleBinding stays as long as it holds something; the uninstaller's does not.
-func (p *place) whyForbidden(ctx context.Context, namespace string, forbidden error) error {
+func (u *uninstaller) whyForbidden(ctx context.Context, namespace string, forbidden error) error {
 	if namespace == "" {
 		return forbidden
 	}
 	binding := named(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
-	switch err := p.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding); {
+	switch err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding); {
 	case apierrors.IsNotFound(err):
-		p.saySkipped(ctx, namespace)
+		u.saySkipped(ctx, namespace)
 		return nil
 	case err != nil:
 		return fmt.Errorf("getting RoleBinding %s in namespace %s: %w", archelonv1.IsolatedRoleBinding, namespace, err)
 	}
 	found := named(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	switch err := p.client.Get(ctx, client.ObjectKey{Name: namespace}, found); {
+	switch err := u.client.Get(ctx, client.ObjectKey{Name: namespace}, found); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
@@ -52,15 +50,15 @@ func (p *place) whyForbidden(ctx context.Context, namespace string, forbidden er
 }
 
 // saySkipped says once that a namespace was not looked into, if it exists.
-func (p *place) saySkipped(ctx context.Context, namespace string) {
-	if p.skipped.Has(namespace) {
+func (u *uninstaller) saySkipped(ctx context.Context, namespace string) {
+	if u.skipped.Has(namespace) {
 		return
 	}
 	found := named(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := p.client.Get(ctx, client.ObjectKey{Name: namespace}, found); apierrors.IsNotFound(err) {
+	if err := u.client.Get(ctx, client.ObjectKey{Name: namespace}, found); apierrors.IsNotFound(err) {
 		return
 	}
-	p.skipped.Insert(namespace)
-	p.say("Skipped namespace %s: there is no RoleBinding %s in it, so this instance holds nothing there, unless the RoleBinding was removed: "+
+	u.skipped.Insert(namespace)
+	u.say("Skipped namespace %s: there is no RoleBinding %s in it, so this instance holds nothing there, unless the RoleBinding was removed: "+
 		"look for CAPI clusters with finalizer %s in it", namespace, archelonv1.IsolatedRoleBinding, archelonv1.ImportFinalizer)
 }

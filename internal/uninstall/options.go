@@ -13,14 +13,8 @@
 //	get and patch of RoleBinding archelon-isolated there
 //	get of these namespaces
 //
-// with --management-clusters-namespace,
-//
-//	list of secrets, and get, update and delete of Leases in that namespace
-//	list of namespace kube-system by its name
-//
-// and in each management cluster what the credentials of its Secret permit. In the coordination namespace list of
-// Leases, and get and delete of its own by name, are needed everywhere; and in its own namespace, by name, get and
-// patch of deployments/scale.
+// in the coordination namespace, list of Leases, and get and delete of its own by name; and in its own namespace, by
+// name, get and patch of deployments/scale.
 package uninstall
 
 import (
@@ -57,9 +51,6 @@ type Options struct {
 	RancherKubeconfig string
 	// RancherNamespace is the namespace of Rancher's cluster with the Lease of this management cluster.
 	RancherNamespace string
-	// ManagementClustersNamespace is where Secrets register the management clusters that the instance imports from, if it
-	// is beside Rancher and they are not.
-	ManagementClustersNamespace string
 	// Timeout bounds all of it.
 	Timeout time.Duration
 }
@@ -86,8 +77,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster.")
 	fs.StringVar(&o.RancherNamespace, "rancher-namespace", o.RancherNamespace,
 		"As the manager has it: namespace of Rancher's cluster with the Lease of this management cluster.")
-	fs.StringVar(&o.ManagementClustersNamespace, "management-clusters-namespace", o.ManagementClustersNamespace,
-		"As the manager has it: namespace of the Secrets that register management clusters. Default: there are none.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it. When it is over, what is left is printed; run it again.")
 }
 
@@ -99,9 +88,6 @@ func (o *Options) Validate() error {
 	}
 	if o.InstanceNamespace == "" {
 		problems = append(problems, errors.New("--instance-namespace must name the namespace of the instance"))
-	}
-	if o.ManagementClustersNamespace != "" && (len(o.Namespaces)+len(o.ExcludedNamespaces) > 0 || o.HostClaims || o.OnlyHostClaims || o.RancherKubeconfig != "") {
-		problems = append(problems, errors.New("--management-clusters-namespace goes with all namespaces, imports alone, and the Rancher of this cluster"))
 	}
 	if o.Timeout <= 0 {
 		problems = append(problems, errors.New("--timeout must be greater than zero"))

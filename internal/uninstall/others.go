@@ -52,11 +52,11 @@ func (u *uninstaller) lookForOthers(ctx context.Context) error {
 }
 
 // sayLeft says which CAPI clusters in the scope stay held, because another instance works on them.
-func (p *place) sayLeft(clusters []object) {
+func (u *uninstaller) sayLeft(clusters []object) {
 	const most = 10
 	left := map[string][]string{}
 	for i := range clusters {
-		if !p.mine(&clusters[i]) && p.covers(&clusters[i]) && held(&clusters[i]) {
+		if !u.mine(&clusters[i]) && u.covers(&clusters[i]) && held(&clusters[i]) {
 			by := clusters[i].Annotations[archelonv1.InstanceAnnotation]
 			left[by] = append(left[by], client.ObjectKeyFromObject(&clusters[i]).String())
 		}
@@ -67,6 +67,6 @@ func (p *place) sayLeft(clusters []object) {
 		if len(names) > most {
 			names, more = names[:most], fmt.Sprintf(" and %d more", len(left[by])-most)
 		}
-		p.say("Left to instance %s, which works on them: CAPI clusters %s%s", by, strings.Join(names, ", "), more)
+		u.say("Left to instance %s, which works on them: CAPI clusters %s%s", by, strings.Join(names, ", "), more)
 	}
 }

@@ -50,7 +50,7 @@ func TestMine(t *testing.T) {
 		"Rubbish":    {"somebody edited it, which must not keep the release from being uninstalled", "../..", nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := &place{uninstaller: &uninstaller{opts: &Options{}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}, others: tc.others}}
+			u := &uninstaller{opts: &Options{}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}, others: tc.others}
 			cluster := clusterHeldFor("prod", tc.by)
 			if got := u.mine(&cluster); got != tc.want {
 				t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
@@ -61,8 +61,8 @@ func TestMine(t *testing.T) {
 
 func TestSayLeft(t *testing.T) {
 	out := &bytes.Buffer{}
-	u := &place{uninstaller: &uninstaller{opts: &Options{}, out: out, self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
-		others: registered{"a/archelon": {Alive: true}, "b/archelon": {Alive: true}}}}
+	u := &uninstaller{opts: &Options{}, out: out, self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
+		others: registered{"a/archelon": {Alive: true}, "b/archelon": {Alive: true}}}
 	clusters := []object{clusterHeldFor("ours", "archelon-system/archelon"), clusterHeldFor("theirs", "b/archelon")}
 	for i := range 12 {
 		clusters = append(clusters, clusterHeldFor(fmt.Sprintf("many-%02d", 11-i), "a/archelon"))

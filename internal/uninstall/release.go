@@ -19,73 +19,72 @@ import (
 type object = hold.Object
 
 // pass releases what it finds, and returns how much that was.
-func (p *place) pass(ctx context.Context) (int, error) {
-	if err := p.lookForOthers(ctx); err != nil {
+func (u *uninstaller) pass(ctx context.Context) (int, error) {
+	if err := u.lookForOthers(ctx); err != nil {
 		return 0, err
 	}
 	found := 0
 	var left []object
-	errs := p.lister().Visit(ctx, hold.Visitor{
+	errs := u.lister().Visit(ctx, hold.Visitor{
 		Created: func(holding hold.Holding, created, owner *object) error {
-			if !p.ours(holding, created, owner) {
+			if !u.ours(holding, created, owner) {
 				return nil
 			}
 			found++
-			return p.releaseCreated(ctx, holding, created, p.opts.DeleteRecords && (owner == nil || p.covers(owner) && !p.ofAnother(owner)))
+			return u.releaseCreated(ctx, holding, created, u.opts.DeleteRecords && (owner == nil || u.covers(owner) && !u.ofAnother(owner)))
 		},
 		Held: func(holding hold.Holding, held *object) error {
 			if holding.Unmarked {
-				if !p.inMine(held) {
+				if !u.inMine(held) {
 					return nil
 				}
 				found++
-				return p.releaseClaim(ctx, holding, held)
+				return u.releaseClaim(ctx, holding, held)
 			}
-			if !p.mine(held) {
+			if !u.mine(held) {
 				left = append(left, *held)
 				return nil
 			}
 			found++
-			return p.releaseObject(ctx, holding, held)
+			return u.releaseObject(ctx, holding, held)
 		},
 	})
 	if len(errs) > 0 {
 		return found, few(errs)
 	}
-	if p.opts.OnlyHostClaims {
+	if u.opts.OnlyHostClaims {
 		return found, nil
 	}
-	bindings, err := p.releaseBindings(ctx)
+	bindings, err := u.releaseBindings(ctx)
 	if found += bindings; found == 0 && err == nil {
-		p.sayLeft(left)
+		u.sayLeft(left)
 	}
 	return found, err
 }
 
 // lister lists wherever the uninstaller has permissions, which is more than the scope of the instance: that may have
 // been narrowed, and what was taken before is still held.
-func (p *place) lister() hold.Lister {
+func (u *uninstaller) lister() hold.Lister {
 	return hold.Lister{
-		Reader: p.client, Holdings: hold.From(p.origin, p.opts.holdings()), Namespaces: p.scope.Included(), Forbidden: p.whyForbidden,
+		Reader: u.client, Holdings: hold.From(u.origin, u.opts.holdings()), Namespaces: u.scope.Included(), Forbidden: u.whyForbidden,
 	}
 }
 
 // held returns the objects of others that controllers hold.
-func (p *place) held(ctx context.Context) ([]object, error) { return p.lister().Objects(ctx) }
+func (u *uninstaller) held(ctx context.Context) ([]object, error) { return u.lister().Objects(ctx) }
 
 // mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that
 // nobody has taken over, or it is in the scope and names nobody, or an instance that is not there any more, or the name
 // alone. That is how a manager names itself that runs without leader election, from outside the cluster for example: it
 // has no Lease, so it has no namespace.
-func (p *place) mine(cluster *object) bool {
+func (u *uninstaller) mine(cluster *object) bool {
 	switch cluster.Annotations[archelonv1.InstanceAnnotation] {
-	case p.self.String():
+	case u.self.String():
 		return true
-	case "", p.self.Name:
-		return p.covers(cluster)
+	case "", u.self.Name:
+		return u.covers(cluster)
 	default:
-		// Who else works in one of many management clusters, another Rancher has perhaps: nobody here knows.
-		return p.name == "" && p.covers(cluster) && !p.others.has(cluster)
+		return u.covers(cluster) && !u.others.has(cluster)
 	}
 }
 
@@ -103,51 +102,51 @@ func (u *uninstaller) covers(cluster *object) bool {
 
 // ours reports whether something that was created is this instance's, as the object is that it was created for. If
 // that is gone, it is of whoever has the namespace in the scope; which watch filter the object had nobody knows.
-func (p *place) ours(holding hold.Holding, created, owner *object) bool {
+func (u *uninstaller) ours(holding hold.Holding, created, owner *object) bool {
 	if owner != nil {
-		return p.mine(owner)
+		return u.mine(owner)
 	}
-	return p.opts.WatchFilter == "" && p.scope.Owns(created.Labels[holding.NamespaceLabel])
+	return u.opts.WatchFilter == "" && u.scope.Owns(created.Labels[holding.NamespaceLabel])
 }
 
 // releaseCreated takes the finalizer off a Rancher cluster. One that is to be deleted is deleted first: should the
 // process die between the two, the finalizer still says that there is something to do.
-func (p *place) releaseCreated(ctx context.Context, holding hold.Holding, record *object, remove bool) error {
+func (u *uninstaller) releaseCreated(ctx context.Context, holding hold.Holding, record *object, remove bool) error {
 	if remove && !deleting(record) {
-		if err := p.deleteRecord(ctx, record); err != nil {
+		if err := u.deleteRecord(ctx, record); err != nil {
 			return err
 		}
 	}
-	if err := hold.Release(ctx, p.client, record, func() { holding.Drop(record, false) }); err != nil {
+	if err := hold.Release(ctx, u.client, record, func() { holding.Drop(record, false) }); err != nil {
 		return err
 	}
-	p.count.records++
+	u.count.records++
 	return nil
 }
 
 // deleteRecord deletes a Rancher cluster, unless Rancher would delete a CAPI cluster of the same
 // namespace and name together with it.
-func (p *place) deleteRecord(ctx context.Context, record *object) error {
+func (u *uninstaller) deleteRecord(ctx context.Context, record *object) error {
 	if record.Namespace != "" {
-		switch err := p.client.Get(ctx, client.ObjectKeyFromObject(record), named(clusterv1.GroupVersion.WithKind("Cluster"))); {
+		switch err := u.client.Get(ctx, client.ObjectKeyFromObject(record), named(clusterv1.GroupVersion.WithKind("Cluster"))); {
 		case err == nil:
-			p.say("%s stays: Rancher would delete the CAPI cluster of the same name together with it", describe(record))
+			u.say("%s stays: Rancher would delete the CAPI cluster of the same name together with it", describe(record))
 			return nil
 		case !apierrors.IsNotFound(err):
 			return fmt.Errorf("looking for a CAPI cluster of the name of %s: %w", describe(record), err)
 		}
 	}
 	uid := record.UID
-	if err := p.client.Delete(ctx, record, client.Preconditions{UID: &uid}); err != nil {
+	if err := u.client.Delete(ctx, record, client.Preconditions{UID: &uid}); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("deleting %s: %w", describe(record), err)
 	}
-	p.count.deleted++
-	p.say("Deleted %s", describe(record))
+	u.count.deleted++
+	u.say("Deleted %s", describe(record))
 	// The deletion has changed it.
-	if err := p.client.Get(ctx, client.ObjectKeyFromObject(record), record); client.IgnoreNotFound(err) != nil {
+	if err := u.client.Get(ctx, client.ObjectKeyFromObject(record), record); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting %s: %w", describe(record), err)
 	}
 	return nil
@@ -156,29 +155,29 @@ func (p *place) deleteRecord(ctx context.Context, record *object) error {
 // releaseObject takes the finalizer off a CAPI cluster. What names its Rancher cluster stays as long as that does: an
 // instance that is installed later goes on with it. That is also why a Rancher cluster stays if its CAPI cluster is not
 // in the scope any more: it may be meant for another instance.
-func (p *place) releaseObject(ctx context.Context, holding hold.Holding, cluster *object) error {
-	inside := p.covers(cluster)
-	recordDeleted := p.opts.DeleteRecords && inside && !p.ofAnother(cluster)
+func (u *uninstaller) releaseObject(ctx context.Context, holding hold.Holding, cluster *object) error {
+	inside := u.covers(cluster)
+	recordDeleted := u.opts.DeleteRecords && inside && !u.ofAnother(cluster)
 	if deleting(cluster) && !recordDeleted {
-		p.say("%s is being deleted and the manager has not deleted its Rancher cluster %s: delete it in Rancher", describe(cluster), cluster.Annotations[archelonv1.RecordAnnotation])
+		u.say("%s is being deleted and the manager has not deleted its Rancher cluster %s: delete it in Rancher", describe(cluster), cluster.Annotations[archelonv1.RecordAnnotation])
 	}
-	if err := hold.Release(ctx, p.client, cluster, func() { holding.Drop(cluster, recordDeleted) }); err != nil {
+	if err := hold.Release(ctx, u.client, cluster, func() { holding.Drop(cluster, recordDeleted) }); err != nil {
 		return err
 	}
-	p.count.clusters++
+	u.count.clusters++
 	if !inside {
-		p.count.outside++
+		u.count.outside++
 	}
 	return nil
 }
 
 // releaseBindings lets the RoleBindings of the instance's namespaces go, so that they can be deleted.
-func (p *place) releaseBindings(ctx context.Context) (int, error) {
+func (u *uninstaller) releaseBindings(ctx context.Context) (int, error) {
 	found := 0
 	var errs []error
-	for _, namespace := range p.scope.Included() {
+	for _, namespace := range u.scope.Included() {
 		binding := named(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
-		err := p.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding)
+		err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: archelonv1.IsolatedRoleBinding}, binding)
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
@@ -189,11 +188,11 @@ func (p *place) releaseBindings(ctx context.Context) (int, error) {
 			continue
 		}
 		found++
-		if err := hold.Release(ctx, p.client, binding, func() { hold.Role.Remove(binding) }); err != nil {
+		if err := hold.Release(ctx, u.client, binding, func() { hold.Role.Remove(binding) }); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		p.count.bindings++
+		u.count.bindings++
 	}
 	return found, few(errs)
 }

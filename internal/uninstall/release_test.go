@@ -38,7 +38,7 @@ func imported(namespace, name, by, filter string) []client.Object {
 }
 
 // uninstallerOf returns an uninstaller of archelon-system/archelon, and clusters in two namespaces for it.
-func uninstallerOf(t *testing.T, opts *Options) *place {
+func uninstallerOf(t *testing.T, opts *Options) *uninstaller {
 	t.Helper()
 	const self, other = "archelon-system/archelon", "archelon-system/other"
 	known, err := scheme.New()
@@ -60,9 +60,9 @@ func uninstallerOf(t *testing.T, opts *Options) *place {
 		imported("tenant", "was-ours", self, "green"), imported("tenant", "never-ours", "", "green"),
 		imported("left", "left-by-us", self, "blue"), imported("left", "not-by-us", "", "blue"), imported("left", "taken-over", other, "blue"),
 	)...).Build()
-	return &place{client: api, uninstaller: &uninstaller{
-		home: api, scope: scope, out: io.Discard, opts: opts, self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
-	}}
+	return &uninstaller{
+		home: api, client: api, scope: scope, out: io.Discard, opts: opts, self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
+	}
 }
 
 // What an instance imported before its scope was narrowed is let go with the rest; what is another's is not.

@@ -13,63 +13,49 @@ import (
 )
 
 // reachRancher prepares what is done in Rancher's cluster, where that is another one.
-func (p *place) reachRancher(ctx context.Context, config *rest.Config) error {
-	pair, err := edge.Both(ctx, config, p.home, p.opts.RancherKubeconfig)
+func (u *uninstaller) reachRancher(ctx context.Context, config *rest.Config) error {
+	pair, err := edge.Both(ctx, config, u.home, u.opts.RancherKubeconfig)
 	if err != nil {
 		return err
 	}
-	p.client, p.origin = pair.Client, pair.Origin
-	p.seat, err = seat.NewLeaver(seat.Place{
-		Origin: pair.Origin, Rancher: pair.Rancher.CoordinationV1(), RancherNamespace: p.opts.RancherNamespace,
-		Management: pair.Management.CoordinationV1(), Memory: types.NamespacedName{Namespace: p.self.Namespace, Name: seat.MemoryName(p.self.Name)},
+	u.client, u.origin = pair.Client, pair.Origin
+	u.seat, err = seat.NewLeaver(seat.Place{
+		Origin: pair.Origin, Rancher: pair.Rancher.CoordinationV1(), RancherNamespace: u.opts.RancherNamespace,
+		Management: pair.Management.CoordinationV1(), Memory: types.NamespacedName{Namespace: u.self.Namespace, Name: seat.MemoryName(u.self.Name)},
 	}, seat.DefaultTiming(), clock.RealClock{})
 	return err
 }
 
-// seatIsOurs fails if another Archelon imports the clusters of this management cluster: this one is a clone, or has
-// one. Of many, that one is left to it.
+// seatIsOurs fails if another Archelon imports the clusters of this management cluster: this one is a clone, or was
+// cloned.
 func (u *uninstaller) seatIsOurs(ctx context.Context) error {
-	var ours []*place
-	for _, p := range u.places {
-		switch err := u.withSeats(ctx, []*place{p}, func(ctx context.Context, l *seat.Leaver) (bool, error) { return true, l.Taken(ctx) }); {
-		case p.name != "" && errors.Is(err, seat.ErrTaken):
-			u.say("Left management cluster %s as it is: %v", p.name, err)
-		case err != nil:
-			return err
-		default:
-			ours = append(ours, p)
-		}
-	}
-	u.places = ours
-	return nil
+	return u.withSeat(ctx, func(ctx context.Context, l *seat.Leaver) (bool, error) { return true, l.Taken(ctx) })
 }
 
-// seatIsFree waits until it is known that no manager works by what this installation remembers.
+// seatIsFree waits until it is known that no manager of this installation uses the seat.
 func (u *uninstaller) seatIsFree(ctx context.Context) error {
-	return u.withSeats(ctx, u.places, func(ctx context.Context, l *seat.Leaver) (bool, error) { return l.Free(ctx) })
+	return u.withSeat(ctx, func(ctx context.Context, l *seat.Leaver) (bool, error) { return l.Free(ctx) })
 }
 
-// leaveSeat ends what the seat and this installation know of each other.
+// leaveSeat clears the seat, and deletes what this installation remembers of it.
 func (u *uninstaller) leaveSeat(ctx context.Context) error {
-	return u.withSeats(ctx, u.places, func(ctx context.Context, l *seat.Leaver) (bool, error) { err := l.Leave(ctx); return err == nil, err })
+	return u.withSeat(ctx, func(ctx context.Context, l *seat.Leaver) (bool, error) { err := l.Leave(ctx); return err == nil, err })
 }
 
-// withSeats asks of all seats until each answer is yes: what they wait for passes at the same time. That another has
-// one is no failure that passes.
-func (u *uninstaller) withSeats(ctx context.Context, places []*place, done func(context.Context, *seat.Leaver) (bool, error)) error {
+// withSeat repeats a step until it is done. It stops at once if another Archelon has the seat, because that does not
+// change by waiting. It does nothing if Rancher is in the management cluster.
+func (u *uninstaller) withSeat(ctx context.Context, done func(context.Context, *seat.Leaver) (bool, error)) error {
+	if u.seat == nil {
+		return nil
+	}
 	var taken error
 	err := u.until(ctx, func(ctx context.Context) (bool, error) {
-		ok, err := each(places, func(p *place) (bool, error) {
-			if p.seat == nil {
-				return true, nil
-			}
-			return done(ctx, p.seat)
-		})
+		ok, err := done(ctx, u.seat)
 		if errors.Is(err, seat.ErrTaken) {
 			taken = err
 			return true, nil
 		}
-		return ok && err == nil, err
+		return ok, err
 	})
 	return errors.Join(taken, err)
 }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,7 +41,6 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
 	phases := []phase{
-		{"reaching the management clusters", u.findPlaces},
 		{"looking who serves this management cluster", u.seatIsOurs},
 		{"letting the manager finish deletions that have begun", u.finishDeletions},
 		{"looking into every namespace", u.reach},
@@ -89,48 +87,20 @@ func (u *uninstaller) deleteLease(ctx context.Context) error {
 }
 
 type uninstaller struct {
-	// home is the cluster of the manager.
-	home client.Client
-	// management is home for what only Kubernetes' own clients do; nil unless the manager imports
-	// from many management clusters.
-	management kubernetes.Interface
-	opts       *Options
-	scope      shard.Scope
-	self       instance.ID
-	out        io.Writer
-	count      struct{ clusters, outside, records, bindings, deleted, claims int }
-	others     registered
+	// home is the cluster of the manager. client reaches that one and Rancher's cluster, where that is another one.
+	home, client client.Client
+	// origin is the UID of the management cluster, and seat the manager's Lease in Rancher's cluster. Both are zero unless
+	// Rancher is in another cluster.
+	origin types.UID
+	seat   *seat.Leaver
+	opts   *Options
+	scope  shard.Scope
+	self   instance.ID
+	out    io.Writer
+	count  struct{ clusters, outside, records, bindings, deleted, claims int }
+	others registered
 	// skipped are namespaces that were not looked into.
 	skipped sets.Set[string]
-	// places are where something is released.
-	places []*place
-}
-
-// place is a management cluster, with what was created for it in Rancher's cluster.
-type place struct {
-	*uninstaller
-
-	// client reaches both clusters.
-	client client.Client
-	// name is that of its Secret, if the manager imports from many.
-	name string
-	// origin is the management cluster, if Rancher is in another one.
-	origin types.UID
-	// seat is what the manager has held in Rancher's cluster, nil if that is the management cluster.
-	seat *seat.Leaver
-}
-
-// each does something in all places, and says what failed in any of them.
-func each(places []*place, do func(*place) (bool, error)) (bool, error) {
-	all, errs := true, []error(nil)
-	for _, p := range places {
-		ok, err := do(p)
-		if err != nil && p.name != "" {
-			err = fmt.Errorf("management cluster %s: %w", p.name, err)
-		}
-		all, errs = all && ok, append(errs, err)
-	}
-	return all, errors.Join(errs...)
 }
 
 func newUninstaller(ctx context.Context, config *rest.Config, opts *Options, out io.Writer) (*uninstaller, error) {
@@ -151,19 +121,11 @@ func newUninstaller(ctx context.Context, config *rest.Config, opts *Options, out
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
 	u := &uninstaller{
-		home: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
+		home: c, client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
 		skipped: sets.Set[string]{},
 	}
-	if opts.ManagementClustersNamespace != "" {
-		if u.management, err = kubernetes.NewForConfig(config); err != nil {
-			return nil, fmt.Errorf("building a client for the Secrets of management clusters: %w", err)
-		}
-		return u, nil
-	}
-	here := &place{uninstaller: u, client: c}
-	u.places = []*place{here}
 	if opts.RancherKubeconfig != "" {
-		err = here.reachRancher(ctx, config)
+		err = u.reachRancher(ctx, config)
 	}
 	return u, err
 }
@@ -177,21 +139,19 @@ func (u *uninstaller) finishDeletions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(grace, u.opts.Timeout/4))
 	defer cancel()
 	// Time is up, at worst.
-	_ = u.until(ctx, func(ctx context.Context) (bool, error) {
-		return each(u.places, func(p *place) (bool, error) { return p.deletesNothing(ctx) })
-	})
+	_ = u.until(ctx, u.deletesNothing)
 	return nil
 }
 
 // deletesNothing reports whether no deletion waits for the manager.
-func (p *place) deletesNothing(ctx context.Context) (bool, error) {
-	objects, err := p.held(ctx)
+func (u *uninstaller) deletesNothing(ctx context.Context) (bool, error) {
+	objects, err := u.held(ctx)
 	if err != nil {
 		return false, err
 	}
 	for i := range objects {
 		// The manager sees to deletions in its namespaces, whatever its watch filter says.
-		if one := &objects[i]; deleting(one) && p.scope.Owns(one.Namespace) && (!held(one) || p.mine(one)) {
+		if one := &objects[i]; deleting(one) && u.scope.Owns(one.Namespace) && (!held(one) || u.mine(one)) {
 			return false, nil
 		}
 	}
@@ -202,10 +162,8 @@ func (p *place) deletesNothing(ctx context.Context) (bool, error) {
 // reason may pass: a webhook of Rancher that is not available, an object that somebody else changes.
 func (u *uninstaller) release(ctx context.Context) error {
 	return u.until(ctx, func(ctx context.Context) (bool, error) {
-		return each(u.places, func(p *place) (bool, error) {
-			left, err := p.pass(ctx)
-			return left == 0, err
-		})
+		left, err := u.pass(ctx)
+		return left == 0, err
 	})
 }
 

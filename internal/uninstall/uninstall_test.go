@@ -105,9 +105,9 @@ func TestOurs(t *testing.T) {
 		"OursBefore": {cluster("uid-1", "archelon-system/archelon"), "blue", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := &place{uninstaller: &uninstaller{
+			u := &uninstaller{
 				opts: &Options{WatchFilter: tc.filter}, self: instance.ID{Namespace: "archelon-system", Name: "archelon"}, others: otherInstance(t, true),
-			}}
+			}
 			owner := &tc.cluster
 			if string(owner.UID) != "uid-1" {
 				owner = nil

@@ -72,14 +72,11 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // waitFor says why the seat is not held, when that has changed.
-func (s *Seat) waitFor(why string, contested bool) {
+func (s *Seat) waitFor(why string) {
 	s.mu.Lock()
 	former := s.waits
 	s.waits = why
 	s.mu.Unlock()
-	if why != former {
-		s.Waits(why, contested)
-	}
 	switch why {
 	case former:
 	case "":
@@ -89,24 +86,24 @@ func (s *Seat) waitFor(why string, contested bool) {
 	}
 }
 
-// explain says what is waited for, and what to do, and whether somebody else may have the seat.
-func (s *Seat) explain(v view, next step) (why string, contested bool) {
+// explain says what is waited for, and what to do.
+func (s *Seat) explain(v view, next step) string {
 	switch {
 	case next == standBy || next == forget:
 		return fmt.Sprintf("another Archelon, %s, serves this management cluster, and this one does nothing in Rancher: stop one of them; to have this one take over, "+
-			"stop the other one, then restart this one", shown(v.holder)), true
+			"stop the other one, then restart this one", shown(v.holder))
 	case v.holder == "":
-		return fmt.Sprintf("the seat has no holder: it is taken when that stays so for %v", s.Timing.Quiet), false
+		return fmt.Sprintf("the seat has no holder: it is taken when that stays so for %v", s.Timing.Quiet)
 	case v.remembered:
-		return fmt.Sprintf("the last process here has not given the seat back: it is taken if nobody renews it for %v", s.Timing.Quiet), false
+		return fmt.Sprintf("the last process here has not given the seat back: it is taken if nobody renews it for %v", s.Timing.Quiet)
 	default:
-		return fmt.Sprintf("the seat is that of %s: it is taken if that is silent for %v, as after a restore from a backup", shown(v.holder), s.Timing.Expire), true
+		return fmt.Sprintf("the seat is that of %s: it is taken if that is silent for %v, as after a restore from a backup", shown(v.holder), s.Timing.Expire)
 	}
 }
 
 // refused says why the seat cannot be asked for, and what to do.
 func (s *Seat) refused(err error) string {
-	if !s.Made && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return fmt.Sprintf("a Lease cannot be used: %v: in Rancher's cluster, install the chart of this version with role=rancher-side and the UID of this management "+
 			"cluster, %s, in the namespace that --rancher-namespace names; here, upgrade the release", err, s.Origin)
 	}

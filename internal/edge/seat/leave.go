@@ -99,6 +99,16 @@ func (l *Leaver) Leave(ctx context.Context) error {
 	return nil
 }
 
+// giveBack clears the Lease of the seat, unless another installation holds it.
+func (p Place) giveBack(ctx context.Context, lease *coordinationv1.Lease, names *memory) error {
+	if holder := sightOf(lease).holder; holder == "" || !names.has(holder) {
+		return nil
+	}
+	lease.Spec = coordinationv1.LeaseSpec{}
+	_, err := p.Rancher.Leases(p.RancherNamespace).Update(ctx, lease, metav1.UpdateOptions{})
+	return err
+}
+
 // read returns the Lease of the seat, nil if there is none, and what this installation remembers.
 func (l *Leaver) read(ctx context.Context) (*coordinationv1.Lease, *memory, error) {
 	names := l.place.remembering()

@@ -18,11 +18,6 @@ import (
 // the coordination namespace, and has no label of an instance.
 func MemoryName(instance string) string { return instance + "-rancher" }
 
-// memoryNameOf is the same for an instance that serves many management clusters, and has a memory for each.
-func memoryNameOf(origin types.UID, instance string) string {
-	return LeaseName(origin) + "-" + instance
-}
-
 // separator is between names; no name has it.
 const separator = ","
 
@@ -31,7 +26,6 @@ const separator = ","
 type memory struct {
 	leases coordinationclient.LeaseInterface
 	key    types.NamespacedName
-	labels map[string]string // of one that is made
 	lease  *coordinationv1.Lease
 	names  []string
 }
@@ -65,7 +59,7 @@ func (m *memory) write(ctx context.Context, names ...string) error {
 		return nil
 	}
 	held := strings.Join(names, separator)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.key.Namespace, Name: m.key.Name, Labels: m.labels}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.key.Namespace, Name: m.key.Name}}
 	send := func() (*coordinationv1.Lease, error) { return m.leases.Create(ctx, lease, metav1.CreateOptions{}) }
 	if m.lease != nil {
 		lease = m.lease.DeepCopy()

@@ -38,9 +38,6 @@ type Place struct {
 	// its names.
 	Management coordinationclient.LeasesGetter
 	Memory     types.NamespacedName
-	// Made is whether the seat is made where there is none, and goes with the last who needs it. Elsewhere the chart
-	// renders it.
-	Made bool
 }
 
 func (p Place) validate() error {
@@ -52,11 +49,7 @@ func (p Place) validate() error {
 
 // remembering returns the memory of the place.
 func (p Place) remembering() *memory {
-	m := &memory{leases: p.Management.Leases(p.Memory.Namespace), key: p.Memory}
-	if p.Made {
-		m.labels = made(p).Labels
-	}
-	return m
+	return &memory{leases: p.Management.Leases(p.Memory.Namespace), key: p.Memory}
 }
 
 // Options are what a seat needs. All fields are required unless they say otherwise.
@@ -71,9 +64,6 @@ type Options struct {
 	May func() error
 	// Lost is called with a sentence when somebody else has taken the seat. This process must end.
 	Lost func(why string)
-	// Waits is called with why the seat is not held, when that has changed, and whether somebody else may have it.
-	// Optional. The sentence is empty when it is held.
-	Waits func(why string, contested bool)
 	// Tell publishes an Event. Optional. Reasons are in CamelCase.
 	Tell func(reason, message string)
 	// Logger says what is waited for. Optional.
@@ -128,9 +118,6 @@ func New(opts Options) (*Seat, error) {
 	if opts.Tell == nil {
 		opts.Tell = func(string, string) {}
 	}
-	if opts.Waits == nil {
-		opts.Waits = func(string, bool) {}
-	}
 	if opts.May == nil {
 		opts.May = func() error { return nil }
 	}
@@ -165,7 +152,7 @@ func (s *Seat) step(ctx context.Context) (lost bool) {
 		return s.renew(ctx)
 	}
 	if err := s.ask(ctx); err != nil && ctx.Err() == nil {
-		s.waitFor(s.refused(err), false)
+		s.waitFor(s.refused(err))
 	}
 	return false
 }
@@ -234,7 +221,7 @@ func (s *Seat) sit(ctx context.Context, how step) error {
 		s.Logger.Info(text)
 		s.Tell(takenReason, text)
 	}
-	s.waitFor("", false)
+	s.waitFor("")
 	close(s.held)
 	return nil
 }
@@ -269,9 +256,6 @@ func (s *Seat) write(ctx context.Context, lasts time.Duration) error {
 // read brings the Lease up to date.
 func (s *Seat) read(ctx context.Context) error {
 	lease, err := s.leases.Get(ctx, LeaseName(s.Origin), metav1.GetOptions{})
-	if s.Made && apierrors.IsNotFound(err) {
-		lease, err = s.leases.Create(ctx, made(s.Place), metav1.CreateOptions{})
-	}
 	if err == nil {
 		s.lease = lease
 	}

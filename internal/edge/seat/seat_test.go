@@ -10,7 +10,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 )
 
@@ -313,92 +312,4 @@ func TestASeatIsEmptyAnew(t *testing.T) {
 	late.step(t.Context())
 	w.oneAtMost(first, late)
 	w.may(late, false)
-}
-
-// inRancher starts a process of a hub, whose memory is where the seat is.
-func inRancher(w *world, change ...func(*Options)) *Seat {
-	w.t.Helper()
-	return w.start(w.rancher, append([]func(*Options){func(o *Options) {
-		o.Made, o.Memory.Name = true, memoryNameOf(origin, "archelon")
-	}}, change...)...)
-}
-
-func TestASeatThatNoChartHasMade(t *testing.T) {
-	w := newWorld(t)
-	delete(w.rancher.all, LeaseName(origin))
-	first := inRancher(w)
-	w.pass(DefaultTiming().Quiet, first)
-	w.may(first, true)
-	for name, lease := range w.rancher.all {
-		if !MadeSelector().Matches(labels.Set(lease.Labels)) || lease.Labels["archelon.io/management-cluster"] != string(origin) {
-			t.Errorf("nobody can tell that Archelon has made %s", name)
-		}
-	}
-	first.park(t.Context())
-	next := inRancher(w)
-	next.step(t.Context())
-	w.may(next, true)
-
-	// Somebody deletes it: others may have taken it since.
-	delete(w.rancher.all, LeaseName(origin))
-	var lost string
-	next.Lost = func(why string) { lost = why }
-	if !next.step(t.Context()) || lost == "" {
-		t.Error("it goes on with a seat that is another one")
-	}
-	w.may(next, false)
-	third := inRancher(w)
-	w.pass(DefaultTiming().Fresh-DefaultTiming().Renew, third)
-	w.may(third, false)
-	w.pass(DefaultTiming().Quiet, third)
-	w.may(third, true)
-}
-
-func TestTheHubAndAnEdgeServeOneManagementClusterInTurn(t *testing.T) {
-	w := newWorld(t)
-	_, edge := installed(w)
-	var waits []string
-	hub := inRancher(w, func(o *Options) {
-		o.Waits = func(why string, contested bool) {
-			if contested != (why != "") {
-				t.Errorf("is it contested? %t: %s", contested, why)
-			}
-			waits = append(waits, why)
-		}
-	})
-	w.pass(time.Hour, edge, hub)
-	w.may(edge, true)
-	w.may(hub, false)
-	if len(waits) == 0 || !strings.Contains(waits[len(waits)-1], "stop one of them") {
-		t.Errorf("it waits: %q", waits)
-	}
-}
-
-func TestAHubLeavesNothingBehind(t *testing.T) {
-	w := newWorld(t)
-	delete(w.rancher.all, LeaseName(origin))
-	first := inRancher(w)
-	w.pass(DefaultTiming().Quiet, first)
-	first.park(t.Context())
-	l, err := NewLeaver(first.Place, DefaultTiming(), w.clock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Leave(t.Context()); err != nil || len(w.rancher.all) > 0 {
-		t.Errorf("what is left: %v, %v", w.rancher.all, err)
-	}
-
-	// What is another's, or the chart's, stays.
-	w = newWorld(t)
-	_, edge := installed(w)
-	l, err = NewLeaver(first.Place, DefaultTiming(), w.clock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.place.Rancher, l.place.Management = w.rancher, w.rancher
-	if err := l.Leave(t.Context()); err != nil {
-		t.Error(err)
-	}
-	edge.step(t.Context())
-	w.may(edge, true)
 }
