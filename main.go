@@ -20,7 +20,6 @@ import (
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/check"
-	"github.com/archelon-io/archelon/internal/forget"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/plan"
 	"github.com/archelon-io/archelon/internal/setup"
@@ -71,7 +70,6 @@ func command(name string) *cobra.Command {
 	)
 	for cmd, id := range map[*cobra.Command]string{
 		status.Command(): "clusters", plan.Command(): "clusters", checks(): "installation", uninstall.Command(): "installation",
-		forget.Command(): "installation",
 	} {
 		cmd.GroupID = id
 		root.AddCommand(cmd)

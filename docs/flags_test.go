@@ -10,7 +10,6 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/archelon-io/archelon/internal/check"
-	"github.com/archelon-io/archelon/internal/forget"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/status"
 	"github.com/archelon-io/archelon/internal/uninstall"
@@ -85,23 +84,6 @@ func TestUninstallFlags(t *testing.T) {
 	flags.VisitAll(func(flag *pflag.Flag) { code["--"+flag.Name] = flag.DefValue })
 	documented := map[string]string{}
 	for _, row := range tables(t, page, "### Flags") {
-		documented[row.code(0)[0]] = strings.Join(row.code(1), "")
-	}
-	compare(t, page, code, documented)
-}
-
-func TestForgetFlags(t *testing.T) {
-	page := filepath.Join("..", "examples", "remote-rancher", "README.md")
-	kubectl := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
-	clientcmd.BindOverrideFlags(&clientcmd.ConfigOverrides{}, kubectl, clientcmd.RecommendedConfigOverrideFlags(""))
-	code := map[string]string{}
-	forget.Command().Flags().VisitAll(func(flag *pflag.Flag) {
-		if kubectl.Lookup(flag.Name) == nil && flag.Name != "kubeconfig" {
-			code["--"+flag.Name] = flag.DefValue
-		}
-	})
-	documented := map[string]string{}
-	for _, row := range tables(t, page, "## When the management cluster is gone for good") {
 		documented[row.code(0)[0]] = strings.Join(row.code(1), "")
 	}
 	compare(t, page, code, documented)

@@ -59,9 +59,9 @@ const (
 	// or its Namespace to import.
 	NotSelectedReason = "NotSelected"
 
-	// HandedToTurtlesReason: archelon.io/managed-by, the annotation of the cluster or the label of its Namespace, leaves
-	// the cluster to Rancher Turtles. Set the annotation to "archelon" to import the cluster here.
-	HandedToTurtlesReason = "HandedToTurtles"
+	// AssignedToTurtlesReason: archelon.io/managed-by, the annotation of the CAPI Cluster or the label of its Namespace,
+	// assigns the cluster to Rancher Turtles. Set the annotation to "archelon" to import the cluster with Archelon.
+	AssignedToTurtlesReason = "AssignedToTurtles"
 
 	// RemovedInRancherReason: the annotation "imported" keeps the cluster from being imported, usually
 	// because its Rancher cluster was deleted in Rancher. Remove the annotation to import again.

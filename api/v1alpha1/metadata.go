@@ -134,9 +134,9 @@ const (
 	// ExternallyManagedAnnotation.
 	ExternalFleetAnnotation = "archelon.io/external-fleet"
 
-	// ManagedByAnnotation on a CAPI Cluster says who is to import it where Rancher Turtles is or was at work:
-	// ManagedByArchelon adopts the record that Turtles made, without a new registration; ManagedByTurtles hands the
-	// record to Turtles and keeps off.
+	// ManagedByAnnotation on a CAPI Cluster assigns it to one of two importers, Archelon or Rancher Turtles. With
+	// ManagedByArchelon, Archelon adopts the Rancher cluster that Turtles created, without a new registration. With
+	// ManagedByTurtles, Archelon does not import the cluster. Neither value ends an import.
 	ManagedByAnnotation = "archelon.io/managed-by"
 
 	// ManagedByLabel on a Namespace says the same of the CAPI Clusters in it that do not have ManagedByAnnotation. It is a

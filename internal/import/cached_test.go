@@ -188,10 +188,6 @@ func writesOnCopies() map[string]func(context.Context, *bench, *Observation) err
 				return release(&d.records[0])
 			})(ctx, b, o)
 		},
-		"HandOver": func(ctx context.Context, b *bench, o *Observation) error {
-			v3(o)
-			return named((*deciding).handOver)(ctx, b, o)
-		},
 		"Abandon": named(func(d *deciding) Decision {
 			if d.abandoned != nil {
 				return pass()

@@ -32,13 +32,6 @@ func rulesOf(i intent) []rule {
 			{"delete-records", (*deciding).deleteRecords},
 			{"release-cluster", (*deciding).releaseCluster},
 		}
-	case intentHandOver:
-		return []rule{
-			{"take-over", (*deciding).takeOver},
-			{"hand-over", (*deciding).handOver},
-			{"release-cluster", (*deciding).releaseCluster},
-			{"handed-over", (*deciding).confirmHandOver},
-		}
 	case intentImport:
 		return []rule{
 			{"take-over", (*deciding).takeOver},

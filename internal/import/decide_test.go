@@ -432,14 +432,8 @@ func decideRows() map[string]decideRow {
 		"UnimportedAlready": {[]state{labelledFalse}, "idle | done"},
 
 		// Rancher Turtles.
-		"HandOver":         {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, v3()}, "hand over | hand-over: v3 Rancher cluster c-abcde: hand it to Rancher Turtles"},
-		"HandOverStops":    {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles")}, "hand over | hand-over: end the work in the workload cluster"},
-		"HandOverStranger": {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, v3(of2, goingV3)}, "hand over | hand-over: ask for the CAPI cluster, for records of another one"},
-		"HandOverTakesOver": {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), note("archelon.io/instance", "/old")},
-			`hand over | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
-		"HandOverReleases": {[]state{claimedV3, note("archelon.io/managed-by", "rancher-turtles"), stopped, asked(named)},
-			"hand over | release-cluster: CAPI cluster tenant/prod: release it"},
-		"HandedOver":        {[]state{labelledTrue, note("archelon.io/managed-by", "rancher-turtles"), stopped}, "hand over | handed-over: Stall HandedToTurtles"},
+		"Assigned":          {[]state{labelledTrue, up, note("archelon.io/managed-by", "rancher-turtles")}, "import | turtles: Stall AssignedToTurtles"},
+		"AssignedImported":  {append(importedV3("Connected"), note("archelon.io/managed-by", "rancher-turtles")), "import | done"},
 		"Turtles":           {[]state{labelledTrue, up}, "import | turtles: ask for the Lease of Rancher Turtles"},
 		"TurtlesRuns":       {[]state{labelledTrue, up, turtlesHolding}, "import | turtles: Poll TurtlesActive"},
 		"TurtlesMistake":    {[]state{labelledTrue, note("archelon.io/managed-by", "me")}, "import | turtles: Stall InvalidSetting"},

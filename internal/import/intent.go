@@ -22,8 +22,6 @@ func (d *deciding) intend() intent {
 		return intentPause
 	case !d.cluster.DeletionTimestamp.IsZero():
 		return intentDelete
-	case d.assigned().to == archelonv1.ManagedByTurtles && (imported || want == include):
-		return intentHandOver
 	case want == exclude && imported:
 		return intentUnimport
 	case want == include || imported:

@@ -128,8 +128,6 @@ const (
 	intentDelete
 	// intentUnimport removes the record because the import label says so.
 	intentUnimport
-	// intentHandOver leaves the record to Rancher Turtles.
-	intentHandOver
 	// intentImport creates the record, or keeps it.
 	intentImport
 	// intentIdle leaves a cluster alone that is neither selected nor imported.
@@ -139,7 +137,7 @@ const (
 // String returns the name of the intent as people read it.
 func (i intent) String() string {
 	return [...]string{
-		"unknown", "nothing", "release orphans", "leave to others", "pause", "delete", "un-import", "hand over", "import", "idle",
+		"unknown", "nothing", "release orphans", "leave to others", "pause", "delete", "un-import", "import", "idle",
 	}[i]
 }
 

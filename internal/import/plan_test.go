@@ -111,7 +111,6 @@ func planScenarios(kind, other string) map[string][]client.Object {
 		"pause":            {planCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })},
 		"delete":           of(planImported(kind, func(c *clusterv1.Cluster) { planDeleted(c) })),
 		"un-import":        of(planImported(kind, func(c *clusterv1.Cluster) { c.Labels[planLabel] = "false" })),
-		"hand over":        of(planImported(kind, func(c *clusterv1.Cluster) { c.Annotations["archelon.io/managed-by"] = "rancher-turtles" })),
 		"leave to others":  of(planImported(kind, func(c *clusterv1.Cluster) { delete(c.Labels, clusterv1.WatchLabel) }), planDeleted),
 		"release orphans":  planRecord(kind, "prod", planDeleted),
 		"settled":          of(planImported(kind)),
@@ -150,7 +149,7 @@ func TestPlanIsWhatIsDone(t *testing.T) {
 		}
 	}
 	for _, intent := range []string{
-		"idle", "import", "pause", "delete", "un-import", "hand over", "leave to others", "release orphans",
+		"idle", "import", "pause", "delete", "un-import", "leave to others", "release orphans",
 	} {
 		if !intents[intent] {
 			t.Errorf("nothing has the intent %q", intent)

@@ -68,7 +68,7 @@ func TestPrincipal(t *testing.T) {
 // Deletion, un-import and the rest do not ask, so nobody is held by what is refused.
 func TestOnlyAnImportAsksForAPrincipal(t *testing.T) {
 	for i, want := range map[intent]bool{
-		intentImport: true, intentDelete: false, intentUnimport: false, intentHandOver: false, intentIdle: false, intentPause: false,
+		intentImport: true, intentDelete: false, intentUnimport: false, intentIdle: false, intentPause: false,
 	} {
 		asks := false
 		for at, phase := range rulesOf(i) {

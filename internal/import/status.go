@@ -209,7 +209,7 @@ func (r *Reconciler) publishChange(o *Observation, d Decision, before, after *me
 // troubled reports whether the outcome deserves a warning: it is neither progress nor what the user chose.
 func troubled(out outcome.Outcome) bool {
 	switch out.Reason {
-	case archelonv1.RemovedInRancherReason, archelonv1.HandedToTurtlesReason, archelonv1.WaitingForAgentReason, archelonv1.WaitingForRancherReason, archelonv1.WaitingForCleanupReason:
+	case archelonv1.RemovedInRancherReason, archelonv1.AssignedToTurtlesReason, archelonv1.WaitingForAgentReason, archelonv1.WaitingForRancherReason, archelonv1.WaitingForCleanupReason:
 		return false
 	case archelonv1.AgentDisconnectedReason:
 		return true

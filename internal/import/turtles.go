@@ -29,13 +29,19 @@ func (d *deciding) adoptWanted() bool {
 	}
 }
 
-// checkTurtles refuses to create a record while Turtles imports. Imports that exist go on: Turtles does not touch a
-// cluster whose record it finds by its labels, other than to follow it. A record of the other kind stays as well, for
-// it could not be replaced once it is deleted.
+// checkTurtles refuses to create a record while Turtles imports, or if the cluster is assigned to Turtles. Imports that
+// exist go on: Turtles does not touch a cluster whose record it finds by its labels, other than to follow it, and an
+// annotation that a tenant writes must not end an import. A record of the other kind stays as well, for it could not be
+// replaced once it is deleted.
 func (d *deciding) checkTurtles() Decision {
 	assigned := d.assigned()
-	if assigned.problem != nil {
+	switch {
+	case assigned.problem != nil:
 		return fail(assigned.problem)
+	case assigned.to == archelonv1.ManagedByTurtles && !holds(d.cluster) && !d.hasRecord():
+		return stall(archelonv1.AssignedToTurtlesReason, fmt.Sprintf(
+			"%s assigns this Cluster to Rancher Turtles, so Archelon does not import it. To import it with Archelon, set annotation %s on this Cluster to %q",
+			assigned.where, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 	}
 	if d.TurtlesParked || d.ownName() != "" {
 		// A parked one runs, and holds its Lease, for what else it does. What it imports nevertheless is refused by
@@ -170,46 +176,6 @@ func (d *deciding) takeBack() Decision {
 		actions = append(actions, noteTaking{d.lease})
 	}
 	return act(actions...)
-}
-
-// handOver makes a record look as if Turtles had created it, which finds it by its owner labels. Nothing is deleted. A
-// record that was created for an earlier cluster of this name stays as it is, and is released when somebody else
-// deletes it.
-func (d *deciding) handOver() Decision {
-	if !d.stopped {
-		return act(stopWork{})
-	}
-	if named, look := d.named(); look {
-		return ask(named)
-	}
-	for i := range d.records {
-		found := &d.records[i]
-		if !found.madeFor(d.cluster) {
-			if released := d.stranger(found); !released.passes() {
-				return released
-			}
-			continue
-		}
-		action, differs := recordChange(found, "hand it to Rancher Turtles", "handing the record to Rancher Turtles", func(object client.Object) {
-			labels, annotations := object.GetLabels(), object.GetAnnotations()
-			delete(labels, archelonv1.OwnerUIDLabel)
-			delete(annotations, archelonv1.PropagatedLabelsAnnotation)
-			delete(annotations, archelonv1.PropagatedSettingsAnnotation)
-			object.SetLabels(labels)
-			object.SetAnnotations(annotations)
-			hold.Import.Remove(object)
-		})
-		if action.optional = true; differs {
-			return act(action)
-		}
-	}
-	return pass()
-}
-
-// confirmHandOver reports that the cluster is left to Turtles.
-func (d *deciding) confirmHandOver() Decision {
-	return stall(archelonv1.HandedToTurtlesReason, fmt.Sprintf("%s leaves this cluster to Rancher Turtles; to import the cluster here, set annotation %s on it to %q",
-		d.assigned().where, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 }
 
 // mayTake reports whether what Turtles holds may be taken from it without a fight.

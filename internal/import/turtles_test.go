@@ -232,7 +232,7 @@ func TestTheNamespaceAssignsItsClusters(t *testing.T) {
 		stops   string
 	}{
 		"Archelon":  {reason: "the work is divided", to: "archelon", cluster: testCluster(held), want: intentImport},
-		"Turtles":   {reason: "Turtles is to import it", to: "rancher-turtles", cluster: testCluster(held), want: intentHandOver},
+		"Turtles":   {reason: "Turtles is to import it", to: "rancher-turtles", cluster: testCluster(labelled("true")), want: intentImport, stops: "AssignedToTurtles"},
 		"Overruled": {reason: "the Cluster's own annotation wins", to: "rancher-turtles", cluster: testCluster(held, annotated("archelon.io/managed-by", "archelon")), want: intentImport},
 		"Mistake":   {reason: "nobody knows what is meant", to: "me", cluster: testCluster(held), want: intentImport, stops: "InvalidSetting"},
 		"Nobody":    {reason: "Turtles runs", to: "", cluster: testCluster(held), want: intentImport, stops: "TurtlesActive"},

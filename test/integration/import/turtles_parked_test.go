@@ -100,18 +100,22 @@ var _ = Describe("Turtles, parked", Ordered, func() {
 		})
 	}
 
-	It("hands over what a Namespace leaves to Turtles, unless the Cluster says otherwise", func(ctx context.Context) {
+	It("keeps new clusters out of a Namespace that is assigned to Turtles, unless the Cluster says otherwise", func(ctx context.Context) {
 		namespace := f.Namespace(ctx, nil)
-		cluster := f.Cluster(ctx, namespace, "prod", importing.Selected)
-		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+		imported := f.Cluster(ctx, namespace, "prod", importing.Selected)
+		Eventually(f.Reason(ctx, imported)).Should(Equal("True/Imported"))
 		assign(ctx, namespace, "rancher-turtles")
-		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
+		cluster := f.Cluster(ctx, namespace, "new", importing.Selected)
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AssignedToTurtles"))
+		Consistently(f.Reason(ctx, imported)).WithTimeout(importing.Quiet).Should(Equal("True/Imported"), "it was imported before")
 		f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, managedBy, "archelon") })
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"), "the annotation of the Cluster wins")
 		assign(ctx, namespace, "me")
 		Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Quiet).Should(Equal("True/Imported"))
-		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
-		f.ExpectNothingLeft(ctx, cluster)
+		for _, c := range []*clusterv1.Cluster{imported, cluster} {
+			Expect(f.Client.Delete(ctx, c)).To(Succeed())
+			Eventually(f.K(ctx).Get(c)).Should(Satisfy(apierrors.IsNotFound))
+			f.ExpectNothingLeft(ctx, c)
+		}
 	})
 })

@@ -64,7 +64,7 @@ var _ = Describe("Turtles", func() {
 			f.ExpectNothingLeft(ctx, cluster)
 		})
 
-		It("refuses a record of Turtles, adopts it when asked, and hands it back", func(ctx context.Context) {
+		It("refuses a record of Turtles, adopts it when asked, and keeps it", func(ctx context.Context) {
 			cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "prod", func(c *clusterv1.Cluster) {
 				importing.Selected(c)
 				c.Finalizers = []string{builder.TurtlesHold}
@@ -86,28 +86,35 @@ var _ = Describe("Turtles", func() {
 			Expect(registrationToken(ctx, f, theirs.GetName()).UID).To(Equal(token.UID))
 			Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElement("Adopted"))
 
-			By("handing it back, connected as it is")
+			By("keeping it, whatever a tenant writes")
 			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, managedBy, "rancher-turtles") })
-			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
-			importing.Current(ctx, f.Client, theirs)
-			Expect(theirs.GetFinalizers()).NotTo(ContainElement(importing.Finalizer))
-			Expect(theirs.GetLabels()).To(And(HaveKeyWithValue(importing.OwnerLabel, "prod"), Not(HaveKey(importing.UIDLabel))))
-			Expect(importing.Current(ctx, f.Client, cluster).Finalizers).NotTo(ContainElement(importing.Finalizer))
-			Expect(theirs.GetDeletionTimestamp()).To(BeNil())
+			Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Quiet).Should(Equal("True/Imported"))
+			Expect(importing.Current(ctx, f.Client, theirs).GetFinalizers()).To(ContainElement(importing.Finalizer))
+			Expect(theirs.GetLabels()).To(HaveKeyWithValue(importing.UIDLabel, string(cluster.UID)))
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+			f.ExpectNothingLeft(ctx, cluster)
+		})
 
-			By("adopting it once more, to clean up")
-			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, managedBy, "archelon") })
+		It("keeps a new cluster out that is assigned to Turtles, until it is assigned to Archelon", func(ctx context.Context) {
+			cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "prod", importing.Selected, func(c *clusterv1.Cluster) {
+				importing.SetAnnotation(c, managedBy, "rancher-turtles")
+			})
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AssignedToTurtles"))
+			Expect(f.V3Records(ctx, cluster)).To(BeEmpty())
+			Expect(importing.Current(ctx, f.Client, cluster).Finalizers).NotTo(ContainElement(importing.Finalizer))
+			f.Patch(ctx, cluster, func(o client.Object) { importing.SetAnnotation(o, managedBy, "archelon") })
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
 			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 			f.ExpectNothingLeft(ctx, cluster)
 		})
 
-		It("lets a record of an earlier incarnation go that is deleted in Rancher after the cluster was handed over", func(ctx context.Context) {
+		It("releases the Rancher cluster of an earlier incarnation that is deleted in Rancher while the cluster is assigned to Turtles", func(ctx context.Context) {
 			cluster := f.Cluster(ctx, f.Namespace(ctx, nil), "restored", importing.Selected, func(c *clusterv1.Cluster) {
 				importing.SetAnnotation(c, managedBy, "rancher-turtles")
 			})
-			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/HandedToTurtles"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AssignedToTurtles"))
 			old := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 				GenerateName: "c-",
 				Labels: map[string]string{
@@ -117,7 +124,7 @@ var _ = Describe("Turtles", func() {
 			}}
 			Expect(f.Client.Create(ctx, old)).To(Succeed())
 			Consistently(func() []string { return importing.Current(ctx, f.Client, old).Finalizers }).
-				Should(ContainElement(importing.Finalizer), "nobody has deleted it")
+				Should(ContainElement(importing.Finalizer), "it was not deleted")
 			Expect(f.Client.Delete(ctx, old)).To(Succeed())
 			Eventually(f.K(ctx).Get(old)).Should(Satisfy(apierrors.IsNotFound))
 			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
