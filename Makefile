@@ -95,13 +95,12 @@ docs-recording: controlplane helm ## Run the demo and draw what it prints, for t
 	@go -C hack/site build -o '$(CURDIR)/bin/recorder' .
 	@bin/recorder record --out=docs/demo.svg --title='make demo ARGS=--once' -- bin/demo --once
 
-# The hub excludes the fleet, so there are two stories in the picture, one after the other.
 .PHONY: docs-dashboard
-docs-dashboard: controlplane helm ## Run two stories of the demo and draw the dashboard with what their managers said in their metrics, for the documentation.
+docs-dashboard: controlplane helm ## Run the demo and its story of the fleet, and draw the dashboard with the metrics of their managers, for the documentation.
 	@go build -o bin/demo ./hack/demo
 	@go -C hack/prometheus build -o '$(CURDIR)/bin/dashboard' ./dashboard
 	@rm -f bin/metrics.txt
-	@export ARCHELON_DEMO_METRICS='$(CURDIR)/bin/metrics.txt'; for story in hub fleet; do bin/demo $$story; done
+	@export ARCHELON_DEMO_METRICS='$(CURDIR)/bin/metrics.txt'; for story in --once fleet; do bin/demo $$story; done
 	@bin/dashboard --metrics=bin/metrics.txt --dashboard=charts/archelon/files/dashboard.json --out=docs/dashboard.svg
 
 # scratch, or an image in a registry with all the platforms, for example gcr.io/distroless/static:nonroot.
@@ -319,7 +318,6 @@ RACE += ./internal/drain          # watches that end while a process stops
 RACE += ./internal/edge/...       # the Lease on Rancher's side, renewed beside controllers
 RACE += ./internal/fleet/...      # the health of agents, read from many caches
 RACE += ./internal/hostclaim/...  # connections to other clusters, opened and closed beside claims
-RACE += ./internal/hub/...        # connections to management clusters
 RACE += ./internal/identity/...   # checks of credentials beside reconcilers
 RACE += ./internal/import         # jobs, memories and watches that all imports share
 RACE += ./internal/instance       # Leases of instances, renewed and observed

@@ -52,10 +52,8 @@ func command(args []string) int {
 		tell = runFleet
 	case len(rest) == 1 && rest[0] == "hostclaim":
 		tell = runHostClaim
-	case len(rest) == 1 && rest[0] == "hub":
-		tell = runHub
 	case len(rest) > 0:
-		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; there are four stories besides: identity, fleet, hostclaim and hub\n", rest[0])
+		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; there are three stories besides: identity, fleet and hostclaim\n", rest[0])
 		return exitUsage
 	}
 	// What client libraries have to say, of connections that end with their server for example, is no part of the story.

@@ -41,8 +41,8 @@ func TestRunAll(t *testing.T) {
 			[]string{"make test-unit"}, nil, "make test-unit: exit status 2 (no second attempt: panic: oops)",
 		},
 		"Crashed": {
-			"A suite that did not report what failed has specs that did not run.", said{"?\texample.com/m/pkg/hub\n?\texample.com/m/pkg/edge\n/module/pkg/edge\tE\n"},
-			[]string{"make test-unit"}, nil, "make test-unit: exit status 2 (no second attempt: example.com/m/pkg/hub crashed)",
+			"A suite that did not report what failed has specs that did not run.", said{"?\texample.com/m/pkg/fleet\n?\texample.com/m/pkg/edge\n/module/pkg/edge\tE\n"},
+			[]string{"make test-unit"}, nil, "make test-unit: exit status 2 (no second attempt: example.com/m/pkg/fleet crashed)",
 		},
 		"Reported": {
 			"A suite that did report is run again.", said{"?\texample.com/m/pkg/edge\n/module/pkg/edge\tE\n"},

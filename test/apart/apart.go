@@ -1,5 +1,5 @@
-// Package apart has what suites share about management clusters apart from their Rancher: what the chart renders for
-// either side, managers in the process of the test, and CAPI Clusters that are imported and moved.
+// Package apart is for tests of management clusters whose Rancher is in another cluster. It renders both sides of the
+// chart, runs managers in the process of the test, and creates and moves CAPI Clusters.
 package apart
 
 import (
@@ -65,7 +65,7 @@ func New(ctx context.Context, plane *env.ControlPlane) *Cluster {
 	c, err := client.New(plane.Config, client.Options{Scheme: known})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(c.Create(ctx, Namespace(System))).To(Succeed())
-	return &Cluster{ControlPlane: plane, Client: c, UID: UIDOf(ctx, c)}
+	return &Cluster{ControlPlane: plane, Client: c, UID: uidOf(ctx, c)}
 }
 
 // K reads and changes what is in the management cluster.
@@ -115,8 +115,8 @@ func (c *Cluster) Records(ctx context.Context, in client.Client, cluster *cluste
 	return list.Items
 }
 
-// UIDOf returns the UID of a cluster.
-func UIDOf(ctx context.Context, c client.Client) string {
+// uidOf returns the UID of a cluster.
+func uidOf(ctx context.Context, c client.Client) string {
 	GinkgoHelper()
 	own := Namespace("kube-system")
 	Expect(c.Get(ctx, client.ObjectKeyFromObject(own), own)).To(Succeed())

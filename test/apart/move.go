@@ -2,10 +2,6 @@ package apart
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,7 +14,6 @@ import (
 
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/env"
-	"github.com/archelon-io/archelon/test/stage"
 )
 
 // AgentIn returns the UID of Rancher's agent in a workload cluster.
@@ -32,7 +27,7 @@ func AgentIn(ctx context.Context, workload *env.ControlPlane) types.UID {
 }
 
 // Move moves a CAPI Cluster as clusterctl does: it is paused, created in the other cluster with another UID and without
-// status, and deleted here without its finalizers, which nobody has time to see to.
+// status, and deleted here without waiting for what its finalizers stand for.
 func Move(ctx context.Context, from, to *Cluster, cluster *clusterv1.Cluster) *clusterv1.Cluster {
 	GinkgoHelper()
 	patch := func(m *Cluster, object client.Object, data string) {
@@ -57,32 +52,4 @@ func Move(ctx context.Context, from, to *Cluster, cluster *clusterv1.Cluster) *c
 	Expect(to.Client.Status().Update(ctx, moved)).To(Succeed())
 	patch(to, moved, `{"spec":{"paused":null}}`)
 	return moved
-}
-
-// Attach runs the commands of the page in Rancher's cluster.
-func Attach(ctx context.Context, in *env.ControlPlane, moved *Cluster, namespace string) {
-	GinkgoHelper()
-	page, err := os.ReadFile(filepath.Join(stage.Root(), "examples", "management-clusters", "README.md"))
-	Expect(err).NotTo(HaveOccurred())
-	_, section, found := strings.Cut(string(page), "\n## After clusterctl move\n")
-	Expect(found).To(BeTrue())
-	_, block, found := strings.Cut(section, "```sh\n")
-	Expect(found).To(BeTrue())
-	commands, _, found := strings.Cut(block, "```\n")
-	Expect(found).To(BeTrue())
-	programs, err := env.Assets()
-	Expect(err).NotTo(HaveOccurred())
-	write := func(name string, of *env.ControlPlane) string {
-		raw, err := of.LocalKubeconfig()
-		Expect(err).NotTo(HaveOccurred())
-		path := filepath.Join(GinkgoT().TempDir(), name)
-		Expect(os.WriteFile(path, raw, 0o600)).To(Succeed())
-		return path
-	}
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", commands)
-	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "KUBECONFIG="+write("rancher", in),
-		"MANAGEMENT="+write("management", moved.ControlPlane), "NAMESPACE="+namespace)
-	out, err := cmd.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
-	AddReportEntry("output", string(out))
 }

@@ -16,11 +16,6 @@ import (
 
 // follow watches CAPI clusters and their records until the context ends. It returns when the watch is up.
 func (r *recorder) follow(ctx context.Context, s *stage.Stage, strategy string) (stop func(), err error) {
-	return r.followOf(ctx, s, strategy, true)
-}
-
-// followOf does the same, in a cluster that may have no records.
-func (r *recorder) followOf(ctx context.Context, s *stage.Stage, strategy string, records bool) (stop func(), err error) {
 	clusters, err := cache.New(s.Management.Config, cache.Options{Scheme: s.Client.Scheme(), Mapper: s.Client.RESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("building a cache: %w", err)
@@ -41,10 +36,8 @@ func (r *recorder) followOf(ctx context.Context, s *stage.Stage, strategy string
 	}); err != nil {
 		return nil, fmt.Errorf("watching CAPI clusters: %w", err)
 	}
-	if records {
-		if err := r.followRecords(ctx, clusters, strategy); err != nil {
-			return nil, fmt.Errorf("watching records: %w", err)
-		}
+	if err := r.followRecords(ctx, clusters, strategy); err != nil {
+		return nil, fmt.Errorf("watching records: %w", err)
 	}
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

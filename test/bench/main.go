@@ -54,7 +54,9 @@ func command(args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
 		return 0
 	} else if err == nil {
-		opts.complete(flags.Changed("clusters"))
+		if opts.Hostile > 0 && !flags.Changed("clusters") {
+			opts.Clusters = hostileClusters
+		}
 		if err = opts.validate(flags.Args()); err != nil {
 			_, _ = fmt.Fprintln(stderr, "bench:", err)
 			return exitUsage
@@ -74,8 +76,6 @@ func command(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case opts.Hostile > 0:
 		return codeOf(ctx, soak(ctx, opts, stdout, stderr), stderr)
-	case opts.ManagementClusters > 0:
-		return codeOf(ctx, hubReport(ctx, opts, stdout, stderr), stderr)
 	case opts.Identity:
 		return codeOf(ctx, identities(ctx, stdout, stderr), stderr)
 	case opts.Fleet:

@@ -19,35 +19,33 @@ const (
 
 // options say what to measure.
 type options struct {
-	Clusters   int           `json:"clusters"`
-	Baseline   int           `json:"baseline"`
-	Machines   int           `json:"machines"`
-	Namespaces int           `json:"namespaces"`
-	Strategy   string        `json:"strategy"`
-	Rancher    string        `json:"rancher"`
-	BlackHoles float64       `json:"blackHoles"`
-	Compare    bool          `json:"compare"`
-	Newcomer   bool          `json:"newcomer"`
-	Scope      int           `json:"scope,omitempty"`
-	Hostile    time.Duration `json:"-"`
-	Identity   bool          `json:"-"`
-	Fleet      bool          `json:"-"`
-	HostClaim  bool          `json:"-"`
-	// ManagementClusters are those of the hub.
-	ManagementClusters int           `json:"-"`
-	Restart            bool          `json:"restart"`
-	Runs               int           `json:"runs"`
-	AgentDelay         time.Duration `json:"agentDelayNanoseconds"`
-	SyncPeriod         time.Duration `json:"syncPeriodNanoseconds"`
-	Idle               time.Duration `json:"idleNanoseconds"`
-	Concurrency        int           `json:"concurrency,omitempty"`
-	Manager            string        `json:"manager,omitempty"`
-	ManagerArgs        []string      `json:"managerArgs,omitempty"`
-	Settle             time.Duration `json:"settleNanoseconds"`
-	Timeout            time.Duration `json:"timeoutNanoseconds"`
-	JSON               string        `json:"-"`
-	Profiles           string        `json:"-"`
-	Markdown           bool          `json:"-"`
+	Clusters    int           `json:"clusters"`
+	Baseline    int           `json:"baseline"`
+	Machines    int           `json:"machines"`
+	Namespaces  int           `json:"namespaces"`
+	Strategy    string        `json:"strategy"`
+	Rancher     string        `json:"rancher"`
+	BlackHoles  float64       `json:"blackHoles"`
+	Compare     bool          `json:"compare"`
+	Newcomer    bool          `json:"newcomer"`
+	Scope       int           `json:"scope,omitempty"`
+	Hostile     time.Duration `json:"-"`
+	Identity    bool          `json:"-"`
+	Fleet       bool          `json:"-"`
+	HostClaim   bool          `json:"-"`
+	Restart     bool          `json:"restart"`
+	Runs        int           `json:"runs"`
+	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
+	SyncPeriod  time.Duration `json:"syncPeriodNanoseconds"`
+	Idle        time.Duration `json:"idleNanoseconds"`
+	Concurrency int           `json:"concurrency,omitempty"`
+	Manager     string        `json:"manager,omitempty"`
+	ManagerArgs []string      `json:"managerArgs,omitempty"`
+	Settle      time.Duration `json:"settleNanoseconds"`
+	Timeout     time.Duration `json:"timeoutNanoseconds"`
+	JSON        string        `json:"-"`
+	Profiles    string        `json:"-"`
+	Markdown    bool          `json:"-"`
 }
 
 func defaultOptions() *options {
@@ -73,8 +71,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Identity, "identity", o.Identity, "Instead of all that: measure what the controller of OCI identities asks of the API server, with 1,000 clusters. It fails if decisions cost a request at rest.")
 	fs.BoolVar(&o.Fleet, "fleet", o.Fleet, "Instead of all that: measure what connections to 1,000 workload clusters cost, of which each twentieth is a black hole, forbids everything, or refuses the credentials. It fails if a cluster takes more than 250 KiB, locks are waited for more than 10 seconds by all together, a reconcile fails while all kubeconfigs are replaced, or something is left at the end.")
 	fs.BoolVar(&o.HostClaim, "hostclaim", o.HostClaim, "Instead of all that: measure what HostClaims cost, 100 and 1,000 of 50 namespaces, on as many hosts, with caches that are a quarter of a second old. It fails if a claim costs 1.5 times as much among 1,000 as among 100, has two hosts, shares one, or if 1,000 claims that wait cost a request.")
-	fs.IntVar(&o.ManagementClusters, "management-clusters", o.ManagementClusters, "Instead of all that: import through the hub from this many management clusters, 10 without a number, with --clusters each, 500 by default. Every fifth is a black hole. Compare with one management cluster that has as many clusters as the others together. It fails if that takes 1.2 times as long, or something is read or written when all is settled.")
-	fs.Lookup("management-clusters").NoOptDefVal = "10"
 	fs.BoolVar(&o.Restart, "restart", o.Restart, "After the imports also start the manager anew with everything imported, with its default --sync-period, and watch it for as long as --idle.")
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
@@ -100,22 +96,6 @@ func (o *options) baseline() *options {
 	return &less
 }
 
-// complete sets how many clusters there are where that was not said.
-func (o *options) complete(said bool) {
-	switch {
-	case said:
-	case o.Hostile > 0:
-		o.Clusters = hostileClusters
-	case o.ManagementClusters > 0:
-		o.Clusters = hubClusters
-	}
-}
-
-// hubFits reports whether the hub can be measured like that.
-func (o *options) hubFits() bool {
-	return o.ManagementClusters == 0 || o.ManagementClusters > 1 && o.Strategy == "v3" && o.Rancher == rancherLight
-}
-
 // validate reports everything that cannot be measured, and fills in the time limit.
 func (o *options) validate(rest []string) error {
 	var problems []error
@@ -131,7 +111,6 @@ func (o *options) validate(rest []string) error {
 		{o.BlackHoles < 0 || o.BlackHoles >= 1, errors.New("--black-holes must be a fraction below 1")},
 		{o.Compare && len(deadOnes(o.Clusters, o.BlackHoles)) == 0, errors.New("--compare needs --black-holes, enough for one cluster at least")},
 		{o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0, errors.New("--scope must be less than --namespaces")},
-		{!o.hubFits(), errors.New("--management-clusters must be at least 2, with v3 and the light Rancher")},
 		{o.Hostile < 0, errors.New("--hostile must not be negative")},
 		{o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod < 0 || o.Timeout < 0, errors.New("durations must not be negative")},
 	} {
@@ -148,7 +127,7 @@ func (o *options) validate(rest []string) error {
 			return err
 		}
 		// Imports of thousands take minutes, and a resync of all of them every few seconds would be most of what is measured.
-		if o.SyncPeriod = frequentSync; o.Baseline > 0 && o.Clusters*max(1, o.ManagementClusters) > o.Baseline {
+		if o.SyncPeriod = frequentSync; o.Baseline > 0 && o.Clusters > o.Baseline {
 			o.SyncPeriod = defaults.SyncPeriod
 		}
 	}

@@ -64,7 +64,6 @@ func measure() (sample, error) {
 		}
 		child.PID, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		child.PeakMiB = residentOf(child.PID).Peak
-		child.CPUSeconds += s.processes[name].CPUSeconds // There may be several control planes.
 		s.processes[name] = child
 	}
 	s.busy, s.total, err = machine()

@@ -173,18 +173,6 @@ func remote() [][]choice {
 	}
 }
 
-// hubs combines many management clusters with what goes together with them.
-func hubs() [][]choice {
-	on := values{"enabled": true}
-	return [][]choice{
-		{{"v3", values{"features": values{string(feature.ManagementV3Cluster): on}}}},
-		{{wordOf(string(feature.ManagementClusters)), values{"features": values{string(feature.ManagementClusters): on}}}},
-		{{"metrics", values{}}, {"", values{"metrics": values{"enabled": false}}}},
-		{{"filter", values{"watchFilter": "mine"}}, {"", values{}}},
-		{{"", values{}}, {"bare", values{"uninstall": values{"enabled": false}}}},
-	}
-}
-
 // gates returns the names of what can be switched on besides the strategy of the import and where Rancher is.
 func gates(t *testing.T) []string {
 	t.Helper()
@@ -194,8 +182,7 @@ func gates(t *testing.T) []string {
 	}
 	var names []string
 	for gate := range all.GetAll() {
-		if !strings.HasPrefix(string(gate), "All") && gate != feature.ManagementV3Cluster &&
-			gate != feature.RemoteRancher && gate != feature.ManagementClusters {
+		if !strings.HasPrefix(string(gate), "All") && gate != feature.ManagementV3Cluster && gate != feature.RemoteRancher {
 			names = append(names, string(gate))
 		}
 	}
@@ -207,7 +194,6 @@ func TestMatrix(t *testing.T) {
 	matrix := combinations(features(t))
 	maps.Copy(matrix, combinations(foreign()))
 	maps.Copy(matrix, combinations(remote()))
-	maps.Copy(matrix, combinations(hubs()))
 	matrix["everything-v1-metrics"] = everything()
 	seen := &manifests{unique: map[string]bool{}}
 	t.Run("all", func(t *testing.T) {

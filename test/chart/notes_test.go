@@ -45,8 +45,6 @@ func TestNotesHaveTheCommandOfTheJob(t *testing.T) {
 				merged(values{"rancher": values{"kubeconfigSecret": "to.rancher", "namespace": "there"}}),
 			own + " --rancher-kubeconfig=archelon-system/to.rancher --rancher-namespace=there",
 		},
-		"ManagementClusters": {usual, on(feature.ManagementV3Cluster, feature.ManagementClusters),
-			own + " --management-clusters-namespace=archelon-system"},
 		"DeletesRecords": {usual, values{"uninstall": values{"deleteRecords": true, "timeoutSeconds": 300}},
 			own + " --delete-records"},
 		"OtherNames": {release{"true", "1e3"}, values{"leaderElection": values{"namespace": "0x10"}, "instance": "007"},

@@ -41,8 +41,6 @@ func (p permissions) needed(on []string) bool {
 	switch {
 	case p.Rancher && enabled(string(feature.RemoteRancher)):
 		return false
-	case !p.Rancher && p.When != "metrics" && enabled(string(feature.ManagementClusters)):
-		return false
 	case p.When == "":
 		return true
 	case p.When == "metrics" || p.When == "isolated":
@@ -203,10 +201,6 @@ func checkRights(t *testing.T, rendered []*unstructured.Unstructured, all []perm
 	} else {
 		want[""] = needed(both)
 	}
-	if slices.Contains(on, wordOf(string(feature.ManagementClusters))) {
-		want[""] = needed(cluster)
-		want["archelon-system"] = texts(append(own, named(all, "registrations")...))
-	}
 	if slices.Contains(on, "own") {
 		want["archelon-system"] = needed(namespace, own...)
 	}
@@ -354,10 +348,7 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 		"IsolatedDeletes": {"namespaces": []string{"watch1", "watch2"}, "uninstall": values{"deleteRecords": true}},
 		"LeaseElsewhere":  {"leaderElection": values{"namespace": "coordination"}},
 		"Claims":          {"features": values{"host-claim": values{"enabled": true}}},
-		"Hub": {"features": values{
-			"managementv3-cluster": values{"enabled": true}, "management-clusters": values{"enabled": true},
-		}},
-		"IsolatedClaims": {"features": values{"host-claim": values{"enabled": true}}, "namespaces": []string{"watch1", "watch2"}},
+		"IsolatedClaims":  {"features": values{"host-claim": values{"enabled": true}}, "namespaces": []string{"watch1", "watch2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered := objects(t, release{"archelon", "archelon-system"}, set)

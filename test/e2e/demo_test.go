@@ -72,36 +72,6 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		d.expectNothingLeft(ctx)
 	})
 
-	It("tells of a management cluster that goes away and comes back, checks itself and leaves nothing", Label("nightly"), func(ctx context.Context) {
-		d := startDemo(program, "hub")
-		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gexec.Exit(0))
-		out := string(d.session.Out.Contents())
-		expectInOrder(out,
-			`east +Event Engaged on its Secret`, `east +RancherImported=True`, `west +Event Engaged`, `west +RancherImported=True`,
-			`east +c-\w{5} +display name "orders"`, `west +c-\w{5} +display name "orders-west"`,
-			`east +east +yes +Engaged`, `west +west +yes +Engaged`,
-			`The network to west is cut`, `west +Event Unreachable`, `east +its Rancher cluster has label tier=gold`,
-			`The Rancher cluster of west is as it was`, `east +east +yes`, `west +west +no +Unreachable`,
-			`West comes back`, `west +Event Engaged`, `west +the CAPI cluster and its Rancher cluster are gone`,
-			`east +the CAPI cluster and its Rancher cluster are gone`, `nothing is left in any of the four clusters .* \d+\.\d s`,
-			`was\s+made\s+up\s+for\.\n$`,
-		)
-		expectReadable(out)
-		d.expectNothingLeft(ctx)
-	})
-
-	DescribeTable("leaves no management cluster when it is interrupted", Label("nightly"), func(ctx context.Context, moment string, end syscall.Signal) {
-		d := startDemo(program, "hub")
-		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(moment))
-		d.session.Signal(end)
-		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gexec.Exit(130))
-		Expect(string(d.session.Out.Contents())).NotTo(ContainSubstring("While west was away"))
-		d.expectNothingLeft(ctx)
-	},
-		Entry("by Ctrl-C, while one is away", `Event Unreachable`, syscall.SIGINT),
-		Entry("by SIGTERM, while one is registered", `kubectl label secret`, syscall.SIGTERM),
-	)
-
 	DescribeTable("leaves no server when it is interrupted", Label("nightly"), func(ctx context.Context, end syscall.Signal) {
 		d := startDemo(program, "hostclaim")
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gbytes.Say(`kubectl delete hostclaim`))

@@ -20,67 +20,59 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// CAPI in another cluster than Rancher, with Archelon on either side. How that fails is in the suites of both; this is
-// to be the same with a real Rancher.
-var _ = Describe("Elsewhere", Label("long", "rancher", "programs"), func() {
-	for _, side := range []string{"CAPI", "Rancher"} {
-		Describe("with Archelon beside "+side, Ordered, func() {
-			var (
-				rancher, site *fixture
-				cluster       *clusterv1.Cluster
-				record        *managementv3.Cluster
-			)
-			imported := func(ctx context.Context) {
-				GinkgoHelper()
-				Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
-				records := rancher.V3Records(ctx, cluster)
-				Expect(records).To(HaveLen(1))
-				record = &records[0]
-				Expect(record.Labels).To(HaveKeyWithValue("archelon.io/management-cluster", site.uid(ctx)))
-			}
-			BeforeAll(func(ctx context.Context) {
-				rancher = newFixture(ctx, stage.Options{Name: "rancher", Audit: true})
-				site = siteOf(ctx, rancher)
-				if side == "CAPI" {
-					startBesideCAPI(ctx, rancher, site)
-				} else {
-					startBesideRancher(ctx, rancher, site)
-				}
-			})
-
-			It("imports and connects a cluster", func(ctx context.Context) {
-				cluster = site.Cluster(ctx, site.Namespace(ctx, nil), "prod", importing.Selected)
-				imported(ctx)
-			})
-
-			It("connects it again when its agent is deleted", func(ctx context.Context) {
-				before := rancher.Rancher.Reapplies(record.Name)
-				Expect(rancher.Lane.Client.Delete(ctx, rancher.Agent(ctx))).To(Succeed())
-				Eventually(func() int { return rancher.Rancher.Reapplies(record.Name) }).Should(BeNumerically(">", before))
-				Eventually(func() map[string]string { return importing.Current(ctx, rancher.Client, record).Annotations }).
-					Should(HaveKeyWithValue(importing.ForceDeployKey, "false"))
-				imported(ctx)
-			})
-
-			It("un-imports it when it is deleted in Rancher, and imports it again", func(ctx context.Context) {
-				Expect(rancher.Client.Delete(ctx, record)).To(Succeed())
-				Eventually(site.Reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
-				rancher.ExpectNothingLeft(ctx, cluster)
-				site.Patch(ctx, importing.Current(ctx, site.Client, cluster), func(o client.Object) {
-					annotations := o.GetAnnotations()
-					delete(annotations, importing.ImportedKey)
-					o.SetAnnotations(annotations)
-				})
-				imported(ctx)
-			})
-
-			It("deletes the Rancher cluster with its CAPI Cluster", func(ctx context.Context) {
-				Expect(site.Client.Delete(ctx, cluster)).To(Succeed())
-				Eventually(site.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
-				rancher.ExpectNothingLeft(ctx, cluster)
-			})
-		})
+// CAPI and Archelon run in another cluster than Rancher. test/integration/edge shows how that fails; this shows that it
+// works with a real Rancher.
+var _ = Describe("Elsewhere", Label("long", "rancher", "programs"), Ordered, func() {
+	var (
+		rancher, site *fixture
+		cluster       *clusterv1.Cluster
+		record        *managementv3.Cluster
+	)
+	imported := func(ctx context.Context) {
+		GinkgoHelper()
+		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+		records := rancher.V3Records(ctx, cluster)
+		Expect(records).To(HaveLen(1))
+		record = &records[0]
+		Expect(record.Labels).To(HaveKeyWithValue("archelon.io/management-cluster", site.uid(ctx)))
 	}
+	BeforeAll(func(ctx context.Context) {
+		rancher = newFixture(ctx, stage.Options{Name: "rancher", Audit: true})
+		site = siteOf(ctx, rancher)
+		startBesideCAPI(ctx, rancher, site)
+	})
+
+	It("imports and connects a cluster", func(ctx context.Context) {
+		cluster = site.Cluster(ctx, site.Namespace(ctx, nil), "prod", importing.Selected)
+		imported(ctx)
+	})
+
+	It("connects it again when its agent is deleted", func(ctx context.Context) {
+		before := rancher.Rancher.Reapplies(record.Name)
+		Expect(rancher.Lane.Client.Delete(ctx, rancher.Agent(ctx))).To(Succeed())
+		Eventually(func() int { return rancher.Rancher.Reapplies(record.Name) }).Should(BeNumerically(">", before))
+		Eventually(func() map[string]string { return importing.Current(ctx, rancher.Client, record).Annotations }).
+			Should(HaveKeyWithValue(importing.ForceDeployKey, "false"))
+		imported(ctx)
+	})
+
+	It("un-imports it when it is deleted in Rancher, and imports it again", func(ctx context.Context) {
+		Expect(rancher.Client.Delete(ctx, record)).To(Succeed())
+		Eventually(site.Reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+		rancher.ExpectNothingLeft(ctx, cluster)
+		site.Patch(ctx, importing.Current(ctx, site.Client, cluster), func(o client.Object) {
+			annotations := o.GetAnnotations()
+			delete(annotations, importing.ImportedKey)
+			o.SetAnnotations(annotations)
+		})
+		imported(ctx)
+	})
+
+	It("deletes the Rancher cluster with its CAPI Cluster", func(ctx context.Context) {
+		Expect(site.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(site.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		rancher.ExpectNothingLeft(ctx, cluster)
+	})
 })
 
 // siteOf starts a management cluster without Rancher, whose clusters use the workload cluster of the one with Rancher.
@@ -99,7 +91,7 @@ func siteOf(ctx context.Context, rancher *fixture) *fixture {
 	return site
 }
 
-// startBesideCAPI lets the management cluster into Rancher's cluster, and runs the manager in it.
+// startBesideCAPI gives the management cluster access to Rancher's cluster, and runs the manager in it.
 func startBesideCAPI(ctx context.Context, rancher, site *fixture) {
 	GinkgoHelper()
 	uid := site.uid(ctx)
@@ -113,24 +105,6 @@ func startBesideCAPI(ctx context.Context, rancher, site *fixture) {
 	})).To(Succeed())
 	site.Values = map[string]any{"rancher": map[string]any{"kubeconfigSecret": "rancher-kubeconfig"}}
 	site.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true,remote-rancher=true")
-}
-
-// startBesideRancher registers the management cluster in Rancher's cluster, and runs the manager there.
-func startBesideRancher(ctx context.Context, rancher, site *fixture) {
-	GinkgoHelper()
-	site.applyChart(ctx, "hub", map[string]any{"role": "management-side"})
-	account, err := site.Management.ServiceAccountConfig(ctx, stage.SystemNamespace, "archelon-hub")
-	Expect(err).NotTo(HaveOccurred())
-	raw, err := site.Management.KubeconfigFor(account)
-	Expect(err).NotTo(HaveOccurred())
-	registration := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: stage.SystemNamespace, Name: "site", Labels: map[string]string{"archelon.io/management-cluster-kubeconfig": "true"},
-		},
-		Data: map[string][]byte{"value": raw},
-	}
-	Expect(rancher.Client.Create(ctx, registration)).To(Succeed())
-	rancher.startManager(ctx, importing.Loud, "--feature-gates=managementv3-cluster=true,management-clusters=true")
 }
 
 // uid returns what tells management clusters apart.

@@ -19,7 +19,6 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- end }}
 {{- include "archelon.memberGuards" . }}
 {{- include "archelon.remoteGuards" . }}
-{{- include "archelon.hubGuards" . }}
 {{- include "archelon.monitoringGuards" . }}
 {{- include "archelon.blindGuards" . }}
 {{- include "archelon.durationGuards" . }}
@@ -230,25 +229,5 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- end }}
 {{- else if or .Values.members.roles .Values.members.principals }}
 {{- fail "members is for features.rancher-cluster-members: enable it, or leave them out" }}
-{{- end }}
-{{- end }}
-
-{{/* Many management clusters. */}}
-{{- define "archelon.hubGuards" -}}
-{{- if (index .Values.features "management-clusters").enabled }}
-{{- if not (index .Values.features "managementv3-cluster").enabled }}
-{{- fail "features.management-clusters needs features.managementv3-cluster: a v1 Rancher cluster belongs into the namespace of its CAPI Cluster, which is in another cluster" }}
-{{- end }}
-{{- range $feature := list "fleet" "host-claim" "host-claim-machines" "oci-cluster-identity" "oci-credential-translation" "rancher-cluster-members" "remote-rancher" }}
-{{- if (index $.Values.features $feature).enabled }}
-{{- fail (printf "features.management-clusters cannot be used with features.%s: disable it" $feature) }}
-{{- end }}
-{{- end }}
-{{- if or .Values.namespaces .Values.excludedNamespaces .Values.namespaceSelector }}
-{{- fail "features.management-clusters cannot be used with namespaces, excludedNamespaces or namespaceSelector: leave them out" }}
-{{- end }}
-{{- if or .Values.turtles.adopt .Values.turtles.parked }}
-{{- fail "features.management-clusters cannot be used with turtles.adopt or turtles.parked: leave them out" }}
-{{- end }}
 {{- end }}
 {{- end }}

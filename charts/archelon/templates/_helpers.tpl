@@ -179,9 +179,6 @@ the release, as it is to be written. Nothing in them has to be quoted for a shel
 - {{ printf "--rancher-kubeconfig=%s/%s" .Release.Namespace .Values.rancher.kubeconfigSecret | quote }}
 - {{ printf "--rancher-namespace=%s" .Values.rancher.namespace | quote }}
 {{- end }}
-{{- if (index .Values.features "management-clusters").enabled }}
-- {{ printf "--management-clusters-namespace=%s" .Release.Namespace | quote }}
-{{- end }}
 {{- if .Values.uninstall.deleteRecords }}
 - --delete-records
 {{- end }}
@@ -290,16 +287,14 @@ Call it with "when" and "root".
 {{- end }}
 
 {{/*
-Rules of a role: those parts of the files of permissions that are needed. Call it with "parts" and "root". What is needed in Rancher's cluster is in none of
-them where that is another one, and alone in the role for it ("rancher"). It is alone as well, but for metrics, where what is imported is in other clusters.
+Rules of a role: those parts of the files of permissions that are needed. Call it with "parts" and "root". If Rancher is in another cluster, the permissions
+that are needed there are left out, and the role for Rancher's cluster ("rancher") has these alone.
 */}}
 {{- define "archelon.rules" -}}
 {{- $elsewhere := (index .root.Values.features "remote-rancher").enabled }}
-{{- $hub := (index .root.Values.features "management-clusters").enabled }}
 {{- range $path, $_ := .root.Files.Glob "files/permissions/*.yaml" }}
 {{- $file := $.root.Files.Get $path | fromYaml }}
 {{- $side := ternary (ternary true false (eq true $file.rancher)) (not (and $elsewhere $file.rancher)) (eq true $.rancher) }}
-{{- if and $hub (ne true $file.rancher) (ne "metrics" $file.when) }}{{ $side = false }}{{ end }}
 {{- if and $side (include "archelon.needed" (dict "when" $file.when "root" $.root)) }}
 {{- range $part := $.parts }}
 {{- range index $file $part }}

@@ -33,7 +33,7 @@ import (
 // Scenario: an administrator of the management cluster looks at an installation whose Rancher is elsewhere.
 var _ = Describe("Commands where Rancher is in another cluster", Ordered, func() {
 	var (
-		hub      *hub
+		rancher  *rancherCluster
 		site     *management
 		workload *env.ControlPlane
 		one      *clusterv1.Cluster
@@ -89,15 +89,15 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		hub = newHub(ctx)
+		rancher = newRancherCluster(ctx)
 		var err error
-		workload, err = hub.Workload(ctx, env.Options{Name: "workload"})
+		workload, err = rancher.Workload(ctx, env.Options{Name: "workload"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() {
-			hub.Rancher.RemoveWorkload("workload")
+			rancher.Rancher.RemoveWorkload("workload")
 			Expect(workload.Stop()).To(Succeed())
 		})
-		site = newManagement(ctx, hub, "site")
+		site = newManagement(ctx, rancher, "site")
 	})
 
 	It("check says what is missing before the installation", func(ctx SpecContext) {
@@ -126,7 +126,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		Expect(found).To(HaveKeyWithValue("remote-rancher-kubeconfig", be(check.Error, "exec", "a token in line")))
 
 		By("an administrator of Rancher's cluster, whom no policy limits, before the chart is there")
-		admin, err := hub.Management.User("admin", "system:masters")
+		admin, err := rancher.Management.User("admin", "system:masters")
 		Expect(err).NotTo(HaveOccurred())
 		site.connect(ctx, admin)
 		found, err = findings(ctx)
@@ -139,7 +139,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 	})
 
 	It("check says that all is well with the chart on both sides, and who else is there", func(ctx SpecContext) {
-		site.connect(ctx, hub.admit(ctx, site.UID))
+		site.connect(ctx, rancher.admit(ctx, site.UID))
 		var found map[string]check.Finding
 		Eventually(func() (err error) { // An API server takes a moment to know of a policy.
 			found, err = findings(ctx)
@@ -166,19 +166,19 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		roles := apart.Render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": site.UID}})
 		for i := range roles {
 			if roles[i].GetKind() == "ClusterRoleBinding" {
-				Expect(hub.Client.Delete(ctx, &roles[i])).To(Succeed())
+				Expect(rancher.Client.Delete(ctx, &roles[i])).To(Succeed())
 			}
 		}
 		Eventually(func() map[string]check.Finding { found, _ := findings(ctx); return found }).Should(
 			HaveKeyWithValue("remote-rancher-kubeconfig", be(check.Error, "may nothing in Rancher's cluster", "role=rancher-side")))
-		hub.admitted(ctx, site.UID, "again")
+		rancher.admitted(ctx, site.UID, "again")
 	})
 
 	It("status shows each cluster as it is in both", func(ctx SpecContext) {
-		Expect(hub.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Expect(rancher.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 			Name: "c-lef7t", Labels: map[string]string{apart.OriginLabel: site.UID, apart.OwnerNSLabel: "team-b", apart.OwnerLabel: "gone", uidLabel: "of-gone"},
 		}})).To(Succeed())
-		Expect(hub.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Expect(rancher.Client.Create(ctx, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 			Name: "c-zzzzz", Labels: map[string]string{apart.OriginLabel: "another", apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "one", uidLabel: "of-another"},
 		}})).To(Succeed())
 		Eventually(func() map[string]status.Cluster { found, _ := statuses(ctx); return found }).Should(And(
@@ -224,7 +224,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		Expect(reason).NotTo(Equal("DisplayNameTaken"))
 
 		By("one whose display name another management cluster has")
-		Expect(hub.Client.Create(ctx, &managementv3.Cluster{
+		Expect(rancher.Client.Create(ctx, &managementv3.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "c-yyyyy", Labels: map[string]string{apart.OriginLabel: "another", apart.OwnerNSLabel: "team-c", apart.OwnerLabel: "two"}},
 			Spec:       managementv3.ClusterSpec{DisplayName: "two"},
 		})).To(Succeed())
@@ -241,19 +241,19 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 	})
 
 	It("status shows a Rancher cluster that is not there", func(ctx SpecContext) {
-		record := hub.records(ctx, site, one)
+		record := rancher.records(ctx, site, one)
 		Expect(record).To(HaveLen(1))
 		patched := record[0].DeepCopy()
 		patched.Finalizers = nil
-		Expect(hub.Client.Patch(ctx, patched, client.MergeFrom(&record[0]))).To(Succeed())
-		Expect(client.IgnoreNotFound(hub.Client.Delete(ctx, patched))).To(Succeed())
+		Expect(rancher.Client.Patch(ctx, patched, client.MergeFrom(&record[0]))).To(Succeed())
+		Expect(client.IgnoreNotFound(rancher.Client.Delete(ctx, patched))).To(Succeed())
 		Eventually(func() map[string]status.Cluster { found, _ := statuses(ctx); return found }).Should(
 			HaveKeyWithValue("team-a/one", HaveField("InRancher", "missing")))
 	})
 
 	It("status shows the CAPI clusters if Rancher's cluster does not answer, and does not hang", func(ctx SpecContext) {
-		Expect(hub.Management.Suspend()).To(Succeed())
-		DeferCleanup(hub.Management.Resume)
+		Expect(rancher.Management.Suspend()).To(Succeed())
+		DeferCleanup(rancher.Management.Resume)
 		begun := time.Now()
 		found, problems := statuses(ctx, "--timeout=1s")
 		Expect(time.Since(begun)).To(BeNumerically("<", time.Minute))

@@ -24,74 +24,119 @@ import (
 
 var _ = Describe("A management cluster whose Rancher is in another one", Ordered, func() {
 	var (
-		hub      *hub
+		rancher  *rancherCluster
 		site     *management
 		workload *env.ControlPlane
 		stop     func() error
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		hub = newHub(ctx)
+		rancher = newRancherCluster(ctx)
 		var err error
-		workload, err = hub.Workload(ctx, env.Options{Name: "workload"})
+		workload, err = rancher.Workload(ctx, env.Options{Name: "workload"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() {
-			hub.Rancher.RemoveWorkload("workload")
+			rancher.Rancher.RemoveWorkload("workload")
 			Expect(workload.Stop()).To(Succeed())
 		})
-		site = newManagement(ctx, hub, "site")
-		site.connect(ctx, hub.admit(ctx, site.UID))
+		site = newManagement(ctx, rancher, "site")
+		site.connect(ctx, rancher.admit(ctx, site.UID))
 		stop = site.run(ctx)
 	})
 
 	It("imports, keeps its Rancher clusters apart, and deletes them", func(ctx SpecContext) {
 		cluster := site.Create(ctx, "team-a", "one", workload)
 		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
-		records := hub.records(ctx, site, cluster)
+		records := rancher.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
 		Expect(records[0].Finalizers).To(ContainElement(apart.Finalizer))
 
 		By("writing nothing in Rancher's cluster once it is settled")
-		before := len(written(requests(hub.Management, account(site))))
+		before := len(written(requests(rancher.Management, account(site))))
 		touched := cluster.DeepCopy()
 		touched.Annotations = map[string]string{"example.com/touched": "true"}
 		Expect(site.Client.Patch(ctx, touched, client.MergeFrom(cluster))).To(Succeed())
-		Consistently(func() int { return len(written(requests(hub.Management, account(site)))) }).Should(Equal(before))
+		Consistently(func() int { return len(written(requests(rancher.Management, account(site)))) }).Should(Equal(before))
 
 		By("taking the Rancher cluster along with the CAPI Cluster")
 		Expect(site.Client.Delete(ctx, cluster)).To(Succeed())
 		Eventually(site.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
-		Eventually(func() []managementv3.Cluster { return hub.records(ctx, site, cluster) }).Should(BeEmpty())
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, site, cluster) }).Should(BeEmpty())
+	})
+
+	It("removes from Rancher what is deleted there or not selected any more, and imports it again", func(ctx SpecContext) {
+		cluster := site.Create(ctx, "team-a", "again", workload)
+		records := func() []managementv3.Cluster { return rancher.records(ctx, site, cluster) }
+		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+		former := records()
+		Expect(former).To(HaveLen(1))
+
+		By("deleting the Rancher cluster")
+		Expect(rancher.Client.Delete(ctx, &former[0])).To(Succeed())
+		Eventually(site.Reason(ctx, cluster)).Should(Equal("False/RemovedInRancher"))
+		Eventually(records).Should(BeEmpty())
+		Eventually(site.K(ctx).Update(cluster, func() { delete(cluster.Annotations, importedAnnotation) })).Should(Succeed())
+		Eventually(records).Should(HaveExactElements(HaveField("UID", Not(Equal(former[0].UID)))))
+
+		By("changing the label of the CAPI Cluster")
+		Eventually(site.K(ctx).Update(cluster, func() { cluster.Labels[apart.ImportLabel] = "false" })).Should(Succeed())
+		Eventually(records).Should(BeEmpty())
+		Eventually(site.K(ctx).Object(cluster)).Should(HaveField("Finalizers", Not(ContainElement(apart.Finalizer))))
+		Eventually(site.K(ctx).Update(cluster, func() { cluster.Labels[apart.ImportLabel] = "true" })).Should(Succeed())
+		Eventually(records).Should(HaveLen(1))
+		Expect(site.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(records).Should(BeEmpty())
+	})
+
+	It("keeps the Rancher cluster of a CAPI Cluster that vanishes", Label("nightly"), func(ctx SpecContext) {
+		cluster := site.Create(ctx, "team-a", "gone", workload)
+		records := func() []managementv3.Cluster { return rancher.records(ctx, site, cluster) }
+		Eventually(records).Should(HaveExactElements(HaveField("Finalizers", ContainElement(apart.Finalizer))))
+		Eventually(site.K(ctx).Object(cluster)).Should(HaveField("Finalizers", ContainElement(apart.Finalizer)))
+		kept := records()[0]
+		Eventually(func() error { // The import may add its finalizer again between the two requests.
+			released := cluster.DeepCopy()
+			if err := site.Client.Patch(ctx, released, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+				return err
+			}
+			return site.Client.Delete(ctx, released, client.Preconditions{ResourceVersion: &released.ResourceVersion})
+		}).Should(Succeed())
+		Eventually(site.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+		Consistently(records).Should(HaveExactElements(And(HaveField("UID", kept.UID), HaveField("DeletionTimestamp", BeNil()))))
+
+		By("releasing it when it is deleted in Rancher")
+		Expect(rancher.Client.Delete(ctx, &kept)).To(Succeed())
+		Eventually(records).Should(BeEmpty())
 	})
 
 	It("takes over new credentials without a restart", func(ctx SpecContext) {
-		site.connect(ctx, hub.account(ctx, site.UID, "second"))
-		hub.revoke(ctx, "first")
+		site.connect(ctx, rancher.account(ctx, site.UID, "second"))
+		rancher.revoke(ctx, "first")
 		Eventually(site.Reason(ctx, site.Create(ctx, "team-a", "two", workload))).Should(Equal("True/Imported"))
 	})
 
 	It("shares Rancher with another management cluster that has the same names", func(ctx SpecContext) {
-		other := newManagement(ctx, hub, "other")
-		other.connect(ctx, hub.admitted(ctx, other.UID, "other"))
+		other := newManagement(ctx, rancher, "other")
+		other.connect(ctx, rancher.admitted(ctx, other.UID, "other"))
 		end := other.run(ctx)
 		same := other.Create(ctx, "team-a", "two", workload)
 		Eventually(other.Reason(ctx, same)).Should(Equal("False/DisplayNameTaken"))
-		Expect(hub.records(ctx, other, same)).To(BeEmpty())
+		Expect(rancher.records(ctx, other, same)).To(BeEmpty())
 
 		By("telling them apart once the administrator has named the management cluster")
 		Expect(end()).To(Succeed())
 		other.values = values()
 		other.values["managementCluster"] = map[string]any{"name": "other"}
 		end = other.run(ctx)
-		Eventually(func() []managementv3.Cluster { return hub.records(ctx, other, same) }).Should(
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, other, same) }).Should(
 			HaveExactElements(HaveField("Spec.DisplayName", "two-other")))
-		first := hub.records(ctx, site, same)
+		first := rancher.records(ctx, site, same)
 		Expect(first).To(HaveExactElements(HaveField("Spec.DisplayName", "two")))
 
 		By("deleting its own alone")
 		Expect(other.Client.Delete(ctx, same)).To(Succeed())
-		Eventually(func() []managementv3.Cluster { return hub.records(ctx, other, same) }).Should(BeEmpty())
-		still := hub.records(ctx, site, same)
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, other, same) }).Should(BeEmpty())
+		still := rancher.records(ctx, site, same)
 		Expect(still).To(HaveLen(1))
 		Expect(still[0].UID).To(Equal(first[0].UID))
 		Expect(still[0].DeletionTimestamp.IsZero()).To(BeTrue())
@@ -101,11 +146,11 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 	It("may write the Rancher clusters of its own management cluster and no others", func(ctx SpecContext) {
 		known, err := scheme.New()
 		Expect(err).NotTo(HaveOccurred())
-		stolen, err := client.New(hub.account(ctx, site.UID, "stolen"), client.Options{Scheme: known})
+		stolen, err := client.New(rancher.account(ctx, site.UID, "stolen"), client.Options{Scheme: known})
 		Expect(err).NotTo(HaveOccurred())
 
 		foreign := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-bcdfg"}}
-		Expect(hub.Client.Create(ctx, foreign)).To(Succeed())
+		Expect(rancher.Client.Create(ctx, foreign)).To(Succeed())
 		forbidden := func(err error) { GinkgoHelper(); Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err) }
 		forbidden(stolen.Delete(ctx, foreign))
 		claimed := foreign.DeepCopy()
@@ -119,9 +164,9 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		foreign := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{
 			Name: "c-bcdfk", Finalizers: []string{apart.Finalizer}, Labels: map[string]string{uidLabel: "of-another", apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "two"},
 		}}
-		Expect(hub.Client.Create(ctx, foreign)).To(Succeed())
+		Expect(rancher.Client.Create(ctx, foreign)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(hub.Client.Patch(ctx, foreign, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+			Expect(rancher.Client.Patch(ctx, foreign, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		})
 		cluster := &clusterv1.Cluster{}
 		Expect(site.Client.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "two"}, cluster)).To(Succeed())
@@ -131,13 +176,13 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		Expect(err).NotTo(HaveOccurred())
 		Expect(uninstall.Run(ctx, config, uninstallation(), GinkgoWriter)).To(Succeed())
 		held := &coordinationv1.Lease{}
-		Expect(hub.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.UID))}, held)).To(Succeed())
+		Expect(rancher.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.UID))}, held)).To(Succeed())
 		Expect(held.Spec).To(BeZero())
 		Expect(site.K(ctx).Object(cluster)()).To(HaveField("Finalizers", Not(ContainElement(apart.Finalizer))))
-		records := hub.records(ctx, site, cluster)
+		records := rancher.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
 		Expect(records[0].Finalizers).NotTo(ContainElement(apart.Finalizer))
-		Expect(hub.K(ctx).Object(foreign)()).To(HaveField("Finalizers", ContainElement(apart.Finalizer)))
+		Expect(rancher.K(ctx).Object(foreign)()).To(HaveField("Finalizers", ContainElement(apart.Finalizer)))
 	})
 })
 

@@ -33,7 +33,7 @@ import (
 
 var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 	var (
-		hub         *hub
+		rancher     *rancherCluster
 		site, clone *management
 		cluster     *clusterv1.Cluster
 		twin        *clusterv1.Cluster
@@ -48,40 +48,40 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 		GinkgoHelper()
 		before := len(written(requests(clone.ControlPlane, managerOfCAPI)))
 		Consistently(func() int {
-			return len(written(sentBy(requests(hub.Management, account(site)), copied))) + len(written(requests(clone.ControlPlane, managerOfCAPI))) - before
+			return len(written(sentBy(requests(rancher.Management, account(site)), copied))) + len(written(requests(clone.ControlPlane, managerOfCAPI))) - before
 		}).WithTimeout(apart.Soon().Expire + apart.Soon().Quiet).Should(BeZero())
 		Expect(clone.Reason(ctx, twin)()).To(Equal("none"))
-		Expect(hub.records(ctx, site, cluster)).To(HaveExactElements(HaveField("UID", record.UID)))
+		Expect(rancher.records(ctx, site, cluster)).To(HaveExactElements(HaveField("UID", record.UID)))
 	}
 
 	// imports fails if the original does not create a Rancher cluster for a new CAPI Cluster.
 	imports := func(ctx context.Context, name string) {
 		GinkgoHelper()
 		added := site.Create(ctx, "team-a", name, workload)
-		Eventually(func() []managementv3.Cluster { return hub.records(ctx, site, added) }).Should(HaveLen(1))
+		Eventually(func() []managementv3.Cluster { return rancher.records(ctx, site, added) }).Should(HaveLen(1))
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		hub = newHub(ctx)
+		rancher = newRancherCluster(ctx)
 		var err error
-		workload, err = hub.Workload(ctx, env.Options{Name: "workload"})
+		workload, err = rancher.Workload(ctx, env.Options{Name: "workload"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() {
-			hub.Rancher.RemoveWorkload("workload")
+			rancher.Rancher.RemoveWorkload("workload")
 			Expect(workload.Stop()).To(Succeed())
 		})
-		site = newManagement(ctx, hub, "original")
-		site.connect(ctx, hub.admit(ctx, site.UID))
+		site = newManagement(ctx, rancher, "original")
+		site.connect(ctx, rancher.admit(ctx, site.UID))
 		stop = site.run(ctx)
 		cluster = site.Create(ctx, "team-a", "one", workload)
 		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
-		records := hub.records(ctx, site, cluster)
+		records := rancher.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
 		record = records[0]
 		old = site.memory(ctx).Spec
 
-		clone = newManagement(ctx, hub, "clone")
-		copied = hub.account(ctx, site.UID, "copied")
+		clone = newManagement(ctx, rancher, "clone")
+		copied = rancher.account(ctx, site.UID, "copied")
 		clone.connect(ctx, copied)
 		twin = clone.Create(ctx, "team-a", "one", workload)
 	})
@@ -131,17 +131,17 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 	})
 
 	It("keeps its Rancher clusters when it is restored from an older backup, and the original is dead", func(ctx SpecContext) {
-		hub.revoke(ctx, "first") // It cannot give the seat back.
+		rancher.revoke(ctx, "first") // It cannot give the seat back.
 		Expect(stop()).To(Succeed())
 		seatOf := func() coordinationv1.LeaseSpec {
 			lease := &coordinationv1.Lease{}
-			Expect(hub.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.UID))}, lease)).To(Succeed())
+			Expect(rancher.Client.Get(ctx, client.ObjectKey{Namespace: system, Name: seat.LeaseName(types.UID(site.UID))}, lease)).To(Succeed())
 			return lease.Spec
 		}
 		dead := seatOf()
 		site.remember(ctx, old)
-		site.connect(ctx, hub.account(ctx, site.UID, "new"))
-		before := len(hub.all(ctx, site))
+		site.connect(ctx, rancher.account(ctx, site.UID, "new"))
+		before := len(rancher.all(ctx, site))
 		stop = site.run(ctx)
 		Expect(seatOf().HolderIdentity).NotTo(Equal(dead.HolderIdentity))
 		events := &corev1.EventList{}
@@ -152,8 +152,8 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 
 		imports(ctx, "four")
 		Eventually(site.Reason(ctx, cluster)).Should(Equal("True/Imported"))
-		Expect(hub.records(ctx, site, cluster)).To(HaveExactElements(HaveField("UID", record.UID)))
-		Expect(hub.all(ctx, site)).To(HaveLen(before + 1))
+		Expect(rancher.records(ctx, site, cluster)).To(HaveExactElements(HaveField("UID", record.UID)))
+		Expect(rancher.all(ctx, site)).To(HaveLen(before + 1))
 	})
 })
 
@@ -175,10 +175,10 @@ func (m *management) remember(ctx context.Context, spec coordinationv1.LeaseSpec
 }
 
 // all returns the v3 Clusters of a management cluster.
-func (h *hub) all(ctx context.Context, from *management) []managementv3.Cluster {
+func (r *rancherCluster) all(ctx context.Context, from *management) []managementv3.Cluster {
 	GinkgoHelper()
 	list := &managementv3.ClusterList{}
-	Expect(h.Client.List(ctx, list, client.MatchingLabels{apart.OriginLabel: from.UID})).To(Succeed())
+	Expect(r.Client.List(ctx, list, client.MatchingLabels{apart.OriginLabel: from.UID})).To(Succeed())
 	return list.Items
 }
 

@@ -13,15 +13,15 @@ import (
 // Scenario: Archelon, Rancher and CAPI were in one cluster. CAPI moves into another one, and Archelon with it.
 var _ = Describe("An ordinary installation that becomes one with Rancher elsewhere", Label("nightly"), func() {
 	It("keeps its Rancher clusters and their agents", func(ctx SpecContext) {
-		hub := newHub(ctx)
-		workload, err := hub.Workload(ctx, env.Options{Name: "workload"})
+		rancher := newRancherCluster(ctx)
+		workload, err := rancher.Workload(ctx, env.Options{Name: "workload"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() {
-			hub.Rancher.RemoveWorkload("workload")
+			rancher.Rancher.RemoveWorkload("workload")
 			Expect(workload.Stop()).To(Succeed())
 		})
-		hub.create(ctx, apart.Namespace(system))
-		before := &management{Cluster: &apart.Cluster{ControlPlane: hub.Management, Client: hub.Client}, hub: hub, values: map[string]any{
+		rancher.create(ctx, apart.Namespace(system))
+		before := &management{Cluster: &apart.Cluster{ControlPlane: rancher.Management, Client: rancher.Client}, rancher: rancher, values: map[string]any{
 			"features":  map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},
 			"uninstall": map[string]any{"offline": true}, "log": map[string]any{"format": "text"},
 		}}
@@ -31,7 +31,7 @@ var _ = Describe("An ordinary installation that becomes one with Rancher elsewhe
 		named := client.MatchingLabels{apart.OwnerNSLabel: "team-a", apart.OwnerLabel: "one"}
 		records := func() []managementv3.Cluster {
 			list := &managementv3.ClusterList{}
-			Expect(hub.Client.List(ctx, list, named)).To(Succeed())
+			Expect(rancher.Client.List(ctx, list, named)).To(Succeed())
 			return list.Items
 		}
 		first := records()
@@ -40,9 +40,9 @@ var _ = Describe("An ordinary installation that becomes one with Rancher elsewhe
 		agent := apart.AgentIn(ctx, workload)
 		Expect(stop()).To(Succeed())
 
-		site := newManagement(ctx, hub, "site")
+		site := newManagement(ctx, rancher, "site")
 		moved := apart.Move(ctx, before.Cluster, site.Cluster, cluster)
-		site.connect(ctx, hub.admit(ctx, site.UID))
+		site.connect(ctx, rancher.admit(ctx, site.UID))
 		site.run(ctx)
 
 		By("waiting for a person, instead of importing it a second time")
@@ -50,9 +50,9 @@ var _ = Describe("An ordinary installation that becomes one with Rancher elsewhe
 		Consistently(records).Should(HaveExactElements(HaveField("UID", first[0].UID)))
 
 		By("going on once it is attached")
-		apart.Attach(ctx, hub.Management, site.Cluster, "team-a")
+		apart.Attach(ctx, rancher.Management, site.Cluster, "team-a")
 		Eventually(site.Reason(ctx, moved)).Should(Equal("True/Imported"))
-		Expect(hub.records(ctx, site, moved)).To(HaveExactElements(HaveField("UID", first[0].UID)))
+		Expect(rancher.records(ctx, site, moved)).To(HaveExactElements(HaveField("UID", first[0].UID)))
 		Expect(records()).To(HaveLen(1))
 		Expect(apart.AgentIn(ctx, workload)).To(Equal(agent))
 

@@ -23,97 +23,98 @@ import (
 )
 
 const (
-	system        = apart.System
-	kubeconfig    = "rancher-kubeconfig"
-	uidLabel      = "archelon.io/capi-cluster-uid"
-	agentSystem   = "cattle-system"
-	managerOfCAPI = "system:serviceaccount:archelon-system:archelon"
+	system             = apart.System
+	kubeconfig         = "rancher-kubeconfig"
+	importedAnnotation = "imported"
+	uidLabel           = "archelon.io/capi-cluster-uid"
+	agentSystem        = "cattle-system"
+	managerOfCAPI      = "system:serviceaccount:archelon-system:archelon"
 )
 
-// hub is Rancher's cluster.
-type hub struct {
+// rancherCluster is Rancher's cluster.
+type rancherCluster struct {
 	*stage.Stage
 }
 
-func newHub(ctx context.Context) *hub {
+func newRancherCluster(ctx context.Context) *rancherCluster {
 	GinkgoHelper()
 	s, err := stage.Start(ctx, stage.Options{Name: "rancher", Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
-	return &hub{s}
+	return &rancherCluster{s}
 }
 
 // admit renders the Rancher side for a management cluster and returns what acts as its account.
-func (h *hub) admit(ctx context.Context, uid string) *rest.Config {
+func (r *rancherCluster) admit(ctx context.Context, uid string) *rest.Config {
 	GinkgoHelper()
-	return h.admitted(ctx, uid, "first")
+	return r.admitted(ctx, uid, "first")
 }
 
 // admitted is admit, with the name of the Secret that the account's token is bound to.
-func (h *hub) admitted(ctx context.Context, uid, token string) *rest.Config {
+func (r *rancherCluster) admitted(ctx context.Context, uid, token string) *rest.Config {
 	GinkgoHelper()
-	h.create(ctx, apart.Namespace(system))
-	apart.Apply(ctx, h.Client, apart.Render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": uid}}))
-	return h.account(ctx, uid, token)
+	r.create(ctx, apart.Namespace(system))
+	apart.Apply(ctx, r.Client, apart.Render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": uid}}))
+	return r.account(ctx, uid, token)
 }
 
 // account returns what acts as the account of a management cluster, until the Secret of the given name is gone.
-func (h *hub) account(ctx context.Context, uid, name string) *rest.Config {
+func (r *rancherCluster) account(ctx context.Context, uid, name string) *rest.Config {
 	GinkgoHelper()
 	bound := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}}
-	Expect(h.Client.Create(ctx, bound)).To(Succeed())
+	Expect(r.Client.Create(ctx, bound)).To(Succeed())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Secret", APIVersion: "v1", Name: name, UID: bound.UID},
 	}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "edge-" + uid}}
-	Expect(h.Client.SubResource("token").Create(ctx, account, request)).To(Succeed())
-	config := rest.AnonymousClientConfig(h.Management.Config)
+	Expect(r.Client.SubResource("token").Create(ctx, account, request)).To(Succeed())
+	config := rest.AnonymousClientConfig(r.Management.Config)
 	config.BearerToken = request.Status.Token
 	return config
 }
 
 // revoke ends what account returned.
-func (h *hub) revoke(ctx context.Context, name string) {
+func (r *rancherCluster) revoke(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(h.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})).To(Succeed())
+	Expect(r.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})).To(Succeed())
 }
 
-func (h *hub) create(ctx context.Context, object client.Object) {
+func (r *rancherCluster) create(ctx context.Context, object client.Object) {
 	GinkgoHelper()
-	Expect(client.IgnoreAlreadyExists(h.Client.Create(ctx, object))).To(Succeed())
+	Expect(client.IgnoreAlreadyExists(r.Client.Create(ctx, object))).To(Succeed())
 }
 
 // records returns the v3 Clusters for a CAPI Cluster of a management cluster.
-func (h *hub) records(ctx context.Context, from *management, cluster *clusterv1.Cluster) []managementv3.Cluster {
+func (r *rancherCluster) records(ctx context.Context, from *management, cluster *clusterv1.Cluster) []managementv3.Cluster {
 	GinkgoHelper()
-	return from.Records(ctx, h.Client, cluster)
+	return from.Records(ctx, r.Client, cluster)
 }
 
 // management is a management cluster without Rancher.
 type management struct {
 	*apart.Cluster
 
-	hub *hub
+	rancher *rancherCluster
 	// values are those of the chart; by default those of a management cluster whose Rancher is elsewhere.
 	values map[string]any
 	// lookalike has the manager take the UID of this management cluster for that of the one it is a copy of.
 	lookalike func(http.RoundTripper) http.RoundTripper
 }
 
-func newManagement(ctx context.Context, h *hub, name string) *management {
+func newManagement(ctx context.Context, r *rancherCluster, name string) *management {
 	GinkgoHelper()
 	crds, err := env.CAPICRDs()
 	Expect(err).NotTo(HaveOccurred())
 	plane, err := env.Start(ctx, env.Options{Name: name, CRDs: crds, ControllerManager: true, Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	return &management{Cluster: apart.New(ctx, plane), hub: h}
+	return &management{Cluster: apart.New(ctx, plane), rancher: r}
 }
 
 // connect gives the management cluster the kubeconfig of an account in Rancher's cluster.
 func (m *management) connect(ctx context.Context, config *rest.Config) {
 	GinkgoHelper()
-	raw, err := m.hub.Management.KubeconfigFor(config)
+	raw, err := m.rancher.Management.KubeconfigFor(config)
 	Expect(err).NotTo(HaveOccurred())
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: kubeconfig}, Data: map[string][]byte{"value": raw}}
 	if err := m.Client.Create(ctx, secret); err != nil {

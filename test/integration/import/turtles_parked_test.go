@@ -108,14 +108,17 @@ var _ = Describe("Turtles, parked", Ordered, func() {
 		cluster := f.Cluster(ctx, namespace, "new", importing.Selected)
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AssignedToTurtles"))
 		Consistently(f.Reason(ctx, imported)).WithTimeout(importing.Quiet).Should(Equal("True/Imported"), "it was imported before")
+		gone := func(cluster *clusterv1.Cluster) {
+			GinkgoHelper()
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+			f.ExpectNothingLeft(ctx, cluster)
+		}
+		gone(imported) // Both have one workload cluster.
 		f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, managedBy, "archelon") })
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"), "the annotation of the Cluster wins")
 		assign(ctx, namespace, "me")
 		Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Quiet).Should(Equal("True/Imported"))
-		for _, c := range []*clusterv1.Cluster{imported, cluster} {
-			Expect(f.Client.Delete(ctx, c)).To(Succeed())
-			Eventually(f.K(ctx).Get(c)).Should(Satisfy(apierrors.IsNotFound))
-			f.ExpectNothingLeft(ctx, c)
-		}
+		gone(cluster)
 	})
 })
