@@ -106,12 +106,11 @@ func (d *deciding) change(what, doing string, change func(*clusterv1.Cluster)) D
 	return pass()
 }
 
-// recordChange is a change of the metadata of a record, and whether it changes anything.
-func recordChange(found *record, what, doing string, change func(client.Object)) (changeRecord, bool) {
+// recordChange is a change of the metadata of a record.
+func recordChange(found *record, what, doing string, change func(client.Object)) changeRecord {
 	after, _ := found.Object.DeepCopyObject().(client.Object)
 	change(after)
-	differs := !equality.Semantic.DeepEqual(found.Object, after)
-	return changeRecord{record: *found, after: after, what: what, doing: doing}, differs
+	return changeRecord{record: *found, after: after, what: what, doing: doing}
 }
 
 func waitingForRancher() outcome.Outcome {

@@ -115,7 +115,7 @@ func (d *deciding) withoutWebhook(found *record, cause error) Decision {
 // abandon leaves a record to the administrator: nothing of ours deletes it, neither do owner references.
 func (*deciding) abandon(found *record) Decision {
 	doing := fmt.Sprintf("abandoning the %s Rancher cluster", found.strategy.Kind())
-	action, _ := recordChange(found, "leave it to the administrator", doing, func(object client.Object) {
+	action := recordChange(found, "leave it to the administrator", doing, func(object client.Object) {
 		hold.Import.Remove(object)
 		object.SetOwnerReferences(nil)
 		labels := object.GetLabels()
@@ -131,7 +131,7 @@ func release(found *record) Decision { return act(released(found)) }
 
 func released(found *record) changeRecord {
 	doing := fmt.Sprintf("releasing the %s Rancher cluster", found.strategy.Kind())
-	action, _ := recordChange(found, "release it", doing, hold.Import.Remove)
+	action := recordChange(found, "release it", doing, hold.Import.Remove)
 	action.releases, action.optional = true, true
 	return action
 }

@@ -112,7 +112,7 @@ func (d *deciding) adopt() Decision {
 	if d.lease.Left > 0 {
 		actions = append(actions, noteTaking{d.lease})
 	}
-	adopted, _ := recordChange(candidate, "adopt it", "adopting the record of Rancher Turtles", func(object client.Object) {
+	adopted := recordChange(candidate, "adopt it", "adopting the record of Rancher Turtles", func(object client.Object) {
 		labels := maps.Clone(object.GetLabels())
 		if labels == nil {
 			labels = map[string]string{}
@@ -157,7 +157,7 @@ func (d *deciding) takeBack() Decision {
 	for _, records := range [][]record{d.records, d.derived} {
 		for i := range records {
 			if records[i].madeFor(d.cluster) && turtles.Holds(records[i].Object) {
-				action, _ := recordChange(&records[i], "take the finalizer of Rancher Turtles off",
+				action := recordChange(&records[i], "take the finalizer of Rancher Turtles off",
 					fmt.Sprintf("releasing the %s Rancher cluster from Rancher Turtles", records[i].strategy.Kind()), turtles.Release)
 				action.optional = true
 				actions = append(actions, action)

@@ -88,8 +88,8 @@ type Registered struct {
 	Alive bool
 }
 
-// Read returns the instance of a Lease with label archelon.io/instance, as if it were alive. It fails for a Lease that no
-// instance wrote. If the Lease does not say where its holder works, the holder may work in its whole scope.
+// Read returns the instance of a Lease with label archelon.io/instance, as if it were alive. It fails for a Lease that
+// no instance wrote. If the Lease does not say where its holder works, the holder may work in its whole scope.
 func Read(lease *coordinationv1.Lease) (Registered, error) {
 	r := Registered{ID: ID{Namespace: lease.Namespace, Name: lease.Labels[archelonv1.InstanceLabel]}, Since: lease.CreationTimestamp.Time, Alive: true}
 	if lease.Name != r.LeaseName() {

@@ -39,8 +39,8 @@ type view struct {
 	problems []string
 }
 
-// runElsewhere prints the CAPI Clusters with their state in a Rancher that runs in another cluster. If that cluster does
-// not answer in time, it prints the CAPI Clusters alone and says so.
+// runElsewhere prints the CAPI Clusters with their state in a Rancher that runs in another cluster. If that cluster
+// does not answer in time, it prints the CAPI Clusters alone and says so.
 func runElsewhere(ctx context.Context, config *rest.Config, c client.Client, opts Options, out, notes io.Writer) error {
 	which, err := opts.which()
 	if err := errors.Join(err, opts.validateElsewhere()); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Attach runs the commands for Clusters that clusterctl has moved, with access to Rancher's cluster and to the management
-// cluster that the namespace was moved to.
+// Attach runs the commands for Clusters that clusterctl has moved, with access to Rancher's cluster and to the
+// management cluster that the namespace was moved to.
 func Attach(ctx context.Context, in *env.ControlPlane, moved *Cluster, namespace string) {
 	GinkgoHelper()
 	run(ctx, in, commands("docs/operations/backup.md", "## After clusterctl move", "$MANAGEMENT"),
