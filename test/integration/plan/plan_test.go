@@ -161,7 +161,7 @@ func (w *world) scenarios(ctx context.Context, active, former kind) {
 	imported("settled", active)
 	remove(imported("deleted", active))
 	imported("unwanted", active, func(c *clusterv1.Cluster) { c.Labels[importLabel] = "false" })
-	imported("given-away", active, func(c *clusterv1.Cluster) { c.Annotations[managedBy] = "rancher-turtles" })
+	imported("assigned", active, func(c *clusterv1.Cluster) { c.Annotations[managedBy] = "rancher-turtles" })
 	imported("removed", active)
 	remove(active.object(active.of("removed")))
 	// Another instance had it, and it has a label and a name that Rancher does not have yet.
@@ -205,7 +205,7 @@ var _ = Describe("archelon plan", Ordered, func() {
 			plans, before := w.plans(ctx, args...), w.records(ctx)
 			said := planned(plans)
 			Expect(intents(plans)).To(ConsistOf(
-				"idle", "import", "pause", "delete", "un-import", "hand over", "leave to others", "release orphans"))
+				"idle", "import", "pause", "delete", "un-import", "leave to others", "release orphans"))
 
 			By("writing nothing")
 			asked := w.requests(planner)
