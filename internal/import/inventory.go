@@ -22,7 +22,7 @@ type inventory struct {
 	desc, switches *prometheus.Desc
 
 	mu sync.Mutex
-	// views has one for each management cluster that is imported from.
+	// views has one for each manager of this process that leads; tests run several.
 	views map[*view]struct{}
 }
 

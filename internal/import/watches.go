@@ -70,8 +70,8 @@ func (r *Reconciler) clustersNotImported(ctx context.Context, _ client.Object) [
 	return r.clusters(ctx, client.MatchingFields{pendingIndex: pending})
 }
 
-// instanceGone wakes the CAPI clusters that were left to another instance, when that does not run any more. Who tells
-// does not wait: a cache of a management cluster that does not answer never syncs.
+// instanceGone wakes the CAPI clusters that were left to another instance, when that does not run any more. The caller
+// must not wait, so the clusters are looked up in a goroutine: a cache makes the lookup wait until it is synced.
 func (r *Reconciler) instanceGone(tell func(wake func(instance string)) (stop func())) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		stop := tell(func(instance string) {
