@@ -18,30 +18,12 @@ import (
 // management cluster that the namespace was moved to.
 func Attach(ctx context.Context, in *env.ControlPlane, moved *Cluster, namespace string) {
 	GinkgoHelper()
-	run(ctx, in, commands("docs/operations/backup.md", "## After clusterctl move", "$MANAGEMENT"),
+	Run(ctx, in, Commands("docs/operations/backup.md", "## After clusterctl move", "$MANAGEMENT"),
 		"MANAGEMENT="+kubeconfig("management", moved.ControlPlane), "NAMESPACE="+namespace)
 }
 
-// Steps are the commands for a management cluster that is gone for good, after its access has ended.
-type Steps struct{ List, Delete, Release string }
-
-// Gone returns the commands for a management cluster that is gone for good.
-func Gone() Steps {
-	GinkgoHelper()
-	page, section := "examples/remote-rancher/README.md", "## When the management cluster is gone for good"
-	return Steps{
-		List: commands(page, section, "custom-columns"), Delete: commands(page, section, "kubectl delete"), Release: commands(page, section, "kubectl replace"),
-	}
-}
-
-// Run runs commands of a page for a management cluster in Rancher's cluster, and returns what they print.
-func Run(ctx context.Context, in *env.ControlPlane, commands, origin string) string {
-	GinkgoHelper()
-	return run(ctx, in, commands, "ORIGIN="+origin)
-}
-
-// commands returns the block of commands in a section of a page that contains a text.
-func commands(page, section, text string) string {
+// Commands returns the first block of commands in a section of a page that contains a text.
+func Commands(page, section, text string) string {
 	GinkgoHelper()
 	raw, err := os.ReadFile(filepath.Join(stage.Root(), filepath.FromSlash(page)))
 	Expect(err).NotTo(HaveOccurred())
@@ -68,13 +50,15 @@ func kubeconfig(name string, of *env.ControlPlane) string {
 	return path
 }
 
-// run runs commands in a shell that has kubectl for a cluster.
-func run(ctx context.Context, in *env.ControlPlane, commands string, variables ...string) string {
+// Run runs commands in a shell that has kubectl for a cluster, with more variables of the environment, and returns what
+// they print. Variables of the same name as earlier ones win.
+func Run(ctx context.Context, in *env.ControlPlane, commands string, variables ...string) string {
 	GinkgoHelper()
 	programs, err := env.Assets()
 	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", commands)
-	cmd.Env = append(os.Environ(), append(variables, "PATH="+programs+":"+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig("rancher", in))...)
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig("rancher", in))
+	cmd.Env = append(cmd.Env, variables...)
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	AddReportEntry("output", string(out))

@@ -2,10 +2,14 @@ package edge_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,33 +46,44 @@ var _ = Describe("A management cluster that is gone for good", Label("nightly"),
 		held := And(HaveField("Finalizers", ContainElement(apart.Finalizer)), HaveField("Labels", HaveKey(apart.OriginLabel)), HaveField("DeletionTimestamp", BeNil()))
 		kept, foreign := create("c-aaaaa", gone), create("c-zzzzz", other)
 		rancher.admit(ctx, gone)
-		page := apart.Gone()
-		run := func(commands string) string {
+		page, section := "examples/remote-rancher/README.md", "## When the management cluster is gone for good"
+		list := apart.Commands(page, section, "custom-columns")
+		remove, release := apart.Commands(page, section, "kubectl delete"), apart.Commands(page, section, "kubectl replace")
+		run := func(commands string, variables ...string) string {
 			GinkgoHelper()
-			return apart.Run(ctx, rancher.Management, commands, gone)
+			return apart.Run(ctx, rancher.Management, commands, append(variables, "ORIGIN="+gone)...)
 		}
 
-		By("releasing nothing while it has access")
-		run(page.Release)
-		Expect(rancher.K(ctx).Object(kept)()).To(held)
+		By("changing nothing while it has access")
+		for _, commands := range []string{release, remove} {
+			Expect(run(commands)).To(ContainSubstring("the access has not ended"))
+			Expect(rancher.K(ctx).Object(kept)()).To(held)
+		}
 
 		By("listing its Rancher clusters when its access has ended")
 		objects := apart.Render(ctx, "edge", map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": gone}})
 		for i := range objects {
 			Expect(client.IgnoreNotFound(rancher.Client.Delete(ctx, &objects[i]))).To(Succeed())
 		}
-		Expect(run(page.List)).To(And(ContainSubstring("c-aaaaa"), ContainSubstring("shown-c-aaaaa"), Not(ContainSubstring("c-zzzzz"))))
+		Expect(run(list)).To(And(ContainSubstring("c-aaaaa"), ContainSubstring("shown-c-aaaaa"), Not(ContainSubstring("c-zzzzz"))))
 		Expect(rancher.K(ctx).Object(kept)()).To(held)
 
+		By("changing nothing for an administrator who cannot see whether it has access")
+		blind := "KUBECONFIG=" + blindKubeconfig(ctx, rancher)
+		for _, commands := range []string{release, remove} {
+			Expect(run(commands, blind)).To(And(ContainSubstring("forbidden"), ContainSubstring("cannot be seen")))
+			Expect(rancher.K(ctx).Object(kept)()).To(held)
+		}
+
 		By("releasing them")
-		run(page.Release)
+		run(release)
 		Expect(rancher.K(ctx).Object(kept)()).To(And(released, HaveField("DeletionTimestamp", BeNil())))
 
 		By("deleting them")
 		deleted := create("c-bbbbb", gone)
-		run(page.Delete)
+		run(remove)
 		Expect(rancher.K(ctx).Object(deleted)()).To(HaveField("DeletionTimestamp", Not(BeNil())))
-		run(page.Release)
+		run(release)
 		unpin(ctx, rancher, deleted)
 		Eventually(rancher.K(ctx).Get(deleted)).Should(Satisfy(apierrors.IsNotFound))
 		Expect(rancher.K(ctx).Object(foreign)()).To(held, "the Rancher cluster of another management cluster")
@@ -79,4 +94,29 @@ var _ = Describe("A management cluster that is gone for good", Label("nightly"),
 func unpin(ctx context.Context, rancher *rancherCluster, cluster *managementv3.Cluster) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(rancher.Client.Patch(ctx, cluster, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+}
+
+// blindKubeconfig returns the path of a kubeconfig with all permissions for v3 Clusters, and no others.
+func blindKubeconfig(ctx context.Context, rancher *rancherCluster) string {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "blind"}
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: meta},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"management.cattle.io"}, Resources: []string{"clusters"}, Verbs: []string{"get", "list", "update", "patch", "delete"},
+		}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: meta.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: meta.Namespace, Name: meta.Name}},
+		},
+	} {
+		Expect(rancher.Client.Create(ctx, object)).To(Succeed())
+	}
+	config, err := rancher.Management.ServiceAccountConfig(ctx, meta.Namespace, meta.Name)
+	Expect(err).NotTo(HaveOccurred())
+	raw, err := rancher.Management.KubeconfigFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(GinkgoT().TempDir(), "blind")
+	Expect(os.WriteFile(path, raw, 0o600)).To(Succeed())
+	return path
 }
