@@ -20,11 +20,11 @@ func TestRead(t *testing.T) {
 	}{
 		"WorksInPart": {
 			reason:      "the instance works in a part of its scope",
-			annotations: map[string]string{"archelon.io/scope": "*", "archelon.io/works-in": "+a"}, works: decoded(t, "+a"),
+			annotations: map[string]string{"archelon.io/scope": "*", "archelon.io/works-in": "+a"}, works: mustScope(t, "+a"),
 		},
 		"WorksInMissing": {
 			reason:      "an administrator removed the annotation, and the instance may be working in its whole scope",
-			annotations: map[string]string{"archelon.io/scope": "+a,b"}, works: decoded(t, "+a,b"),
+			annotations: map[string]string{"archelon.io/scope": "+a,b"}, works: mustScope(t, "+a,b"),
 		},
 		"WorksInInvalid": {
 			reason:      "a scope that cannot be read is not taken for an empty one",
@@ -54,13 +54,4 @@ func TestRead(t *testing.T) {
 			}
 		})
 	}
-}
-
-func decoded(t *testing.T, scope string) shard.Scope {
-	t.Helper()
-	decoded, err := shard.Decode(scope)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decoded
 }
