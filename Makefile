@@ -341,7 +341,7 @@ SIMULATION  = Simulation|^TestUpheaval$$
 SIMULATE    = $(GOTEST) -cpu=1 -v -timeout=30m $(TESTFLAGS) ./internal/import
 SIMULATED   = ./internal/instance ./internal/identity/... ./internal/hostclaim/... ./internal/edge/...
 TWO         = $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),-O)
-SIMULATIONS = simulation-v3 simulation-v1 simulation-switch simulation-partitions
+SIMULATIONS = simulation-v3 simulation-v1 simulation-kind simulation-partitions
 .PHONY: test-simulation
 test-simulation: ## All controllers in simulated worlds: the import in 53,000, the same each time.
 	@$(TWO) $(SIMULATIONS) simulation-others
@@ -356,8 +356,8 @@ TIMES ?= 1
 simulation-v3 simulation-v1: simulation-%:
 	$(SIMULATE) -run='^TestSimulation$$/^$*$$' -rapid.checks=$$((16000 * $(TIMES))) $(SEED) $(TIMED)
 
-simulation-switch:
-	$(SIMULATE) -run='^TestSimulationOfASwitch$$' -rapid.checks=$$((4500 * $(TIMES))) $(SEED) $(TIMED)
+simulation-kind:
+	$(SIMULATE) -run='^TestSimulationOfAFlippedGate$$' -rapid.checks=$$((4500 * $(TIMES))) $(SEED) $(TIMED)
 
 simulation-partitions:
 	$(SIMULATE) -run='^TestSimulationOfPartitions$$' -rapid.checks=$$((6000 * $(TIMES))) $(SEED) $(TIMED)
@@ -374,7 +374,7 @@ FOUND  = -rapid.seed=1 -rapid.nofailfile -rapid.shrinktime=1ms
 test-mutation: ## Change 60 tokens of the rules of the import, twice, and have tests find all but a few of the changes, and all races that were fixed.
 	$(MUTATE) --files=decide.go --count=60 --seed=1 --at-least=57 -- $(FIND)
 	$(MUTATE) --files=decide.go --count=60 --seed=18 --at-least=57 -- $(FIND)
-	$(MUTATE) --list=internal/import/testdata/races.yaml -- '-test.run=^TestSimulationOfRaces$$' '-test.run=^TestSimulation$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfPartitions$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfASwitch$$ -rapid.checks=2000 $(FOUND)'
+	$(MUTATE) --list=internal/import/testdata/races.yaml -- '-test.run=^TestSimulationOfRaces$$' '-test.run=^TestSimulation$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfPartitions$$ -rapid.checks=2000 $(FOUND)' '-test.run=^TestSimulationOfAFlippedGate$$ -rapid.checks=2000 $(FOUND)'
 
 # Not part of make test: it builds all of a release, twice, and cosign, which takes minutes the first time.
 .PHONY: test-image

@@ -17,11 +17,6 @@ const RancherMembersCondition = "RancherMembers"
 // reports its agent as connected.
 const ImportedReason = "Imported"
 
-// WaitingForTurnReason is a reason of RancherImported=True: the Rancher cluster is connected and is to be replaced by
-// one of the other kind, because the feature gate managementv3-cluster was switched. --strategy-switch-concurrency says
-// how many are replaced at the same time.
-const WaitingForTurnReason = "WaitingForTurn"
-
 // Reasons of RancherImported=False that say where the import stands. They pass by themselves.
 const (
 	// PausedReason: the CAPI Cluster is paused; nothing is done until it is resumed.

@@ -71,11 +71,6 @@ const (
 	// cluster is created: "v3/c-xxxxx" or "v1/<name>-capi". Others can write it too, so any other name is not followed.
 	RecordAnnotation = "archelon.io/rancher-cluster"
 
-	// StrategySwitchAnnotation on a CAPI Cluster names the Rancher cluster that is being replaced by one of the other
-	// kind, as RecordAnnotation does. It is written together with the name of the new one and goes when that is connected;
-	// until then the cluster counts against --strategy-switch-concurrency.
-	StrategySwitchAnnotation = "archelon.io/strategy-switch"
-
 	// InstanceAnnotation on a CAPI Cluster names the instance that works on it, "<namespace>/<instance>", written together
 	// with RecordAnnotation. Another instance leaves the cluster alone for as long as that one is alive.
 	InstanceAnnotation = "archelon.io/instance"

@@ -253,11 +253,14 @@ func TestQuestions(t *testing.T) {
 			not: []string{"get secrets", "patch clusters.cluster.x-k8s.io/status", "delete clusters.provisioning.cattle.io"},
 		},
 		"V1": {
-			has: []string{"patch clusters.cluster.x-k8s.io/status", "create clusters.provisioning.cattle.io", "get secrets crt-token-system"},
+			has: []string{
+				"patch clusters.cluster.x-k8s.io/status", "create clusters.provisioning.cattle.io", "get secrets crt-token-system",
+				"delete clusters.management.cattle.io", "fleetaddcluster fleetworkspaces.management.cattle.io fleet-default",
+			},
 			not: []string{"create clusters.management.cattle.io", "list hostclaims.metal3.io", "get secrets in team-a"},
 		},
 		"V3": {
-			on: []string{"managementv3-cluster"}, has: []string{"create clusters.management.cattle.io", "fleetaddcluster fleetworkspaces.management.cattle.io fleet-default"},
+			on: []string{"managementv3-cluster"}, has: []string{"create clusters.management.cattle.io", "delete clusters.provisioning.cattle.io"},
 			not: []string{"create clusters.provisioning.cattle.io"},
 		},
 		"Claims": {on: []string{"host-claim"}, has: []string{"list hostclaims.metal3.io"}},

@@ -126,7 +126,7 @@ func Imports() Holding {
 	return Holding{
 		Finalizer:      Import,
 		Kind:           clusterv1.GroupVersion.WithKind("Cluster"),
-		Marks:          []string{archelonv1.RecordAnnotation, archelonv1.StrategySwitchAnnotation},
+		Marks:          []string{archelonv1.RecordAnnotation},
 		Beside:         []schema.GroupVersionKind{provisioningv1.SchemeGroupVersion.WithKind("Cluster")},
 		Apart:          []schema.GroupVersionKind{managementv3.SchemeGroupVersion.WithKind("Cluster")},
 		UIDLabel:       archelonv1.OwnerUIDLabel,

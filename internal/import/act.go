@@ -309,13 +309,13 @@ type forgetCluster struct {
 
 func (forgetCluster) String() string { return "forget the cluster" }
 
-func (a forgetCluster) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
+func (a forgetCluster) do(_ context.Context, r *Reconciler, o *Observation) outcome.Outcome {
 	if o.cluster != nil {
 		r.steps.forget(o.cluster.UID)
 	} else {
 		r.forgetIncarnation(r.incarnations.of(o.key))
 	}
-	r.forgetAll(ctx, o.key)
+	r.forgetAll(o.key)
 	if a.withdrawn {
 		r.holdings.forget(o.key)
 	}

@@ -222,7 +222,7 @@ func TestContests(t *testing.T) {
 // An import that waits for another Rancher cluster is looked at again when that goes, whatever its pause.
 func TestClustersWaitingFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &Reconciler{jobs: startJobs(t, 1), memory: newMemory(0, turnsBacklog)}
+		r := &Reconciler{jobs: startJobs(t, 1), memory: newMemory()}
 		looks := 0
 		look := func() bool {
 			_, ended := r.jobs.Do(jobKey, "input", func(context.Context) outcome.Outcome {

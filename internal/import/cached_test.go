@@ -171,10 +171,6 @@ func writesOnCopies() map[string]func(context.Context, *bench, *Observation) err
 			delete(c.Annotations, "archelon.io/rancher-cluster")
 			delete(c.Annotations, "archelon.io/instance")
 		}),
-		"PermitSuccessor": func(ctx context.Context, b *bench, o *Observation) error {
-			v3(o)
-			return named(func(d *deciding) Decision { return d.permitSuccessor(&d.records[0]) })(ctx, b, o)
-		},
 		"TakeBack": func(ctx context.Context, b *bench, o *Observation) error {
 			v3(o)
 			return named((*deciding).takeBack)(ctx, b, o)

@@ -37,11 +37,6 @@ func initialized(cluster *clusterv1.Cluster) bool {
 	return ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 }
 
-// switching reports whether the cluster has begun to change over to another kind of record and has not come back yet.
-func switching(cluster *clusterv1.Cluster) bool {
-	return cluster.Annotations[archelonv1.StrategySwitchAnnotation] != ""
-}
-
 // leftBehind reports whether there may be something to see to on a cluster that this instance does not claim.
 func leftBehind(cluster *clusterv1.Cluster) bool {
 	return cluster.DeletionTimestamp.IsZero() && !paused(cluster) &&

@@ -38,23 +38,22 @@ func rulesOf(i intent) []rule {
 			{"removal", (*deciding).observeRemoval},
 			{"selection", (*deciding).checkSelection},
 			{"permission", (*deciding).checkPermission},
+			{"kind", (*deciding).findKind},
 			{"turtles", (*deciding).checkTurtles},
 			{"principal", (*deciding).checkPrincipal},
 			{"adopt", (*deciding).adopt},
 			{"neighbours", (*deciding).checkNeighbours},
 			{"control-plane", (*deciding).waitForControlPlane},
 			{"namesake", (*deciding).checkNamesake},
-			{"turn", (*deciding).awaitTurn},
-			{"claim", unlessWaiting((*deciding).claim)},
-			{"migrate", unlessWaiting((*deciding).deleteOtherKinds)},
-			{"record", unlessWaiting((*deciding).ensureRecord)},
+			{"claim", (*deciding).claim},
+			{"derived", (*deciding).waitForDerived},
+			{"record", (*deciding).ensureRecord},
 			{"sync", (*deciding).syncRecord},
 			{"management", (*deciding).findManagement},
 			{"display-name", (*deciding).checkDisplayName},
 			{"sync-management", (*deciding).syncManagement},
 			{"early", (*deciding).keepOffBefore},
 			{"agent", (*deciding).connectAgent},
-			{"switched", unlessWaiting((*deciding).endSwitch)},
 		}
 	default:
 		return []rule{
@@ -94,13 +93,3 @@ func (d *deciding) by(rules []rule) Decision {
 
 // decider is Decide, or a part of it.
 type decider func(o Observation, now time.Time) Decision
-
-// unlessWaiting skips a rule that creates or replaces records while the cluster waits for its turn.
-func unlessWaiting(decide func(*deciding) Decision) func(*deciding) Decision {
-	return func(d *deciding) Decision {
-		if d.waits != "" {
-			return pass()
-		}
-		return decide(d)
-	}
-}

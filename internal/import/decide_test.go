@@ -329,9 +329,6 @@ func decideRows() map[string]decideRow {
 	twinThere := func(o *Observation, _ *Rules) {
 		o.answered[twin.String()], o.twins[twin.key] = true, true
 	}
-	turn := func(given bool) state {
-		return func(o *Observation, _ *Rules) { o.answered[takeTurn{}.String()], o.turn = true, given }
-	}
 	withoutUID := func(o *Observation, _ *Rules) {
 		delete(o.records[0].GetLabels(), "archelon.io/capi-cluster-uid")
 		o.records[0].settled = false
@@ -409,7 +406,6 @@ func decideRows() map[string]decideRow {
 		// Deletion and un-import.
 		"Delete":          {[]state{claimedV3, ending, stopped}, "delete | delete-records: ask for Rancher cluster v3/c-abcde"},
 		"DeleteTakesOver": {[]state{claimedV3, ending, note("archelon.io/instance", "/old")}, `delete | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
-		"DeleteReplaced":  {[]state{claimedV3, ending, stopped, v3(), note("archelon.io/strategy-switch", "v1/prod-capi")}, "delete | delete-records: ask for Rancher cluster v1/prod-capi"},
 		"DeleteRecord":    {[]state{claimedV3, ending, stopped, v3()}, "delete | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
 		"DeleteForeign":   {[]state{claimedV3, ending, stopped, v3(of2)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
 		"DeleteGoing":     {[]state{claimedV3, ending, stopped, v3(goingV3, unheld)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
@@ -439,7 +435,7 @@ func decideRows() map[string]decideRow {
 		"TurtlesMistake":    {[]state{labelledTrue, note("archelon.io/managed-by", "me")}, "import | turtles: Stall InvalidSetting"},
 		"TurtlesAdopt":      {[]state{labelledTrue, up, adopts, quiet, turtlesV3}, "import | adopt: CAPI cluster tenant/prod: claim v3/c-abcde of Rancher Turtles; v3 Rancher cluster c-abcde: adopt it"},
 		"TurtlesAdoptTwice": {[]state{labelledTrue, up, adopts, quiet, turtlesV3, turtlesV3}, "import | adopt: Stall DuplicateRecords"},
-		"TurtlesAdoptKind":  {[]state{labelledTrue, up, adopts, quiet, turtlesV3, switchToV1}, "import | adopt: Stall ManagedByTurtles"},
+		"TurtlesAdoptKind":  {[]state{labelledTrue, up, adopts, quiet, turtlesV3, switchToV1}, "import | adopt: CAPI cluster tenant/prod: claim v3/c-abcde of Rancher Turtles; v3 Rancher cluster c-abcde: adopt it"},
 		"TurtlesTakeBack": {append(importedV3("Connected"), adopts, quiet, func(o *Observation, _ *Rules) { theirFinalizer(o.records[0].Object) }),
 			"import | adopt: v3 Rancher cluster c-abcde: take the finalizer of Rancher Turtles off"},
 		"TurtlesBack":    {append(importedV3("Connected"), adopts, turtlesHolding, func(o *Observation, _ *Rules) { theirFinalizer(o.cluster) }), "import | adopt: Poll ManagedByTurtles"},
@@ -531,37 +527,20 @@ func decideRows() map[string]decideRow {
 		"RecordTakesSpace": {with(ahead, confirmed(), noNamespace, func(o *Observation, _ *Rules) { o.namespaces["c-abcde"] = true }), "import | record: ask for Rancher cluster v3/c-abcde, which may have the namespace"},
 
 		// Another kind.
-		"Turn":         {append(importedV3("Connected"), switchToV1, quiet), "import | turn: take a turn to change over to another kind"},
-		"TurnLost":     {append(importedV3("Waiting"), switchToV1, quiet), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
-		"TurnWaits":    {append(importedV3("Connected"), switchToV1, quiet, turn(false)), "import | done"},
-		"TurnNames":    {append(importedV3("Connected"), switchToV1, quiet, turn(false), note(recordKey, "v1/prod-capi")), "import | turn: CAPI cluster tenant/prod: follow v3/c-abcde"},
-		"TurnClaims":   {append(importedV3("Connected"), switchToV1, quiet, turn(true), free("", "prod-capi")), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v1/prod-capi"},
-		"TurnMarks":    {append(importedV3("Connected"), switchToV1, quiet, turn(true), note(recordKey, "v1/prod-capi")), "import | migrate: CAPI cluster tenant/prod: permit the record that comes next"},
-		"TurnEnds":     {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde")), "import | migrate: v3 Rancher cluster c-abcde: release and delete it"},
-		"TurnConfirms": {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde"), note("imported", "true")), "import | migrate: ask for Rancher cluster v3/c-abcde, before it is replaced"},
-		"TurnOldGoes": {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), func(o *Observation, _ *Rules) {
+		"KindStays":    {append(importedV3("Connected"), switchToV1), "import | done"},
+		"KindLost":     {append(importedV3("Waiting"), switchToV1, quiet), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"KindNames":    {append(importedV3("Connected"), switchToV1, quiet, asked(askOwned{}, askRecord{strategy: decideV1{}, name: "prod-capi"}), note(recordKey, "v1/prod-capi")), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-abcde"},
+		"KindHidden":   {[]state{labelledTrue, claimedV3, up, switchToV1, quiet}, "import | kind: ask for Rancher cluster v3/c-abcde"},
+		"KindNotThere": {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, asked(named), free("", "prod-capi")}, "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v1/prod-capi"},
+		"KindMayBeOwn": {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, asked(named)}, "import | claim: ask for Rancher clusters of the CAPI cluster"},
+		"KindLabels":   {append(importedV3("Connected"), switchToV1, quiet, withoutUID), "import | sync: v3 Rancher cluster c-abcde: update it"},
+		"KindUnseen":   {append(importedV3("Connected"), switchToV1, quiet, withoutUID, unseen), "import | sync: v3 Rancher cluster c-abcde: update it"},
+		"KindTwice":    {append(importedV3("Connected"), switchToV1, quiet, v1()), "import | neighbours: Stall DuplicateRecords"},
+		"KindGoes": {append(importedV3("Connected"), switchToV1, quiet, asked(askOwned{}), func(o *Observation, _ *Rules) {
 			o.records[0].SetDeletionTimestamp(new(metav1.NewTime(decideNow)))
 			o.records[0].SetFinalizers(nil)
-		}), "import | migrate: Wait RecordTerminating"},
-		"TurnCompanion": {[]state{labelledTrue, claimedV3, up, quiet, func(o *Observation, r *Rules) { v3(goingV3, unheld)(o, r); o.derived, o.records = o.records, nil }}, "import | removal: ask for Rancher cluster v3/c-abcde"},
-		"TurnHidden":    {[]state{labelledTrue, claimedV3, up, switchToV1, quiet}, "import | turn: ask for Rancher cluster v3/c-abcde"},
-		"TurnNotThere":  {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, asked(named), free("", "prod-capi")}, "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v1/prod-capi"},
-		"TurnLabels":    {append(importedV3("Connected"), switchToV1, quiet, turn(true), withoutUID), "import | turn: v3 Rancher cluster c-abcde: update it"},
-		"TurnUnseen":    {append(importedV3("Connected"), switchToV1, quiet, turn(true), withoutUID, unseen), "import | turn: v3 Rancher cluster c-abcde: update it"},
-		"TurnCalledOff": {append(importedV3("Connected"), switchToV1, quiet, withoutUID, note("archelon.io/strategy-switch", "v1/prod-capi"), asked(askRecord{strategy: decideV1{}, name: "prod-capi"})), "import | turn: v3 Rancher cluster c-abcde: update it"},
-		"TurnOffHidden": {[]state{
-			labelledTrue, claimedV3, up, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde"),
-			asked(askRecord{strategy: decideV1{}, name: "prod-capi"}),
-		}, "import | turn: ask for Rancher cluster v3/c-abcde"},
-		"TurnLostSince": {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde")}, "import | migrate: ask for Rancher cluster v3/c-abcde"},
-		"TurnLostMade":  {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, note(recordKey, "v1/prod-capi"), note("archelon.io/strategy-switch", "v3/c-abcde"), v1(), management("c-m-1", "m", "Connected")}, "import | switched: CAPI cluster tenant/prod: note the end of its change of strategy"},
-		"TurnLostGoes": {append(importedV3("Connected"), switchToV1, quiet, note(recordKey, "v1/prod-capi"), unseen, func(o *Observation, _ *Rules) {
-			o.records[0].SetDeletionTimestamp(new(metav1.NewTime(decideNow)))
-			o.records[0].SetFinalizers(nil)
-		}), "import | migrate: Poll RecordTerminating"},
-		"TurnTwin":      {[]state{labelledTrue, up, quiet, claimedV3, note(recordKey, "v1/prod-capi"), v1(), management("c-m-1", "m", "Connected"), turn(true)}, "import | turn: ask for CAPI cluster tenant/prod-capi"},
-		"TurnTwinThere": {[]state{labelledTrue, up, quiet, claimedV3, note(recordKey, "v1/prod-capi"), v1(), management("c-m-1", "m", "Connected"), turn(true), twinThere}, "import | turn: Stall RecordNameTaken"},
-		"SwitchBack":    {append(importedV3("Connected"), note("archelon.io/strategy-switch", "v1/prod-capi")), "import | switched: CAPI cluster tenant/prod: note the end of its change of strategy"},
+		}), "import | claim: Wait RecordTerminating"},
+		"KindCompanion": {[]state{labelledTrue, claimedV3, up, quiet, func(o *Observation, r *Rules) { v3(goingV3, unheld)(o, r); o.derived, o.records = o.records, nil }}, "import | removal: ask for Rancher cluster v3/c-abcde"},
 
 		// What is imported.
 		"Settled":        {importedV3("Connected"), "import | done"},

@@ -45,12 +45,8 @@ type findings struct {
 	management *managementCluster
 	// unselected: neither the import label nor a selector asks for the import.
 	unselected bool
-	// waits says that the record is of another kind and is not to be replaced yet.
-	waits string
 	// connected says that the agent has connected, and nothing has to be done about it.
 	connected bool
-	// queued says that the cluster has a slot to change over, or a place in the queue for one.
-	queued bool
 }
 
 func pass() Decision                        { return Decision{} }
@@ -83,7 +79,6 @@ type deciding struct {
 	*Observation
 	now time.Time
 	findings
-	replaces *record // set by the turn rule to the record that is to be replaced now
 }
 
 // lacks reports whether a question has yet to be asked in this run.
@@ -122,12 +117,10 @@ func startOver() outcome.Outcome {
 	return outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry)
 }
 
-// ownName returns the name of a record that lost its annotation.
+// ownName returns the name of the Rancher cluster that was created for this cluster, empty if there is none.
 func (d *deciding) ownName() string {
-	for _, record := range d.records {
-		if record.strategy == d.Active && record.madeFor(d.cluster) && !record.deleting() {
-			return record.GetName()
-		}
+	if own := d.standing(); own != nil {
+		return own.GetName()
 	}
 	return ""
 }

@@ -28,9 +28,6 @@ func (d *deciding) deleteRecords() Decision {
 	if named, look := d.named(); look {
 		return ask(named)
 	}
-	if replaced, look := d.replaced(); look {
-		return ask(replaced)
-	}
 	for i := range d.records {
 		found := &d.records[i]
 		if !found.madeFor(d.cluster) {

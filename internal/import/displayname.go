@@ -52,19 +52,21 @@ func (r Rules) wantedNameKeys(object client.Object) []string {
 	if !ok {
 		return nil
 	}
-	strategy, keys := r.Active, []string{rancher.FoldDisplayName(cluster.Name)}
+	keys := []string{rancher.FoldDisplayName(cluster.Name)}
 	if apart := r.apartFrom(cluster); apart != "" {
 		keys = append(keys, rancher.FoldDisplayName(apart))
 	}
-	first := strategy.ProposeName(cluster, func(string) bool { return false })
-	for _, record := range []string{first, strategy.ProposeName(cluster, func(name string) bool { return name == first })} {
-		desired, err := naming(cluster, record)
-		if err != nil {
-			return keys
-		}
-		name, unique := strategy.DisplayName(desired)
-		if key := rancher.FoldDisplayName(name); unique && !slices.Contains(keys, key) {
-			keys = append(keys, key)
+	for _, strategy := range r.strategies() {
+		first := strategy.ProposeName(cluster, func(string) bool { return false })
+		for _, record := range []string{first, strategy.ProposeName(cluster, func(name string) bool { return name == first })} {
+			desired, err := naming(cluster, record)
+			if err != nil {
+				return keys
+			}
+			name, unique := strategy.DisplayName(desired)
+			if key := rancher.FoldDisplayName(name); unique && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
 		}
 	}
 	return keys
@@ -73,12 +75,12 @@ func (r Rules) wantedNameKeys(object client.Object) []string {
 // claimDisplayName stops where another Rancher cluster has the display name that a new record is to have, or is about
 // to get it.
 func (d *deciding) claimDisplayName(desired Desired) Decision {
-	name, unique := d.Active.DisplayName(desired)
+	name, unique := d.kind().DisplayName(desired)
 	if !unique || d.ownName() != "" {
 		return pass()
 	}
 	self := ""
-	if d.Active.Nature().Itself {
+	if d.kind().Nature().Itself {
 		self = desired.Name // The record may be there already, and have lost its labels.
 	}
 	if d.lacks(askHolders{name}) {
@@ -88,7 +90,7 @@ func (d *deciding) claimDisplayName(desired Desired) Decision {
 		if apart := d.toldApart(desired); apart.DisplayName != desired.DisplayName {
 			return d.claimDisplayName(apart)
 		}
-		return d.displayNameTaken(d.Active, name, holder)
+		return d.displayNameTaken(d.kind(), name, holder)
 	}
 	return d.reserveDisplayName(name)
 }
@@ -96,7 +98,7 @@ func (d *deciding) claimDisplayName(desired Desired) Decision {
 // toldApart has a new record named after its management cluster as well, if nobody asked for a name and another
 // Rancher cluster has the first one.
 func (d *deciding) toldApart(desired Desired) Desired {
-	name, unique := d.Active.DisplayName(desired)
+	name, unique := d.kind().DisplayName(desired)
 	if apart := d.apartFrom(desired.Cluster); unique && desired.DisplayName == "" && apart != "" &&
 		otherHolder(d.holders[name], desired.Cluster.UID, desired.Name) != nil {
 		desired.DisplayName = apart

@@ -151,7 +151,6 @@ func TestANewRecordGetsAFreeDisplayNameOnly(t *testing.T) {
 		"Companion":   {reason: "the v3 Cluster behind its own v1 record is about to go", others: []*rancher.NamedCluster{{ObjectMeta: metav1.ObjectMeta{Name: "c-m-1"}, Spec: rancher.NamedClusterSpec{DisplayName: "prod"}, Owner: "uid-1"}}, kind: outcome.KindDone},
 		"Unlabelled":  {reason: "the record itself, which has lost its labels", record: "c-other", others: []*rancher.NamedCluster{v3Named("c-other", "prod", 0)}, kind: outcome.KindDone},
 		"Followed":    {reason: "there is a record: it is judged when its agent is installed", own: []record{{Object: v3Record(), strategy: namingV3{}}}, others: []*rancher.NamedCluster{v3Named("c-other", "prod", 0)}, kind: outcome.KindDone},
-		"Switched":    {reason: "a record of the other kind is not deleted for nothing", own: []record{{Object: v1Of(), strategy: namingV1{}}}, others: []*rancher.NamedCluster{v3Named("c-other", "prod", 0)}, kind: outcome.KindStall, says: "stays as it is"},
 		"Reserved":    {reason: "another import is about to get it", reserved: "uid-2", kind: outcome.KindPoll, says: "about to get"},
 		"OwnReserved": {reason: "it is this import", reserved: "uid-1", kind: outcome.KindDone},
 		"V1":          {reason: "its Fleet workspace is its own namespace", strategy: namingV1{}, record: "prod-capi", others: []*rancher.NamedCluster{v3Named("c-other", "prod-capi", 0)}, kind: outcome.KindDone},

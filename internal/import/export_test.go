@@ -35,7 +35,7 @@ func NewWorld(t *testing.T, objects ...client.Object) client.WithWatch {
 
 // NewProcess returns a Reconciler that remembers nothing, and tells each step at once. The client stands for both
 // the cache and the API server.
-func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches int) *Reconciler {
+func NewProcess(t *testing.T, c client.Client, active, other Strategy) *Reconciler {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -57,22 +57,9 @@ func NewProcess(t *testing.T, c client.Client, active, other Strategy, switches 
 	r := &Reconciler{
 		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(10_000), Settings: settings, Tokens: tokens,
 		Rules:     Rules{Active: active, Others: []Strategy{other}, Self: instance.ID{Name: "archelon"}},
-		Workloads: workloads, Metrics: metrics, Clock: clock.RealClock{}, Switches: switches, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
-		memory: newMemory(switches, turnsBacklog), jobs: newJobs(1, clock.RealClock{}),
+		Workloads: workloads, Metrics: metrics, Clock: clock.RealClock{}, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
+		memory: newMemory(), jobs: newJobs(1, clock.RealClock{}),
 	}
 	r.steps.patience = 0
 	return r
-}
-
-// Woken returns the names of the clusters whose turn has come, and forgets them.
-func (r *Reconciler) Woken() []string {
-	var names []string
-	for {
-		select {
-		case event := <-r.turns.come:
-			names = append(names, event.Object.GetName())
-		default:
-			return names
-		}
-	}
 }

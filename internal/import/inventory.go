@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +18,7 @@ import (
 // inventory counts clusters by their condition whenever metrics are read. Counts that are kept on the side would drift;
 // a list from the cache costs no request.
 type inventory struct {
-	desc, switches *prometheus.Desc
+	desc *prometheus.Desc
 
 	mu sync.Mutex
 	// views has one for each manager of this process that leads; tests run several.
@@ -50,23 +49,17 @@ type view struct {
 	claim  instance.Claim
 	// claimed reports whether an instance that runs imports what is in a namespace with these labels. Optional.
 	claimed func(namespace string, labels map[string]string) bool
-	// kind is that of the active strategy.
-	kind string
 }
 
 func newInventory() *inventory {
 	return &inventory{views: map[*view]struct{}{}, desc: prometheus.NewDesc("archelon_import_clusters",
 		"CAPI clusters that are imported or to be imported, by status and reason of their condition RancherImported. Only the leader counts.",
-		[]string{"status", "reason"}, nil),
-		switches: prometheus.NewDesc("archelon_import_switch_clusters",
-			"Imported CAPI clusters by what a change of the strategy has yet to do: waiting, under_way or done. Only the leader counts.",
-			[]string{"state"}, nil)}
+		[]string{"status", "reason"}, nil)}
 }
 
 // Describe implements prometheus.Collector.
 func (i *inventory) Describe(descs chan<- *prometheus.Desc) {
 	descs <- i.desc
-	descs <- i.switches
 }
 
 // Collect implements prometheus.Collector.
@@ -76,9 +69,8 @@ func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	counts := map[[2]string]int{}
-	switches := map[string]int{switchWaits: 0, switchUnderWay: 0, switchDone: 0}
 	for _, seen := range views {
-		if err := seen.count(counts, switches); err != nil {
+		if err := seen.count(counts); err != nil {
 			metrics <- prometheus.NewInvalidMetric(i.desc, err)
 			return
 		}
@@ -86,13 +78,10 @@ func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
 	for key, count := range counts {
 		metrics <- prometheus.MustNewConstMetric(i.desc, prometheus.GaugeValue, float64(count), key[0], key[1])
 	}
-	for state, count := range switches {
-		metrics <- prometheus.MustNewConstMetric(i.switches, prometheus.GaugeValue, float64(count), state)
-	}
 }
 
-// count adds the clusters by status and reason of their condition, and by how far a change of the strategy has come.
-func (v *view) count(counts map[[2]string]int, switches map[string]int) error {
+// count adds the clusters by status and reason of their condition.
+func (v *view) count(counts map[[2]string]int) error {
 	list := &clusterv1.ClusterList{}
 	// Nothing of it is changed. The context never ends: a list from a cache does not wait.
 	if err := v.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
@@ -100,9 +89,6 @@ func (v *view) count(counts map[[2]string]int, switches map[string]int) error {
 	}
 	ours := v.namespaces(list)
 	for n := range list.Items {
-		if state := switchState(&list.Items[n], v.kind); state != "" && v.claim.Covers(&list.Items[n]) && ours[list.Items[n].Namespace] {
-			switches[state]++
-		}
 		if condition := meta.FindStatusCondition(list.Items[n].GetConditions(), archelonv1.RancherImportedCondition); condition != nil && v.claim.Covers(&list.Items[n]) &&
 			ours[list.Items[n].Namespace] {
 			counts[[2]string{string(condition.Status), condition.Reason}]++
@@ -151,28 +137,6 @@ func (v *view) unselected() int {
 		}
 	}
 	return unselected
-}
-
-// States of an imported cluster in a change of the strategy.
-const (
-	switchWaits    = "waiting"
-	switchUnderWay = "under_way"
-	switchDone     = "done"
-)
-
-// switchState tells by what is written on a cluster how far a change to the kind has come, "" if it is not imported.
-func switchState(cluster *clusterv1.Cluster, kind string) string {
-	id := cluster.Annotations[archelonv1.RecordAnnotation]
-	switch {
-	case id == "" || !holds(cluster):
-		return ""
-	case switching(cluster):
-		return switchUnderWay
-	case strings.HasPrefix(id, kind+"/"):
-		return switchDone
-	default:
-		return switchWaits
-	}
 }
 
 // counting has the inventory count for as long as this replica leads. It is a manager.Runnable.

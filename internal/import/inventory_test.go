@@ -55,15 +55,6 @@ func TestInventory(t *testing.T) {
 		}
 		return found
 	}
-	imported := func(kind string, change ...func(*clusterv1.Cluster)) clusterv1.Cluster {
-		found := cluster("a", "mine", "", "")
-		found.Finalizers = []string{finalizer}
-		annotated(recordKey, kind+"/c-abcde")(&found)
-		for _, c := range change {
-			c(&found)
-		}
-		return found
-	}
 	scope, err := shard.New(nil, []string{"other"})
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +64,7 @@ func TestInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counting := counting{inventory: metrics.present, view: view{claim: instance.Claim{Scope: scope, WatchFilter: "mine"}, kind: "v3", reader: clusters{
-		imported("v1"), imported("v1"), imported("v3"), imported("v3", annotated("archelon.io/strategy-switch", "v1/c-capi")),
-		imported("v1", func(c *clusterv1.Cluster) { c.Finalizers = nil }), imported("v1", func(c *clusterv1.Cluster) { c.Namespace = "other" }),
+	counting := counting{inventory: metrics.present, view: view{claim: instance.Claim{Scope: scope, WatchFilter: "mine"}, reader: clusters{
 		cluster("a", "mine", "True", "Imported"), cluster("b", "mine", "True", "Imported"), cluster("a", "mine", "False", "InvalidSetting"),
 		cluster("a", "mine", "", ""), cluster("a", "another", "True", "Imported"), cluster("other", "mine", "True", "Imported"),
 	}}}
@@ -90,7 +79,6 @@ func TestInventory(t *testing.T) {
 	}
 	want := map[string]float64{
 		"archelon_import_clusters reason=Imported status=True": 2, "archelon_import_clusters reason=InvalidSetting status=False": 1,
-		"archelon_import_switch_clusters state=waiting": 2, "archelon_import_switch_clusters state=under_way": 1, "archelon_import_switch_clusters state=done": 1,
 	}
 	if diff := cmp.Diff(want, gauges(t, registry)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -28,8 +28,7 @@ type memory struct {
 	registrations  *patience
 	disconnections disconnections
 	replacements   *replacements
-	// turns, reserved and contests are about clusters that want the same.
-	turns    *turns
+	// reserved and contests are about clusters that want the same.
 	reserved *reservations
 	contests *contests
 	// turtles and takings are about Rancher Turtles.
@@ -37,14 +36,12 @@ type memory struct {
 	takings turtles.Takings
 }
 
-// newMemory returns one for so many switches at the same time, and so many clusters that are woken at
-// once by one that has ended.
-func newMemory(switches, backlog int) *memory {
+func newMemory() *memory {
 	return &memory{
 		incarnations: newIncarnations(),
 		writes:       newOwnWrites(), told: newTold(), steps: newSteps(stepPatience), creations: newCreations(), holdings: newHoldings(),
 		conflicts: newConflicts(), looks: newLooks(), registrations: newPatience(registrationPatience), replacements: newReplacements(),
-		turns: newTurns(switches, backlog), reserved: newReservations(), contests: newContests(),
+		reserved: newReservations(), contests: newContests(),
 	}
 }
 

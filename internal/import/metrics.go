@@ -23,7 +23,6 @@ type Metrics struct {
 //	archelon_import_duration_seconds{strategy}              from the making of a record to its connection
 //	archelon_import_agent_step_duration_seconds{step}       steps of installing the agent, in seconds
 //	archelon_import_clusters{status,reason}                 clusters by their condition, counted by the leader
-//	archelon_import_switch_clusters{state}                  imported clusters by how far a change of the strategy has come
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	if registry == nil {
 		return nil, errors.New("metrics need a registry")

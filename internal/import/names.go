@@ -3,7 +3,6 @@ package importer
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -20,7 +19,7 @@ import (
 func (d *deciding) namedRecord() (name string, stays bool, look question) {
 	id := d.cluster.Annotations[archelonv1.RecordAnnotation]
 	strategy, name, ok := d.splitID(id)
-	if !ok || strategy != d.Active {
+	if !ok || strategy != d.kind() {
 		return "", false, nil
 	}
 	if named := d.find(id); named != nil && (named.deleting() || named.madeFor(d.cluster)) {
@@ -47,7 +46,7 @@ func (d *deciding) namedRecord() (name string, stays bool, look question) {
 func (d *deciding) hasAnother() (bool, question) {
 	for i := range d.records {
 		cached := &d.records[i]
-		if cached.strategy != d.Active || !cached.madeFor(d.cluster) || cached.deleting() {
+		if !cached.madeFor(d.cluster) || cached.deleting() {
 			continue
 		}
 		confirm := askRecord{strategy: cached.strategy, name: cached.GetName(), why: ", which the cluster does not name"}
@@ -120,10 +119,9 @@ func (d *deciding) rename(found *record) Decision {
 }
 
 func (d *deciding) writeAhead(name string) Decision {
-	id := recordID(d.Active, name)
+	id := recordID(d.kind(), name)
 	what := "write ahead the name of its record, " + id
 	action, differs := d.changed(what, "writing the record's name ahead", func(cluster *clusterv1.Cluster) {
-		d.markSwitch(cluster)
 		d.hold(cluster, id)
 	})
 	if !differs {
@@ -136,15 +134,4 @@ func (d *deciding) writeAhead(name string) Decision {
 // hold takes the CAPI cluster for this instance and a record.
 func (r Rules) hold(cluster *clusterv1.Cluster, record string) {
 	hold.Imports().Take(cluster, r.Self.String(), map[string]string{archelonv1.RecordAnnotation: record})
-}
-
-// markSwitch writes down that the cluster changes over, together with what begins that. A mark on a cluster that was
-// not imported is somebody else's.
-func (d *deciding) markSwitch(cluster *clusterv1.Cluster) {
-	switch {
-	case d.replaces != nil:
-		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.StrategySwitchAnnotation, d.replaces.id())
-	case !holds(cluster):
-		delete(cluster.Annotations, archelonv1.StrategySwitchAnnotation)
-	}
 }

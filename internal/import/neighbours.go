@@ -33,10 +33,8 @@ func (d *deciding) checkNeighbours() Decision {
 		case ours && record.halfLabelled():
 			return stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
 				"The %s lacks one of the labels %s and %s; restore it", record, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel))
-		case ours && record.strategy == d.Active:
-			own = append(own, record.String())
 		case ours:
-			// A record of the other kind is replaced by the migrate phase.
+			own = append(own, record.String())
 		case record.ofTurtles():
 			return stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
 				"The %s belongs to Rancher Turtles; delete it there first, or park its importer (docs/operations/turtles.md) and set annotation %s to %q, then this import goes on",

@@ -77,8 +77,6 @@ type answers struct {
 	busy bool
 	// left is for how much longer a cluster that is gone is remembered.
 	left time.Duration
-	// turn: the cluster has a slot to change over.
-	turn bool
 	// disconnected is since when the agent is known to be disconnected.
 	disconnected time.Time
 	// terms are what an agent is installed with, and delay is for how much longer Rancher is left alone that has yet to

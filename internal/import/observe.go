@@ -42,7 +42,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*Ob
 		return o, fmt.Errorf("getting CAPI cluster: %w", err)
 	}
 	o.cluster = cluster
-	r.recall(ctx, cluster)
+	r.recall(cluster)
 	if o.behind = r.writes.ahead(cluster); o.behind {
 		return o, nil
 	}

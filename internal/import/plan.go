@@ -40,10 +40,6 @@ type PlannerOptions struct {
 	Runs       func(instance string) bool
 	Keeps      func(instance, namespace string) bool
 	Principals Principals
-	// Switches is how many clusters change over to the kind of the active strategy at the same time.
-	Switches int
-	// Clusters is how many there are.
-	Clusters int
 	// Begin is told of each action before it is done.
 	Begin func(action string)
 }
@@ -68,13 +64,10 @@ func NewPlanner(ctx context.Context, opts PlannerOptions) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nobody takes out of the backlog who is woken while a run goes on.
-	return newPlanner(ctx, opts, workloads, metrics, 2*opts.Clusters+turnsBacklog)
+	return newPlanner(ctx, opts, workloads, metrics)
 }
 
-func newPlanner(
-	ctx context.Context, opts PlannerOptions, workloads *workload.Clients, metrics *Metrics, backlog int,
-) (*Planner, error) {
+func newPlanner(ctx context.Context, opts PlannerOptions, workloads *workload.Clients, metrics *Metrics) (*Planner, error) {
 	settings, err := rancher.NewSettings(opts.Client)
 	if err != nil {
 		return nil, err
@@ -86,10 +79,10 @@ func newPlanner(
 	r := &Reconciler{
 		Rules: opts.Rules, Client: opts.Client, APIReader: opts.APIReader, Rancher: opts.Rancher, RancherReader: opts.RancherReader, Recorder: silent{}, Settings: settings,
 		Tokens: tokens, Workloads: workloads, Metrics: metrics, Runs: opts.Runs, Keeps: opts.Keeps, Principals: opts.Principals,
-		Switches: opts.Switches, Clock: clock.RealClock{},
+		Clock: clock.RealClock{},
 		// Jobs that nobody starts wait for that, so no work in a workload cluster begins.
 		jobs:   newJobs(defaultJobs, clock.RealClock{}),
-		memory: newMemory(opts.Switches, backlog), tokenSecrets: opts.Client, assigned: opts.Client,
+		memory: newMemory(), tokenSecrets: opts.Client, assigned: opts.Client,
 	}
 	r.steps.patience = 0 // A plan says what comes of each run.
 	if err := r.addIndexes(ctx, opts.Indexes, opts.Indexes, opts.Indexes); err != nil {
@@ -116,19 +109,6 @@ func (p *Planner) Run(ctx context.Context, key types.NamespacedName) (Planned, e
 		err = nil // It is the outcome, which the controller tries again.
 	}
 	return Planned{Intent: d.Intent.String(), Phase: d.Phase, Outcome: d.Outcome, Agent: o.worked && !o.ended}, err
-}
-
-// Woken returns the clusters whose turn has come by runs of others, and forgets them.
-func (p *Planner) Woken() []types.NamespacedName {
-	var woken []types.NamespacedName
-	for {
-		select {
-		case come := <-p.r.turns.come:
-			woken = append(woken, client.ObjectKeyFromObject(come.Object))
-		default:
-			return woken
-		}
-	}
 }
 
 // announced is an action that is told of before it is done.

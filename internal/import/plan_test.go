@@ -105,17 +105,18 @@ func planScenarios(kind, other string) map[string][]client.Object {
 		return append(planRecord(kind, cluster.Name, change...), cluster)
 	}
 	return map[string][]client.Object{
-		"import":           {planCluster()},
-		"no control plane": {planCluster(func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = nil })},
-		"idle":             {planCluster(func(c *clusterv1.Cluster) { delete(c.Labels, planLabel) })},
-		"pause":            {planCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })},
-		"delete":           of(planImported(kind, func(c *clusterv1.Cluster) { planDeleted(c) })),
-		"un-import":        of(planImported(kind, func(c *clusterv1.Cluster) { c.Labels[planLabel] = "false" })),
-		"leave to others":  of(planImported(kind, func(c *clusterv1.Cluster) { delete(c.Labels, clusterv1.WatchLabel) }), planDeleted),
-		"release orphans":  planRecord(kind, "prod", planDeleted),
-		"settled":          of(planImported(kind)),
-		"removed":          of(planImported(kind), planDeleted),
-		"change over":      append(planRecord(other, "prod"), planImported(other)),
+		"import":                  {planCluster()},
+		"no control plane":        {planCluster(func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = nil })},
+		"idle":                    {planCluster(func(c *clusterv1.Cluster) { delete(c.Labels, planLabel) })},
+		"pause":                   {planCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })},
+		"delete":                  of(planImported(kind, func(c *clusterv1.Cluster) { planDeleted(c) })),
+		"un-import":               of(planImported(kind, func(c *clusterv1.Cluster) { c.Labels[planLabel] = "false" })),
+		"leave to others":         of(planImported(kind, func(c *clusterv1.Cluster) { delete(c.Labels, clusterv1.WatchLabel) }), planDeleted),
+		"release orphans":         planRecord(kind, "prod", planDeleted),
+		"settled":                 of(planImported(kind)),
+		"removed":                 of(planImported(kind), planDeleted),
+		"other kind":              append(planRecord(other, "prod"), planImported(other)),
+		"other kind, not created": {planImported(other)},
 		"take over, update and rename": of(planImported(kind, func(c *clusterv1.Cluster) {
 			c.Labels["tier"], c.Annotations["archelon.io/display-name"] = "gold", "other"
 			c.Annotations["archelon.io/instance"] = "elsewhere"
@@ -251,7 +252,7 @@ func done(t *testing.T, kind string, objects []client.Object) []string {
 	if kind == "v3" {
 		active, other = other, active
 	}
-	process := importer.NewProcess(t, c, active, other, 10)
+	process := importer.NewProcess(t, c, active, other)
 	scope, err := shard.New(nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -39,6 +39,8 @@ func (q askCluster) read(ctx context.Context, r *Reconciler, o *Observation) err
 type askRecord struct {
 	strategy  Strategy
 	name, why string
+	// derived: the cache shows it as one that Rancher derived from another Rancher cluster.
+	derived bool
 }
 
 func (q askRecord) String() string { return "Rancher cluster " + recordID(q.strategy, q.name) + q.why }
@@ -55,6 +57,8 @@ func (q askRecord) read(ctx context.Context, r *Reconciler, o *Observation) erro
 	o.live[found.id()] = found
 	switch cached := o.find(found.id()); {
 	case !found.madeFor(o.cluster):
+	case q.derived:
+		o.learn(*found)
 	case cached == nil:
 		o.records = append(o.records, *found)
 	case !cached.madeFor(o.cluster):
@@ -68,11 +72,6 @@ func (q askRecord) read(ctx context.Context, r *Reconciler, o *Observation) erro
 // others, so a record of another cluster is none of this one's.
 func (d *deciding) named() (askRecord, bool) {
 	return d.unseenRecord(d.cluster.Annotations[archelonv1.RecordAnnotation])
-}
-
-// replaced is the same for the record that is being replaced by one of the other kind.
-func (d *deciding) replaced() (askRecord, bool) {
-	return d.unseenRecord(d.cluster.Annotations[archelonv1.StrategySwitchAnnotation])
 }
 
 func (d *deciding) unseenRecord(id string) (askRecord, bool) {
@@ -109,7 +108,7 @@ func (askOwned) read(ctx context.Context, r *Reconciler, o *Observation) error {
 // mayOwnMore reports whether it is to be asked for records that the cluster does not name: a name is to be chosen for a
 // cluster that was imported, so somebody has changed the annotation, and the cache may be older than the record.
 func (d *deciding) mayOwnMore() bool {
-	return holds(d.cluster) && d.replaces == nil && d.lacks(askOwned{})
+	return holds(d.cluster) && d.lacks(askOwned{})
 }
 
 // askTwin asks for a CAPI cluster of the namespace and the name of a record.

@@ -56,8 +56,6 @@ type Reconciler struct {
 	AgentGone func(cluster types.NamespacedName) bool
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
 	Jobs int
-	// Switches is how many clusters change over to the kind of the active strategy at the same time; none if zero.
-	Switches int
 	// Clock is the time; default the real one.
 	Clock clock.PassiveClock
 
@@ -84,18 +82,17 @@ type downloader interface {
 
 // recall has nothing of what is remembered under the name of the cluster be that of an earlier one. The watch can show
 // two clusters of one name as one that has changed.
-func (r *Reconciler) recall(ctx context.Context, cluster *clusterv1.Cluster) {
+func (r *Reconciler) recall(cluster *clusterv1.Cluster) {
 	if former := r.incarnations.note(cluster); former != "" {
 		key := client.ObjectKeyFromObject(cluster)
-		r.forgetAll(ctx, key)
+		r.forgetAll(key)
 		r.forgetIncarnation(former)
 		r.incarnations.note(cluster)
 	}
 }
 
 // forgetAll drops what is remembered under the name of a cluster, but for what it held.
-func (r *Reconciler) forgetAll(ctx context.Context, key types.NamespacedName) {
-	r.turns.leave(ctx, key)
+func (r *Reconciler) forgetAll(key types.NamespacedName) {
 	r.forget(key)
 	r.forgetCluster(key)
 }

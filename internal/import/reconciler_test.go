@@ -85,7 +85,7 @@ func newBench(t *testing.T, claim instance.Claim, objects ...client.Object) *ben
 	b.Reconciler = &Reconciler{
 		Rules:  Rules{Active: v3Strategy{}, Self: instance.ID{Name: "archelon"}, Claim: claim},
 		Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Workloads: workloads, Metrics: metrics, Clock: b.clock,
-		memory: newMemory(10, turnsBacklog), jobs: newJobs(1, b.clock), assigned: c, tokenSecrets: c,
+		memory: newMemory(), jobs: newJobs(1, b.clock), assigned: c, tokenSecrets: c,
 	}
 	b.open = b.openSite
 	return b

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -46,35 +44,22 @@ func (d *deciding) claim() Decision {
 	return d.writeAhead(name)
 }
 
-// permitSuccessor takes an annotation "imported" off that was there while the cluster was imported: it had no effect
-// then, and would keep the cluster out of Rancher when the record that is replaced has gone. The API server confirms
-// that the record is there, for the cache may be older than the cluster: then the annotation tells of the deletion of
-// this very record in Rancher.
-func (d *deciding) permitSuccessor(old *record) Decision {
-	if old.deleting() {
-		return pass()
-	}
-	if isKeptOut(d.cluster.Annotations) {
-		stands := askRecord{strategy: old.strategy, name: old.GetName(), why: ", before it is replaced"}
-		if d.lacks(stands) {
-			return ask(stands)
-		}
-		if live := d.live[old.id()]; live == nil || live.GetUID() != old.GetUID() || live.deleting() {
-			return stop(outcome.Poll(archelonv1.RecordTerminatingReason, fmt.Sprintf("The %s was deleted a moment ago; starting over", old), conflictRetry))
-		}
-	}
-	return d.change("permit the record that comes next", "permitting the record that comes next", func(cluster *clusterv1.Cluster) {
-		d.markSwitch(cluster) // The name may have been written ahead long ago.
-		letIn(cluster.Annotations)
-	})
-}
-
 // waitForTerminating waits for earlier records of this very cluster. Rancher starts the clean-up of the workload
 // cluster before such a record is gone, and it would remove an agent that was installed meanwhile.
 func (d *deciding) waitForTerminating() Decision {
 	for _, old := range slices.Concat(d.records, d.derived) {
 		if old.madeFor(d.cluster) && old.deleting() {
 			return stillDeleted(&old)
+		}
+	}
+	if d.hasRecord() {
+		return pass()
+	}
+	for _, old := range d.derived {
+		// Rancher deletes it with the v1 Rancher cluster, which is gone. The cache may not show that yet.
+		live := askRecord{strategy: old.strategy, name: old.GetName(), why: ", which Rancher derived from an earlier one", derived: true}
+		if old.madeFor(d.cluster) && d.lacks(live) {
+			return ask(live)
 		}
 	}
 	return pass()
@@ -93,7 +78,7 @@ func stillDeleted(old *record) Decision {
 // the UID of this cluster; any other is never touched.
 func (d *deciding) ensureRecord() Decision {
 	strategy, name, ok := d.splitID(d.cluster.Annotations[archelonv1.RecordAnnotation])
-	if !ok || strategy != d.Active {
+	if !ok || strategy != d.kind() {
 		return fail(errors.New("the record's name was changed by somebody else; starting over"))
 	}
 	id := recordID(strategy, name)

@@ -46,15 +46,13 @@ func (r record) deleting() bool { return r.going || !r.GetDeletionTimestamp().Is
 
 // madeFor reports whether the record carries the UID of the cluster. One that somebody took that label off is known by
 // the name that was written ahead and by our finalizer, which nobody else puts on a record, so that it can be labelled
-// again or let go. The same is true of one that is being replaced.
+// again or let go.
 func (r record) madeFor(cluster *clusterv1.Cluster) bool {
 	labels := r.GetLabels()
 	if uid := labels[archelonv1.OwnerUIDLabel]; uid != "" {
 		return uid == string(cluster.UID)
 	}
-	named := cluster.Annotations[archelonv1.RecordAnnotation] == r.id() ||
-		cluster.Annotations[archelonv1.StrategySwitchAnnotation] == r.id()
-	return r.held() && named &&
+	return r.held() && cluster.Annotations[archelonv1.RecordAnnotation] == r.id() &&
 		emptyOr(labels[archelonv1.OwnerNameLabel], cluster.Name) && emptyOr(labels[archelonv1.OwnerNamespaceLabel], cluster.Namespace)
 }
 

@@ -85,7 +85,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	count := counting{
 		inventory: r.Metrics.present, unselected: options.Unselected,
-		view: view{reader: r.Client, claim: r.Claim, claimed: options.Claimed, kind: r.Active.Kind()},
+		view: view{reader: r.Client, claim: r.Claim, claimed: options.Claimed},
 	}
 	if err := mgr.Add(count); err != nil {
 		return fmt.Errorf("adding the count of clusters: %w", err)
@@ -108,7 +108,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(source.Kind(options.DisplayNames, &rancher.NamedCluster{},
 			handler.TypedEnqueueRequestsFromMapFunc(r.clustersOfName), nameChanged())).
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(source.Channel(r.turns.come, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			NewQueue:                newQueue(options.Concurrency),
@@ -192,6 +191,6 @@ func (r *Reconciler) complete(options Options) error {
 	r.open = r.openSite
 	r.tokenSecrets, r.assigned = options.TokenSecrets, options.Assigned
 	r.jobs = newJobs(r.Jobs, r.Clock)
-	r.memory = newMemory(r.Switches, turnsBacklog)
+	r.memory = newMemory()
 	return nil
 }

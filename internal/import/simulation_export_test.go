@@ -82,7 +82,6 @@ type Simulated struct {
 	Open       func(ctx context.Context, cluster types.NamespacedName) (Site, error)
 	Downloader Downloader
 	Runs       func(instance string) bool
-	Switches   int
 }
 
 // simulatedClusters are more than any simulated process works on.
@@ -105,8 +104,8 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 	r := &Reconciler{
 		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Recorder: simulation.Silent{}, Settings: settings, Tokens: tokens,
 		DisplayNames: names, Downloader: s.Downloader, Workloads: shared.workloads, Metrics: shared.metrics, Runs: s.Runs,
-		Switches: s.Switches, Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client,
-		memory: newMemory(s.Switches, simulatedClusters), jobs: newJobs(simulatedClusters, s.Clock),
+		Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client,
+		memory: newMemory(), jobs: newJobs(simulatedClusters, s.Clock),
 	}
 	return r, r.jobs.serve(ctx, beside{run: func(request reconcile.Request) { _, _ = r.jobs.Reconcile(ctx, request) }})
 }
@@ -114,8 +113,8 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 // Planner returns what plans for such a process.
 func (s Simulated) Planner(ctx context.Context, shared *Shared) (*Planner, error) {
 	p, err := newPlanner(ctx, PlannerOptions{
-		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Indexes: s.Names, Runs: s.Runs, Switches: s.Switches, Begin: func(string) {},
-	}, shared.workloads, shared.metrics, simulatedClusters)
+		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Indexes: s.Names, Runs: s.Runs, Begin: func(string) {},
+	}, shared.workloads, shared.metrics)
 	if err != nil {
 		return nil, err
 	}

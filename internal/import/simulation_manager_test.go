@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -120,7 +119,7 @@ func (m *manager) start() {
 	m.titles = map[string]title{}
 	killed, gates, arrived := m.killed, m.gates, m.arrived
 	control, err := importer.Simulated{
-		Rules: rules, Client: live.Cached(cache), Live: live, Names: m.names, Clock: w.clock, Downloader: w, Switches: 1,
+		Rules: rules, Client: live.Cached(cache), Live: live, Names: m.names, Clock: w.clock, Downloader: w,
 		Runs: w.runs,
 		Open: func(ctx context.Context, key types.NamespacedName) (importer.Site, error) {
 			arrived <- key
@@ -259,17 +258,6 @@ func (m *manager) fault(verb string, key simulation.Key, answered bool) error {
 		return nil
 	}
 	return w.Befall(answered)
-}
-
-// wake takes up what the process has woken itself by.
-func (m *manager) wake() {
-	for _, name := range m.control.Woken() {
-		for _, key := range m.w.keys {
-			if key.Name == name {
-				m.process.Wake(ctrl.Request{NamespacedName: key})
-			}
-		}
-	}
 }
 
 func (m *manager) deliverName() bool {

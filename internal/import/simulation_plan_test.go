@@ -83,7 +83,7 @@ func (w *world) newPlanning(m *manager) *planning {
 	})
 	p := &planning{w: copied, cache: same.cache(rules), names: newNameCache(copied)}
 	planner, err := importer.Simulated{
-		Rules: rules, Client: live.Cached(p.cache), Live: live, Names: p.names, Clock: w.clock, Runs: w.runs, Switches: 1,
+		Rules: rules, Client: live.Cached(p.cache), Live: live, Names: p.names, Clock: w.clock, Runs: w.runs,
 	}.Planner(w.ctx, simShared())
 	if err != nil {
 		w.t.Fatal(err)

@@ -117,7 +117,7 @@ func stories() map[string]story {
 		}},
 		"frozen instance": {kinds: onlyV3, without: true, divided: true, tell: frozenInstance},
 	}
-	for _, more := range []map[string]story{storiesOfDeletions(), storiesOfNames(), storiesOfSwitches(), storiesOfRemovals(), storiesOfPartitions()} {
+	for _, more := range []map[string]story{storiesOfDeletions(), storiesOfNames(), storiesOfKinds(), storiesOfRemovals(), storiesOfPartitions()} {
 		maps.Copy(all, more)
 	}
 	return all
@@ -254,11 +254,16 @@ func frozenInstance(w *world) {
 	first.die()
 }
 
-func storiesOfSwitches() map[string]story {
+func storiesOfKinds() map[string]story {
 	one := simClusters[0]
 	other := map[string]string{"v1": "v3", "v3": "v1"}
+	flip := func(w *world) {
+		m := w.managers[0]
+		m.kind = other[m.kind]
+		m.die()
+	}
 	return map[string]story{
-		"imported taken off": {kinds: bothKinds, tell: func(w *world) {
+		"a late process with the other gate": {kinds: bothKinds, tell: func(w *world) {
 			late := w.frozen(other[w.managers[0].kind], nil)
 			w.removes(one)
 			w.rests()
@@ -267,33 +272,48 @@ func storiesOfSwitches() map[string]story {
 			late.sees(clusterGK)
 			late.looks(one)
 		}},
-		"deletion in Rancher": {kinds: bothKinds, tell: func(w *world) {
+		"deleted in Rancher while another one is named": {kinds: bothKinds, tell: func(w *world) {
 			m := w.managers[0]
-			m.kind = other[m.kind]
-			m.die()
+			w.changesIt(one, func(c *clusterv1.Cluster) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, archelonv1.RecordAnnotation, "v3/c-zzzzz")
+			})
+			w.removes(one)
+			m.sees(clusterGK, v1GK, v3GK)
+			m.looks(one)
+		}},
+		"named, not created, and the gate is flipped": {kinds: bothKinds, without: true, tell: func(w *world) {
+			w.creates(one, "true")
+			m := w.managers[0]
+			m.sees(clusterGK)
 			w.Faulty = "crash after"
 			m.looks(one)
-			w.removes(one)
+			flip(w)
+			w.rests()
+			if records := w.recordsOf(w.cluster(one).UID); len(records) != 1 {
+				w.fail("%s has %v, and not one Rancher cluster", one, records)
+			}
 		}},
 		"former name": {kinds: onlyV1, tell: func(w *world) {
 			m := w.managers[0]
-			m.kind = "v3"
-			m.die()
+			delete(w.spared, w.cluster(one).UID)
+			w.changesIt(one, func(c *clusterv1.Cluster) { c.Labels[importLabel] = "false" })
+			m.sees(clusterGK)
 			m.looks(one)
 			w.happens("Rancher deletes c-m-")
 			w.happens("Rancher releases v1 Cluster")
-			m.kind, m.ago = "v1", map[schema.GroupKind]int{v3GK: 1}
+			w.changesIt(one, func(c *clusterv1.Cluster) { c.Labels[importLabel] = "true" })
+			m.ago = map[schema.GroupKind]int{v3GK: 1}
 			m.die()
 			m.looks(one)
 			w.rests()
-			w.checkKind()
+			if records := w.recordsOf(w.cluster(one).UID); len(records) != 1 {
+				w.fail("%s has %v, and not one Rancher cluster", one, records)
+			}
 		}},
 		"without labels": {kinds: bothKinds, tell: func(w *world) {
 			w.vandals = true
 			w.strips(one, ownedLabel)
-			m := w.managers[0]
-			m.kind = other[m.kind]
-			m.die()
+			flip(w)
 		}},
 	}
 }

@@ -19,6 +19,12 @@ import (
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
+const (
+	finalizer   = "archelon.io/rancher-import"
+	ownerKey    = "cluster-api.cattle.io/capi-cluster-owner"
+	importLabel = "cluster-api.cattle.io/rancher-auto-import"
+)
+
 // Whatever happens in whatever order: no CAPI cluster has two Rancher clusters, nothing of somebody else is touched, no
 // live agent is taken over, nothing is imported that was deleted in Rancher; and once faults stop, every deletion ends,
 // every cluster that is to be imported is connected, and nothing is written any more.
@@ -99,7 +105,7 @@ func (w *world) checkCluster(verb string, was, is client.Object) {
 	others := func(annotations map[string]string) map[string]string {
 		kept := maps.Clone(annotations)
 		for _, ours := range []string{
-			archelonv1.RecordAnnotation, archelonv1.InstanceAnnotation, archelonv1.StrategySwitchAnnotation, archelonv1.ImportedAnnotation,
+			archelonv1.RecordAnnotation, archelonv1.InstanceAnnotation, archelonv1.ImportedAnnotation,
 		} {
 			delete(kept, ours)
 		}

@@ -283,7 +283,6 @@ func (w *world) work(m *manager, n int) {
 			m.waits[<-m.arrived] = true
 		}
 	}
-	m.wake()
 }
 
 // job has a job of a manager run.

@@ -35,9 +35,6 @@ func (r *Reconciler) finish(ctx context.Context, o *Observation, d Decision) (ct
 		r.Metrics.stopped(d.Phase, out)
 		ctrl.LoggerFrom(ctx).V(1).Info("Stopped", "phase", d.Phase, "outcome", out.Kind.String(), "reason", out.Reason)
 	}
-	if d.Intent != intentLeave {
-		r.noteTurn(ctx, o, d)
-	}
 	if d.connected {
 		r.jobs.Connected(o.key)
 		r.forget(o.key)
@@ -129,9 +126,6 @@ func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = archelonv1.ImportedReason
 		condition.Message = withoutEffect(o.cluster, d.findings)
-		if d.waits != "" {
-			condition.Reason, condition.Message = archelonv1.WaitingForTurnReason, d.waits
-		}
 		condition.Message = withRefusal(o.refused(), condition.Message)
 	case out.IsDone():
 		if before == nil {
@@ -196,7 +190,7 @@ func (r *Reconciler) publishChange(o *Observation, d Decision, before, after *me
 	}
 	switch {
 	case after.Status == metav1.ConditionTrue && before != nil && before.Status == metav1.ConditionTrue:
-		// It was connected all the time, and waits for its turn to change over, or does no more.
+		// It was connected all the time.
 	case after.Status == metav1.ConditionTrue:
 		r.event(o, corev1.EventTypeNormal, archelonv1.ImportedReason, "Rancher reports the cluster as connected")
 	case d.Intent == intentUnimport && d.Outcome.IsDone():

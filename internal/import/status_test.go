@@ -80,14 +80,6 @@ func TestLostAgentMakesAnEvent(t *testing.T) {
 		r.publishChange(o, d, before, after)
 		before = after
 	}
-	// Nor is it news that a cluster which is connected waits for its turn to change over, or does no more.
-	imported := &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Imported"}
-	waiting := conditionFor(o, Decision{Intent: intentImport, findings: findings{waits: "w"}}, imported)
-	if waiting.Status != metav1.ConditionTrue || waiting.Reason != "WaitingForTurn" || waiting.Message != "w" {
-		t.Errorf("got %+v of a cluster that waits for its turn", waiting)
-	}
-	r.publishChange(o, Decision{Intent: intentImport}, imported, waiting)
-	r.publishChange(o, Decision{Intent: intentImport}, waiting, imported)
 	if len(recorder.Events) != 1 {
 		t.Fatalf("got %d events, want one for one loss", len(recorder.Events))
 	}

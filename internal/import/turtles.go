@@ -31,8 +31,7 @@ func (d *deciding) adoptWanted() bool {
 
 // checkTurtles refuses to create a record while Turtles imports, or if the cluster is assigned to Turtles. Imports that
 // exist go on: Turtles does not touch a cluster whose record it finds by its labels, other than to follow it, and an
-// annotation that a tenant writes must not end an import. A record of the other kind stays as well, for it could not be
-// replaced once it is deleted.
+// annotation that a tenant writes must not end an import.
 func (d *deciding) checkTurtles() Decision {
 	assigned := d.assigned()
 	switch {
@@ -57,13 +56,9 @@ func (d *deciding) checkTurtles() Decision {
 	if d.lease.Left == 0 || divided {
 		return pass()
 	}
-	message := "Rancher Turtles runs and imports clusters with the same label; " + turtles.Park + ", then this import goes on"
-	if d.hasRecord() {
-		message = fmt.Sprintf("Rancher Turtles runs; the Rancher cluster stays as it is. To have it replaced by one of the kind %s, %s, or set annotation %s to %q",
-			d.Active.Kind(), turtles.Park, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon)
-	}
 	// The Lease ends by not being renewed, which no event tells.
-	return stop(outcome.Poll(archelonv1.TurtlesActiveReason, message, d.lease.Left))
+	return stop(outcome.Poll(archelonv1.TurtlesActiveReason,
+		"Rancher Turtles runs and imports clusters with the same label; "+turtles.Park+", then this import goes on", d.lease.Left))
 }
 
 // tracesOfTurtles reports whether Turtles holds the cluster or a record of it.
@@ -93,9 +88,6 @@ func (d *deciding) adopt() Decision {
 		return refused
 	case candidate == nil:
 		return d.takeBack()
-	case candidate.strategy != d.Active:
-		return stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
-			"The %s of Rancher Turtles cannot be adopted by the strategy %s; switch feature gate managementv3-cluster, or delete it in Rancher", candidate, d.Active.Kind()))
 	}
 	if _, err := d.desired(d.cluster, candidate.GetName()); err != nil {
 		return fail(err)

@@ -31,7 +31,7 @@ func TestWithdrawnNamespace(t *testing.T) {
 			// Without a client: whatever else it did would fail.
 			r := &Reconciler{
 				Withdrawn: func(context.Context, string) (bool, error) { return true, tc.err },
-				Workloads: &workload.Clients{}, Clock: clock.RealClock{}, jobs: newJobs(1, clock.RealClock{}), memory: newMemory(1, turnsBacklog),
+				Workloads: &workload.Clients{}, Clock: clock.RealClock{}, jobs: newJobs(1, clock.RealClock{}), memory: newMemory(),
 			}
 			cluster := testCluster()
 			cluster.Finalizers = []string{archelonv1.ImportFinalizer}

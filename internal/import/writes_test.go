@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestCreationsAreAwaitedForAMoment(t *testing.T) {
@@ -42,9 +40,8 @@ func TestCreationsAreAwaitedForAMoment(t *testing.T) {
 func TestOwnWritesOutliveTheRun(t *testing.T) {
 	written := testCluster()
 	written.ResourceVersion = "2"
-	r := &Reconciler{memory: newMemory(0, turnsBacklog), Clock: clock.RealClock{}}
+	r := &Reconciler{memory: newMemory()}
 	r.writes.note(written)
-	r.noteTurn(t.Context(), &Observation{key: client.ObjectKeyFromObject(written), cluster: written}, Decision{Intent: intentImport})
 	cached := testCluster()
 	cached.ResourceVersion = "1"
 	if !r.writes.ahead(cached) {

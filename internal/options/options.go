@@ -86,9 +86,6 @@ type Options struct {
 	Concurrency int
 	// WorkloadConcurrency is how many workload clusters are worked on at the same time.
 	WorkloadConcurrency int
-	// StrategySwitchConcurrency is how many clusters change over at the same time when the strategy
-	// was switched; 0 stops that.
-	StrategySwitchConcurrency int
 	// KubeAPIQPS and KubeAPIBurst limit requests to the management cluster; a negative QPS lifts the limit.
 	KubeAPIQPS   float32
 	KubeAPIBurst int
@@ -134,27 +131,26 @@ func New() (*Options, error) {
 		return nil, fmt.Errorf("defining feature gates: %w", err)
 	}
 	return &Options{
-		LeaderElect:               true,
-		LeaderElectLeaseDuration:  15 * time.Second,
-		LeaderElectRenewDeadline:  10 * time.Second,
-		LeaderElectRetryPeriod:    2 * time.Second,
-		MetricsBindAddress:        ":8443",
-		HealthProbeBindAddress:    ":9440",
-		TurtlesNamespaces:         []string{"cattle-turtles-system", "rancher-turtles-system"},
-		FleetWorkspaces:           []string{"fleet-default"},
-		SyncPeriod:                10 * time.Minute,
-		Concurrency:               10,
-		WorkloadConcurrency:       100,
-		StrategySwitchConcurrency: 10,
-		KubeAPIQPS:                500,
-		KubeAPIBurst:              1000,
-		ManifestTimeout:           30 * time.Second,
-		ManifestMaxBytes:          4 << 20,
-		WorkloadTimeout:           10 * time.Second,
-		AgentDisconnectGrace:      45 * time.Second,
-		RancherNamespace:          "archelon-system",
-		Seat:                      seat.DefaultTiming(),
-		Identity:                  Identity{VerifyTimeout: 10 * time.Second},
+		LeaderElect:              true,
+		LeaderElectLeaseDuration: 15 * time.Second,
+		LeaderElectRenewDeadline: 10 * time.Second,
+		LeaderElectRetryPeriod:   2 * time.Second,
+		MetricsBindAddress:       ":8443",
+		HealthProbeBindAddress:   ":9440",
+		TurtlesNamespaces:        []string{"cattle-turtles-system", "rancher-turtles-system"},
+		FleetWorkspaces:          []string{"fleet-default"},
+		SyncPeriod:               10 * time.Minute,
+		Concurrency:              10,
+		WorkloadConcurrency:      100,
+		KubeAPIQPS:               500,
+		KubeAPIBurst:             1000,
+		ManifestTimeout:          30 * time.Second,
+		ManifestMaxBytes:         4 << 20,
+		WorkloadTimeout:          10 * time.Second,
+		AgentDisconnectGrace:     45 * time.Second,
+		RancherNamespace:         "archelon-system",
+		Seat:                     seat.DefaultTiming(),
+		Identity:                 Identity{VerifyTimeout: 10 * time.Second},
 
 		Gates: gates,
 		Logs:  logsapi.NewLoggingConfiguration(),
@@ -234,8 +230,6 @@ func (o *Options) addLimitFlags(fs *pflag.FlagSet) {
 		"Clusters that are reconciled at the same time.")
 	fs.IntVar(&o.WorkloadConcurrency, "workload-concurrency", o.WorkloadConcurrency,
 		"Workload clusters that are worked on at the same time.")
-	fs.IntVar(&o.StrategySwitchConcurrency, "strategy-switch-concurrency", o.StrategySwitchConcurrency,
-		"Rancher clusters that are replaced at the same time when gate managementv3-cluster was switched. 0: only those under way.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
 		"Requests per second to the management cluster. Negative: no limit.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst,

@@ -60,7 +60,6 @@ func TestValidate(t *testing.T) {
 	}{
 		"Concurrency":    {reason: "no worker would do anything", args: []string{"--concurrency=0"}, want: "--concurrency must be greater than zero"},
 		"Jobs":           {reason: "no workload cluster would be reached", args: []string{"--workload-concurrency=-1"}, want: "--workload-concurrency"},
-		"Switches":       {reason: "zero already stops it", args: []string{"--strategy-switch-concurrency=-1"}, want: "--strategy-switch-concurrency"},
 		"SyncPeriod":     {reason: "a resync without pause", args: []string{"--sync-period=0s"}, want: "--sync-period"},
 		"Timeout":        {reason: "zero would mean no limit", args: []string{"--manifest-timeout=0s"}, want: "--manifest-timeout"},
 		"Size":           {reason: "zero would refuse all", args: []string{"--manifest-max-bytes=0"}, want: "--manifest-max-bytes"},

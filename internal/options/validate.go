@@ -21,9 +21,6 @@ func (o *Options) Validate() error {
 	positive("concurrency", o.Concurrency > 0)
 	positive("workload-concurrency", o.WorkloadConcurrency > 0)
 	positive("sync-period", o.SyncPeriod > 0)
-	if o.StrategySwitchConcurrency < 0 {
-		problems = append(problems, errors.New("--strategy-switch-concurrency must not be negative; 0 stops the replacement of Rancher clusters"))
-	}
 	positive("manifest-timeout", o.ManifestTimeout > 0)
 	positive("manifest-max-bytes", o.ManifestMaxBytes > 0)
 	positive("workload-timeout", o.WorkloadTimeout > 0)

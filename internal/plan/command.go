@@ -26,7 +26,7 @@ import (
 // arguments of a manager can be given as they are, and are not shown.
 var managerFlags = []string{ //nolint:gochecknoglobals // it is never changed
 	"adopt-turtles", "agent-disconnect-grace", "agent-setting", "cluster-class-labels", "excluded-namespace", "feature-gates",
-	"fleet-workspace", "instance", "leader-elect-namespace", "namespace", "namespace-selector", "rancher-kubeconfig", "strategy-switch-concurrency", "turtles-namespace",
+	"fleet-workspace", "instance", "leader-elect-namespace", "namespace", "namespace-selector", "rancher-kubeconfig", "turtles-namespace",
 	"turtles-parked", "watch-filter",
 }
 

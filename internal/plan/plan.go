@@ -168,7 +168,7 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	p.planner, err = importer.NewPlanner(ctx, importer.PlannerOptions{
 		Rancher: p.cached, RancherReader: inRancher{f.world, p.origin != ""},
 		Principals: permitted, Rules: rules, Client: p.cached, APIReader: f.world, Indexes: f.world,
-		Runs: f.runs, Keeps: f.keeps(self), Switches: opts.Manager.StrategySwitchConcurrency, Clusters: len(f.clusters),
+		Runs: f.runs, Keeps: f.keeps(self),
 		Begin: func(does string) { f.world.does = does },
 	})
 	return p, err
@@ -184,17 +184,15 @@ func (principals) Subscribe(func(string, types.NamespacedName)) {}
 // do.
 const mostRuns = 8
 
-// all makes the plans of all clusters: what one gets another one may not, a display name or a turn. It returns those
-// that are asked for.
+// all makes the plans of all clusters, because what one gets another one may not, a display name for example. It
+// returns those that are asked for.
 func (p *plans) all(ctx context.Context, clusters []client.ObjectKey, which []string) ([]Cluster, error) {
-	for queue := slices.Clone(clusters); len(queue) > 0; queue = p.planner.Woken() {
-		for _, key := range queue {
-			if !p.claim.Scope.Owns(key.Namespace) {
-				continue
-			}
-			if err := p.one(ctx, key); err != nil {
-				return nil, fmt.Errorf("planning for CAPI cluster %s: %w", key, err)
-			}
+	for _, key := range clusters {
+		if !p.claim.Scope.Owns(key.Namespace) {
+			continue
+		}
+		if err := p.one(ctx, key); err != nil {
+			return nil, fmt.Errorf("planning for CAPI cluster %s: %w", key, err)
 		}
 	}
 	plans := []Cluster{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,8 +91,6 @@ func managerWith(tb testing.TB, args ...string) *options.Options {
 			manager.Namespaces = []string{value}
 		case "instance":
 			manager.Instance = value
-		case "switches":
-			manager.StrategySwitchConcurrency, err = strconv.Atoi(value)
 		}
 		if err != nil {
 			tb.Fatal(err)
@@ -170,8 +167,9 @@ func TestTwoOfOneName(t *testing.T) {
 	}
 }
 
-// imported is a CAPI cluster with a Rancher cluster of the v3 kind.
-func imported(name string, change ...func(*clusterv1.Cluster, *managementv3.Cluster)) []client.Object {
+// imported is CAPI cluster prod with a Rancher cluster of the v3 kind.
+func imported(change ...func(*clusterv1.Cluster, *managementv3.Cluster)) []client.Object {
+	name := "prod"
 	c := cluster(name, map[string]string{label: "true"})
 	c.Finalizers = []string{"archelon.io/rancher-import"}
 	c.Annotations = map[string]string{"archelon.io/rancher-cluster": "v3/c-" + name, "archelon.io/instance": "archelon-system/archelon"}
@@ -194,7 +192,7 @@ const v3 = "gates=managementv3-cluster=true"
 // What depends on a workload cluster is said to be unseen, and nothing of it is made up.
 func TestAgent(t *testing.T) {
 	lists := 0
-	reader := management(t, &lists, append(imported("prod", func(_ *clusterv1.Cluster, record *managementv3.Cluster) {
+	reader := management(t, &lists, append(imported(func(_ *clusterv1.Cluster, record *managementv3.Cluster) {
 		record.Status.Conditions = nil
 	}), namespace("team-a"))...)
 	want := []string{
@@ -206,19 +204,14 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// Those that change over to another kind get their turns in the order of their names.
-func TestTurns(t *testing.T) {
-	objects, lists := []client.Object{namespace("team-a")}, 0
-	for _, name := range []string{"b", "a"} {
-		objects = append(objects, imported(name, func(_ *clusterv1.Cluster, record *managementv3.Cluster) {
-			record.Finalizers = append(record.Finalizers, "example.com/rancher")
-		})...)
-	}
-	got := map[string]string{}
-	for _, plan := range look(t, management(t, &lists, objects...), Options{}, "switches=1") {
-		got[plan.Name] = plan.Reason
-	}
-	if diff := cmp.Diff(map[string]string{"a": "RecordTerminating", "b": "WaitingForTurn"}, got); diff != "" {
+// What is imported stays as it is when the gate is flipped.
+func TestKindStays(t *testing.T) {
+	lists := 0
+	got := texts(look(t, management(t, &lists, append(imported(), namespace("team-a"))...), Options{}))
+	if diff := cmp.Diff([]string{
+		"prod | import | patch | clusters.cluster.x-k8s.io/status | prod | CAPI cluster team-a/prod: set condition RancherImported to True, Imported",
+		"prod | import | then Imported",
+	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -226,16 +219,15 @@ func TestTurns(t *testing.T) {
 // What follows from a write is part of the plan: a Rancher cluster that nobody else holds is gone at once.
 func TestRunsFollow(t *testing.T) {
 	lists := 0
-	plans := look(t, management(t, &lists, append(imported("prod"), namespace("team-a"))...), Options{})
+	plans := look(t, management(t, &lists, append(imported(), namespace("team-a"))...), Options{Labels: []string{"team-a/prod=false"}}, v3)
 	var verbs []string
 	for _, c := range plans[0].Changes {
 		verbs = append(verbs, c.Verb+" "+c.Resource)
 	}
 	want := []string{
-		"patch clusters.cluster.x-k8s.io", "patch clusters.management.cattle.io", "delete clusters.management.cattle.io",
-		"patch clusters.cluster.x-k8s.io/status", "create clusters.provisioning.cattle.io", "patch clusters.cluster.x-k8s.io/status",
+		"patch clusters.management.cattle.io", "delete clusters.management.cattle.io", "patch clusters.cluster.x-k8s.io",
 	}
-	if diff := cmp.Diff(want, verbs); diff != "" || plans[0].Reason != "WaitingForRancher" {
+	if diff := cmp.Diff(want, verbs); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", plans[0].Reason, diff)
 	}
 }
@@ -255,7 +247,7 @@ func lease(in string) client.Object {
 // An instance releases what it has in a namespace that it gives up. Whoever works there then takes it over.
 func TestScope(t *testing.T) {
 	lists := 0
-	reader := management(t, &lists, append(imported("prod"), namespace("team-a"), lease("*"))...)
+	reader := management(t, &lists, append(imported(), namespace("team-a"), lease("*"))...)
 	const why = " | release it: its namespace is none of the instance's any more"
 	if _, err := Look(t.Context(), FromOne(reader), Options{Manager: managerWith(t, "instance=second")}); err == nil || !strings.Contains(err.Error(), "no namespace") {
 		t.Errorf("a second one for all namespaces: %v", err)

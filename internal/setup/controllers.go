@@ -134,7 +134,6 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		Workloads:  workloads,
 		Metrics:    p.metrics,
 		Jobs:       p.opts.WorkloadConcurrency,
-		Switches:   p.opts.StrategySwitchConcurrency,
 	}
 	if p.opts.Gates.Enabled(feature.OCIClusterIdentity) {
 		reconciler.Principals = &p.principals

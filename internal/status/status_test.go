@@ -33,10 +33,6 @@ func TestOf(t *testing.T) {
 				Instance: "system/archelon", Fleet: "Engaged",
 			},
 		},
-		"Switching": {
-			conditions: []metav1.Condition{condition("RancherImported", "True", "WaitingForTurn", "")},
-			want:       Cluster{Imported: "True", Reason: "WaitingForTurn", Since: &since, Agent: "connected"},
-		},
 		"Installing": {
 			conditions: []metav1.Condition{condition("RancherImported", "False", "ConnectingAgent", "m")},
 			want:       Cluster{Imported: "False", Reason: "ConnectingAgent", Message: "m", Since: &since, Agent: "installing"},

@@ -94,7 +94,7 @@ func everything() values {
 		"early":              true,
 		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
 		"clusterClassLabels": true,
-		"concurrency":        1000000, "workloadConcurrency": 1000000, "strategySwitchConcurrency": 0,
+		"concurrency":        1000000, "workloadConcurrency": 1000000,
 		"manifestMaxBytes": 1 << 30, "syncPeriod": "1h30s",
 	}
 	return values{

@@ -264,15 +264,14 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 	t.Helper()
 	anywhere := slices.Concat(got[""], got["watch1"])
 	for right, need := range map[string]string{
-		"create clusters.provisioning.cattle.io":                              "v1",
-		"create clusters.management.cattle.io":                                "v3",
-		"fleetaddcluster fleetworkspaces.management.cattle.io[fleet-default]": "v3",
-		"create tokenreviews.authentication.k8s.io":                           "metrics",
-		"create subjectaccessreviews.authorization.k8s.io":                    "metrics",
-		"list leases.coordination.k8s.io":                                     "nothing",
-		"watch leases.coordination.k8s.io":                                    "nothing",
-		"patch secrets.":                                                      "host_claim", // copies beside hosts
-		"create secrets.":                                                     "host_claim",
+		"create clusters.provisioning.cattle.io":           "v1",
+		"create clusters.management.cattle.io":             "v3",
+		"create tokenreviews.authentication.k8s.io":        "metrics",
+		"create subjectaccessreviews.authorization.k8s.io": "metrics",
+		"list leases.coordination.k8s.io":                  "nothing",
+		"watch leases.coordination.k8s.io":                 "nothing",
+		"patch secrets.":                                   "host_claim", // copies beside hosts
+		"create secrets.":                                  "host_claim",
 	} {
 		if has := slices.Contains(anywhere, right); has != slices.Contains(on, need) {
 			t.Errorf("%q is granted: %t", right, has)

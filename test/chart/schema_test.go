@@ -222,7 +222,6 @@ func badValues() map[string]string {
 		"{import: {early: 1}}":                                         "/import/early",
 		"{import: {clusterClassLabels: 1}}":                            "/import/clusterClassLabels",
 		"{import: {agentSettings: [tolerations, tolerations]}}":        "/import/agentSettings",
-		"{import: {strategySwitchConcurrency: -1}}":                    "/import/strategySwitchConcurrency",
 		"{import: {manifestMaxBytes: 0}}":                              "/import/manifestMaxBytes",
 		"{kubeAPI: {qps: 0}}":                                          "/kubeAPI/qps",
 		"{leaderElection: {namespace: A}}":                             "/leaderElection/namespace",

@@ -1,6 +1,5 @@
 package importv1
 
-// What this strategy needs besides. Rancher clusters of the other strategy are cleaned up,
-// so all else is needed always.
+// What new imports of this kind need in addition. What exists needs the permissions of internal/rancher.
 //
 // +kubebuilder:rbac:groups=provisioning.cattle.io,resources=clusters,verbs=create,namespace=scope

@@ -5,15 +5,16 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// Whenever the strategy is changed, and changed back, while somebody takes labels off Rancher clusters: no CAPI cluster
-// gets a second one, and in the end each is imported by one of the kind that was chosen last.
-func TestSimulationOfASwitch(t *testing.T) {
+// The gate is flipped, and flipped back, while somebody takes labels off Rancher clusters, or deletes them in Rancher:
+// no Rancher cluster is replaced, and no CAPI cluster gets a second one.
+func TestSimulationOfAFlippedGate(t *testing.T) {
 	ctx := t.Context()
 	walked := walking(t)
 	unlessSet(t, map[string]string{"rapid.checks": "60", "rapid.seed": "1"})
@@ -25,12 +26,13 @@ func TestSimulationOfASwitch(t *testing.T) {
 				w.vandals = rapid.Bool().Draw(t, "labels are taken off")
 				w.imported() //nolint:contextcheck // processes have lives of their own
 				w.unsettled = true
+				first := w.ownRecords()
 				for range rapid.IntRange(5, 40).Draw(t, "steps") {
-					w.switchStep() //nolint:contextcheck // processes have lives of their own
+					w.flipStep() //nolint:contextcheck // processes have lives of their own
 					w.judge()
 				}
 				w.checkEnd() //nolint:contextcheck // processes have lives of their own
-				w.checkKind()
+				w.checkSticky(first)
 				w.judge()
 				w.stop()
 				walked()
@@ -39,14 +41,14 @@ func TestSimulationOfASwitch(t *testing.T) {
 	}
 }
 
-// switchStep does one thing that can happen to clusters that change over.
-func (w *world) switchStep() {
-	switch what := w.Pick("what", "switch", "person", "person", "rancher", "rancher", "rancher", "deliver", "deliver", "deliver",
+// flipStep does one thing that can happen to clusters while the gate is flipped.
+func (w *world) flipStep() {
+	switch what := w.Pick("what", "flip", "person", "person", "rancher", "rancher", "rancher", "deliver", "deliver", "deliver",
 		"work", "work", "work", "work", "job", "later", "restart", "fault", "fault", "a while", "plan"); what {
-	case "switch":
+	case "flip":
 		for _, m := range w.managers {
 			m.kind = map[string]string{"v1": "v3", "v3": "v1"}[m.kind]
-			w.say("%s starts again, and its strategy is %s", m.name, m.kind)
+			w.say("%s starts again, and new imports are %s", m.name, m.kind)
 			m.die()
 		}
 	case "person":
@@ -108,20 +110,29 @@ func (w *world) person() {
 	w.server.Put(object)
 }
 
-// checkKind is what must hold of clusters that have changed over.
-func (w *world) checkKind() {
+// ownRecords are the Rancher clusters by the UIDs of their CAPI clusters.
+func (w *world) ownRecords() map[types.UID]types.UID {
+	own := map[types.UID]types.UID{}
+	for _, cluster := range w.clusters() {
+		for _, record := range w.recordsOf(cluster.UID) {
+			own[cluster.UID] = w.server.Peek(record).GetUID()
+		}
+	}
+	return own
+}
+
+// checkSticky is what must hold in the end: each cluster has the Rancher cluster that it had at first, unless that was
+// deleted in Rancher.
+func (w *world) checkSticky(first map[types.UID]types.UID) {
+	now := w.ownRecords()
 	for _, cluster := range w.clusters() {
 		records := w.recordsOf(cluster.UID)
 		_, keptOut := cluster.Annotations[archelonv1.ImportedAnnotation]
 		if len(records) == 0 && (w.removed[cluster.UID] || w.vandals && keptOut) {
 			continue // What Rancher deletes without its label looks as if somebody had deleted it. A person has to decide.
 		}
-		want := v1GK
-		if w.managers[0].kind == "v3" {
-			want = v3GK
-		}
-		if len(records) != 1 || records[0].Kind != want {
-			w.fail("%s has %s, and not one of the kind %s", describe(cluster), fmt.Sprint(records), w.managers[0].kind)
+		if len(records) != 1 || now[cluster.UID] != first[cluster.UID] {
+			w.fail("%s has %s, and not the Rancher cluster that it had at first", describe(cluster), fmt.Sprint(records))
 		}
 	}
 }

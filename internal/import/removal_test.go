@@ -13,15 +13,15 @@ import (
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
-// While the kind of record is switched, the cluster names a successor that does not exist yet.
-func TestADeletionInRancherCountsDuringASwitch(t *testing.T) {
+// A cluster may name a Rancher cluster that was not created, because a tenant wrote the name or the gate was flipped.
+func TestADeletionInRancherCountsWhateverIsNamed(t *testing.T) {
 	now := new(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)))
 	going := v3Record()
 	going.DeletionTimestamp = now
-	successor := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+	second := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "tenant", Name: "prod-capi", UID: "record-2", Finalizers: []string{finalizer}, Labels: v3Record().Labels,
 	}}
-	unseen := successor.DeepCopy()
+	unseen := second.DeepCopy()
 	unseen.Labels = map[string]string{"archelon.io/capi-cluster-uid": "uid-1"}
 	type end struct {
 		imported, record string
@@ -34,15 +34,15 @@ func TestADeletionInRancherCountsDuringASwitch(t *testing.T) {
 		removed   bool
 		want      end
 	}{
-		"NoSuccessor": {
-			reason:    "the record is deleted in Rancher before its successor was created",
+		"NoSecond": {
+			reason:    "the record is deleted in Rancher, and the one that is named does not exist",
 			annotated: "v1/prod-capi", removed: true, want: end{imported: "true"},
 		},
-		"Successor": {
-			reason:    "the successor is there: the old record was one too many",
-			annotated: "v1/prod-capi", objects: []client.Object{successor}, want: end{record: "v1/prod-capi", held: true},
+		"Second": {
+			reason:    "the second one is there: the first record was one too many",
+			annotated: "v1/prod-capi", objects: []client.Object{second}, want: end{record: "v1/prod-capi", held: true},
 		},
-		"SuccessorUnseen": {
+		"SecondUnseen": {
 			reason:    "the cache does not show it yet",
 			annotated: "v1/prod-capi", objects: []client.Object{unseen}, want: end{record: "v1/prod-capi", held: true},
 		},
@@ -66,7 +66,7 @@ func TestADeletionInRancherCountsDuringASwitch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if name == "SuccessorUnseen" {
+			if name == "SecondUnseen" {
 				o.records = slices.DeleteFunc(o.records, func(r record) bool { return r.strategy.Kind() == "v1" })
 			}
 			if out := b.obey(t.Context(), o, (*deciding).observeRemoval).Outcome; !out.IsDone() || o.removed != tc.removed {
@@ -83,43 +83,4 @@ func TestADeletionInRancherCountsDuringASwitch(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The annotation "imported" had no effect while the cluster was imported, or it tells of a deletion that the cache has
-// yet to show.
-func TestASwitchTakesOnlyAnAnnotationWithoutEffectOff(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		live   func() *metav1.ObjectMeta
-		want   string
-	}{
-		"There":    {reason: "the record is there", live: func() *metav1.ObjectMeta { return &v3Record().ObjectMeta }},
-		"Gone":     {reason: "the record is gone, and the cache is behind", want: "true"},
-		"Another":  {reason: "it was replaced", live: func() *metav1.ObjectMeta { m := v3Record().ObjectMeta; m.UID = "other"; return &m }, want: "true"},
-		"Deleting": {reason: "it is going", live: deletingMeta, want: "true"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := testCluster(held, annotated("imported", "true"))
-			objects := []client.Object{cluster}
-			if tc.live != nil {
-				live := v3Record()
-				live.ObjectMeta = *tc.live()
-				objects = append(objects, live)
-			}
-			b := newBench(t, instance.Claim{}, objects...)
-			b.Active, b.Others = v1Strategy{}, []Strategy{v3Strategy{}}
-			b.there(t, cluster)
-			_ = b.obey(t.Context(), seen(cluster, record{Object: v3Record(), strategy: v3Strategy{}}), (*deciding).deleteOtherKinds)
-			found := testCluster()
-			if b.there(t, found); found.Annotations["imported"] != tc.want {
-				t.Errorf("%s: the annotation is %q, want %q", tc.reason, found.Annotations["imported"], tc.want)
-			}
-		})
-	}
-}
-
-func deletingMeta() *metav1.ObjectMeta {
-	meta := v3Record().ObjectMeta
-	meta.DeletionTimestamp = new(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)))
-	return &meta
 }
