@@ -74,8 +74,7 @@ func (r *releases) uninstalled(ctx context.Context, release helm.Release, began 
 	Expect(unused(rulesOf(objects, release.Namespace, account), used)).To(BeEmpty(), "rights that the uninstaller did not ask for")
 }
 
-// leftBehind makes a CAPI cluster that was paused when the strategy was switched, so that it still has a v3 Cluster,
-// with all that we put on both.
+// leftBehind creates a paused CAPI cluster with a v3 Rancher cluster, with all that Archelon puts on both.
 func (r *releases) leftBehind(ctx context.Context, namespace, name string) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := r.light(ctx, namespace, name, func(c *clusterv1.Cluster) {

@@ -56,6 +56,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		changed.Values = map[string]any{
 			"turtles": map[string]any{"adopt": true}, "metrics": map[string]any{"enabled": false}, "excludedNamespaces": []any{watch3},
 			"import": map[string]any{"concurrency": 3}, "replicaCount": 1, "admissionPolicy": map[string]any{"enabled": false},
+			"features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},
 		}
 		expectUndisturbed(ctx, func() error { return r.helm.Upgrade(ctx, changed) })
 		late := r.light(ctx, watch1, "late", importing.Selected)
@@ -66,24 +67,6 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 		late = r.light(ctx, watch3, "late", importing.Selected)
 		r.expectImported(ctx, late)
 		r.drop(ctx, late)
-		r.expectLawful(release)
-	})
-
-	It("goes to the other strategy by an upgrade and back by a rollback, and every cluster has one record again", Label("long"), func(ctx context.Context) {
-		changed := release
-		changed.Values = map[string]any{"features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}}}
-		for _, step := range []struct {
-			prefix string
-			do     func() error
-		}{
-			{"v3 c-", func() error { return r.helm.Upgrade(ctx, changed) }},
-			{"v1 cluster-", func() error { return r.helm.Rollback(ctx, release, 0) }},
-		} {
-			Expect(step.do()).To(Succeed())
-			Eventually(func() map[string]string { return r.records(ctx) }).WithTimeout(4 * patience).Should(And(HaveLen(count), HaveEach(HavePrefix(step.prefix))))
-			r.expectImported(ctx, clusters...)
-		}
-		before = r.records(ctx)
 		r.expectLawful(release)
 	})
 

@@ -86,7 +86,7 @@ type fullLife struct {
 func (l *fullLife) lead(ctx context.Context) {
 	GinkgoHelper()
 	l.Values = l.on.values()
-	By("a cluster that was imported with the other strategy")
+	By("a cluster that was imported as the other kind")
 	l.begin(ctx, importing.OtherThan(l.strategy))
 	moved := l.light(ctx, watch1, "moved", importing.Selected)
 	l.expectImported(ctx, moved)
@@ -99,9 +99,9 @@ func (l *fullLife) lead(ctx context.Context) {
 	for _, cluster := range crashed {
 		Eventually(l.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
 	}
-	Eventually(func() string { return importing.Current(ctx, l.Client, moved).Annotations[importing.RecordKey] }).
-		WithTimeout(2 * patience).Should(HavePrefix(l.strategy + "/"))
+	l.Patch(ctx, importing.Current(ctx, l.Client, moved), func(o client.Object) { importing.SetAnnotation(o, "archelon.io/fleet-workspace", "fleet-default") })
 	l.expectImported(ctx, append(taken, moved)...)
+	Expect(importing.Current(ctx, l.Client, moved).Annotations).To(HaveKeyWithValue(importing.RecordKey, HavePrefix(importing.OtherThan(l.strategy)+"/")))
 	for _, cluster := range taken {
 		Eventually(func() []string { return l.Events(ctx, cluster) }).Should(ContainElement("Adopted"))
 	}

@@ -8,6 +8,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -107,17 +108,21 @@ var _ = Describe("Trouble", Label("long", "rancher"), Ordered, func() {
 		connected(ctx)
 	})
 
-	Describe("with another strategy", Ordered, func() {
+	Describe("with the gate flipped", Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
 			Expect(f.Manager.Stop()).To(Succeed())
 			f.startManager(ctx, importing.Loud)
 		})
 
-		It("becomes a Rancher cluster of the other kind when the strategy changes", func(ctx context.Context) {
-			Eventually(func() int { return len(f.V1Records(ctx, cluster)) }).Should(Equal(1))
-			Eventually(f.K(ctx).Get(record)).Should(Satisfy(apierrors.IsNotFound))
+		It("keeps its Rancher cluster", func(ctx context.Context) {
+			uid := record.GetUID()
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) {
+				o.SetLabels(labels.Merge(o.GetLabels(), labels.Set{"team": "blue"}))
+			})
+			Eventually(func() map[string]string { return importing.Current(ctx, f.Client, record).GetLabels() }).Should(HaveKeyWithValue("team", "blue"))
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
-			record = expectV1Record(ctx, f, cluster)
+			Expect(f.V1Records(ctx, cluster)).To(BeEmpty())
+			Expect(f.V3Records(ctx, cluster)).To(HaveExactElements(HaveField("UID", uid)))
 			connected(ctx)
 		})
 

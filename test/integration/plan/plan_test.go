@@ -172,7 +172,7 @@ func (w *world) scenarios(ctx context.Context, active, former kind) {
 	// Its watch label is another one's.
 	imported("of-others", active, func(c *clusterv1.Cluster) { c.Labels[watchLabel] = "others" })
 	remove(active.object(active.of("of-others")))
-	imported("switching", former)
+	imported("of-the-other-kind", former)
 
 	orphan := builder.Cluster(team, "vanished")
 	orphan.UID = "of-one-that-is-gone"

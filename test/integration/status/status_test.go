@@ -155,7 +155,7 @@ var _ = Describe("archelon status", Ordered, func() {
 		Eventually(out).Should(gbytes.Say(`^[^\n]*\nteam-a +prod +True +Imported`))
 		By("what concerns nobody, and a cluster that goes")
 		cluster(ctx, "team-b", "other", nil, metav1.ConditionFalse, "WaitingForAgent")
-		become(ctx, "team-a", "prod", metav1.ConditionTrue, "WaitingForTurn")
+		become(ctx, "team-a", "prod", metav1.ConditionTrue, "Imported")
 		Expect(admin.Delete(ctx, builder.Cluster("team-a", "test"))).To(Succeed())
 		Eventually(out).Should(gbytes.Say(`^[^\n]*\nteam-a +test +False +\(deleted\)`))
 		end()
