@@ -57,7 +57,8 @@ func (s *shards) endings(strategy string) {
 		Eventually(func() *metav1.Time { return importing.Current(ctx, s.Client, clusters[1]).DeletionTimestamp }).ShouldNot(BeNil())
 		Expect(clusters[1].Finalizers).To(ContainElement(importing.Finalizer))
 
-		By("an instance with rights everywhere, which is what is left to do")
+		By("an instance with permissions everywhere, when the first one is not registered any more")
+		s.unregister(ctx, one.Instance)
 		s.central(ctx, "archelon2", append(flags("namespace", watch1, doomed), importing.Gate(strategy))...)
 		expectOver(ctx, clusters[0])
 	})
