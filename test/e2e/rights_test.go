@@ -91,6 +91,7 @@ func (l *fullLife) lead(ctx context.Context) {
 	moved := l.light(ctx, watch1, "moved", importing.Selected)
 	l.expectImported(ctx, moved)
 	Expect(l.Manager.Stop()).To(Succeed())
+	l.setWorkspace(ctx, moved, "elsewhere")
 	Expect(l.Client.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stage.SystemNamespace, Name: "archelon-leader-election"}})).To(Succeed())
 	crashed, taken := l.crashes(ctx), l.ofTurtles(ctx)
 
@@ -101,6 +102,12 @@ func (l *fullLife) lead(ctx context.Context) {
 	}
 	l.Patch(ctx, importing.Current(ctx, l.Client, moved), func(o client.Object) { importing.SetAnnotation(o, "archelon.io/fleet-workspace", "fleet-default") })
 	l.expectImported(ctx, append(taken, moved)...)
+	for _, record := range l.V3Records(ctx, moved) {
+		Eventually(func() string {
+			importing.Current(ctx, l.Client, &record)
+			return record.Spec.FleetWorkspaceName
+		}).Should(Equal("fleet-default"))
+	}
 	Expect(importing.Current(ctx, l.Client, moved).Annotations).To(HaveKeyWithValue(importing.RecordKey, HavePrefix(importing.OtherThan(l.strategy)+"/")))
 	for _, cluster := range taken {
 		Eventually(func() []string { return l.Events(ctx, cluster) }).Should(ContainElement("Adopted"))
@@ -127,6 +134,14 @@ func (l *fullLife) lead(ctx context.Context) {
 	}
 	Expect(unused(l.granted(ctx), used)).To(BeEmpty(), "rights that nothing asked for")
 	Expect(l.Manager.Stop()).To(Succeed())
+}
+
+// setWorkspace moves a v3 Rancher cluster to another Fleet workspace, as an administrator does in Rancher.
+func (l *fullLife) setWorkspace(ctx context.Context, cluster *clusterv1.Cluster, workspace string) {
+	GinkgoHelper()
+	for _, record := range l.V3Records(ctx, cluster) {
+		l.Patch(ctx, &record, func(client.Object) { record.Spec.FleetWorkspaceName = workspace })
+	}
 }
 
 // begin starts the manager. It lists what it watches, as with an API server that cannot stream lists.
