@@ -53,29 +53,10 @@ func (w *world) flipStep() {
 		}
 	case "person":
 		w.person()
-	case "a while", "plan":
-		w.actSeldom(what)
-	case "rancher":
-		w.rancher()
-	case "deliver":
-		if m := w.someManager(); m.behind() > 0 {
-			w.deliver(m, w.Index("event", m.behind()))
-		}
-	case "work":
-		w.workSome(w.someManager())
-	case "job":
-		m := w.someManager()
-		if running := m.control.RunningJobs(); len(running) > 0 {
-			w.job(m, running[w.Index("job", len(running))])
-		}
-	case "later":
-		w.later()
-	case "restart":
-		m := w.someManager()
-		w.say("%s is killed and starts again", m.name)
-		m.die()
 	case "fault":
-		w.Disturb()
+		w.Disturb() // Without what users do meanwhile: an un-import is no replacement.
+	default:
+		w.do(what)
 	}
 }
 

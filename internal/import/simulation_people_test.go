@@ -32,8 +32,11 @@ var (
 )
 
 // act does one thing that can happen.
-func (w *world) act() {
-	switch what := w.Pick("what", happenings...); what {
+func (w *world) act() { w.do(w.Pick("what", happenings...)) }
+
+// do has something happen.
+func (w *world) do(what string) {
+	switch what {
 	case "user":
 		w.user(w.someCluster())
 	case "capi":
