@@ -270,7 +270,7 @@ func TestReduceKeepsWhatIsRead(t *testing.T) {
 		}
 		cluster := fullCluster()
 		delete(cluster.Annotations, "imported")
-		desired, err := desiredRecord(cluster, a.GetName())
+		desired, err := (Rules{}).desiredRecord(cluster, a.GetName())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,8 +285,8 @@ func TestReduceKeepsWhatIsRead(t *testing.T) {
 	if controlPlaneUp(cluster) != controlPlaneUp(less) || paused(cluster) != paused(less) || holds(cluster) != holds(less) || turtles.Holds(cluster) != turtles.Holds(less) {
 		t.Error("the CAPI cluster is not the same when it is reduced")
 	}
-	a, errA := desiredRecord(cluster, "x")
-	b, errB := desiredRecord(less, "x")
+	a, errA := (Rules{}).desiredRecord(cluster, "x")
+	b, errB := (Rules{}).desiredRecord(less, "x")
 	a.Cluster, b.Cluster = nil, nil
 	if diff := cmp.Diff(a, b); diff != "" || errA != nil || errB != nil {
 		t.Errorf("the desired record (-whole +reduced): %v, %v\n%s", errA, errB, diff)

@@ -17,7 +17,7 @@ const defaultDescription = "CAPI cluster imported to Rancher"
 // desired computes the record of a CAPI cluster as far as this installation allows it. The error is an *outcome.Problem
 // that names what the user has to change.
 func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error) {
-	desired, err := desiredRecord(cluster, name)
+	desired, err := r.desiredRecord(cluster, name)
 	if err == nil && desired.FleetWorkspace != "" && !slices.Contains(r.FleetWorkspaces, desired.FleetWorkspace) {
 		return Desired{}, invalidSetting(archelonv1.FleetWorkspaceAnnotation,
 			errors.New("it must be a Fleet workspace that this installation allows (flag --fleet-workspace): choose another one, or ask who runs Archelon"))
@@ -34,7 +34,7 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 
 // desiredRecord computes the record of a CAPI cluster. The error is an *outcome.Problem that names what
 // the user has to change.
-func desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
+func (r Rules) desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
 	if err := checkNames(cluster); err != nil {
 		return Desired{}, err
 	}
@@ -51,7 +51,7 @@ func desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
 		return Desired{}, invalidSetting(archelonv1.ExternalFleetAnnotation, err)
 	}
 
-	propagated := propagatedLabels(cluster)
+	propagated := r.propagatedLabels(cluster)
 	labels := maps.Clone(propagated)
 	labels[archelonv1.OwnedLabel] = ""
 	labels[archelonv1.OwnerNameLabel] = cluster.Name
@@ -84,26 +84,4 @@ func desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, error) {
 	desired.Labels, desired.Annotations, desired.AgentEnv = labels, annotations, env
 	desired.Description = cluster.Annotations[archelonv1.DescriptionAnnotation]
 	return desired, nil
-}
-
-// propagatedLabels returns the labels of the CAPI cluster that its record carries as well: all but those
-// of Kubernetes' SIGs, of Rancher, of this project and of Argo CD, which mean something to controllers.
-func propagatedLabels(cluster *clusterv1.Cluster) map[string]string {
-	labels := map[string]string{}
-	for key, value := range cluster.Labels {
-		if propagates(key) {
-			labels[key] = value
-		}
-	}
-	return labels
-}
-
-func propagates(key string) bool {
-	return !strings.Contains(key, "cattle.io") && !strings.Contains(key, "x-k8s.io") && !strings.Contains(key, "archelon.io") && !tracks(key)
-}
-
-// tracks reports whether Argo CD may know its objects by a label: the first is its default before 3.0. A Rancher
-// cluster that carries it is, for Argo CD, an object of the application that is not in Git, and is pruned.
-func tracks(key string) bool {
-	return key == "app.kubernetes.io/instance" || strings.Contains(key, "argoproj.io")
 }

@@ -123,7 +123,7 @@ func TestDesiredRecord(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := desiredRecord(tc.cluster, "c-abcde")
+			got, err := (Rules{}).desiredRecord(tc.cluster, "c-abcde")
 			if tc.wantReason != "" {
 				expectStall(t, err, tc.wantReason, tc.notIn)
 				return

@@ -81,7 +81,7 @@ func newStorm(t *testing.T, n int, grace time.Duration) *storm {
 		cluster.Annotations[recordKey] = fmt.Sprintf("v3/c-%d", i)
 		cluster.Annotations["archelon.io/instance"] = s.Self.String()
 		conditions.Set(cluster, metav1.Condition{Type: "RancherImported", Status: metav1.ConditionTrue, Reason: "Imported"})
-		desired, err := desiredRecord(cluster, fmt.Sprintf("c-%d", i))
+		desired, err := (Rules{}).desiredRecord(cluster, fmt.Sprintf("c-%d", i))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -126,7 +126,7 @@ func (tc newNameCase) run(t *testing.T) {
 	if tc.reserved != "" {
 		b.reserved.take("prod", types.UID(tc.reserved), b.clock.Now())
 	}
-	desired, err := desiredRecord(cluster, record)
+	desired, err := (Rules{}).desiredRecord(cluster, record)
 	if err != nil {
 		t.Fatal(err)
 	}

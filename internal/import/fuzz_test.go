@@ -61,7 +61,7 @@ func FuzzDesiredRecord(f *testing.F) {
 		if len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
 			cluster.Labels = map[string]string{key: value}
 		}
-		desired, err := desiredRecord(cluster, "c-aaaaa")
+		desired, err := (Rules{}).desiredRecord(cluster, "c-aaaaa")
 		if err != nil {
 			var problem *outcome.Problem
 			if !errors.As(err, &problem) || problem.Kind != outcome.KindStall || problem.Reason == "" || problem.Message == "" {

@@ -50,5 +50,5 @@ func removedInRancher(by string) Decision {
 			`The annotation %s keeps this cluster out of Rancher. Remove the annotation, or set it to "false", to import`, by))
 	}
 	return stall(archelonv1.RemovedInRancherReason, fmt.Sprintf(
-		`The annotation %q keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted in Rancher. Remove the annotation to import again`, by))
+		`The annotation %q keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted, in Rancher or by another tool that takes it for its own. Remove the annotation to import again`, by))
 }

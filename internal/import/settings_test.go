@@ -13,7 +13,7 @@ func TestAgentEnvExpandsNothing(t *testing.T) {
 	cluster := testCluster(annotated("archelon.io/agent-env", raw))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := desiredRecord(cluster, "c-abcde")
+	_, err := (Rules{}).desiredRecord(cluster, "c-abcde")
 	runtime.ReadMemStats(&after)
 
 	expectStall(t, err, "InvalidSetting", "s3cret")
@@ -66,7 +66,7 @@ func TestAHostileAgentEnvCostsLittle(t *testing.T) {
 		for _, most := range []uint64{tc.most, 16 << 10} { // The second time it is known.
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := desiredRecord(cluster, "c-abcde")
+			_, err := (Rules{}).desiredRecord(cluster, "c-abcde")
 			runtime.ReadMemStats(&after)
 			expectStall(t, err, "InvalidSetting", "{a: b}")
 			if got := after.TotalAlloc - before.TotalAlloc; got > most {

@@ -103,7 +103,7 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 	labels := stringsToSet(observed.GetLabels(), wantedLabels)
 	for key := range strings.SplitSeq(observed.GetAnnotations()[archelonv1.PropagatedLabelsAnnotation], ",") {
 		_, have := observed.GetLabels()[key]
-		if _, want := wantedLabels[key]; have && !want && (propagates(key) || tracks(key) || ofClass(key)) {
+		if _, want := wantedLabels[key]; have && !want && (!reserved(key) || ofClass(key)) {
 			labels[key] = nil
 		}
 	}

@@ -83,7 +83,7 @@ func TestSyncPatch(t *testing.T) {
 			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "agentEnvVars": EnvVars([]corev1.EnvVar{{Name: "NO_PROXY", Value: ""}})}),
 		},
 		"Tracked": {
-			reason: "a label by which Argo CD would prune the Rancher cluster is removed, though the list of copied labels has it",
+			reason: "a label by which a tool would prune the Rancher cluster is removed, though the list of copied labels has it",
 			observed: observed(func(c *managementv3.Cluster) {
 				c.Labels["app.kubernetes.io/instance"] = "fleet"
 				c.Annotations["archelon.io/propagated-labels"] = "app.kubernetes.io/instance,team"

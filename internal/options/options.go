@@ -75,6 +75,8 @@ type Options struct {
 	EarlyImport bool
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
 	AgentSettings []string
+	// UnpropagatedLabels are keys and patterns of labels that Rancher clusters do not get from their CAPI Clusters.
+	UnpropagatedLabels []string
 	// ClassLabels labels Rancher clusters with the ClusterClass of the CAPI Cluster.
 	ClassLabels bool
 	// Members are the roles in Rancher clusters that CAPI Clusters may ask for, and for whom, with

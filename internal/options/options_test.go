@@ -81,6 +81,7 @@ func TestValidate(t *testing.T) {
 		"NoTurtles":      {reason: "an empty list would stand for all namespaces", args: []string{"--turtles-namespace="}, want: "--turtles-namespace must name a namespace"},
 		"Turtles":        {reason: "it can never exist", args: []string{"--turtles-namespace=Turtles"}, want: `--turtles-namespace "Turtles" must be the name of a namespace`},
 		"Workspace":      {reason: "it can never exist", args: []string{"--fleet-workspace=blue,*"}, want: `--fleet-workspace "*" must be the name of a namespace`},
+		"Label":          {reason: "it matches no label", args: []string{"--unpropagated-label=a/b/c,*,x.io/*"}, want: `--unpropagated-label "a/b/c" must be the key of a label, such as example.com/owner, or a pattern of keys, such as example.com/*`},
 		"AgentSetting":   {reason: "Rancher has no such field", args: []string{"--agent-setting=resources,image"}, want: `--agent-setting "image" must be one of tolerations, node-affinity, resources, priority-class, pod-disruption-budget`},
 		"Selector":       {reason: "it is no selector", args: []string{"--import-selector=a in ("}, want: `--import-selector "a in (" cannot be read`},
 		"SelectorAll":    {reason: "everything is asked for by another flag", args: []string{"--import-selector=,"}, want: "--import-selector"},

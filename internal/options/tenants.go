@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/archelon-io/archelon/feature"
 	importer "github.com/archelon-io/archelon/internal/import"
@@ -18,10 +19,23 @@ func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
 	fs.BoolVar(&o.ClassLabels, "cluster-class-labels", o.ClassLabels,
 		"Label Rancher clusters with the ClusterClass of their CAPI Clusters, for Fleet.")
+	fs.StringSliceVar(&o.UnpropagatedLabels, "unpropagated-label", o.UnpropagatedLabels,
+		"Key of a label that Rancher clusters do not get from their CAPI Clusters, or a pattern such as example.com/*; repeatable.")
 	fs.StringSliceVar(&o.Members.Roles, "member-role", o.Members.Roles,
 		"Role template that annotation archelon.io/members may ask for, with gate rancher-cluster-members.")
 	fs.StringArrayVar(&o.Members.Principals, "member-principal", o.Members.Principals,
 		"What its groups and users may begin with, such as okta_group://; repeatable.")
+}
+
+// labelProblems reports patterns that match no label.
+func (o *Options) labelProblems() []error {
+	var problems []error
+	for _, pattern := range o.UnpropagatedLabels {
+		if len(validation.IsQualifiedName(strings.ReplaceAll(pattern, "*", "x"))) > 0 {
+			problems = append(problems, fmt.Errorf("--unpropagated-label %q must be the key of a label, such as example.com/owner, or a pattern of keys, such as example.com/*", pattern))
+		}
+	}
+	return problems
 }
 
 // agentSettingProblems reports parts that there are not.

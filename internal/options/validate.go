@@ -51,6 +51,7 @@ func (o *Options) Validate() error {
 	}
 	problems = append(problems, o.selectorProblems()...)
 	problems = append(problems, o.agentSettingProblems()...)
+	problems = append(problems, o.labelProblems()...)
 	problems = append(problems, o.scopeProblems()...)
 	problems = append(problems, o.claimProblems()...)
 	problems = append(problems, o.Identity.validate())

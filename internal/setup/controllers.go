@@ -185,6 +185,8 @@ func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, 
 		Early:           opts.EarlyImport,
 		AgentSettings:   opts.AgentSettings,
 		ClassLabels:     opts.ClassLabels,
+
+		UnpropagatedLabels: opts.UnpropagatedLabels,
 	}, err
 }
 

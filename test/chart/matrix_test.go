@@ -94,6 +94,7 @@ func everything() values {
 		"early":              true,
 		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
 		"clusterClassLabels": true,
+		"unpropagatedLabels": []any{"owner", "example.com/*"},
 		"concurrency":        1000000, "workloadConcurrency": 1000000,
 		"manifestMaxBytes": 1 << 30, "syncPeriod": "1h30s",
 	}

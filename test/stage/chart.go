@@ -165,6 +165,8 @@ func setImport(imports map[string]any, name, value string) bool {
 		imports["early"] = value != "false"
 	case "--agent-setting":
 		imports["agentSettings"] = strings.Split(value, ",")
+	case "--unpropagated-label":
+		imports["unpropagatedLabels"] = strings.Split(value, ",")
 	case "--cluster-class-labels":
 		imports["clusterClassLabels"] = value != "false"
 	default:

@@ -226,6 +226,9 @@ namespaceSelector: {}
 {{- if .Values.import.clusterClassLabels }}
 - --cluster-class-labels
 {{- end }}
+{{- with .Values.import.unpropagatedLabels }}
+- {{ printf "--unpropagated-label=%s" (join "," .) | quote }}
+{{- end }}
 {{- end }}
 
 {{/* The flags of features oci-cluster-identity and oci-credential-translation. */}}

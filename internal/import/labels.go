@@ -1,0 +1,81 @@
+package importer
+
+import (
+	"path"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// owners are domains of labels by which tools find what they own, or what they are to leave alone. A tool that finds its
+// label on a Rancher cluster takes the Rancher cluster for an object of its own. The object is not in Git, in the chart
+// or in the inventory, so the tool deletes it, and the cluster is disconnected. The order is that of the alphabet.
+var owners = []string{
+	"addonmanager.kubernetes.io", // Kubernetes' add-on manager
+	"app.kubernetes.io",          // Argo CD before 3.0 (instance), Helm, kubectl apply --prune
+	"applyset.kubernetes.io",     // kubectl apply --applyset, kro
+	"argoproj.io",                // Argo CD
+	"cli-utils.sigs.k8s.io",      // kpt, Config Sync
+	"config.k8s.io",              // the same
+	"configmanagement.gke.io",    // Config Sync
+	"configsync.gke.io",          // Config Sync
+	"controlplane.io",            // Flux Operator
+	"crossplane.io",              // Crossplane
+	"fluxcd.io",                  // Flux
+	"helm.sh",                    // Helm
+	"k14s.io",                    // kapp
+	"karmada.io",                 // Karmada
+	"kluctl.io",                  // Kluctl
+	"kro.run",                    // kro
+	"open-cluster-management.io", // Open Cluster Management
+	"operatorframework.io",       // Operator Lifecycle Manager
+	"operators.coreos.com",       // Operator Lifecycle Manager
+	"skaffold.dev",               // Skaffold
+	"tanka.dev",                  // Tanka
+	"velero.io",                  // Velero
+	"werf.io",                    // werf
+}
+
+// propagatedLabels returns the labels of the CAPI cluster that its Rancher cluster carries as well.
+func (r Rules) propagatedLabels(cluster *clusterv1.Cluster) map[string]string {
+	labels := map[string]string{}
+	for key, value := range cluster.Labels {
+		if !reserved(key) && !ofOwner(key) && !r.unpropagated(key) {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+// reserved reports whether a label means something to controllers of Cluster API, of Rancher or of this project. Such a
+// label on a Rancher cluster is theirs: it is neither set nor removed.
+func reserved(key string) bool {
+	return strings.Contains(key, "cattle.io") || strings.Contains(key, "x-k8s.io") || strings.Contains(key, "archelon.io")
+}
+
+// ofOwner reports whether a tool finds what it owns by a label.
+func ofOwner(key string) bool {
+	if strings.HasPrefix(key, "olm.") { // Operator Lifecycle Manager: olm.owner, olm.managed.
+		return true
+	}
+	domain, _, found := strings.Cut(key, "/")
+	if !found {
+		return false
+	}
+	for _, owner := range owners {
+		if domain == owner || strings.HasSuffix(domain, "."+owner) {
+			return true
+		}
+	}
+	return false
+}
+
+// unpropagated reports whether the administrator excludes a label.
+func (r Rules) unpropagated(key string) bool {
+	for _, pattern := range r.UnpropagatedLabels {
+		if ok, err := path.Match(pattern, key); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
