@@ -10,7 +10,7 @@ import (
 // inMine reports whether what names no instance is this instance's: it is in the scope, and nobody else works there.
 // What is released all the same is taken again by whoever does.
 func (u *uninstaller) inMine(held *object) bool {
-	return u.scope.Owns(held.Namespace) && !u.others.workIn(held.Namespace)
+	return !u.namedOnly && u.scope.Owns(held.Namespace) && !u.others.workIn(held.Namespace)
 }
 
 // releaseClaim takes a finalizer off a HostClaim, or off a Secret with the kubeconfig of one, so that it can be

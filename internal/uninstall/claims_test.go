@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -82,7 +83,7 @@ func passTwice(t *testing.T, u *uninstaller) {
 	if _, err := u.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := u.pass(t.Context()); left != 0 || err != nil {
+	if left, err := u.pass(t.Context()); left+len(u.again) != 0 || err != nil {
 		t.Errorf("a second pass found %d, %v", left, err)
 	}
 }
@@ -122,6 +123,7 @@ func TestClaimsAreReleased(t *testing.T) {
 			world := claimsWorld(t)
 			u := &uninstaller{
 				home: world, client: world, scope: scope, out: said, opts: &tc.opts, self: instance.ID{Namespace: "archelon-system", Name: "archelon"},
+				released: sets.Set[heldOnce]{}, again: sets.Set[string]{},
 			}
 			passTwice(t, u)
 			slices.Sort(tc.held)

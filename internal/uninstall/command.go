@@ -18,9 +18,9 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   Name,
 		Short: "Release all that an instance holds, before it is uninstalled",
-		Long: "Stop the manager of an instance and take the finalizers of Archelon off all that the instance holds. Rancher clusters\n" +
-			"and their agents stay, unless --delete-records is given. The chart runs it as a hook. It can be interrupted, and\n" +
-			"run again at any time.",
+		Long: "Print what an instance holds. With --yes, stop its manager and remove the finalizers of Archelon from all of that.\n" +
+			"Rancher clusters and their agents stay, unless --delete-records is given. The chart runs it as a hook. It can be\n" +
+			"interrupted, and run again at any time.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctrl.SetLogger(klog.Background())

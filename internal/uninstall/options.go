@@ -51,6 +51,8 @@ type Options struct {
 	RancherKubeconfig string
 	// RancherNamespace is the namespace of Rancher's cluster with the Lease of this management cluster.
 	RancherNamespace string
+	// Yes confirms it. Without it, what would be released is printed and nothing is written.
+	Yes bool
 	// Timeout bounds all of it.
 	Timeout time.Duration
 }
@@ -77,6 +79,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster.")
 	fs.StringVar(&o.RancherNamespace, "rancher-namespace", o.RancherNamespace,
 		"As the manager has it: namespace of Rancher's cluster with the Lease of this management cluster.")
+	fs.BoolVar(&o.Yes, "yes", o.Yes, "Do it. Without this flag, what would be released is printed, and nothing is changed.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it. When it is over, what is left is printed; run it again.")
 }
 

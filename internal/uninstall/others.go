@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -53,7 +52,6 @@ func (u *uninstaller) lookForOthers(ctx context.Context) error {
 
 // sayLeft says which CAPI clusters in the scope stay held, because another instance works on them.
 func (u *uninstaller) sayLeft(clusters []object) {
-	const most = 10
 	left := map[string][]string{}
 	for i := range clusters {
 		if !u.mine(&clusters[i]) && u.covers(&clusters[i]) && held(&clusters[i]) {
@@ -62,11 +60,7 @@ func (u *uninstaller) sayLeft(clusters []object) {
 		}
 	}
 	for _, by := range slices.Sorted(maps.Keys(left)) {
-		names, more := left[by], ""
-		slices.Sort(names)
-		if len(names) > most {
-			names, more = names[:most], fmt.Sprintf(" and %d more", len(left[by])-most)
-		}
-		u.say("Left to instance %s, which works on them: CAPI clusters %s%s", by, strings.Join(names, ", "), more)
+		slices.Sort(left[by])
+		u.say("Left to instance %s, which works on them: CAPI clusters %s", by, some(left[by]))
 	}
 }

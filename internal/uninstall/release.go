@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,7 +19,8 @@ import (
 
 type object = hold.Object
 
-// pass releases what it finds, and returns how much that was.
+// pass releases what it finds, and returns how much of that was not released before in this run. Another program may
+// put a finalizer back as often as it is removed: the uninstallation ends nevertheless.
 func (u *uninstaller) pass(ctx context.Context) (int, error) {
 	if err := u.lookForOthers(ctx); err != nil {
 		return 0, err
@@ -30,23 +32,22 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 			if !u.ours(holding, created, owner) {
 				return nil
 			}
-			found++
-			return u.releaseCreated(ctx, holding, created, u.opts.DeleteRecords && (owner == nil || u.covers(owner) && !u.ofAnother(owner)))
+			return u.once(&found, holding.Finalizer, created, func() error {
+				return u.releaseCreated(ctx, holding, created, u.opts.DeleteRecords && (owner == nil || u.covers(owner) && !u.ofAnother(owner)))
+			})
 		},
 		Held: func(holding hold.Holding, held *object) error {
 			if holding.Unmarked {
 				if !u.inMine(held) {
 					return nil
 				}
-				found++
-				return u.releaseClaim(ctx, holding, held)
+				return u.once(&found, holding.Finalizer, held, func() error { return u.releaseClaim(ctx, holding, held) })
 			}
 			if !u.mine(held) {
 				left = append(left, *held)
 				return nil
 			}
-			found++
-			return u.releaseObject(ctx, holding, held)
+			return u.once(&found, holding.Finalizer, held, func() error { return u.releaseObject(ctx, holding, held) })
 		},
 	})
 	if len(errs) > 0 {
@@ -60,6 +61,39 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 		u.sayLeft(left)
 	}
 	return found, err
+}
+
+// heldOnce is one finalizer on one object.
+type heldOnce struct {
+	by     hold.Finalizer
+	object string
+	uid    types.UID
+}
+
+// once releases an object and counts it, unless it was released before in this run. Then it is released again, without
+// being counted and whatever comes of it. A dry run does neither.
+func (u *uninstaller) once(found *int, by hold.Finalizer, o *object, release func() error) error {
+	key := heldOnce{by, describe(o), o.UID}
+	switch {
+	case u.dry:
+		u.planned = append(u.planned, describe(o))
+		return nil
+	case u.released.Has(key):
+		u.again.Insert(describe(o))
+		before := u.count
+		_ = release()
+		u.count = before
+		return nil
+	}
+	*found++
+	if err := release(); err != nil {
+		return err
+	}
+	const progress = 100
+	if u.released.Insert(key); len(u.released)%progress == 0 {
+		u.say("Released %d objects", len(u.released))
+	}
+	return nil
 }
 
 // lister lists wherever the uninstaller has permissions, which is more than the scope of the instance: that may have
@@ -77,7 +111,12 @@ func (u *uninstaller) held(ctx context.Context) ([]object, error) { return u.lis
 // nobody has taken over, or it is in the scope and names nobody, or an instance that is not there any more, or the name
 // alone. That is how a manager names itself that runs without leader election, from outside the cluster for example: it
 // has no Lease, so it has no namespace.
+//
+// If the instance is known by what names it alone, nothing else is its own: its namespaces are not known.
 func (u *uninstaller) mine(cluster *object) bool {
+	if u.namedOnly {
+		return u.isNamed(cluster)
+	}
 	switch cluster.Annotations[archelonv1.InstanceAnnotation] {
 	case u.self.String():
 		return true
@@ -106,7 +145,7 @@ func (u *uninstaller) ours(holding hold.Holding, created, owner *object) bool {
 	if owner != nil {
 		return u.mine(owner)
 	}
-	return u.opts.WatchFilter == "" && u.scope.Owns(created.Labels[holding.NamespaceLabel])
+	return !u.namedOnly && u.opts.WatchFilter == "" && u.scope.Owns(created.Labels[holding.NamespaceLabel])
 }
 
 // releaseCreated takes the finalizer off a Rancher cluster. One that is to be deleted is deleted first: should the
@@ -171,7 +210,10 @@ func (u *uninstaller) releaseObject(ctx context.Context, holding hold.Holding, c
 	return nil
 }
 
-// releaseBindings lets the RoleBindings of the instance's namespaces go, so that they can be deleted.
+// releaseNamespace is the annotation of Helm with the namespace of the release that an object is part of.
+const releaseNamespace = "meta.helm.sh/release-namespace"
+
+// releaseBindings releases the RoleBindings of the instance's namespaces, so that they can be deleted.
 func (u *uninstaller) releaseBindings(ctx context.Context) (int, error) {
 	found := 0
 	var errs []error
@@ -184,15 +226,19 @@ func (u *uninstaller) releaseBindings(ctx context.Context) (int, error) {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("getting RoleBinding %s in namespace %s: %w", archelonv1.IsolatedRoleBinding, namespace, err))
 			continue
-		case !hold.Role.On(binding):
+		case !hold.Role.On(binding) || u.namedOnly && binding.Annotations[releaseNamespace] != u.opts.InstanceNamespace:
 			continue
 		}
-		found++
-		if err := hold.Release(ctx, u.client, binding, func() { hold.Role.Remove(binding) }); err != nil {
+		err = u.once(&found, hold.Role, binding, func() error {
+			if err := hold.Release(ctx, u.client, binding, func() { hold.Role.Remove(binding) }); err != nil {
+				return err
+			}
+			u.count.bindings++
+			return nil
+		})
+		if err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		u.count.bindings++
 	}
 	return found, few(errs)
 }

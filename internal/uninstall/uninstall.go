@@ -40,6 +40,12 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 	}
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
+	if err := u.lookForInstance(ctx); err != nil {
+		return fmt.Errorf("looking for instance %s: %w", u.self, err)
+	}
+	if !opts.Yes {
+		return u.preview(ctx)
+	}
 	phases := []phase{
 		{"looking who serves this management cluster", u.seatIsOurs},
 		{"letting the manager finish deletions that have begun", u.finishDeletions},
@@ -47,7 +53,7 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 		{"stopping the manager", u.stopManager},
 		{"waiting for the manager to stop", u.awaitStop},
 		{"waiting for the seat in Rancher's cluster", u.seatIsFree},
-		{"letting go of what is held", u.release},
+		{"releasing what is held", u.release},
 		{"leaving the seat in Rancher's cluster", u.leaveSeat},
 		{"deleting the Lease", u.deleteLease},
 	}
@@ -69,7 +75,10 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 	if len(u.skipped) > 0 {
 		note += "; not looked into: namespaces " + strings.Join(sets.List(u.skipped), ", ")
 	}
-	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings let go, %d Rancher clusters deleted%s",
+	if len(u.again) > 0 {
+		note += fmt.Sprintf("; held again, because another program puts the finalizers back: %s: metadata.managedFields names it", some(sets.List(u.again)))
+	}
+	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings released, %d Rancher clusters deleted%s",
 		u.count.clusters, u.count.records, u.count.bindings, u.count.deleted, note)
 	return nil
 }
@@ -99,6 +108,14 @@ type uninstaller struct {
 	out    io.Writer
 	count  struct{ clusters, outside, records, bindings, deleted, claims int }
 	others registered
+	// namedOnly says that the instance is known by the objects that name it, and by nothing else.
+	namedOnly bool
+	// dry says that nothing is written: planned has what would be released, in the order of the work.
+	dry     bool
+	planned []string
+	// released is what was released in this run. again are those of them that were held again.
+	released sets.Set[heldOnce]
+	again    sets.Set[string]
 	// skipped are namespaces that were not looked into.
 	skipped sets.Set[string]
 }
@@ -122,7 +139,7 @@ func newUninstaller(ctx context.Context, config *rest.Config, opts *Options, out
 	}
 	u := &uninstaller{
 		home: c, client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
-		skipped: sets.Set[string]{},
+		skipped: sets.Set[string]{}, released: sets.Set[heldOnce]{}, again: sets.Set[string]{},
 	}
 	if opts.RancherKubeconfig != "" {
 		err = u.reachRancher(ctx, config)
@@ -158,13 +175,18 @@ func (u *uninstaller) deletesNothing(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// release lets go of everything, in passes: one that finds nothing left is the last. What fails is tried again, for the
-// reason may pass: a webhook of Rancher that is not available, an object that somebody else changes.
+// release releases everything, in passes: one that finds nothing left is the last. What fails is tried again, because the
+// reason may pass: a webhook of Rancher that is not available, an object that another program changes. If time is up,
+// what is left is printed.
 func (u *uninstaller) release(ctx context.Context) error {
-	return u.until(ctx, func(ctx context.Context) (bool, error) {
+	err := u.until(ctx, func(ctx context.Context) (bool, error) {
 		left, err := u.pass(ctx)
 		return left == 0, err
 	})
+	if err != nil {
+		u.sayHeld(ctx)
+	}
+	return err
 }
 
 // until asks until the answer is yes. An error is an answer too: it is told when time is up.

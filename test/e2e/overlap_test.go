@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,11 +156,14 @@ func (o *overlap) uninstall(ctx context.Context) {
 		o.Patch(ctx, importing.Current(ctx, o.Client, o.cluster), func(client.Object) { o.cluster.Spec.Paused = &paused })
 	}
 	pause(true)
+	// The other one is registered and does not run. Its uninstallation deletes the Lease.
 	end := func() (string, error) {
+		lease := &coordinationv1.Lease{ObjectMeta: objectMeta(stage.SystemNamespace, o.instances[1].Name+"-leader-election")}
+		Expect(o.Client.Create(ctx, lease)).To(Succeed())
 		opts := uninstall.NewOptions()
 		opts.Namespaces, opts.Instance, opts.InstanceNamespace = []string{o.tenant}, o.instances[1].Name, o.instances[1].Namespace()
 		opts.LeaderElectNamespace = stage.SystemNamespace
-		opts.Timeout = 2 * patience
+		opts.Timeout, opts.Yes = 2*patience, true
 		out := &bytes.Buffer{}
 		err := uninstall.Run(ctx, o.Management.Config, opts, out)
 		return out.String(), err

@@ -55,7 +55,7 @@ var _ = Describe("A release where no Pod can run", Label("nightly"), Ordered, fu
 	})
 
 	It("is released from outside and uninstalled by what its notes say, and leaves Rancher clusters alone", func(ctx context.Context) {
-		Expect(r.follow(ctx, notes, "archelon uninstall")).To(ContainSubstring("Done: 2 CAPI clusters, 2 Rancher clusters and 2 RoleBindings let go"))
+		Expect(r.follow(ctx, notes, "archelon uninstall")).To(ContainSubstring("Done: 2 CAPI clusters, 2 Rancher clusters and 2 RoleBindings released"))
 		Expect(r.held(ctx)).To(BeEmpty())
 		Expect(notes).To(ContainSubstring("\n  helm uninstall archelon --namespace archelon-system --no-hooks\n"))
 		release.Args = []string{"--no-hooks"}

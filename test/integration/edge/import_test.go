@@ -189,7 +189,7 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 // uninstallation is that of the release.
 func uninstallation() *uninstall.Options {
 	opts := uninstall.NewOptions()
-	opts.Timeout = 2 * time.Minute
+	opts.Timeout, opts.Yes = 2*time.Minute, true
 	opts.Instance, opts.InstanceNamespace, opts.RancherKubeconfig = "archelon", system, system+"/"+kubeconfig
 	return opts
 }

@@ -8,6 +8,7 @@ import (
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,8 @@ func (w *world) uninstaller(ctx context.Context) *rest.Config {
 	const name = "archelon.uninstall"
 	lists := []string{"list", "patch"}
 	w.create(
-		ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}},
+		ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "archelon-leader-election"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"metal3.io"}, Resources: []string{"hostclaims"}, Verbs: lists},
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: lists},
@@ -45,7 +47,7 @@ func (w *world) uninstaller(ctx context.Context) *rest.Config {
 func uninstalled(ctx context.Context, who *rest.Config) string {
 	GinkgoHelper()
 	opts := uninstall.NewOptions()
-	opts.Instance, opts.InstanceNamespace, opts.OnlyHostClaims = "archelon", system, true
+	opts.Instance, opts.InstanceNamespace, opts.OnlyHostClaims, opts.Yes = "archelon", system, true, true
 	said := &bytes.Buffer{}
 	Expect(uninstall.Run(ctx, who, opts, said)).To(Succeed(), said.String())
 	return said.String()

@@ -48,7 +48,7 @@ var _ = Describe("A tool that prunes what it owns", func() {
 		apply := fmt.Sprintf("kubectl apply -n %s --prune --applyset=repository -f %s", namespace, dir)
 		apart.Run(ctx, f.Management, apply, "KUBECTL_APPLYSET=true")
 		Expect(f.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "prod"}, cluster)).To(Succeed())
-		kubeconfig, err := f.Plane.Kubeconfig()
+		kubeconfig, err := f.Lane.Plane.Kubeconfig()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.Client.Create(ctx, builder.KubeconfigSecret(namespace, "prod", kubeconfig))).To(Succeed())
 		f.Status(ctx, cluster, builder.ControlPlaneUp)
