@@ -58,6 +58,7 @@ func command(name string) *cobra.Command {
 		Use: "archelon", Short: "Import Cluster API clusters into Rancher",
 		Long: "Import Cluster API clusters into Rancher. Without a command it runs the manager, which the chart does for you.",
 		Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return options.CheckGiven(cmd.Flags()) },
 	}
 	if name == plugin {
 		root.Use, root.Annotations = plugin, map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl archelon"}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/archelon-io/archelon/internal/check"
+	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/plan"
 )
 
@@ -34,6 +35,25 @@ func TestPluginIsNoManager(t *testing.T) {
 	root.SetArgs(nil)
 	if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "kubectl archelon [command]") {
 		t.Errorf("got %v, %s", err, out)
+	}
+}
+
+// A flag without a value, of any command, would silently leave out a restriction.
+func TestFlagsWithoutAValue(t *testing.T) {
+	for _, args := range [][]string{
+		{"--namespace-selector="}, {"--watch-filter= "}, {"--namespace="}, {"--excluded-namespace=a,,b"}, {"--import-selector", ""},
+		{"--unpropagated-label="}, {"uninstall", "--yes", "--instance="}, {"uninstall", "--yes", "--instance=a", "--watch-filter="},
+		{"status", "--selector="}, {"plan", "--namespace= "}, {"check", "--kubeconfig="},
+	} {
+		root := command("archelon")
+		root.SetArgs(args)
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "is given without a value") {
+			t.Errorf("%q: got %v", args, err)
+		}
+	}
+	flags := command("archelon").Flags()
+	if err := errors.Join(flags.Parse([]string{"--fleet-workspace=", "--watch-filter=blue"}), options.CheckGiven(flags)); err != nil {
+		t.Errorf("got %v", err)
 	}
 }
 

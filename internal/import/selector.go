@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/archelon-io/archelon/internal/selector"
 )
 
 // EveryNamespace stands in a Selector for all namespaces of the instance.
@@ -27,15 +29,12 @@ type Selector struct {
 func NewSelector(text string, classes, namespaces []string) (Selector, error) {
 	s := Selector{classes: classes, namespaces: namespaces}
 	var errs []error
-	if strings.TrimSpace(text) != "" {
-		selector, err := labels.Parse(text)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("--import-selector %q cannot be read: %w", text, err))
-		case selector.Empty():
-			errs = append(errs, fmt.Errorf("--import-selector %q selects everything: that is --import-namespace=%s", text, EveryNamespace))
+	if text != "" {
+		parsed, err := selector.Parse(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--import-selector %q: %w: correct it, or import everything with --import-namespace=%s", text, err, EveryNamespace))
 		}
-		s.labels = selector
+		s.labels = parsed
 	}
 	for _, class := range classes {
 		namespace, name, qualified := strings.Cut(class, "/")

@@ -25,7 +25,6 @@ func TestSelector(t *testing.T) {
 		want                bool
 	}{
 		"Nothing":         {reason: "nothing is imported by default"},
-		"Blank":           {reason: "no text is no selector", text: " "},
 		"Labels":          {reason: "its labels fit", text: "env in (prod,test)", change: []func(*clusterv1.Cluster){inEnv("prod")}, want: true},
 		"OtherLabels":     {reason: "they do not", text: "env=prod", change: []func(*clusterv1.Cluster){inEnv("dev")}},
 		"Class":           {reason: "its class fits", classes: []string{"other", "quick"}, change: []func(*clusterv1.Cluster){ofClass("", "quick")}, want: true},

@@ -5,30 +5,25 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/selector"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // Claim is what the instance is told to work on, in namespaces of its scope.
 func (o *Options) Claim(scope shard.Scope) (instance.Claim, error) {
 	claim := instance.Claim{Scope: scope, WatchFilter: o.WatchFilter}
-	if strings.TrimSpace(o.NamespaceSelector) == "" {
+	if o.NamespaceSelector == "" {
 		return claim, nil
 	}
-	selector, err := labels.Parse(o.NamespaceSelector)
-	switch {
-	case err != nil:
-		return claim, fmt.Errorf("--namespace-selector %q cannot be read: %w", o.NamespaceSelector, err)
-	case selector.Empty():
-		return claim, fmt.Errorf("--namespace-selector %q selects everything: leave it out", o.NamespaceSelector)
+	var err error
+	if claim.Selector, err = selector.Parse(o.NamespaceSelector); err != nil {
+		return claim, fmt.Errorf("--namespace-selector %q: %w: correct it, or leave it out to select all namespaces", o.NamespaceSelector, err)
 	}
-	claim.Selector = selector
 	return claim, nil
 }
 

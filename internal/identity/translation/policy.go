@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/selector"
 )
 
 // Policy is what an administrator says of the identities that are created.
@@ -26,19 +27,18 @@ type Policy struct {
 }
 
 // NewPolicy returns a policy whose selector is written as for kubectl; empty for none.
-func NewPolicy(namespace string, allowed []string, selector string, allowAll bool, region string) (Policy, error) {
+func NewPolicy(namespace string, allowed []string, text string, allowAll bool, region string) (Policy, error) {
 	p := Policy{Namespace: namespace, AllowedNamespaces: allowed, AllowAll: allowAll, Region: region}
-	if selector == "" {
+	if text == "" {
 		return p, nil
 	}
-	parsed, err := metav1.ParseToLabelSelector(selector)
+	_, err := selector.Parse(text)
+	if err == nil {
+		p.Selector, err = metav1.ParseToLabelSelector(text)
+	}
 	if err != nil {
-		return p, fmt.Errorf("reading the selector of allowed namespaces: %w", err)
+		return p, fmt.Errorf("the selector of allowed namespaces, %q: %w", text, err)
 	}
-	if len(parsed.MatchLabels)+len(parsed.MatchExpressions) == 0 {
-		return p, errors.New("the selector of allowed namespaces is empty, so it would select none")
-	}
-	p.Selector = parsed
 	return p, nil
 }
 

@@ -34,10 +34,10 @@ func TestAllowedNamespaces(t *testing.T) {
 			"some, and all", func() (Policy, error) { return NewPolicy("oci", []string{"a"}, "", true, "") }, `{}`, "not both",
 		},
 		"EmptySelector": {
-			"CAPOCI takes it for none", func() (Policy, error) { return NewPolicy("oci", nil, " ", false, "") }, `null`, "is empty",
+			"CAPOCI takes it for none", func() (Policy, error) { return NewPolicy("oci", nil, " ", false, "") }, `null`, "selects everything",
 		},
 		"NoSelector": {
-			"it cannot be read", func() (Policy, error) { return NewPolicy("oci", nil, "a in", false, "") }, `null`, "reading the selector",
+			"it cannot be read", func() (Policy, error) { return NewPolicy("oci", nil, "a in", false, "") }, `null`, "cannot be read",
 		},
 		"NoNamespace": {
 			"no name stands for all", func() (Policy, error) { return NewPolicy("", []string{"a"}, "", false, "") }, `{"list":["a"]}`,
