@@ -12,6 +12,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if and .Values.metrics.enabled (eq (int .Values.metrics.port) 9440) }}
 {{- fail "metrics.port must differ from 9440, the port of the probes" }}
 {{- end }}
+{{- include "archelon.roleGuards" . }}
 {{- include "archelon.selectorGuards" . }}
 {{- include "archelon.credentialGuards" . }}
 {{- if and (index .Values.features "host-claim-machines").enabled (not (index .Values.features "host-claim").enabled) }}
@@ -31,7 +32,11 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- $release := dig "annotations" "meta.helm.sh/release-name" "" .metadata }}
 {{- $namespace := dig "annotations" "meta.helm.sh/release-namespace" "" .metadata }}
 {{- $lease := dict "namespace" (dig "annotations" "archelon.io/coordination-namespace" "" .metadata) "instance" (dig "annotations" "archelon.io/instance" "" .metadata) }}
-{{- $role := dict "lease" $lease "name" .metadata.name "own" (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace)) "release" $release "namespace" $namespace "filter" (dig "labels" "archelon.io/watch-filter" "" .metadata) "selector" (dig "annotations" "archelon.io/namespace-selector" "" .metadata) }}
+{{- $who := printf "release %s in namespace %s (ClusterRole %s)" $release $namespace .metadata.name }}
+{{- if not $release }}
+{{- $who = printf "the installation that ClusterRole %s belongs to, which another tool than Helm has made," .metadata.name }}
+{{- end }}
+{{- $role := dict "who" $who "lease" $lease "name" .metadata.name "own" (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace)) "release" $release "namespace" $namespace "filter" (dig "labels" "archelon.io/watch-filter" "" .metadata) "selector" (dig "annotations" "archelon.io/namespace-selector" "" .metadata) }}
 {{- $scope := dig "labels" "archelon.io/scope" "" .metadata }}
 {{- if eq $scope "isolated" }}{{ include "archelon.isolatedRoleGuards" (dict "role" $role "root" $) }}{{ end }}
 {{- if eq $scope "central" }}{{ include "archelon.centralRoleGuards" (dict "role" $role "root" $) }}{{ end }}
@@ -46,6 +51,11 @@ What cannot work is refused before anything is changed. A field of the schema ca
 
 {{- /* The manager would refuse to start. */}}
 {{- define "archelon.selectorGuards" -}}
+{{- range $value, $selector := dict "namespaceSelector" .Values.namespaceSelector "import.selector.labels" .Values.import.selector.labels "identity.credentials.allowedSelector" .Values.identity.credentials.allowedSelector }}
+{{- if regexMatch `(^|[\s,])(not)?in\s*\(\s*(,\s*)*\)|!=\s*(,|$)` (default "" $selector) }}
+{{- fail (printf "%s: %q has a set without a value, which selects everything: add the value, or leave the set out" $value $selector) }}
+{{- end }}
+{{- end }}
 {{- if .Values.namespaceSelector }}
 {{- range $name, $feature := .Values.features }}
 {{- if and $feature.enabled (ne $name "managementv3-cluster") }}
@@ -65,11 +75,11 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- define "archelon.coordinationGuards" -}}
 {{- $coordination := include "archelon.coordination" .root }}
 {{- $other := .role.lease.namespace }}
-{{- if and (not .role.own) .role.release $other (ne $other $coordination) }}
-{{- fail (printf "the Lease of release %s in namespace %s is in namespace %s, and that of this one would be in %s, so that they would not know of each other: set leaderElection.namespace to %s" .role.release .role.namespace $other $coordination $other) }}
+{{- if and (not .role.own) $other (ne $other $coordination) }}
+{{- fail (printf "the Lease of %s is in namespace %s, and that of this one would be in %s, so that they would not know of each other: set leaderElection.namespace to %s" .role.who $other $coordination $other) }}
 {{- end }}
 {{- if and (not .role.own) (eq $other $coordination) (eq .role.lease.instance (include "archelon.instance" .root)) }}
-{{- fail (printf "release %s in namespace %s is instance %s of namespace %s already, so that this one would be taken for a replica of it: set instance to another name" .role.release .role.namespace .role.lease.instance $other) }}
+{{- fail (printf "%s is instance %s of namespace %s already, so that this one would be taken for a replica of it: set instance to another name" .role.who .role.lease.instance $other) }}
 {{- end }}
 {{- end }}
 
@@ -91,8 +101,12 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- $binding := lookup "rbac.authorization.k8s.io/v1" "RoleBinding" . "archelon-isolated" }}
 {{- $release := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $binding }}
 {{- $namespace := dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $binding }}
-{{- if and $release (not (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace))) }}
-{{- fail (printf "release %s in namespace %s has RoleBinding archelon-isolated in namespace %s, and so works there alone, whatever the watchFilter: take %s out of namespaces of one of the two, or make central releases with a watchFilter each" $release $namespace . .) }}
+{{- $who := printf "release %s in namespace %s" $release $namespace }}
+{{- if not $release }}
+{{- range $binding.subjects }}{{ $who = printf "the installation of ServiceAccount %s in namespace %s, which another tool than Helm has made," .name .namespace }}{{ end }}
+{{- end }}
+{{- if and $binding (not (and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace))) }}
+{{- fail (printf "%s has RoleBinding archelon-isolated in namespace %s, and so works there alone, whatever the watchFilter: take %s out of namespaces of one of the two, or make central releases with a watchFilter each" $who . .) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -113,7 +127,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- $selector := .root.Values.namespaceSelector }}
 {{- $divided := and $selector .role.selector (ne $selector .role.selector) }}
 {{- if and (not .role.own) (not $divided) (not (include "archelon.isolated" .root)) (or (eq .role.filter $filter) (not .role.filter) (not $filter)) }}
-{{- fail (printf "release %s in namespace %s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter or a namespaceSelector on both, or uninstall it" .role.release .role.namespace (ternary (printf ", on Clusters with watch filter %s" .role.filter) "" (ne .role.filter ""))) }}
+{{- fail (printf "%s already works in all namespaces that are not excluded there%s: set namespaces, or a watchFilter or a namespaceSelector on both, or uninstall it" .role.who (ternary (printf ", on Clusters with watch filter %s" .role.filter) "" (ne .role.filter ""))) }}
 {{- end }}
 {{- end }}
 
@@ -229,5 +243,22 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- end }}
 {{- else if or .Values.members.roles .Values.members.principals }}
 {{- fail "members is for features.rancher-cluster-members: enable it, or leave them out" }}
+{{- end }}
+{{- end }}
+
+{{/* A release keeps its role. With another one, Helm would remove what the release has now, and what that holds would stay behind. */}}
+{{- define "archelon.roleGuards" -}}
+{{- if eq .Values.role "rancher-side" }}
+{{- range (lookup "apps/v1" "Deployment" .Release.Namespace "").items }}
+{{- if eq (dig "annotations" "meta.helm.sh/release-name" "" .metadata) $.Release.Name }}
+{{- fail (printf "role: this release is a manager (Deployment %s), which Helm would remove without uninstalling it: leave role as it was, and install the Rancher side as a release of its own" .metadata.name) }}
+{{- end }}
+{{- end }}
+{{- else }}
+{{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items }}
+{{- if and (eq (dig "labels" "archelon.io/scope" "" .metadata) "edge") (eq (dig "annotations" "meta.helm.sh/release-name" "" .metadata) $.Release.Name) (eq (dig "annotations" "meta.helm.sh/release-namespace" "" .metadata) $.Release.Namespace) }}
+{{- fail (printf "role: this release is the Rancher side of a management cluster (ClusterRole %s), which would lose its access to Rancher: leave role as it was, and install the manager as a release of its own" .metadata.name) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
