@@ -70,6 +70,22 @@ var _ = Describe("A release that is changed", Ordered, ContinueOnFailure, func()
 		Expect(cli.Upgrade(ctx, release(isolated))).To(Succeed())
 	})
 
+	It("keeps its manager when it is to become the Rancher side", func(ctx SpecContext) {
+		Expect(cli.Install(ctx, release(nil))).To(Succeed())
+		DeferCleanup(uninstall)
+		other := release(map[string]any{"role": "rancher-side", "managementCluster": map[string]any{"uid": "7d9bb2b5-b3c1-4ce3-a49c-2b2a1a7a3b60"}})
+		Expect(cli.Upgrade(ctx, other)).To(MatchError(ContainSubstring("role: this release is a manager (Deployment archelon)")))
+		Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "archelon"}, &appsv1.Deployment{})).To(Succeed())
+
+		By("installing the Rancher side as a release of its own")
+		other.Name = "edge"
+		Expect(cli.Install(ctx, other)).To(Succeed())
+		back := other
+		back.Values = map[string]any{"role": "manager"}
+		Expect(cli.Upgrade(ctx, back)).To(MatchError(ContainSubstring("role: this release is the Rancher side of a management cluster")))
+		Expect(cli.Uninstall(ctx, other)).To(Succeed())
+	})
+
 	It("leaves its RoleBindings behind when it is rolled back from isolated to central, until they are let go by hand", func(ctx SpecContext) {
 		Expect(cli.Install(ctx, release(nil))).To(Succeed())
 		DeferCleanup(uninstall)
