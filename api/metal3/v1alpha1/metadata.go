@@ -30,8 +30,11 @@ const (
 	// NodeReuseLabel of a BareMetalHost keeps it for the next machine of the same owner. The Metal3 provider of Cluster
 	// API sets it.
 	NodeReuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
-	// UnhealthyAnnotation of a BareMetalHost keeps it from being chosen. The Metal3 provider of Cluster API sets it.
-	UnhealthyAnnotation = "capi.metal3.io/unhealthy"
+	// UnhealthyAnnotation of a BareMetalHost keeps it from being chosen. The Metal3 provider of Cluster API (CAPM3) sets
+	// it since 1.13.
+	UnhealthyAnnotation = "capm3.metal3.io/unhealthy"
+	// FormerUnhealthyAnnotation is the one that CAPM3 set before 1.13, and still reads.
+	FormerUnhealthyAnnotation = "capi.metal3.io/unhealthy"
 )
 
 // Reboots, as annotations of a claim.
