@@ -93,9 +93,14 @@ func names(list, separators, name string) bool {
 	}), func(one string) bool { return strings.TrimSpace(one) == name })
 }
 
-// PolicyProblem says why a policy cannot be read; it allows nobody then.
+// PolicyProblem says why a policy allows nobody although it seems to allow somebody: it cannot be read, or it sets
+// nothing. The API server stores "names: null" as nothing, which is what is left of a list whose last name was
+// commented out.
 func PolicyProblem(policy *metal3v1.HostDeployPolicy) string {
 	if from := policy.Spec.HostClaimNamespaces; from != nil {
+		if setsNothing(from) {
+			return "spec.hostClaimNamespaces is empty: list namespaces, or allow all of them by nameMatches: .*"
+		}
 		if _, err := anchored(from.NameMatches); err != nil {
 			return fmt.Sprintf("spec.hostClaimNamespaces.nameMatches cannot be read: %v", err)
 		}
@@ -112,10 +117,15 @@ func anchored(expression string) (*regexp.Regexp, error) {
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
 }
 
+// setsNothing reports whether no field selects namespaces.
+func setsNothing(from *metal3v1.HostClaimNamespaces) bool {
+	return from.Names == nil && from.NameMatches == "" && len(from.HasLabels) == 0
+}
+
 // allows reports whether a policy lets claims of a namespace have the hosts in its own.
 func allows(policy *metal3v1.HostDeployPolicy, r Requester) bool {
 	from := policy.Spec.HostClaimNamespaces
-	if from == nil {
+	if from == nil || setsNothing(from) {
 		return false
 	}
 	if from.Names != nil && !slices.Contains(from.Names, r.Name) {

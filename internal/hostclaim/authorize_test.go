@@ -47,9 +47,10 @@ func TestAuthorize(t *testing.T) {
 		"label allows, annotation refuses":   {"ALL", "x", nil, refusedByOptIn},
 		"both allow":                         {"ALL", "team-a", nil, refusedByNobody},
 		"empty policy":                       {absent, absent, []metal3v1.HostDeployPolicy{policy(nil)}, refusedByPolicies},
-		"policy for all": {
-			absent, absent, []metal3v1.HostDeployPolicy{policy(&metal3v1.HostClaimNamespaces{})}, refusedByNobody,
+		"policy that sets nothing": {
+			absent, absent, []metal3v1.HostDeployPolicy{policy(&metal3v1.HostClaimNamespaces{})}, refusedByPolicies,
 		},
+		"policy for all":           {absent, absent, []metal3v1.HostDeployPolicy{matching(".*")}, refusedByNobody},
 		"policy by name":           {absent, absent, []metal3v1.HostDeployPolicy{named("x"), named("team-a")}, refusedByNobody},
 		"policy for others":        {absent, absent, []metal3v1.HostDeployPolicy{named("x")}, refusedByPolicies},
 		"policy for an empty list": {absent, absent, []metal3v1.HostDeployPolicy{policy(&metal3v1.HostClaimNamespaces{Names: []string{}})}, refusedByPolicies},
@@ -92,7 +93,7 @@ func TestAuthorize(t *testing.T) {
 }
 
 func TestPolicyProblem(t *testing.T) {
-	for expression, want := range map[string]bool{"": false, "a.*": false, "(": true, "a)|(b": true} {
+	for expression, want := range map[string]bool{"": true, "a.*": false, "(": true, "a)|(b": true} {
 		policy := &metal3v1.HostDeployPolicy{Spec: metal3v1.HostDeployPolicySpec{
 			HostClaimNamespaces: &metal3v1.HostClaimNamespaces{NameMatches: expression},
 		}}

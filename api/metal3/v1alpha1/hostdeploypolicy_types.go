@@ -4,8 +4,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // HostDeployPolicySpec says who may claim the hosts in the namespace of the policy.
 type HostDeployPolicySpec struct {
-	// hostClaimNamespaces are the namespaces whose claims may have the hosts. Without it none are, an empty object is
-	// all of them. Otherwise each of its fields that is there has to fit. Where there are several policies, one has to.
+	// hostClaimNamespaces are the namespaces whose claims may have the hosts. Without it, or if none of its fields is
+	// set, there are none; nameMatches ".*" is all of them. Otherwise each field that is set has to fit. Where there are
+	// several policies, one has to.
 	// +optional
 	HostClaimNamespaces *HostClaimNamespaces `json:"hostClaimNamespaces,omitempty"`
 }

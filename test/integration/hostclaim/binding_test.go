@@ -184,7 +184,9 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Entry("attack I: an expression that cannot be read, and one that can", "", "",
 			"{hostClaimNamespaces: {nameMatches: '('}}---{hostClaimNamespaces: {names: [team-a]}}", "team-a", bound),
 		Entry("an empty list of names", "", "", "{hostClaimNamespaces: {names: []}}", "team-a", "False NotAuthorized"),
-		Entry("all namespaces", "", "", "{hostClaimNamespaces: {}}", "team-a", bound),
+		Entry("a list whose last name was commented out", "", "", "{hostClaimNamespaces: {names: null}}", "team-a", "False NotAuthorized"),
+		Entry("no field at all", "", "", "{hostClaimNamespaces: {}}", "team-a", "False NotAuthorized"),
+		Entry("all namespaces", "", "", "{hostClaimNamespaces: {nameMatches: '.*'}}", "team-a", bound),
 	)
 
 	It("are refused by a policy that cannot be read, which says so (attack I)", func(ctx SpecContext) {
