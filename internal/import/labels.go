@@ -7,10 +7,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// owners are domains of labels by which tools find what they own, or what they are to leave alone. A tool that finds its
-// label on a Rancher cluster takes the Rancher cluster for an object of its own. The object is not in Git, in the chart
-// or in the inventory, so the tool deletes it, and the cluster is disconnected. The order is that of the alphabet.
-var owners = []string{
+// owners are domains of labels by which tools find what they own, or what they are to leave alone. A tool that finds
+// its label on a Rancher cluster takes the Rancher cluster for an object of its own. The object is not in Git, in the
+// chart or in the inventory: the tool deletes it, and the cluster is disconnected. The order is that of the alphabet.
+var owners = []string{ //nolint:gochecknoglobals // it is never changed
 	"addonmanager.kubernetes.io", // Kubernetes' add-on manager
 	"app.kubernetes.io",          // Argo CD before 3.0 (instance), Helm, kubectl apply --prune
 	"applyset.kubernetes.io",     // kubectl apply --applyset, kro
@@ -55,7 +55,7 @@ func reserved(key string) bool {
 
 // ofOwner reports whether a tool finds what it owns by a label.
 func ofOwner(key string) bool {
-	if strings.HasPrefix(key, "olm.") { // Operator Lifecycle Manager: olm.owner, olm.managed.
+	if strings.HasPrefix(key, "olm.") { // Operator Lifecycle Manager: olm.owner.
 		return true
 	}
 	domain, _, found := strings.Cut(key, "/")

@@ -39,8 +39,8 @@ type Rules struct {
 	AgentSettings []string
 	// ClassLabels has the Rancher cluster carry labels that say of which ClusterClass the CAPI Cluster is.
 	ClassLabels bool
-	// UnpropagatedLabels are keys of labels that Rancher clusters do not get from their CAPI Clusters, beside those that no
-	// Rancher cluster gets. A * in them stands for any characters but a slash.
+	// UnpropagatedLabels are keys of labels that Rancher clusters do not get from their CAPI Clusters, beside those
+	// that no Rancher cluster gets. A * in them stands for any characters but a slash.
 	UnpropagatedLabels []string
 	// DisconnectGrace is how long an agent that was connected may be disconnected before anything is done about it;
 	// default at once.

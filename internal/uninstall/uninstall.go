@@ -175,9 +175,9 @@ func (u *uninstaller) deletesNothing(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// release releases everything, in passes: one that finds nothing left is the last. What fails is tried again, because the
-// reason may pass: a webhook of Rancher that is not available, an object that another program changes. If time is up,
-// what is left is printed.
+// release releases everything, in passes: one that finds nothing left is the last. What fails is tried again, because
+// the reason may pass: a webhook of Rancher that is not available, an object that another program changes. If time is
+// up, what is left is printed.
 func (u *uninstaller) release(ctx context.Context) error {
 	err := u.until(ctx, func(ctx context.Context) (bool, error) {
 		left, err := u.pass(ctx)

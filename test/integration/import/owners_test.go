@@ -3,6 +3,7 @@ package import_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,9 +38,9 @@ var _ = Describe("A tool that prunes what it owns", func() {
 		cluster := builder.Cluster(namespace, "prod")
 		cluster.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster"}
 		importing.Selected(cluster)
-		for key, value := range map[string]string{"example.com/owner": "us", "app.kubernetes.io/part-of": "fleet", "team": "blue"} {
-			cluster.Labels[key] = value
-		}
+		maps.Copy(cluster.Labels, map[string]string{
+			"example.com/owner": "us", "app.kubernetes.io/part-of": "fleet", "team": "blue",
+		})
 		write("cluster", cluster)
 		write("rancher", map[string]any{
 			"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "spec": map[string]any{},
