@@ -62,7 +62,7 @@ func TestNotesHaveTheCommandOfTheJob(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkNotes(t, decode(t, raw), test.release, strings.Fields(test.want))
+			checkNotes(t, decode(t, raw), test.release, strings.Fields(test.want+" --yes"))
 		})
 	}
 }
