@@ -48,6 +48,16 @@ func TestReasonsOfMembers(t *testing.T) {
 	compare(t, page, code, documented)
 }
 
+func TestReasonsOfIdentities(t *testing.T) {
+	page := filepath.Join("operations", "identity.md")
+	content := read(t, page)
+	for _, reason := range constants(parse(t, "api/infrastructure/v1beta2"), "Reason") {
+		if !strings.Contains(content, "`"+reason+"`") {
+			t.Errorf("%s does not mention reason `%s`", page, reason)
+		}
+	}
+}
+
 // Events carry a reason of their own, a reason of the condition, or whatever reason the condition has.
 func TestEventReasons(t *testing.T) {
 	files := parse(t, "internal/import")

@@ -174,7 +174,7 @@ func restricted(identity *infrav1.OCIClusterIdentity, policy Policy) infrav1.Con
 const maxListed = 10
 
 // inUse returns the condition InUse. Clusters count that CAPOCI lets use the identity, be they refused here or not:
-// they depend on it.
+// they depend on it. It is False only where the instance sees all of them: what it does not see, it does not deny.
 func inUse(o Observation, verdicts map[userID]Verdict) infrav1.Condition {
 	var users, kept []string
 	for _, cluster := range o.Clusters {
@@ -192,9 +192,16 @@ func inUse(o Observation, verdicts map[userID]Verdict) infrav1.Condition {
 	condition := infrav1.Condition{
 		Type: infrav1.InUseCondition, Status: corev1.ConditionTrue, Reason: infrav1.UsedReason,
 	}
-	if len(users) > 0 {
+	switch {
+	case len(users) > 0:
 		texts = append(texts, "Used by "+list(users))
-	} else {
+		if !o.Unseen.None() {
+			texts = append(texts, o.Unseen.more())
+		}
+	case !o.Unseen.None():
+		condition.Status, condition.Reason = corev1.ConditionUnknown, infrav1.MayBeUsedReason
+		texts = append(texts, o.Unseen.maybe())
+	default:
 		condition.Status, condition.Severity = corev1.ConditionFalse, infrav1.SeverityInfo
 		condition.Reason = infrav1.NotUsedReason
 	}

@@ -291,6 +291,55 @@ func TestDecideInUse(t *testing.T) {
 	}
 }
 
+// What is not seen is not denied, whatever was said before: an instance may see less than the one before it.
+func TestDecideInUseOfWhatIsNotSeen(t *testing.T) {
+	policy := Policy{SecretNamespaces: []string{"a"}}
+	for name, tc := range map[string]struct {
+		reason   string
+		unseen   Unseen
+		clusters []Cluster
+		want     string
+		messages []string
+	}{
+		"Listed": {
+			"a namespace of another instance", Unseen{Namespaces: []string{"x"}}, nil, "Unknown MayBeUsed",
+			[]string{"clusters of namespaces x, in which this instance", infrav1.AllowDeletionAnnotation},
+		},
+		"Others": {
+			"any namespace", Unseen{Others: true}, nil, "Unknown MayBeUsed",
+			[]string{"clusters of any namespaces in which this instance", infrav1.AllowDeletionAnnotation},
+		},
+		"Refused": {
+			"one that may not use it is named all the same", Unseen{Others: true}, clustersIn("b", "x"), "Unknown MayBeUsed",
+			[]string{"It is not known", "Refused: OCICluster b/x (NamespaceNotAllowed)"},
+		},
+		"Used": {
+			"one is enough, and there may be more", Unseen{Namespaces: []string{"x"}}, clustersIn("a", "x"), "True Used",
+			[]string{"Used by OCICluster a/x. Clusters of namespaces x, in which", "may use it as well"},
+		},
+	} {
+		for _, before := range []corev1.ConditionStatus{"", "True", "False", "Unknown"} {
+			identity := identityIn("a", func(i *infrav1.OCIClusterIdentity) {
+				i.Status.Conditions = []infrav1.Condition{{Type: infrav1.InUseCondition, Status: before}}
+			})
+			got := conditionOf(
+				Decide(
+					Observation{Identity: identity, Unseen: tc.unseen, Clusters: tc.clusters}, Rules{Policy: policy}, time.Now(),
+				).Conditions,
+				infrav1.InUseCondition,
+			)
+			if short(got) != tc.want {
+				t.Errorf("%s: %s: after %q got %s, want %s", name, tc.reason, before, short(got), tc.want)
+			}
+			for _, message := range tc.messages {
+				if !strings.Contains(got.Message, message) {
+					t.Errorf("%s: %s: %q does not say %q", name, tc.reason, got.Message, message)
+				}
+			}
+		}
+	}
+}
+
 func TestDecideLeavesOthersAlone(t *testing.T) {
 	user := userID{"OCICluster", "a", "x"}
 	got := Decide(Observation{Clusters: clustersIn("a", "x")}, Rules{}, time.Now())

@@ -21,6 +21,8 @@ type Observation struct {
 	// OutOfScope is whether the identity is where this instance cannot look. Foreign is whether another instance writes
 	// its status.
 	OutOfScope, Foreign bool
+	// Unseen is where clusters may use the identity that this instance does not receive.
+	Unseen Unseen
 	// Secret is that of the identity, if it may be read.
 	Secret Secret
 	// Clusters are those that name the identity, whether there is one or not, in the order of their names.
@@ -58,6 +60,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 		if o.Identity, err = readIdentity(ctx, r.Resolver.Cached.Objects, key); err != nil {
 			return o, err
 		}
+	}
+	if o.Identity != nil {
+		o.Unseen = UnseenBy(r.Resolver.Scope.Shard, o.Identity.Spec.AllowedNamespaces)
 	}
 	if o.Clusters, err = r.readClusters(ctx, key); err != nil {
 		return o, err

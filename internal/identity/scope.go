@@ -60,10 +60,15 @@ func (s Scope) trustedElsewhere() []string {
 	return slices.DeleteFunc(slices.Clone(s.Policy.TrustedNamespaces), s.Shard.Owns)
 }
 
-// keepLabels drops metadata that is not read. Annotations can be large, and can hold what an object is made of.
+// keepLabels drops metadata that is not read. Annotations can be large, and can hold what an object is made of: one of
+// them is read, that with which an identity may be removed although clusters use it.
 func keepLabels(object any) (any, error) {
 	if found, ok := object.(client.Object); ok {
+		value, allowed := found.GetAnnotations()[infrav1.AllowDeletionAnnotation]
 		found.SetAnnotations(nil)
+		if allowed {
+			found.SetAnnotations(map[string]string{infrav1.AllowDeletionAnnotation: value})
+		}
 		found.SetManagedFields(nil)
 		found.SetOwnerReferences(nil)
 		found.SetFinalizers(nil)

@@ -82,6 +82,11 @@ func (w *world) users() []User {
 	return users
 }
 
+// seen are the users that the process receives.
+func (w *world) seen() []User {
+	return slices.DeleteFunc(w.users(), func(user User) bool { return !w.scope.Owns(user.GetNamespace()) })
+}
+
 // check is what must hold at every moment.
 func (w *world) check() {
 	for _, write := range w.server.Writes {
@@ -96,7 +101,7 @@ func (w *world) check() {
 			w.t.Fatalf("identity %s/%s has lost the condition of somebody else", identity.Namespace, identity.Name)
 		}
 	}
-	users := w.users()
+	users := w.seen()
 	if len(users) == 0 {
 		return
 	}
@@ -108,7 +113,10 @@ func (w *world) check() {
 	if provider == nil && err == nil && w.oracle(user) {
 		w.t.Fatalf("%s %s is refused: %+v", user.GetNamespace(), user.GetName(), verdict)
 	}
-	if w.trouble != nil && user.IdentityRef() != nil && user.IdentityRef().Kind == "OCIClusterIdentity" && err == nil {
+	// What is out of scope is not read.
+	reads := user.IdentityRef() != nil && user.IdentityRef().Kind == "OCIClusterIdentity" &&
+		verdict.Reason != infrav1.IdentityOutOfScopeReason
+	if w.trouble != nil && reads && err == nil {
 		w.t.Fatalf("an outage is reported as %+v", verdict)
 	}
 	if err != nil {
@@ -123,10 +131,11 @@ func (w *world) checkEnd() {
 		w.t.Fatal("it does not come to rest")
 	}
 	for _, object := range w.server.Objects(identityGK) {
-		identity, _ := object.(*infrav1.OCIClusterIdentity)
-		w.checkConditions(identity)
+		if identity, _ := object.(*infrav1.OCIClusterIdentity); w.scope.Owns(identity.Namespace) {
+			w.checkConditions(identity)
+		}
 	}
-	for _, user := range w.users() {
+	for _, user := range w.seen() {
 		if id := (userID{w.server.KeyOf(user).Kind.Kind, user.GetNamespace(), user.GetName()}); !w.told[id] {
 			w.t.Fatalf("nobody was told of %v", id)
 		}
@@ -159,9 +168,18 @@ func (w *world) checkConditions(identity *infrav1.OCIClusterIdentity) {
 	if inUse == nil {
 		w.t.Fatalf("identity %s has no condition InUse", key)
 	}
+	if w.scope.All() && inUse.Status == corev1.ConditionUnknown {
+		w.t.Fatalf("all namespaces are seen, and identity %s says %q", key, inUse.Message)
+	}
 	for _, user := range w.users() {
 		ref, name := user.IdentityRef(), user.GetNamespace()+"/"+user.GetName()
 		if ref == nil || KeyOf(ref, user.GetNamespace()).String() != key || len(w.users()) > maxListed {
+			continue
+		}
+		if w.oracle(user) && inUse.Status == corev1.ConditionFalse {
+			w.t.Fatalf("%s may use identity %s, which says %s %q", name, key, inUse.Status, inUse.Message)
+		}
+		if !w.scope.Owns(user.GetNamespace()) {
 			continue
 		}
 		// One that is refused has the reason behind its name.

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -61,6 +62,8 @@ type world struct {
 	foreign map[types.UID]bool
 	// trouble is what reads from the API server fail with.
 	trouble error
+	// scope is where the process works. Others work elsewhere.
+	scope shard.Scope
 	// requests counts what is asked of the API server.
 	requests int
 }
@@ -83,24 +86,57 @@ func newWorld(ctx context.Context, t *rapid.T) *world {
 	if rapid.Bool().Draw(t, "furnished") {
 		w.furnish()
 	}
+	w.drawScope()
 	w.start()
 	return w
 }
 
-// furnish begins with something that works, which random writes come to late.
+// furnish begins with something that works, which random writes come to late. One of the identities is used from
+// another namespace than its own, which the process does not always see.
 func (w *world) furnish() {
 	team := map[string]string{"team": "x"}
-	for _, namespace := range []string{"a", "infra"} {
-		meta := metav1.ObjectMeta{Namespace: namespace, Name: "one"}
-		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: team}})
-		w.server.Put(&infrav1.OCICluster{ObjectMeta: meta, Spec: infrav1.ClusterSpec{IdentityRef: refTo("one")}})
+	for _, from := range []struct{ cluster, identity, name string }{
+		{"a", "a", "one"}, {"infra", "infra", "one"}, {"b", "infra", "two"},
+	} {
+		meta, ref := metav1.ObjectMeta{Namespace: from.identity, Name: from.name}, refTo(from.name)
+		ref.Namespace = from.identity
+		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: from.cluster, Labels: team}})
+		w.server.Put(&infrav1.OCICluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: from.cluster, Name: from.name}, Spec: infrav1.ClusterSpec{IdentityRef: ref},
+		})
 		w.server.Put(&corev1.Secret{ObjectMeta: meta, Data: goodData()})
 		w.server.Put(&infrav1.OCIClusterIdentity{
 			ObjectMeta: meta,
 			Spec: infrav1.OCIClusterIdentitySpec{
-				Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: namespace, Name: "one"},
+				Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: from.identity, Name: from.name},
 				AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: team}},
 			},
+		})
+	}
+}
+
+// drawScope has the next process work in other namespaces, as an upgrade does.
+func (w *world) drawScope() {
+	text := rapid.SampledFrom([]string{"*", "*", "+a", "+a,infra", "-b"}).Draw(w.t, "scope")
+	var err error
+	if w.scope, err = shard.Decode(text); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// receive limits a cache to what a process receives in its scope.
+func (w *world) receive(cache *simulation.Cache, scope Scope) {
+	for kind, receives := range map[schema.GroupKind]func(client.Object) bool{
+		clusterGK:   func(object client.Object) bool { return w.scope.Owns(object.GetNamespace()) },
+		managedGK:   func(object client.Object) bool { return w.scope.Owns(object.GetNamespace()) },
+		namespaceGK: func(object client.Object) bool { return w.scope.Owns(object.GetName()) },
+		identityGK:  func(object client.Object) bool { return scope.readable(object.GetNamespace()) },
+	} {
+		cache.Keep(kind, func(object client.Object) client.Object {
+			if receives(object) {
+				return object
+			}
+			return nil
 		})
 	}
 }
@@ -111,11 +147,13 @@ func (w *world) start() {
 	for _, index := range indexes() {
 		cache.Index(index.object, index.name, index.keys)
 	}
+	scope := Scope{Shard: w.scope, Policy: simPolicy}
+	w.receive(cache, scope)
 	live := w.server.Client(w.fault)
 	w.control = &Reconciler{
 		Client: live, Recorder: recorder{w},
 		Resolver: &Resolver{
-			Cached: Readers{Objects: cache, Metadata: cache}, Live: live, Scope: Scope{Policy: simPolicy},
+			Cached: Readers{Objects: cache, Metadata: cache}, Live: live, Scope: scope,
 			Providers: Providers{Process: somebody, Instance: somebody},
 		},
 		Notify: func(kind string, name types.NamespacedName) { w.told[userID{kind, name.Namespace, name.Name}] = true },
@@ -228,6 +266,7 @@ func (w *world) act() {
 		w.clock.SetTime(w.clock.Now().Add(time.Hour))
 		w.process.Later()
 	case "restart":
+		w.drawScope()
 		w.start()
 	case "fault":
 		w.Disturb()

@@ -31,7 +31,8 @@ func (p *parts) setupTranslation(ctx context.Context, env controller.Env) error 
 	reconciler := &translation.Reconciler{
 		Client: env.Manager.GetClient(), Live: env.Manager.GetAPIReader(),
 		Objects: env.Manager.GetCache(), Metadata: env.Own,
-		Recorder: env.Manager.GetEventRecorder(translation.ControllerName), Policy: policy, Metrics: meters,
+		Recorder: env.Manager.GetEventRecorder(translation.ControllerName), Policy: policy, Scope: p.place.claim.Scope,
+		Metrics: meters,
 	}
 	return reconciler.SetupWithManager(env.Manager, translation.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }

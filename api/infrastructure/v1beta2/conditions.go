@@ -12,7 +12,8 @@ const (
 	// NamespacesRestrictedCondition is False, with severity Warning, when clusters of all namespaces may use the
 	// identity.
 	NamespacesRestrictedCondition = "NamespacesRestricted"
-	// InUseCondition is True when clusters name the identity and may use it. Its message lists them.
+	// InUseCondition is True when clusters name the identity and may use it; its message lists them. It is Unknown when
+	// the instance sees none, and does not see all namespaces whose clusters may use the identity.
 	InUseCondition = "InUse"
 )
 
@@ -54,6 +55,9 @@ const (
 	NullListReason = "NullList"
 	// UsedReason: the clusters that the message names use the identity.
 	UsedReason = "Used"
+	// MayBeUsedReason: the instance sees no cluster that uses the identity, and does not work in all namespaces that may
+	// have one. The identity is protected as if it were in use.
+	MayBeUsedReason = "MayBeUsed"
 	// NotUsedReason: no cluster uses the identity.
 	NotUsedReason = "NotUsed"
 )

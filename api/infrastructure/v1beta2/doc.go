@@ -43,5 +43,6 @@ func AddToScheme(s *runtime.Scheme) error {
 }
 
 // AllowDeletionAnnotation set to "true" on an OCIClusterIdentity or a principal Secret allows to delete it although
-// clusters use it. They cannot be deleted by CAPOCI then, until there is one again.
+// clusters use it, or may use it. They cannot be deleted by CAPOCI then, until there is one again. An identity whose
+// cloud credential is gone is then removed by Archelon itself, together with its Secret.
 const AllowDeletionAnnotation = "archelon.io/allow-deletion"

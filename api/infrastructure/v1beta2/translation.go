@@ -24,6 +24,6 @@ const (
 	RegionMissingReason = "RegionMissing"
 	// CollisionReason: the identity or the Secret has the name of one that was not created for the cloud credential.
 	CollisionReason = "Collision"
-	// CredentialGoneReason: the cloud credential is gone, and clusters still use the identity.
+	// CredentialGoneReason: the cloud credential is gone, and clusters still use the identity, or may use it.
 	CredentialGoneReason = "CredentialGone"
 )

@@ -70,11 +70,11 @@ func Decide(o Observation, policy Policy, now time.Time) Decision {
 
 // removals are what is left of a credential that is gone, and can go: first the identity when no cluster uses it, then
 // the Secret when no other identity names it. Who uses the identity, its own controller says; before it has, nothing
-// goes.
+// goes, unless somebody who may write the identity has said that it may go.
 func removals(o Observation) []Action {
 	var actions []Action
 	if o.identityOwner() == earlier {
-		if o.Identity.DeletionTimestamp != nil || !unused(o.Identity) {
+		if o.Identity.DeletionTimestamp != nil || !o.removable() {
 			return nil
 		}
 		actions = append(actions, removeIdentity{identity: o.Identity, credential: versionOf(o.Credential)})
@@ -85,9 +85,14 @@ func removals(o Observation) []Action {
 	return actions
 }
 
-func unused(identity *infrav1.OCIClusterIdentity) bool {
-	inUse := identity.Condition(infrav1.InUseCondition)
-	return inUse != nil && inUse.Status == corev1.ConditionFalse
+// removable reports whether the identity may go. That no cluster uses it counts only where all that may are seen: the
+// condition can be that of an instance which saw more, and has gone.
+func (o Observation) removable() bool {
+	if o.Identity.Annotations[infrav1.AllowDeletionAnnotation] == "true" {
+		return true
+	}
+	inUse := o.Identity.Condition(infrav1.InUseCondition)
+	return inUse != nil && inUse.Status == corev1.ConditionFalse && !o.Unseen
 }
 
 // problemOf says why a credential is not translated, nil if nothing is in the way. Nothing is written then: what was
@@ -108,8 +113,8 @@ func problemOf(o Observation, policy Policy) *Report {
 			"OCIClusterIdentity %s was not created for this cloud credential. %s", name, hint)
 	case o.secretOwner() == earlier || o.identityOwner() == earlier:
 		return report(infrav1.CollisionReason, "OCIClusterIdentity or Secret %s was created for an earlier cloud credential "+
-			"of this name, and is used. It goes when no cluster uses it; or hand both over with label %s=%s",
-			name, infrav1.CredentialUIDLabel, o.Credential.UID)
+			"of this name, and clusters use it, or may use it. It goes when condition %s of the identity is False; "+
+			"or hand both over with label %s=%s", name, infrav1.InUseCondition, infrav1.CredentialUIDLabel, o.Credential.UID)
 	default:
 		return nil
 	}
@@ -166,8 +171,9 @@ func leftover(o Observation) *infrav1.Condition {
 	return &infrav1.Condition{
 		Type: infrav1.TranslatedCondition, Status: corev1.ConditionFalse, Severity: infrav1.SeverityInfo,
 		Reason: infrav1.CredentialGoneReason,
-		Message: "the cloud credential is gone, or is not for OCI any more. " +
-			"The identity and its Secret go when no cluster uses the identity",
+		Message: "the cloud credential is gone, or is not for OCI any more. The identity and its Secret are removed when " +
+			"condition " + infrav1.InUseCondition + " is False, or when annotation " + infrav1.AllowDeletionAnnotation +
+			" of the identity is true",
 	}
 }
 

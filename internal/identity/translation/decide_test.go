@@ -22,12 +22,16 @@ type seen struct {
 	// inUse is the status of that condition, empty for none.
 	inUse corev1.ConditionStatus
 	named bool
+	// unseen is whether clusters may use the identity that are not seen.
+	unseen bool
+	// allowed is the value of the annotation that allows to delete it.
+	allowed string
 	// drifted is whether the identity has another spec than it should have.
 	drifted, terminating bool
 }
 
 func (s seen) observation() Observation {
-	o := Observation{Content: s.content, Named: s.named}
+	o := Observation{Content: s.content, Named: s.named, Unseen: s.unseen}
 	meta := func(owner string) metav1.ObjectMeta {
 		meta := metav1.ObjectMeta{Namespace: "oci", Name: "cc-1", UID: "object", ResourceVersion: "1"}
 		if owner != "foreign" {
@@ -50,6 +54,9 @@ func (s seen) observation() Observation {
 	}
 	if s.identity != "" {
 		o.Identity = &infrav1.OCIClusterIdentity{ObjectMeta: meta(s.identity), Spec: decidePolicy.Spec("cc-1")}
+		if s.allowed != "" {
+			o.Identity.Annotations = map[string]string{infrav1.AllowDeletionAnnotation: s.allowed}
+		}
 		if s.drifted {
 			o.Identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{}
 		}
@@ -80,6 +87,7 @@ func TestDecide(t *testing.T) {
 	flawed := Content{OCI: true, Flaw: "the cloud credential lacks key"}
 	const (
 		used, unused    = corev1.ConditionTrue, corev1.ConditionFalse
+		unknown         = corev1.ConditionUnknown
 		secret, create  = "write the principal Secret cc-1", "create OCIClusterIdentity cc-1"
 		change          = "change OCIClusterIdentity cc-1"
 		remove, removeS = "remove OCIClusterIdentity cc-1", "remove the principal Secret cc-1"
@@ -153,6 +161,32 @@ func TestDecide(t *testing.T) {
 		"GoneNamed":   {"another identity names it", seen{secret: "now", named: true}, "", "", ""},
 		"GoneUsed":    {"clusters use it", seen{secret: "now", identity: "now", inUse: used}, "", "", "False CredentialGone"},
 		"GoneUnknown": {"nobody has looked who uses it", seen{secret: "now", identity: "now"}, "", "", "False CredentialGone"},
+		"GoneUnseen": {
+			"another instance may see clusters that use it", seen{secret: "now", identity: "now", inUse: unknown, unseen: true}, "",
+			"", "False CredentialGone",
+		},
+		"GoneUnseenNow": {
+			"an instance said so that saw more than this one", seen{secret: "now", identity: "now", inUse: unused, unseen: true},
+			"", "", "False CredentialGone",
+		},
+		"GoneAllowed": {
+			"who may write the identity lets it go",
+			seen{secret: "now", identity: "now", inUse: unknown, unseen: true, allowed: "true"}, remove + "," + removeS, "", "",
+		},
+		"GoneUsedAllowed": {
+			"the same", seen{secret: "now", identity: "now", inUse: used, allowed: "true"}, remove + "," + removeS, "", "",
+		},
+		"GoneNotAllowed": {
+			"no other value does", seen{secret: "now", identity: "now", inUse: used, allowed: "yes"}, "", "", "False CredentialGone",
+		},
+		"Allowed": {
+			"the credential is there",
+			seen{credential: true, content: same, secret: "now", identity: "now", inUse: unused, allowed: "true"}, "", "Translated",
+			"True Translated",
+		},
+		"ForeignAllowed": {
+			"it is not ours", seen{secret: "foreign", identity: "foreign", inUse: unused, allowed: "true"}, "", "", "",
+		},
 		"GoneForeign": {"nothing is ours", seen{secret: "foreign", identity: "foreign", inUse: unused}, "", "", ""},
 		"GoneTwice":   {"it is on its way", seen{secret: "now", identity: "now", inUse: unused, terminating: true}, "", "", "False CredentialGone"},
 		"OtherCloud":  {"a credential of another cloud", seen{credential: true}, "", "", ""},

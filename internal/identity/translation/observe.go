@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/identity"
 )
 
 // Observation is all that a run has read. The three objects have the same name; each is nil if there is none.
@@ -23,6 +24,8 @@ type Observation struct {
 	Secret *metav1.PartialObjectMetadata
 	// Identity is the identity, or what has its name.
 	Identity *infrav1.OCIClusterIdentity
+	// Unseen is whether clusters may use the identity that this instance does not receive.
+	Unseen bool
 	// Content is what the credential holds.
 	Content Content
 	// Named is whether an identity that is to stay names the Secret. It is not looked for unless the Secret could go.
@@ -62,7 +65,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (Observation, err
 	found := &infrav1.OCIClusterIdentity{}
 	switch err := r.Objects.Get(ctx, types.NamespacedName{Namespace: r.Policy.Namespace, Name: name}, found); {
 	case err == nil:
-		o.Identity = found
+		o.Identity, o.Unseen = found, !identity.UnseenBy(r.Scope, found.Spec.AllowedNamespaces).None()
 	case !apierrors.IsNotFound(err):
 		return o, fmt.Errorf("reading the OCIClusterIdentity: %w", err)
 	}
@@ -155,8 +158,9 @@ func (r *Reconciler) readSecret(ctx context.Context, namespace, name string) (*c
 	return found, nil
 }
 
-// isNamed reports whether an identity that this instance sees names the principal Secret, without its own if that is to
-// go.
+// isNamed reports whether an identity names the principal Secret, without its own if that is to go. Those that may name
+// it are in its namespace, or in a trusted one, and both are seen wherever the instance works. Of others, those count
+// that it sees.
 func (r *Reconciler) isNamed(ctx context.Context, name string, withoutOwn bool) (bool, error) {
 	list := &infrav1.OCIClusterIdentityList{}
 	if err := r.Objects.List(ctx, list); err != nil {
@@ -174,8 +178,8 @@ func (r *Reconciler) isNamed(ctx context.Context, name string, withoutOwn bool) 
 }
 
 // secretOf returns the name of the Secret that an identity names, if it is where principal Secrets are created.
-func (r *Reconciler) secretOf(identity *infrav1.OCIClusterIdentity) (string, bool) {
-	for _, ref := range []corev1.SecretReference{identity.Spec.PrincipalSecret, identity.Spec.ClientSecret} {
+func (r *Reconciler) secretOf(named *infrav1.OCIClusterIdentity) (string, bool) {
+	for _, ref := range []corev1.SecretReference{named.Spec.PrincipalSecret, named.Spec.ClientSecret} {
 		if ref.Namespace == r.Policy.Namespace && ref.Name != "" {
 			return ref.Name, true
 		}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // FieldOwner is the name under which the API server records what this controller writes.
@@ -27,6 +29,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Policy is what an administrator says.
 	Policy Policy
+	// Scope is where the instance works, and receives clusters.
+	Scope shard.Scope
 	// Metrics are optional.
 	Metrics *Metrics
 	// Clock is optional.

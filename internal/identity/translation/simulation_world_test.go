@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -40,6 +41,8 @@ type world struct {
 	printed strings.Builder
 	// trouble is what reads from the API server fail with.
 	trouble error
+	// narrow is whether the process does not see the tenant's clusters.
+	narrow bool
 	// requests counts what is asked of the API server.
 	requests int
 }
@@ -60,8 +63,15 @@ func newWorld(ctx context.Context, t *rapid.T) *world {
 func (w *world) start() {
 	cache := w.server.NewCache(identityGK, secretGK)
 	live := w.server.Client(w.fault)
+	scope := shard.Scope{}
+	if w.narrow {
+		var err error
+		if scope, err = shard.New(nil, []string{"tenant"}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	w.control = &Reconciler{
-		Client: live, Live: live, Objects: cache, Metadata: cache, Recorder: recorder{w}, Policy: simPolicy,
+		Client: live, Live: live, Objects: cache, Metadata: cache, Recorder: recorder{w}, Policy: simPolicy, Scope: scope,
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)),
 	}
 	if err := w.control.complete(); err != nil {
@@ -101,7 +111,7 @@ var _ events.EventRecorder = recorder{}
 func (w *world) act() {
 	pick := w.Pick
 	name := pick("name", "cc-1", "cc-1", "cc-1", "cc-2")
-	switch pick("what", "credential", "credential", "drop", "secret", "identity", "use", "use", "deliver", "deliver",
+	switch pick("what", "credential", "credential", "drop", "secret", "identity", "use", "use", "allow", "deliver", "deliver",
 		"deliver", "work", "work", "work", "work", "restart", "fault", "outage") {
 	case "credential":
 		w.actCredential(name, pick)
@@ -113,13 +123,16 @@ func (w *world) act() {
 		w.actIdentity(name, pick)
 	case "use":
 		w.use(name, map[string]corev1.ConditionStatus{
-			"used": corev1.ConditionTrue, "unused": corev1.ConditionFalse,
-		}[pick("use", "used", "unused", "unused")])
+			"used": corev1.ConditionTrue, "unused": corev1.ConditionFalse, "unknown": corev1.ConditionUnknown,
+		}[pick("use", "used", "unused", "unused", "unknown")])
+	case "allow":
+		w.allow(name, pick("allowed", "true", "false"))
 	case "deliver":
 		w.Deliver(w.ctx, w.process)
 	case "work":
 		w.work(func(n int) int { return w.Index("request", n) })
 	case "restart":
+		w.narrow = pick("scope", "all", "narrow") == "narrow"
 		w.start()
 	case "fault":
 		w.Disturb()
@@ -235,6 +248,14 @@ func (w *world) actIdentity(name string, pick func(string, ...string) string) {
 		w.server.Put(found)
 	case what == "null" && found.Labels != nil:
 		found.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{NullList: true}
+		w.server.Put(found)
+	}
+}
+
+// allow is what somebody does who lets an identity go.
+func (w *world) allow(name, value string) {
+	if found := w.identity(name); found != nil {
+		found.Annotations = map[string]string{"archelon.io/allow-deletion": value}
 		w.server.Put(found)
 	}
 }

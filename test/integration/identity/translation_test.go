@@ -35,13 +35,13 @@ const (
 )
 
 // addTranslation adds the controller of cloud credentials, as setup wires it.
-func (w *world) addTranslation(mgr ctrl.Manager, account *rest.Config, direct client.Reader) {
+func (w *world) addTranslation(mgr ctrl.Manager, account *rest.Config, direct client.Reader, scope shard.Scope) {
 	GinkgoHelper()
 	limits := cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		ByObject: map[client.Object]cache.ByObject{},
 	}
-	for _, watch := range translation.Controller("gate", translated, nil).Watches(shard.Scope{}) {
+	for _, watch := range translation.Controller("gate", translated, nil).Watches(scope) {
 		if watch.Own {
 			limits.ByObject[watch.Object] = watch.By
 		}
@@ -51,7 +51,7 @@ func (w *world) addTranslation(mgr ctrl.Manager, account *rest.Config, direct cl
 	Expect(mgr.Add(own)).To(Succeed())
 	r := &translation.Reconciler{
 		Client: mgr.GetClient(), Live: direct, Objects: mgr.GetCache(), Metadata: own,
-		Recorder: mgr.GetEventRecorder(translation.ControllerName), Policy: *w.translate,
+		Recorder: mgr.GetEventRecorder(translation.ControllerName), Policy: *w.translate, Scope: scope,
 	}
 	Expect(r.SetupWithManager(mgr, translation.Options{Concurrency: 2, Own: own})).To(Succeed())
 }

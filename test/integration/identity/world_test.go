@@ -258,7 +258,7 @@ func (w *world) start(ctx context.Context, scope identity.Scope, verifier *ident
 	}
 	Expect(r.SetupWithManager(ctx, mgr, identity.Options{Concurrency: 2, Metadata: metadata})).To(Succeed())
 	if w.translate != nil {
-		w.addTranslation(mgr, account, live{direct, w})
+		w.addTranslation(mgr, account, live{direct, w}, scope.Shard)
 	}
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -293,9 +293,14 @@ func (w *world) secretData(key *rsa.PrivateKey) map[string][]byte {
 
 // condition returns a function for Eventually: "status reason: message" of a condition of the identity.
 func (w *world) condition(ctx context.Context, name, conditionType string) func() string {
+	return w.conditionIn(ctx, tenant, name, conditionType)
+}
+
+// conditionIn is the same for an identity of another namespace than the tenant's.
+func (w *world) conditionIn(ctx context.Context, namespace, name, conditionType string) func() string {
 	return func() string {
 		found := &infrav1.OCIClusterIdentity{}
-		if err := w.admin.Get(ctx, types.NamespacedName{Namespace: tenant, Name: name}, found); err != nil {
+		if err := w.admin.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found); err != nil {
 			return err.Error()
 		}
 		condition := found.Condition(conditionType)
