@@ -2,6 +2,7 @@ package identity
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -36,19 +37,19 @@ type Rules struct {
 
 // Decide says what to do. It is pure.
 func Decide(o Observation, rules Rules, now time.Time) Decision {
-	d := Decision{Trouble: o.Trouble}
+	d := Decision{Trouble: errors.Join(o.Trouble, o.Secret.Trouble)}
 	if o.Trouble == nil {
 		d.Verdicts = verdictsOn(o, rules.Policy)
 	}
 	if o.Identity == nil || o.Foreign {
 		return d // Another instance says what there is to say of it.
 	}
-	if o.Trouble == nil && rules.Verify && o.Secret.Exists && o.Secret.flaw == "" {
+	if d.Trouble == nil && rules.Verify && o.Secret.Exists && o.Secret.flaw == "" {
 		if d.After = dueIn(o.Secret, now); d.After <= 0 {
 			d.Action, d.After = verify{secret: o.Secret.Name, version: o.Secret.version}, 0
 		}
 	}
-	d.Conditions = []infrav1.Condition{ready(o, rules), restricted(o.Identity, rules.Policy)}
+	d.Conditions = []infrav1.Condition{ready(o, rules, d.Trouble), restricted(o.Identity, rules.Policy)}
 	if o.Trouble == nil {
 		d.Conditions = append(d.Conditions, inUse(o, d.Verdicts))
 	}
@@ -79,9 +80,9 @@ func dueIn(secret Secret, now time.Time) time.Duration {
 }
 
 // ready returns the condition Ready.
-func ready(o Observation, rules Rules) infrav1.Condition {
-	if o.Trouble != nil {
-		return unchanged(o.Identity.Condition(infrav1.ReadyCondition), outcome.Fail("", o.Trouble).Message)
+func ready(o Observation, rules Rules, trouble error) infrav1.Condition {
+	if trouble != nil {
+		return unchanged(o.Identity.Condition(infrav1.ReadyCondition), outcome.Fail("", trouble).Message)
 	}
 	problems := problemsOf(o, rules)
 	if len(problems) == 0 {

@@ -356,6 +356,14 @@ func TestDecideLeavesOthersAlone(t *testing.T) {
 	if got.Verdicts != nil || conditionOf(got.Conditions, infrav1.InUseCondition).Type != "" {
 		t.Errorf("in an outage: got %+v, want clusters and their condition left as they are", got)
 	}
+	outage.Trouble, outage.Secret.Trouble = nil, outage.Trouble
+	got = Decide(outage, Rules{Policy: Policy{SecretNamespaces: []string{"a"}}}, time.Now())
+	if short(conditionOf(got.Conditions, infrav1.InUseCondition)) != "True Used" || !got.Verdicts[user].Allowed {
+		t.Errorf("without its Secret: got %+v, want it to say who uses the identity", got)
+	}
+	if got.Trouble == nil || conditionOf(got.Conditions, infrav1.ReadyCondition).Reason != infrav1.EvaluationFailedReason {
+		t.Errorf("without its Secret: got %+v, want that to be tried again", got)
+	}
 }
 
 func TestDecideKeepsTransitionTimes(t *testing.T) {

@@ -27,7 +27,7 @@ type Observation struct {
 	Secret Secret
 	// Clusters are those that name the identity, whether there is one or not, in the order of their names.
 	Clusters []Cluster
-	// Trouble is why something could not be read; it does not say what is wrong with the identity.
+	// Trouble is why it could not be read who may use the identity; it does not say what is wrong with the identity.
 	Trouble error
 }
 
@@ -37,6 +37,8 @@ type Secret struct {
 	Exists bool
 	// Name is its namespace and name.
 	Name types.NamespacedName
+	// Trouble is why it could not be read. Who uses the identity does not depend on it.
+	Trouble error
 
 	checked
 }
@@ -68,8 +70,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 		return o, err
 	}
 	o.Trouble = r.readLabels(ctx, &o)
-	if name, ok := r.Resolver.Scope.Policy.secretOf(o.Identity); ok && !o.Foreign && o.Trouble == nil {
-		o.Secret, o.Trouble = r.readSecret(ctx, key, name)
+	if name, ok := r.Resolver.Scope.Policy.secretOf(o.Identity); ok && !o.Foreign {
+		o.Secret, err = r.readSecret(ctx, key, name)
+		o.Secret.Trouble = err
 	}
 	return o, nil
 }

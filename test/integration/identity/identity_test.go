@@ -225,6 +225,10 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 			And(HavePrefix("True EvaluationFailed"), ContainSubstring("down")),
 		)
 		Expect(allowed(ctx, tenant, "outage")()).To(Equal("true "))
+		clusterWith(ctx, tenant, "outage-late", "outage")
+		Eventually(w.condition(ctx, "outage", "InUse")).Should(
+			Equal("True Used: Used by OCICluster test/outage-late, OCICluster test/outage"), "who uses it is known all the same",
+		)
 		_, verdict, err := w.principal(ctx, w.cluster(ctx, tenant, "outage"))
 		Expect(err).To(MatchError(ContainSubstring("down")))
 		Expect(verdict.Reason).To(BeEmpty())
