@@ -70,7 +70,7 @@ func run() error {
 		return err
 	}
 	// One manager does both: what is local, and the fleet.
-	fleet, err := mcmanager.WithMultiCluster(local, provider)
+	fleet, err := mcmanager.WithMultiCluster(local, provider, capi.EndSources())
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func startPodCounter(ctx context.Context, w *world) (*podCounter, error) {
 	if c.provider, err = capi.New(local, capi.Options{Metrics: c.registry}); err != nil {
 		return nil, err
 	}
-	fleet, err := mcmanager.WithMultiCluster(local, c.provider)
+	fleet, err := mcmanager.WithMultiCluster(local, c.provider, capi.EndSources())
 	if err != nil {
 		return nil, fmt.Errorf("building the manager of the fleet: %w", err)
 	}

@@ -67,7 +67,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (mcmanager.Manager, err
 		return nil, fmt.Errorf("building the provider of workload clusters: %w", err)
 	}
 	r.Fleet = provider
-	fleet, err := mcmanager.WithMultiCluster(mgr, provider)
+	fleet, err := mcmanager.WithMultiCluster(mgr, provider, capi.EndSources())
 	if err != nil {
 		return nil, fmt.Errorf("building the manager of the fleet: %w", err)
 	}

@@ -76,7 +76,7 @@ func newReader(b *testing.B, f *fleet) (*reader, func(context.Context) error) {
 		b.Fatal(err)
 	}
 	r := &reader{}
-	if r.manager, err = mcmanager.WithMultiCluster(local, f.Provider); err != nil {
+	if r.manager, err = mcmanager.WithMultiCluster(local, f.Provider, EndSources()); err != nil {
 		b.Fatal(err)
 	}
 	err = mcbuilder.ControllerManagedBy(r.manager).Named("reader").For(&corev1.Namespace{}, mcbuilder.OnlyMetadata).
@@ -196,9 +196,8 @@ func benchmarkFleet(b *testing.B, clusters int) {
 	for name := range f.access {
 		f.forget(nameOf(name))
 	}
-	wait(b, "all goroutines of the fleet end", func() bool { return runtime.NumGoroutine()-kept(b) <= goroutines })
-	b.ReportMetric(float64(kept(b)), "goroutines-of-multicluster-runtime")
-	b.ReportMetric(float64(max(0, runtime.NumGoroutine()-kept(b)-goroutines)), "goroutines-left")
+	wait(b, "all goroutines of the fleet end", func() bool { return runtime.NumGoroutine() <= goroutines })
+	b.ReportMetric(float64(max(0, runtime.NumGoroutine()-goroutines)), "goroutines-left")
 	locks := waited(b, "/providers/capi/")
 	b.ReportMetric(locks, "s-waited-for-locks")
 	b.ReportMetric(waited(b, "/multicluster-runtime@"), "s-waited-for-locks-of-multicluster-runtime")
@@ -263,28 +262,6 @@ func waited(b *testing.B, path string) float64 {
 		}
 	}
 	return sum / cyclesPerSecond
-}
-
-// kept returns how many goroutines multicluster-runtime keeps of clusters that have left: one for each source of a
-// controller and each engagement, until the controller ends.
-func kept(b *testing.B) int {
-	b.Helper()
-	var profile strings.Builder
-	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
-		b.Fatal(err)
-	}
-	sum := 0
-	for group := range strings.SplitSeq(profile.String(), "\n\n") {
-		if number, _, ok := strings.Cut(group, " @ "); ok && strings.Contains(group, "multicluster-runtime/pkg/controller.") {
-			lines := strings.Split(number, "\n")
-			count, err := strconv.Atoi(lines[len(lines)-1])
-			if err != nil {
-				b.Fatal(err)
-			}
-			sum += count
-		}
-	}
-	return sum
 }
 
 // rotateAll replaces all kubeconfigs while a controller reads from all clusters.

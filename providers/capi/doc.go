@@ -2,7 +2,7 @@
 // management cluster with a multi-cluster manager, under the name "<namespace>/<name>".
 //
 //	provider, err := capi.New(localMgr, capi.Options{})
-//	mcMgr, err := mcmanager.WithMultiCluster(localMgr, provider)
+//	mcMgr, err := mcmanager.WithMultiCluster(localMgr, provider, capi.EndSources())
 //
 // No cluster can block another one, the manager or a controller:
 //

@@ -3,6 +3,7 @@ package capi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -41,6 +42,7 @@ type server struct {
 	tokens   map[string]bool
 	fault    func(*http.Request) int // a status to answer with; -1 for never
 	lists    int                     // of Secrets, also as the beginning of a watch
+	probes   int
 	sessions map[net.Conn]bool
 	stop     chan struct{}
 }
@@ -120,6 +122,18 @@ func (s *server) listed() int {
 	return s.lists
 }
 
+// probed waits until a server was probed so many times more.
+func (s *server) probed(t *testing.T, more int) {
+	t.Helper()
+	count := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.probes
+	}
+	before := count()
+	eventually(t, "the cluster is probed", func() bool { return count() >= before+more })
+}
+
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	known := s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
@@ -128,6 +142,9 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/secrets") && r.Method == http.MethodGet &&
 		(query.Get("watch") == "" || query.Get("sendInitialEvents") == "true") {
 		s.lists++
+	}
+	if r.URL.Path == "/version" {
+		s.probes++
 	}
 	s.mu.Unlock()
 	code := fault(r)
@@ -186,6 +203,9 @@ type recorder struct {
 	block multicluster.ClusterName
 	// object is what it watches.
 	object client.Object
+	// failure, if it is set, is what Engage returns; attempts counts all calls of it.
+	failure  error
+	attempts int
 }
 
 func newRecorder() *recorder {
@@ -197,12 +217,18 @@ func newRecorder() *recorder {
 
 // Engage implements multicluster.Aware. Like multicluster-runtime it asks for informers while others wait.
 func (r *recorder) Engage(ctx context.Context, name multicluster.ClusterName, c cluster.Cluster) error {
+	r.mu.Lock()
+	r.attempts++
+	r.mu.Unlock()
 	if name == r.block {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.failure != nil {
+		return r.failure
+	}
 	informer, err := c.GetCache().GetInformer(ctx, r.object)
 	if err != nil {
 		return err
@@ -243,6 +269,19 @@ func (r *recorder) has(name multicluster.ClusterName, secret, value string) bool
 	defer r.mu.Unlock()
 	found, ok := r.objects[name][secret]
 	return ok && found == value
+}
+
+// fails has Engage return an error from now on, or none.
+func (r *recorder) fails(failure error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure = failure
+}
+
+func (r *recorder) attempted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.attempts
 }
 
 func (r *recorder) count(name multicluster.ClusterName) int {
@@ -467,11 +506,12 @@ func settled(t *testing.T, before int) {
 		counts := map[string]int{}
 		for stack := range strings.SplitSeq(string(stacks), "\n\n") {
 			lines := strings.Split(stack, "\n")
-			counts[lines[len(lines)-2]]++
+			line, _, _ := strings.Cut(lines[max(0, len(lines)-2)], " in goroutine ")
+			counts[line]++
 		}
 		text := ""
 		for _, line := range slices.Sorted(maps.Keys(counts)) {
-			text += line + "\n"
+			text += fmt.Sprintf("%d %s\n", counts[line], line)
 		}
 		return text
 	})

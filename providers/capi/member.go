@@ -2,16 +2,12 @@ package capi
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
@@ -45,6 +41,9 @@ type member struct {
 	attempts, failures int
 	probed             time.Time
 	replaced           time.Time // when the kubeconfig was replaced by one that does not connect
+	// engageAfter is when an engagement that failed is tried again, and ending is the last one that was ended.
+	engageAfter time.Time
+	ending      *engagement
 }
 
 func newMember(p *Provider, ccl *clusterv1.Cluster) *member {
@@ -192,109 +191,6 @@ func (m *member) run(ctx context.Context) {
 // leave disengages the cluster and closes its connections.
 func (m *member) leave() {
 	m.disengage()
+	m.provider.failed.Forget(m)
 	m.line.connect(nil)
-}
-
-// engagement is a cluster that controllers work with.
-type engagement struct {
-	cluster *engagedCluster
-	cancel  context.CancelFunc
-	stopped chan struct{} // closed when it runs no more
-	applied map[string]bool
-}
-
-var errEngaging = errors.New("engaging the cluster")
-
-// engage builds the cluster and hands it to the controllers, if that was not done.
-func (m *member) engage(ctx context.Context) error {
-	ccl, engaged := m.cluster()
-	if engaged != nil {
-		select {
-		case <-engaged.stopped:
-			m.log.Info("The cluster stopped by itself and is engaged again")
-			m.disengage()
-		default:
-			m.index(ctx)
-			return nil
-		}
-	}
-	return m.provider.turn(ctx, m.attempts == 0, func() error {
-		created, ctx, err := m.build(ctx, ccl)
-		if err == nil {
-			err = m.handOver(ctx, created)
-		}
-		if err != nil {
-			m.disengage()
-			m.log.Error(err, "Engaging the cluster failed")
-			return errEngaging
-		}
-		return nil
-	})
-}
-
-// build creates and starts the cluster. Its context is that of the engagement.
-func (m *member) build(ctx context.Context, ccl *clusterv1.Cluster) (*engagement, context.Context, error) {
-	opts := m.provider.opts
-	ctx, cancel := context.WithCancel(ctx)
-	built, err := opts.NewCluster(ctx, ccl.DeepCopy(), m.config(), append(
-		slices.Clone(opts.ClusterOptions), bounded(ctx, m.line, opts.Timing.Read, m.log))...)
-	if err != nil {
-		cancel()
-		return nil, ctx, fmt.Errorf("creating the cluster: %w", err)
-	}
-	e := &engagement{
-		cluster: engageable(ctx, m.line, built, opts.Timing.Read), cancel: cancel, stopped: make(chan struct{}),
-		applied: map[string]bool{},
-	}
-	starting, ended := context.WithTimeout(ctx, opts.Timing.Read)
-	defer ended()
-	go func() {
-		defer close(e.stopped)
-		defer m.awake()
-		defer ended()
-		if err := e.cluster.Start(ctx); err != nil && ctx.Err() == nil {
-			m.log.Error(err, "The cluster stopped")
-		}
-	}()
-	// Nobody is to have it before its cache runs, which refuses reads until then instead of waiting. There are no
-	// informers to wait for, but those that NewCluster may have made, one of which may never be filled: hence the bound.
-	e.cluster.cache.Cache.WaitForCacheSync(starting)
-	m.mu.Lock()
-	m.engaged = e
-	m.mu.Unlock()
-	m.index(ctx)
-	return e, ctx, nil
-}
-
-// handOver hands a cluster to the controllers, which get a while for it.
-func (m *member) handOver(ctx context.Context, e *engagement) error {
-	result := make(chan error, 1)
-	var handed cluster.Cluster = e.cluster
-	go func() { result <- m.provider.aware.Engage(ctx, m.name, handed) }()
-	timer := time.NewTimer(m.provider.opts.Timing.Engage)
-	defer timer.Stop()
-	select {
-	case err := <-result:
-		return err
-	case <-timer.C:
-		return errors.New("the controllers did not start in time")
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// disengage ends what controllers do with the cluster, and waits for its cache to end.
-func (m *member) disengage() {
-	m.mu.Lock()
-	e := m.engaged
-	m.engaged = nil
-	m.mu.Unlock()
-	if e == nil {
-		return
-	}
-	e.cancel()
-	select {
-	case <-e.stopped:
-	case <-time.After(m.provider.opts.Timing.Request): // A cluster of others may not end; nothing is lost by leaving it.
-	}
 }

@@ -74,7 +74,8 @@ type Timing struct {
 	// disconnected: 3.
 	Probe, ProbeEvery time.Duration
 	ProbeFailures     int
-	// RetryMin and RetryMax are how long it takes until a connection is tried again: 500ms and 30s.
+	// RetryMin and RetryMax are how long it takes until a connection, or an engagement that failed, is tried again:
+	// 500ms and 30s.
 	RetryMin, RetryMax time.Duration
 	// Rotation is how long a connection is used after its kubeconfig was replaced by one that does not connect: 5m.
 	Rotation time.Duration

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -34,6 +35,8 @@ type Provider struct {
 	metrics *metrics
 	// first and again bound how many clusters are connected at once: those that are new, and those that are tried again.
 	first, again chan struct{}
+	// failed says how long engagements pause that failed.
+	failed workqueue.TypedRateLimiter[*member]
 
 	mu      sync.RWMutex
 	members map[multicluster.ClusterName]*member
@@ -64,6 +67,7 @@ func newProvider(reader client.Reader, log logr.Logger, opts Options) (*Provider
 	p := &Provider{
 		opts: opts, log: log, reader: reader, members: map[multicluster.ClusterName]*member{},
 		first: make(chan struct{}, opts.Concurrency), again: make(chan struct{}, max(1, opts.Concurrency/4)),
+		failed: workqueue.NewTypedItemExponentialFailureRateLimiter[*member](opts.Timing.RetryMin, opts.Timing.RetryMax),
 	}
 	var err error
 	p.metrics, err = newMetrics(opts.Metrics, p)

@@ -38,10 +38,10 @@ func (m *member) step(ctx context.Context) time.Duration {
 	if wait := m.probe(ctx, conn, suspected); wait > 0 {
 		return wait
 	}
-	if err := m.engage(ctx); err != nil {
-		return m.troubled(ctx, err)
-	}
 	m.attempts = 0
+	if wait := m.engage(ctx); wait > 0 {
+		return min(wait, m.next())
+	}
 	m.judge()
 	return m.next()
 }
@@ -94,6 +94,7 @@ func (m *member) renew(ctx context.Context, before *connection) error {
 	}
 	m.line.connect(next)
 	m.probed, m.failures, m.replaced = time.Now(), 0, time.Time{}
+	m.engageAtOnce()
 	m.provider.metrics.connected(time.Since(began), before != nil)
 	return nil
 }
@@ -131,8 +132,6 @@ func (m *member) troubled(ctx context.Context, err error) time.Duration {
 		if conn == nil {
 			m.become(m.without(Connecting), KubeconfigUnreadableReason, "the kubeconfig could not be read: see the log")
 		}
-	case errors.Is(err, errEngaging):
-		m.become(Degraded, EngagementFailingReason, "a controller could not be started for the cluster: see the log")
 	case conn != nil && m.replacedFor() < m.provider.opts.Timing.Rotation:
 		m.become(Degraded, RotationFailingReason, "the kubeconfig was replaced by one that does not connect: "+text(problem, err))
 		return m.between(ctx, conn)

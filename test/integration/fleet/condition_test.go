@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -21,14 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/yaml"
 
 	"github.com/archelon-io/archelon/internal/fleet"
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
-// operator runs internal/fleet with the permissions of config/rbac and no others.
-func operator(ctx context.Context, w *world) {
+// operator runs internal/fleet with the permissions of config/rbac and no others, and controllers across the fleet.
+func operator(ctx context.Context, w *world, controllers ...func(mcmanager.Manager)) {
 	GinkgoHelper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", "fleet_role.yaml"))
 	Expect(err).NotTo(HaveOccurred())
@@ -50,10 +52,14 @@ func operator(ctx context.Context, w *world) {
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = fleet.SetupWithManager(mgr, fleet.Options{
+	across, err := fleet.SetupWithManager(mgr, fleet.Options{
 		Claim: instance.Claim{}, Registry: prometheus.NewRegistry(), Concurrency: 2, Timing: w.options().Timing,
+		ClusterOptions: w.options().ClusterOptions,
 	})
 	Expect(err).NotTo(HaveOccurred())
+	for _, add := range controllers {
+		add(across)
+	}
 	w.start(mgr)
 }
 
@@ -125,5 +131,24 @@ var _ = Describe("Condition FleetEngaged", func() {
 		By("leaving with the import")
 		w.imported(ctx, false)
 		Eventually(w.condition(ctx)).Should(Equal("none"))
+	})
+
+	It("leaves nothing running for a Cluster that leaves", func(ctx context.Context) {
+		w := newWorld(ctx)
+		operator(ctx, w, w.count)
+		w.engage(ctx, "one", workload, workload.Config)
+		cycle := func() {
+			w.imported(ctx, true)
+			Eventually(w.condition(ctx)).Should(Equal("True Engaged: Engaged"))
+			w.imported(ctx, false)
+			Eventually(w.condition(ctx)).Should(Equal("none"))
+		}
+		cycle()
+		before := runtime.NumGoroutine()
+		const cycles = 20
+		for range cycles {
+			cycle()
+		}
+		Eventually(runtime.NumGoroutine).Should(BeNumerically("<", before+cycles/2))
 	})
 })

@@ -93,7 +93,7 @@ func (w *world) build(
 	if wrap != nil {
 		provider = wrap(provider)
 	}
-	w.manager, err = mcmanager.WithMultiCluster(w.local, provider)
+	w.manager, err = mcmanager.WithMultiCluster(w.local, provider, capi.EndSources())
 	Expect(err).NotTo(HaveOccurred())
 }
 
