@@ -218,6 +218,18 @@ func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 	return nil
 }
 
+// IsRefusal reports whether a reason is that of a kubeconfig which asks for something unsafe. The other reasons are
+// those of a kubeconfig that lacks something or cannot be read, which a slip can cause.
+func IsRefusal(reason string) bool {
+	switch reason {
+	case archelonv1.KubeconfigExecReason, archelonv1.KubeconfigAuthProviderReason, archelonv1.KubeconfigFilePathReason,
+		archelonv1.KubeconfigImpersonationReason, archelonv1.KubeconfigInsecureReason, archelonv1.KubeconfigProxyReason:
+		return true
+	default:
+		return false
+	}
+}
+
 // refuse returns the Problem of a kubeconfig; the watch of its Secret ends it.
 func refuse(reason, what string) error {
 	return &outcome.Problem{Kind: outcome.KindWait, Reason: reason, Message: "the kubeconfig " + what}

@@ -19,6 +19,9 @@
 // nothing is received twice or missed. A request that is refused because its credentials were replaced meanwhile is
 // repeated with the new ones.
 //
+// A connection that works is kept for a while (Timing.Rotation) when the kubeconfig is deleted, cannot be read or does
+// not connect: a slip is not to cut it. A kubeconfig that is refused ends it at once.
+//
 // Credentials are never shared between clusters. The default kubeconfig rules accept inline data only: see
 // DefaultGetSecret.
 package capi

@@ -338,11 +338,16 @@ func TestStopsInEveryState(t *testing.T) {
 		"engaging":    func(f *fleet) { f.add("blocking", well.access("a")) },
 		"engaged":     func(f *fleet) { f.becomes(f.add("well", well.access("a")), Engaged, EngagedReason) },
 		"any instant": func(f *fleet) { f.add("well", well.access("a")) },
+		"kept": func(f *fleet) {
+			f.becomes(f.add("well", well.access("a")), Engaged, EngagedReason)
+			f.give("well", nil)
+			f.becomes(nameOf("well"), Degraded, RotationFailingReason)
+		},
 		"disconnected": func(f *fleet) {
 			well.accept("a")
 			f.becomes(f.add("well", well.access("a")), Engaged, EngagedReason)
-			f.give("well", nil)
-			f.becomes(nameOf("well"), Disconnected, archelonv1.KubeconfigMissingReason)
+			f.give("well", &rest.Config{Host: "https://127.0.0.1:1", ExecProvider: execPlugin(t)})
+			f.becomes(nameOf("well"), Disconnected, archelonv1.KubeconfigExecReason)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -100,7 +100,12 @@ func (m *member) engagementFailed(ctx context.Context, err error) time.Duration 
 	return wait
 }
 
+// becomeUnengaged says so. That the connection ends soon is more urgent.
 func (m *member) becomeUnengaged() {
+	if m.grace.given() {
+		m.judge()
+		return
+	}
 	m.become(Degraded, EngagementFailingReason, "a controller could not be started for the cluster: see the log")
 }
 

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/archelon-io/archelon/internal/workload"
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
 )
@@ -299,6 +300,7 @@ type fleet struct {
 
 	mu     sync.Mutex
 	access map[string]*rest.Config
+	raw    map[string]string
 	err    error
 }
 
@@ -333,7 +335,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 // unstarted returns a fleet whose clusters are reached as access says, which tests change by give.
 func unstarted(tb testing.TB, change func(*Options)) *fleet {
 	tb.Helper()
-	f := &fleet{t: tb, aware: newRecorder(), access: map[string]*rest.Config{}, stop: func() {}}
+	f := &fleet{t: tb, aware: newRecorder(), access: map[string]*rest.Config{}, raw: map[string]string{}, stop: func() {}}
 	opts := Options{
 		GetSecret: f.getSecret, Timing: quick(),
 		ClusterOptions: []cluster.Option{func(o *cluster.Options) {
@@ -396,6 +398,8 @@ func (f *fleet) getSecret(_ context.Context, ccl *clusterv1.Cluster) (*rest.Conf
 	switch access := f.access[ccl.Name]; {
 	case f.err != nil:
 		return nil, f.err
+	case f.raw[ccl.Name] != "":
+		return workload.RESTConfig([]byte(f.raw[ccl.Name]))
 	case access == nil:
 		return nil, missing("no Secret for %s", ccl.Name)
 	default:
@@ -407,7 +411,21 @@ func (f *fleet) getSecret(_ context.Context, ccl *clusterv1.Cluster) (*rest.Conf
 func (f *fleet) give(name string, access *rest.Config) {
 	f.mu.Lock()
 	f.access[name] = access
+	delete(f.raw, name)
 	f.mu.Unlock()
+	f.changed(name)
+}
+
+// write puts any text into the Secret of a cluster.
+func (f *fleet) write(name, kubeconfig string) {
+	f.mu.Lock()
+	f.raw[name] = kubeconfig
+	f.mu.Unlock()
+	f.changed(name)
+}
+
+// changed tells of the Secret of a cluster.
+func (f *fleet) changed(name string) {
 	f.secretChanged(f.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-kubeconfig"}})
 }
 

@@ -65,8 +65,17 @@ func (l *line) connected() *connection {
 
 // connect puts a connection in the place of the one before, if any, or none in its place.
 func (l *line) connect(conn *connection) {
+	l.replace(func(*connection) bool { return true }, conn)
+}
+
+// replace does as connect if the connection before is the one that is meant.
+func (l *line) replace(meant func(before *connection) bool, conn *connection) {
 	l.mu.Lock()
 	before := l.conn
+	if !meant(before) {
+		l.mu.Unlock()
+		return
+	}
 	l.conn = conn
 	if conn != nil && conn.authority != l.authority {
 		for what := range l.stale {
@@ -84,6 +93,11 @@ func (l *line) connect(conn *connection) {
 	default:
 		before.withdraw()
 	}
+}
+
+// cut ends a connection, unless another one has taken its place.
+func (l *line) cut(conn *connection) {
+	l.replace(func(before *connection) bool { return before == conn }, nil)
 }
 
 // take returns the connection, which is not closed for a successor until it is released. Without one,

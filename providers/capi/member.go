@@ -40,7 +40,10 @@ type member struct {
 	// What follows belongs to the goroutine.
 	attempts, failures int
 	probed             time.Time
-	replaced           time.Time // when the kubeconfig was replaced by one that does not connect
+	grace              grace
+	// rereadAfter is when a kubeconfig is tried again that does not connect, or could not be read, while there is a
+	// connection.
+	rereadAfter time.Time
 	// engageAfter is when an engagement that failed is tried again, and ending is the last one that was ended.
 	engageAfter time.Time
 	ending      *engagement
@@ -192,5 +195,5 @@ func (m *member) run(ctx context.Context) {
 func (m *member) leave() {
 	m.disengage()
 	m.provider.failed.Forget(m)
-	m.line.connect(nil)
+	m.disconnect()
 }

@@ -77,7 +77,8 @@ type Timing struct {
 	// RetryMin and RetryMax are how long it takes until a connection, or an engagement that failed, is tried again:
 	// 500ms and 30s.
 	RetryMin, RetryMax time.Duration
-	// Rotation is how long a connection is used after its kubeconfig was replaced by one that does not connect: 5m.
+	// Rotation is how long a connection is used after its kubeconfig was deleted, or replaced by one that cannot be read
+	// or does not connect: 5m. A kubeconfig that is refused for the sake of security ends it at once.
 	Rotation time.Duration
 	// Idle is how long a cluster is unused, by informers or requests, until it is probed less often, and its connections
 	// are closed in between: 2m. ProbeIdleEvery is how often then: 2m.

@@ -195,58 +195,6 @@ func TestAnotherServer(t *testing.T) {
 	}
 }
 
-func TestKubeconfigThatDoesNotConnect(t *testing.T) {
-	t.Parallel()
-	f, s := newFleet(t, func(o *Options) {
-		dialsBriefly(o)
-		o.Timing.Rotation = long
-	}), newServer(t, "0")
-	put(t, s, "first", "1")
-	name := f.add("one", s.access("0"))
-	f.becomes(name, Engaged, EngagedReason)
-	f.give("one", blackHole(t))
-	f.becomes(name, Degraded, RotationFailingReason)
-	if _, err := get(f, name, "first"); err != nil {
-		t.Errorf("the earlier connection is not used: %v", err)
-	}
-}
-
-// The earlier connection is used for a while, and no longer.
-func TestKubeconfigThatNeverConnects(t *testing.T) {
-	t.Parallel()
-	f, s := newFleet(t, func(o *Options) {
-		dialsBriefly(o)
-		o.Timing.Rotation = time.Second
-	}), newServer(t, "0")
-	name := f.add("one", s.access("0"))
-	f.becomes(name, Engaged, EngagedReason)
-	f.give("one", blackHole(t))
-	f.becomes(name, Disconnected, archelonv1.WorkloadTimeoutReason)
-	eventually(t, "the earlier connection is closed", func() bool { return s.open() == 0 })
-	f.give("one", s.access("0"))
-	f.becomes(name, Engaged, EngagedReason)
-}
-
-func TestAccessThatEnds(t *testing.T) {
-	t.Parallel()
-	f, s := newFleet(t, nil), newServer(t, "a")
-	name := f.add("one", s.access("a"))
-	f.becomes(name, Engaged, EngagedReason)
-	f.give("one", nil)
-	f.becomes(name, Disconnected, archelonv1.KubeconfigMissingReason)
-	eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
-	if _, err := f.Get(t.Context(), name); !errors.Is(err, ErrNotConnected) {
-		t.Errorf("Get: %v", err)
-	}
-	put(t, s, "meanwhile", "1")
-	f.give("one", s.access("a"))
-	f.becomes(name, Engaged, EngagedReason)
-	eventually(t, "what was missed is received", func() bool { return f.aware.has(name, "meanwhile", "1") })
-	if f.aware.count(name) != 1 {
-		t.Errorf("it was engaged %d times", f.aware.count(name))
-	}
-}
-
 // Credentials expire on the server, and the Secret says nothing of it.
 func TestCredentialsThatExpire(t *testing.T) {
 	t.Parallel()

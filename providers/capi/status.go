@@ -47,8 +47,8 @@ const (
 	KindMissingReason = "KindMissing"
 	// KindFailingReason is that the cluster fails to serve a kind.
 	KindFailingReason = "KindFailing"
-	// RotationFailingReason is that the kubeconfig was replaced by one that does not connect. The connection with the
-	// earlier one is used for a while.
+	// RotationFailingReason is that the kubeconfig was deleted, or replaced by one that cannot be read or does not
+	// connect. The connection with the earlier one is used for a while, which the message says.
 	RotationFailingReason = "RotationFailing"
 	// EngagementFailingReason is that a controller could not be started for the cluster.
 	EngagementFailingReason = "EngagementFailing"

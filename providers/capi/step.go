@@ -19,15 +19,33 @@ func (m *member) step(ctx context.Context) time.Duration {
 	reread, suspect := m.reread, m.suspect != nil
 	m.reread = false
 	m.mu.Unlock()
-	conn := m.line.connected()
-	if conn == nil || reread || suspect || !m.replaced.IsZero() {
+	due := !m.rereadAfter.IsZero() && !time.Now().Before(m.rereadAfter)
+	if conn := m.line.connected(); conn == nil || reread || suspect || due {
 		if err := m.renew(ctx, conn); err != nil {
-			return m.troubled(ctx, err)
+			if wait, kept := m.troubled(ctx, err); !kept {
+				return wait
+			}
 		}
 	}
-	if conn = m.line.connected(); conn == nil {
+	conn := m.line.connected()
+	if conn == nil {
 		return m.backoff()
 	}
+	if wait := m.check(ctx, conn); wait > 0 {
+		return wait
+	}
+	if m.rereadAfter.IsZero() {
+		m.attempts = 0
+	}
+	if wait := m.engage(ctx); wait > 0 {
+		return min(wait, m.next())
+	}
+	m.judge()
+	return m.next()
+}
+
+// check reports whether a connection still works: it returns zero if it does, and else when to look again.
+func (m *member) check(ctx context.Context, conn *connection) time.Duration {
 	suspected, still := m.doubtful(conn)
 	if still {
 		return m.provider.opts.Timing.RetryMin
@@ -35,15 +53,7 @@ func (m *member) step(ctx context.Context) time.Duration {
 	if suspected {
 		defer conn.settle() // Whoever waits for others learns that there are none.
 	}
-	if wait := m.probe(ctx, conn, suspected); wait > 0 {
-		return wait
-	}
-	m.attempts = 0
-	if wait := m.engage(ctx); wait > 0 {
-		return min(wait, m.next())
-	}
-	m.judge()
-	return m.next()
+	return m.probe(ctx, conn, suspected)
 }
 
 // next returns when a connected cluster is looked at again.
@@ -56,10 +66,11 @@ func (m *member) next() time.Duration {
 			conn.transport.CloseIdleConnections()
 		}
 	}
-	if !m.replaced.IsZero() {
-		return m.backoff()
+	every = time.Duration(float64(every) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // it spreads load
+	if m.rereadAfter.IsZero() {
+		return every
 	}
-	return time.Duration(float64(every) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // it spreads load
+	return min(every, time.Until(m.rereadAfter))
 }
 
 func (m *member) backoff() time.Duration {
@@ -84,7 +95,7 @@ func (m *member) renew(ctx context.Context, before *connection) error {
 	}
 	if before != nil && before.fingerprint == next.fingerprint {
 		next.cut()
-		m.replaced = time.Time{}
+		m.endGrace()
 		return nil
 	}
 	began := time.Now()
@@ -92,8 +103,9 @@ func (m *member) renew(ctx context.Context, before *connection) error {
 		next.cut()
 		return err
 	}
+	m.endGrace()
 	m.line.connect(next)
-	m.probed, m.failures, m.replaced = time.Now(), 0, time.Time{}
+	m.probed, m.failures = time.Now(), 0
 	m.engageAtOnce()
 	m.provider.metrics.connected(time.Since(began), before != nil)
 	return nil
@@ -107,66 +119,6 @@ func (u *unreadable) Error() string { return u.cause.Error() }
 
 // Unwrap returns the cause.
 func (u *unreadable) Unwrap() error { return u.cause }
-
-// troubled says what is in the way, and returns when to try again.
-func (m *member) troubled(ctx context.Context, err error) time.Duration {
-	if ctx.Err() != nil {
-		return m.provider.opts.Timing.RetryMax
-	}
-	conn := m.line.connected()
-	problem, known := errors.AsType[*outcome.Problem](err)
-	var none *unreadable
-	switch access := !errors.As(err, &none); {
-	case !access && known:
-		// Access has ended with the kubeconfig. What comes next is told by its Secret; a GetSecret of others may read
-		// something else, which is looked at now and then.
-		m.line.connect(nil)
-		m.become(m.without(Pending), problem.Reason, problem.Message)
-		m.attempts, m.replaced = max(m.attempts, 6), time.Time{}
-	case !access:
-		// The management cluster did not answer: what there is stays.
-		m.log.Error(err, "Reading the kubeconfig failed")
-		m.mu.Lock()
-		m.reread = true
-		m.mu.Unlock()
-		if conn == nil {
-			m.become(m.without(Connecting), KubeconfigUnreadableReason, "the kubeconfig could not be read: see the log")
-		}
-	case conn != nil && m.replacedFor() < m.provider.opts.Timing.Rotation:
-		m.become(Degraded, RotationFailingReason, "the kubeconfig was replaced by one that does not connect: "+text(problem, err))
-		return m.between(ctx, conn)
-	case known:
-		m.line.connect(nil)
-		m.become(m.without(Connecting), problem.Reason, problem.Message)
-	default:
-		m.line.connect(nil)
-		m.become(m.without(Connecting), archelonv1.WorkloadUnreachableReason, text(problem, err))
-	}
-	return m.backoff()
-}
-
-func text(problem *outcome.Problem, err error) string {
-	if problem != nil {
-		return problem.Message
-	}
-	return err.Error()
-}
-
-// replacedFor is how long the kubeconfig of the connection has been replaced.
-func (m *member) replacedFor() time.Duration {
-	if m.replaced.IsZero() {
-		m.replaced = time.Now()
-	}
-	return time.Since(m.replaced)
-}
-
-// between keeps an eye on a connection whose kubeconfig was replaced.
-func (m *member) between(ctx context.Context, conn *connection) time.Duration {
-	if wait := m.probe(ctx, conn, false); wait > 0 {
-		return wait
-	}
-	return m.backoff()
-}
 
 // without is the state of a cluster without a connection: one that was engaged is disconnected.
 func (m *member) without(never State) State {
@@ -209,7 +161,7 @@ func (m *member) probe(ctx context.Context, conn *connection, now bool) time.Dur
 		return timing.Probe / time.Duration(timing.ProbeFailures)
 	}
 	m.failures = 0
-	m.line.connect(nil)
+	m.disconnect()
 	reason, message := archelonv1.WorkloadUnreachableReason, text(problem, err)
 	if known {
 		reason = problem.Reason
@@ -220,6 +172,10 @@ func (m *member) probe(ctx context.Context, conn *connection, now bool) time.Dur
 
 // judge says whether all of a connected cluster works.
 func (m *member) judge() {
+	if m.grace.given() {
+		m.become(Degraded, RotationFailingReason, m.grace.message())
+		return
+	}
 	wrong := m.line.troubles()
 	if len(wrong) == 0 {
 		m.become(Engaged, EngagedReason, "")

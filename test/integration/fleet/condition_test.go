@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/fleet"
 	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/test/builder"
 )
 
 // operator runs internal/fleet with the permissions of config/rbac and no others, and controllers across the fleet.
@@ -114,10 +116,35 @@ var _ = Describe("Condition FleetEngaged", func() {
 			return ccl.ResourceVersion
 		}).WithTimeout(2 * time.Second).Should(Equal(version))
 
-		By("noticing that access has ended")
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-kubeconfig"}}
-		Expect(managementAdmin.Delete(ctx, secret)).To(Succeed())
-		Eventually(w.condition(ctx)).Should(HavePrefix("False KubeconfigMissing: Disconnected: "))
+		By("saying how long the connection is kept that a slip in the Secret would end")
+		kept := func(what string) types.GomegaMatcher {
+			return MatchRegexp("^True RotationFailing: Degraded: .*" + what + ".* is kept until [0-9-]+T[0-9:]+Z")
+		}
+		Expect(managementAdmin.Delete(ctx, builder.KubeconfigSecret(w.namespace, "one", nil))).To(Succeed())
+		Eventually(w.condition(ctx)).Should(kept("Secret one-kubeconfig with the kubeconfig does not exist"))
+		write := func(data map[string][]byte) {
+			GinkgoHelper()
+			secret := builder.KubeconfigSecret(w.namespace, "one", nil)
+			secret.Data = data
+			if err := managementAdmin.Create(ctx, secret); err != nil {
+				Expect(managementAdmin.Update(ctx, secret)).To(Succeed())
+			}
+		}
+		whole, err := workload.KubeconfigFor(workload.Config)
+		Expect(err).NotTo(HaveOccurred())
+		write(map[string][]byte{"values": whole})
+		Eventually(w.condition(ctx)).Should(kept("holds no kubeconfig under key value"))
+		write(map[string][]byte{"value": whole[:len(whole)/2]})
+		Eventually(w.condition(ctx)).Should(kept("the kubeconfig "))
+		w.kubeconfig(ctx, "one", workload, workload.Config)
+		Eventually(w.condition(ctx)).Should(Equal("True Engaged: Engaged"))
+
+		By("noticing at once that a kubeconfig is refused")
+		write(map[string][]byte{"value": []byte("apiVersion: v1\nkind: Config\ncurrent-context: it\n" +
+			"contexts: [{name: it, context: {cluster: it, user: it}}]\n" +
+			"clusters: [{name: it, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+			"users: [{name: it, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: touch}}}]\n")})
+		Eventually(w.condition(ctx)).Should(HavePrefix("False KubeconfigExecRefused: Disconnected: "))
 		Eventually(func(g Gomega) {
 			events := &eventsv1.EventList{}
 			g.Expect(managementAdmin.List(ctx, events, client.InNamespace(w.namespace))).To(Succeed())
@@ -125,7 +152,7 @@ var _ = Describe("Condition FleetEngaged", func() {
 			for _, event := range events.Items {
 				reasons = append(reasons, event.Type+" "+event.Reason)
 			}
-			g.Expect(reasons).To(ContainElements("Normal Engaged", "Warning KubeconfigMissing"))
+			g.Expect(reasons).To(ContainElements("Normal Engaged", "Warning RotationFailing", "Warning KubeconfigExecRefused"))
 		}).Should(Succeed())
 
 		By("leaving with the import")
