@@ -28,32 +28,32 @@ func TestSlipsKeepTheConnection(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		slip   func(*testing.T, *fleet)
+		slip   func(*fleet)
 		says   string
 	}{
 		"Deleted": {
 			reason: "A Secret can be deleted and written again",
-			slip:   func(_ *testing.T, f *fleet) { f.give("one", nil) }, says: "no Secret for one",
+			slip:   func(f *fleet) { f.give("one", nil) }, says: "no Secret for one",
 		},
 		"NoYAML": {
 			reason: "Somebody wrote something else",
-			slip:   func(_ *testing.T, f *fleet) { f.write("one", "{{") }, says: "is not YAML",
+			slip:   func(f *fleet) { f.write("{{") }, says: "is not YAML",
 		},
 		"Half": {
 			reason: "A write was cut off",
-			slip: func(_ *testing.T, f *fleet) {
-				whole := kubeconfigOf(anyServer, anyUser)
-				f.write("one", whole[:strings.Index(whole, "users:")])
+			slip: func(f *fleet) {
+				half, _, _ := strings.Cut(kubeconfigOf(anyServer, anyUser), "users:")
+				f.write(half)
 			},
 			says: "lacks the user",
 		},
 		"NoCredentials": {
 			reason: "The token is not there yet",
-			slip:   func(_ *testing.T, f *fleet) { f.write("one", kubeconfigOf(anyServer, "")) }, says: "has no credentials",
+			slip:   func(f *fleet) { f.write(kubeconfigOf(anyServer, "")) }, says: "has no credentials",
 		},
 		"DoesNotConnect": {
 			reason: "The address is wrong",
-			slip:   func(t *testing.T, f *fleet) { f.give("one", blackHole(t)) }, says: "did not answer",
+			slip:   func(f *fleet) { f.give("one", blackHole(f.t)) }, says: "did not answer",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestSlipsKeepTheConnection(t *testing.T) {
 			eventually(t, "the controller has begun", func() bool { return f.aware.has(one, "first", "1") })
 			f.becomes(one, Engaged, EngagedReason)
 			until := time.Now().Add(long)
-			tc.slip(t, f)
+			tc.slip(f)
 			f.becomes(one, Degraded, RotationFailingReason)
 			message := f.status(one).Message
 			_, rest, _ := strings.Cut(message, "kept until ")
@@ -112,7 +112,7 @@ func TestRefusalsEndTheConnection(t *testing.T) {
 			f.becomes(one, Engaged, EngagedReason)
 			f.give("one", nil) // there is grace, which ends with the refusal
 			f.becomes(one, Degraded, RotationFailingReason)
-			f.write("one", kubeconfig)
+			f.write(kubeconfig)
 			f.becomes(one, Disconnected, reason)
 			eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
 		})
@@ -128,15 +128,14 @@ func TestGraceEndsInTime(t *testing.T) {
 		reason string
 	}{
 		"Deleted":  {slip: func(f *fleet) { f.give("one", nil) }, reason: archelonv1.KubeconfigMissingReason},
-		"NoYAML":   {slip: func(f *fleet) { f.write("one", "{{") }, reason: archelonv1.KubeconfigInvalidReason},
+		"NoYAML":   {slip: func(f *fleet) { f.write("{{") }, reason: archelonv1.KubeconfigInvalidReason},
 		"Rejected": {slip: func(f *fleet) { f.give("one", nobody.access("a")) }, reason: archelonv1.WorkloadUnauthorizedReason},
 		"DeletedAndThrottled": {
 			slip: func(f *fleet) {
-				f.give("one", nil)
-				f.becomes(nameOf("one"), Degraded, RotationFailingReason)
 				f.mu.Lock()
-				defer f.mu.Unlock()
-				f.err = apierrors.NewTooManyRequests("later", 1)
+				f.once, f.err = missing("no Secret for one"), apierrors.NewTooManyRequests("later", 1)
+				f.mu.Unlock()
+				f.changed("one")
 			},
 			reason: KubeconfigUnreadableReason,
 		},

@@ -46,7 +46,7 @@ func putBelow(aware multicluster.Aware) {
 	if !field.IsValid() || !field.CanSet() {
 		return
 	}
-	if below, ok := field.Interface().(controller.TypedController[mcreconcile.Request]); ok {
+	if below, ok := reflect.TypeAssert[controller.TypedController[mcreconcile.Request]](field); ok {
 		field.Set(reflect.ValueOf(&endingController{TypedController: below}))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
@@ -38,7 +38,6 @@ func managed(t *testing.T, f *fleet) mcmanager.Manager {
 	}
 	local, err := ctrl.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, ctrl.Options{
 		Scheme: known, Metrics: metricsserver.Options{BindAddress: "0"}, MapperProvider: mapper,
-		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -51,17 +50,20 @@ func managed(t *testing.T, f *fleet) mcmanager.Manager {
 	f.Provider.mu.Lock()
 	f.Provider.aware = mgr
 	f.Provider.mu.Unlock()
-	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- local.Start(ctx) }()
+	go func() { ended <- local.Start(t.Context()) }()
 	t.Cleanup(func() {
-		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
 	<-local.Elected()
 	return mgr
+}
+
+// unnamed are options of controllers whose names may come again, with a second run of a test.
+func unnamed() controller.TypedOptions[mcreconcile.Request] {
+	return controller.TypedOptions[mcreconcile.Request]{SkipNameValidation: new(true)}
 }
 
 // ignore is a reconciler without work.
@@ -71,7 +73,8 @@ func ignore(context.Context, mcreconcile.Request) (ctrl.Result, error) { return 
 func TestSourcesEndWithTheirEngagement(t *testing.T) {
 	s, f := newServer(t, "a"), unstarted(t, nil)
 	err := mcbuilder.ControllerManagedBy(managed(t, f)).Named("sources").For(&corev1.Secret{}).
-		Watches(&corev1.Namespace{}, mchandler.EnqueueRequestForOwner(&corev1.Secret{})).Complete(mcreconcile.Func(ignore))
+		Watches(&corev1.Namespace{}, mchandler.EnqueueRequestForOwner(&corev1.Secret{})).
+		WithOptions(unnamed()).Complete(mcreconcile.Func(ignore))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,7 @@ func TestKindThatTheSchemeLacks(t *testing.T) {
 	}
 	err := mcbuilder.ControllerManagedBy(managed(t, f)).Named("lacking").For(&corev1.Secret{}).
 		Watches(&clusterv1.Cluster{}, mchandler.EnqueueRequestForOwner(&corev1.Secret{}), mcbuilder.WithClusterFilter(count)).
-		Complete(mcreconcile.Func(ignore))
+		WithOptions(unnamed()).Complete(mcreconcile.Func(ignore))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,13 +131,14 @@ func TestSourcesThatAreAddedLater(t *testing.T) {
 	one, two, f := newServer(t, "a"), newServer(t, "a"), unstarted(t, nil)
 	mgr := managed(t, f)
 	var seen atomic.Int64
-	late, err := mccontroller.New("late", mgr, mccontroller.Options{Reconciler: mcreconcile.Func(
-		func(_ context.Context, request mcreconcile.Request) (ctrl.Result, error) {
-			if request.Name == "later" {
-				seen.Add(1)
-			}
-			return ctrl.Result{}, nil
-		})})
+	options := unnamed()
+	options.Reconciler = mcreconcile.Func(func(_ context.Context, request mcreconcile.Request) (ctrl.Result, error) {
+		if request.Name == "later" {
+			seen.Add(1)
+		}
+		return ctrl.Result{}, nil
+	})
+	late, err := mccontroller.New("late", mgr, options)
 	if err != nil {
 		t.Fatal(err)
 	}
