@@ -33,6 +33,9 @@ const (
 	// HostLostReason: the host is gone or belongs to somebody else, and the claim gets no other one because it was in
 	// use.
 	HostLostReason = "HostLost"
+	// AdoptionRequiredReason: a host belongs to an earlier claim of this name, and an administrator has to say whether it
+	// is this one's.
+	AdoptionRequiredReason = "AdoptionRequired"
 	// SelectorInvalidReason: the hostSelector cannot be read.
 	SelectorInvalidReason = "SelectorInvalid"
 	// HostClaimDeletingReason: the claim is being deleted, and its host cleaned.

@@ -25,6 +25,15 @@ const (
 	// SavedAnnotation of a BareMetalHost has what its administrator had set when it was claimed, as JSON. It is set while
 	// the host is claimed, and proves that it was claimed by this controller.
 	SavedAnnotation = "hostclaims.metal3.io/saved"
+	// AdoptAnnotation of a BareMetalHost gives it to the claim that took the place of the one that had it, for example
+	// after a restore. Its value is the UID of the earlier claim, as the consumerRef has it. Administrators set it.
+	AdoptAnnotation = "hostclaims.metal3.io/adopt"
+	// ReleaseAnnotation of a BareMetalHost has it cleaned and released if its claim is gone. Its value is the UID of that
+	// claim. The controller sets it when it begins to clean a host, and administrators set it where a claim is gone
+	// without that.
+	ReleaseAnnotation = "hostclaims.metal3.io/release"
+	// ProblemAnnotation of a BareMetalHost says why it is left as it is although its claim is gone, and what to do.
+	ProblemAnnotation = "hostclaims.metal3.io/problem"
 	// FailureDomainLabel of a BareMetalHost is its failure domain.
 	FailureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
 	// NodeReuseLabel of a BareMetalHost keeps it for the next machine of the same owner. The Metal3 provider of Cluster
@@ -86,7 +95,7 @@ const (
 	// CredentialsFinalizer holds Secrets with a kubeconfig that claims of kind remote use.
 	CredentialsFinalizer = "hostclaims.metal3.io/credentials"
 	// OriginUIDAnnotation of a source is the UID that it had when it was held for the first time. It is what remains of
-	// that when the source moves to another cluster, and its target is found by it.
+	// that when the source moves to another cluster, and its target is found by it. The target has it for people.
 	OriginUIDAnnotation = "hostclaims.metal3.io/origin-uid"
 	// AbandonAnnotation of a source, if it is "true", has the source go without its target when it is deleted.
 	AbandonAnnotation = "hostclaims.metal3.io/abandon-remote"

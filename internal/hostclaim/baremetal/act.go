@@ -25,6 +25,8 @@ type Action interface {
 type changeHost struct {
 	before, after *bmov1.BareMetalHost
 	what          string
+	// warning is told if it succeeds.
+	warning *hostclaim.Warning
 }
 
 // String implements fmt.Stringer.
@@ -33,7 +35,11 @@ func (c changeHost) String() string {
 }
 
 func (c changeHost) do(ctx context.Context, r *Reconciler) error {
-	return r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner))
+	err := r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner))
+	if err == nil && c.warning != nil {
+		r.warn(c.before, *c.warning)
+	}
+	return err
 }
 
 // changeClaim writes what differs between the metadata of two versions of a claim, if the API server has the first one.

@@ -25,10 +25,9 @@ type Decision struct {
 
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
-	orphans := releases(o.orphans(), o.Secrets)
 	claim := o.Claim
 	if claim == nil {
-		return Decision{Actions: orphans}
+		return Decision{Actions: astray(o)}
 	}
 	mine := o.owned()
 	if o.Paused {
@@ -42,6 +41,8 @@ func Decide(o Observation, now time.Time) Decision {
 		d = Decision{Actions: []Action{changeClaim{claim, taken(claim), "hold it", nil}}}
 	case len(mine) > 0:
 		d = bound(o, mine, now)
+	case o.inherited() != nil:
+		d = disputed(o, now)
 	case claim.Status.PendingHost != nil:
 		d = bind(o, now)
 	case claim.Status.BareMetalHost != nil:
@@ -53,7 +54,7 @@ func Decide(o Observation, now time.Time) Decision {
 	default:
 		d = choose(o, now)
 	}
-	d.Actions = append(orphans, d.Actions...)
+	d.Actions = append(astray(o), d.Actions...)
 	return d
 }
 
@@ -104,29 +105,6 @@ func consumerOf(host *bmov1.BareMetalHost) (key types.NamespacedName, uid types.
 	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, ref.UID, true
 }
 
-// strangers reports whether a host names a claim of this name that is not the one in the cache.
-func strangers(o Observation) bool {
-	return slices.ContainsFunc(o.Consumed, func(host *bmov1.BareMetalHost) bool {
-		_, uid, _ := consumerOf(host)
-		return uid != "" && (o.Claim == nil || uid != o.Claim.UID)
-	})
-}
-
-// orphans returns the hosts of claims that are gone, although their finalizer should have held them. Only what this
-// controller has taken is released by it.
-func (o Observation) orphans() []*bmov1.BareMetalHost {
-	var orphans []*bmov1.BareMetalHost
-	for _, host := range o.Consumed {
-		_, uid, _ := consumerOf(host)
-		_, saved := host.Annotations[metal3v1.SavedAnnotation]
-		_, stopped := host.Annotations[bmov1.PausedAnnotation]
-		if uid != "" && (o.Claim == nil || uid != o.Claim.UID) && uid != o.UID && saved && !stopped {
-			orphans = append(orphans, host)
-		}
-	}
-	return orphans
-}
-
 func keyOf(host *bmov1.BareMetalHost) types.NamespacedName {
 	return types.NamespacedName{Namespace: host.Namespace, Name: host.Name}
 }
@@ -172,7 +150,7 @@ func bind(o Observation, now time.Time) Decision {
 	if why := hostclaim.Check(o.question(), o.Named); why != "" {
 		return unbound(o, metal3v1.NoBareMetalHostReason, "The host that was chosen cannot be had: "+why, now)
 	}
-	return Decision{Actions: []Action{changeHost{o.Named, claimed(o.Named, o.Claim), "give it to its claim"}}}
+	return Decision{Actions: []Action{changeHost{o.Named, claimed(o.Named, o.Claim), "give it to its claim", nil}}}
 }
 
 func (o Observation) question() hostclaim.Question {
@@ -208,7 +186,7 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 	p := planSecrets(o, host)
 	d.Actions = append(d.Actions, p.copies...)
 	if after := synchronized(host, o.Claim, p); after != nil {
-		d.Actions = append(d.Actions, changeHost{host, after, "have it as its claim says"})
+		d.Actions = append(d.Actions, changeHost{host, after, "have it as its claim says", nil})
 	} else {
 		d.Actions = append(d.Actions, p.surplus...)
 	}

@@ -41,6 +41,11 @@ func hostOfClaim(change func(*bmov1.BareMetalHost)) *bmov1.BareMetalHost {
 	return host
 }
 
+func renamed(host *bmov1.BareMetalHost, name string) *bmov1.BareMetalHost {
+	host.Name = name
+	return host
+}
+
 func list(hosts ...*bmov1.BareMetalHost) []*bmov1.BareMetalHost { return hosts }
 
 func named(claim *metal3v1.HostClaim) {
@@ -81,7 +86,10 @@ func TestDecide(t *testing.T) {
 	image := func(h *bmov1.BareMetalHost) {
 		h.Spec.Image, h.Status.Provisioning.State = &bmov1.Image{URL: "x"}, bmov1.StateProvisioned
 	}
-	cleaning := func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateDeprovisioning }
+	cleaning := func(h *bmov1.BareMetalHost) {
+		h.Status.Provisioning.State = bmov1.StateDeprovisioning
+		h.Annotations[metal3v1.ReleaseAnnotation] = "uid"
+	}
 	other := func(uid types.UID) func(*bmov1.BareMetalHost) {
 		return func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.UID = uid }
 	}
@@ -90,6 +98,13 @@ func TestDecide(t *testing.T) {
 		other("old")(h)
 		delete(h.Annotations, metal3v1.SavedAnnotation)
 	}
+	stray := func(key, value string) *bmov1.BareMetalHost {
+		return hostOfClaim(func(h *bmov1.BareMetalHost) {
+			other("old")(h)
+			setOn(h, key, value)
+		})
+	}
+	const left = "BareMetalHost infra/h: say that its claim is gone (AdoptionRequired)"
 	copied := Secrets{{Namespace: "infra", Name: "h-hc-userdata"}: {ObjectMeta: metav1.ObjectMeta{
 		Namespace: "infra", Name: "h-hc-userdata", Labels: map[string]string{metal3v1.ClaimUIDLabel: "uid", metal3v1.SourceLabel: "u.1"},
 	}}}
@@ -202,16 +217,93 @@ func TestDecide(t *testing.T) {
 			Observation{Claim: claimWith(deleted), Consumed: list(hostOfClaim(nil)), Secrets: copied},
 			"Secret infra/h-hc-userdata: remove it, BareMetalHost infra/h: release it, True HostClaimDeleting bound infra/h",
 		},
-		"orphan": {Observation{Consumed: list(hostOfClaim(other("old")))}, "BareMetalHost infra/h: release it"},
-		"orphan of a namesake": {
-			Observation{Claim: claimWith(nil), UID: "uid", Consumed: list(hostOfClaim(other("old")))},
+		"its claim is gone": {Observation{Consumed: list(hostOfClaim(other("old")))}, left},
+		"its claim is gone, and had deleted it": {
+			Observation{Consumed: list(stray(metal3v1.ReleaseAnnotation, "old"))}, "BareMetalHost infra/h: release it",
+		},
+		"its claim is gone, and an administrator says so": {
+			Observation{Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
+				other("old")(h)
+				image(h)
+				h.Annotations[metal3v1.ReleaseAnnotation] = "old"
+			}))},
+			"BareMetalHost infra/h: take off it what its claim has put there",
+		},
+		"its claim is gone, and an administrator names another one": {
+			Observation{Consumed: list(stray(metal3v1.ReleaseAnnotation, "older"))}, left,
+		},
+		"its claim went when it was taken": {
+			Observation{Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
+				other("old")(h)
+				h.UID = "h"
+				h.Annotations[metal3v1.SavedAnnotation] = asIs(h).String()
+			}))},
+			"BareMetalHost infra/h: release it",
+		},
+		"a copy of a host whose claim went when it was taken": {
+			Observation{Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
+				other("old")(h)
+				h.Annotations[metal3v1.SavedAnnotation] = asIs(h).String()
+				h.UID = "h2"
+			}))}, left,
+		},
+		"restored": {
+			Observation{Claim: claimWith(nil), UID: "uid", Consumed: list(hostOfClaim(other("old"))), Candidates: list(free)},
+			left + ", False AdoptionRequired",
+		},
+		"restored, and its host was in use": {
+			Observation{
+				Claim: claimWith(all(knows, says("Provisioned", "True", "Provisioned"))), UID: "uid",
+				Consumed: list(hostOfClaim(other("old"))), Named: hostOfClaim(other("old")),
+			},
+			left + ", False AdoptionRequired",
+		},
+		"restored, and the cache does not have its host yet": {
+			Observation{Claim: claimWith(named), Named: hostOfClaim(other("old")), Candidates: list(free)}, "False AdoptionRequired",
+		},
+		"restored, and another host was chosen before": {
+			Observation{Claim: claimWith(pends), UID: "uid", Consumed: list(stray("", "")), Named: free},
+			left + ", False AdoptionRequired",
+		},
+		"restored, and to be adopted": {
+			Observation{Claim: claimWith(nil), UID: "uid", Consumed: list(stray(metal3v1.AdoptAnnotation, "old"))},
+			"BareMetalHost infra/h: give it to the claim that took its claim's place, False AdoptionRequired",
+		},
+		"restored, and to be adopted by another value": {
+			Observation{Claim: claimWith(nil), UID: "uid", Consumed: list(stray(metal3v1.AdoptAnnotation, "uid"))},
+			left + ", False AdoptionRequired",
+		},
+		"restored, and to be adopted by what the cache has of an older claim": {
+			Observation{Claim: claimWith(nil), UID: "newer", Consumed: list(stray(metal3v1.AdoptAnnotation, "old"))},
+			left + ", False AdoptionRequired",
+		},
+		"restored, and to be adopted twice": {
+			Observation{Claim: claimWith(nil), UID: "uid", Consumed: list(
+				stray(metal3v1.AdoptAnnotation, "old"), renamed(stray(metal3v1.AdoptAnnotation, "old"), "h2"),
+			)},
+			"BareMetalHost infra/h: give it to the claim that took its claim's place, " +
+				"BareMetalHost infra/h2: say that its claim is gone (AdoptionRequired), False AdoptionRequired",
+		},
+		"restored, adopted, and deleted": {
+			Observation{Claim: claimWith(deleted), UID: "uid", Consumed: list(stray(metal3v1.AdoptAnnotation, "old"))},
+			left + ", HostClaim a/c: release it",
+		},
+		"restored, and to be cleaned": {
+			Observation{Claim: claimWith(nil), UID: "uid", Consumed: list(stray(metal3v1.ReleaseAnnotation, "old"))},
 			"BareMetalHost infra/h: release it, False NoBareMetalHost",
 		},
-		"the cache lags":                      {Observation{UID: "new", Consumed: list(hostOfClaim(other("new")))}, ""},
-		"orphan that somebody else has bound": {Observation{Consumed: list(hostOfClaim(strange))}, ""},
-		"orphan that is paused": {Observation{Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
+		"restored while its host was released": {
+			Observation{Claim: claimWith(named), Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
+				h.Annotations[metal3v1.ReleaseAnnotation] = "uid"
+			}))},
+			"BareMetalHost infra/h: have it as its claim says, True BareMetalHostAssociated bound infra/h",
+		},
+		"the cache lags": {Observation{UID: "new", Consumed: list(hostOfClaim(other("new")))}, ""},
+		"of a claim that is gone, and taken by somebody else": {Observation{Consumed: list(hostOfClaim(strange))}, ""},
+		"to be released, and paused": {Observation{Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
 			other("old")(h)
 			stopped(h)
+			h.Annotations[metal3v1.ReleaseAnnotation] = "old"
 		}))}, ""},
 		"host that came before its claim": {Observation{Consumed: list(hostOfClaim(other("")))}, ""},
 	} {
@@ -230,6 +322,9 @@ func printed(d Decision) string {
 	for _, action := range d.Actions {
 		text := action.String()
 		if change, ok := action.(changeClaim); ok && change.warning != nil {
+			text += " (" + change.warning.Reason + ")"
+		}
+		if change, ok := action.(changeHost); ok && change.warning != nil {
 			text += " (" + change.warning.Reason + ")"
 		}
 		parts = append(parts, text)

@@ -6,6 +6,7 @@ import (
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -13,6 +14,8 @@ import (
 
 // saved is what an administrator had set on a host when it was claimed, and gets back when it is released.
 type saved struct {
+	// Host is the UID of the host. Another one has been created anew from a copy of the host.
+	Host        types.UID               `json:"host,omitempty"`
 	Online      bool                    `json:"online"`
 	UserData    *corev1.SecretReference `json:"userData,omitempty"`
 	MetaData    *corev1.SecretReference `json:"metaData,omitempty"`
@@ -23,13 +26,17 @@ type saved struct {
 func claimed(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) *bmov1.BareMetalHost {
 	after := host.DeepCopy()
 	after.Spec.ConsumerRef = consumerRef(claim)
-	keep := saved{
-		Online:   host.Spec.Online,
-		UserData: host.Spec.UserData, MetaData: host.Spec.MetaData, NetworkData: host.Spec.NetworkData,
-	}
-	setOn(after, metal3v1.SavedAnnotation, keep.String())
+	setOn(after, metal3v1.SavedAnnotation, asIs(host).String())
 	block(after)
 	return after
+}
+
+// asIs returns what there is to save of a host.
+func asIs(host *bmov1.BareMetalHost) saved {
+	return saved{
+		Host: host.UID, Online: host.Spec.Online,
+		UserData: host.Spec.UserData, MetaData: host.Spec.MetaData, NetworkData: host.Spec.NetworkData,
+	}
 }
 
 // String returns what the annotation is.
@@ -55,6 +62,7 @@ func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) 
 	after.Spec.ConsumerRef.UID = claim.UID
 	unparked(after)
 	block(after)
+	undisputed(after)
 	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
 	after.Spec.Online = claim.PoweredOn() || host.Spec.DisablePowerOff
 	after.Annotations = hostclaim.RebootsOf(claim).Tell(after.Annotations)
@@ -99,10 +107,10 @@ func releases(hosts []*bmov1.BareMetalHost, secrets Secrets) []Action {
 	var actions []Action
 	for _, host := range hosts {
 		if after := emptied(host); after != nil {
-			actions = append(actions, changeHost{host, after, "take off it what its claim has put there"})
+			actions = append(actions, changeHost{host, after, "take off it what its claim has put there", nil})
 		} else if clean(host) {
 			actions = append(actions, removeCopies(host, secrets)...)
-			actions = append(actions, changeHost{host, released(host), "release it"})
+			actions = append(actions, changeHost{host, released(host), "release it", nil})
 		}
 	}
 	return actions
@@ -123,7 +131,8 @@ func removeCopies(host *bmov1.BareMetalHost, secrets Secrets) []Action {
 func leaves(host *bmov1.BareMetalHost) bool { return emptied(host) == nil && clean(host) }
 
 // emptied returns a host without all that a claim can have put there, nil if it has nothing of that. The image goes
-// together with the Secrets: the host must not be provisioned without them.
+// together with the Secrets: the host must not be provisioned without them. That it is to be released is written down:
+// the claim can be gone before the host is clean.
 func emptied(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	after := host.DeepCopy()
 	after.Spec.Image, after.Spec.CustomDeploy = nil, nil
@@ -133,6 +142,11 @@ func emptied(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	unparked(after)
 	delete(after.Annotations, bmov1.RebootAnnotationPrefix)
 	after.Annotations = hostclaim.Reboots{}.Tell(after.Annotations)
+	if changed(host, after) == nil && clean(host) {
+		return nil // It is released at once.
+	}
+	undisputed(after)
+	setOn(after, metal3v1.ReleaseAnnotation, string(host.Spec.ConsumerRef.UID))
 	return changed(host, after)
 }
 
@@ -163,6 +177,7 @@ func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	}
 	after.Spec.ConsumerRef = nil
 	dropOurs(after, blockMove)
+	undisputed(after)
 	setOn(after, metal3v1.SavedAnnotation, "")
 	return after
 }

@@ -26,8 +26,8 @@ type Observation struct {
 	Consumed []*bmov1.BareMetalHost
 	// UID is that of the claim as the API server has it, empty if it has none. It is read if a host names another one.
 	UID types.UID
-	// Named is the host that the status of the claim names, or that the claim was paused with, as the API server has it.
-	// It is read unless the cache has it among Consumed.
+	// Named is the host that the claim names, or was paused with, as the API server has it. It is read unless the claim
+	// has one among Consumed.
 	Named *bmov1.BareMetalHost
 	// Requester is where the claim is. Candidates are the hosts that it may be about to get, Policies those of their
 	// namespaces. They are read for a claim that has no host.
@@ -101,7 +101,7 @@ func (r *Reconciler) paused(ctx context.Context, o Observation) (bool, error) {
 func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
 	o.Secrets = Secrets{}
 	owned := o.owned()
-	for i, host := range append(owned, o.orphans()...) {
+	for i, host := range append(owned, o.strays()...) {
 		from := r.Read.Metadata
 		if kept := i == 0 && len(owned) > 0 && o.Claim.DeletionTimestamp == nil; !kept && leaves(host) {
 			from = r.Read.Live

@@ -7,6 +7,7 @@ import (
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -33,7 +34,7 @@ func park(o Observation, host *bmov1.BareMetalHost) []Action {
 		actions = append(actions, changeClaim{o.Claim, marked, "have it wait for its host wherever it goes", nil})
 	}
 	if after := parked(host, o.HardwareData); after != nil {
-		actions = append(actions, changeHost{host, after, "park it while its claim is paused"})
+		actions = append(actions, changeHost{host, after, "park it while its claim is paused", nil})
 	}
 	return actions
 }
@@ -112,10 +113,18 @@ func parkedOf(claim *metal3v1.HostClaim) *types.NamespacedName {
 	return &types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// namedBy returns the host that a claim has, had, or was paused with.
+// namedBy returns the host that a claim has, had, or was paused with, or that its metadata names: a claim that was
+// restored has no status, and the cache can be older than the host that was restored with it.
 func namedBy(claim *metal3v1.HostClaim) *types.NamespacedName {
 	if host := hostOf(claim); host != nil {
 		return host
 	}
-	return parkedOf(claim)
+	if host := parkedOf(claim); host != nil {
+		return host
+	}
+	namespace, name, ok := strings.Cut(claim.Annotations[metal3v1.HostAnnotation], "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return nil
+	}
+	return &types.NamespacedName{Namespace: namespace, Name: name}
 }

@@ -1,6 +1,7 @@
 package baremetal
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,9 +53,12 @@ func (w *world) checkWrite(was, is client.Object) {
 		w.t.Fatalf("it wrote to %s, which is not its own", describeHost(before))
 	}
 	if ref := after.Spec.ConsumerRef; ref != nil {
-		if ref.UID != before.Spec.ConsumerRef.UID && before.Spec.ConsumerRef.UID != "" {
-			w.t.Fatalf("it took %s from another claim", describeHost(before))
+		if was := before.Spec.ConsumerRef.UID; ref.UID != was && was != "" {
+			if before.Annotations[metal3v1.AdoptAnnotation] != string(was) || w.exists(was) || !w.exists(ref.UID) {
+				w.t.Fatalf("it took %s from another claim", describeHost(before))
+			}
 		}
+		w.checkLeft(before, after)
 		return
 	}
 	if copies := w.copies(before); len(copies) > 0 {
@@ -66,6 +70,21 @@ func (w *world) checkWrite(was, is client.Object) {
 	}
 	if !after.Spec.Online {
 		w.t.Fatalf("it gave back %s other than its administrator had it", describeHost(after))
+	}
+}
+
+// exists reports whether there is a claim of a UID, or was one when the run read it.
+func (w *world) exists(uid types.UID) bool {
+	return slices.ContainsFunc(w.claims(), func(claim *metal3v1.HostClaim) bool { return claim.UID == uid })
+}
+
+// checkLeft is what must hold of a host that stays whose it is: if its claim is gone, and was not deleted, nothing is
+// taken off it, unless an administrator says so.
+func (w *world) checkLeft(before, after *bmov1.BareMetalHost) {
+	uid := before.Spec.ConsumerRef.UID
+	if w.vanished[uid] && before.Annotations[metal3v1.ReleaseAnnotation] != string(uid) &&
+		!equality.Semantic.DeepEqual(before.Spec.Image, after.Spec.Image) {
+		w.t.Fatalf("it took off %s what is on it, and its claim was not deleted", describeHost(before))
 	}
 }
 
@@ -187,6 +206,12 @@ func (w *world) checkEnd() {
 	w.Faulty = ""
 	if !w.settle() {
 		w.t.Fatal("it does not come to rest")
+	}
+	w.check()
+	for w.administer("adopt", "release") {
+		if !w.settle() {
+			w.t.Fatal("it does not come to rest once administrators have decided")
+		}
 	}
 	w.check()
 	for _, host := range w.hosts() {

@@ -53,6 +53,8 @@ type world struct {
 	writes int
 	// forced are the claims whose finalizer somebody has taken away.
 	forced map[types.UID]bool
+	// vanished are the claims that are gone without having been deleted: somebody has restored them with another UID.
+	vanished map[types.UID]bool
 }
 
 func simScheme() *runtime.Scheme {
@@ -68,7 +70,7 @@ func simScheme() *runtime.Scheme {
 
 func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
-		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, forced: map[types.UID]bool{},
+		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, forced: map[types.UID]bool{}, vanished: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 	}
 	w.server = simulation.NewServer(simScheme())
@@ -219,7 +221,7 @@ var (
 	}
 	everything = []string{
 		"claim", "delete claim", "secret", "secret", "cluster", "hardware", "host", "change host", "change host", "delete host", "policy", "label", "metal3", "metal3",
-		"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "restart", "fault", "fault", "user",
+		"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "restart", "fault", "fault", "user", "restore", "administer",
 	}
 )
 
@@ -241,6 +243,10 @@ func (w *world) act() {
 		w.deleteClaim()
 	case "user":
 		w.user()
+	case "restore":
+		w.restore()
+	case "administer":
+		w.administer("adopt", "release", "wrong")
 	case "secret":
 		w.changeSecret()
 	case "cluster":
@@ -362,6 +368,53 @@ func (w *world) user() {
 		w.forced[claim.UID] = true
 	}
 	w.server.Put(claim)
+}
+
+// restore has a claim go without being deleted. Mostly another one of its name comes, with what it says of itself.
+func (w *world) restore() {
+	claims := w.claims()
+	if len(claims) == 0 {
+		return
+	}
+	claim := claims[w.Index("claim", len(claims))]
+	if claim.DeletionTimestamp != nil {
+		return
+	}
+	w.forced[claim.UID], w.vanished[claim.UID] = true, true
+	again := claim.DeepCopy()
+	again.UID, again.ResourceVersion, again.Status = "", "", metal3v1.HostClaimStatus{}
+	if w.Pick("status", "with", "without") == "with" {
+		again.Status = claim.Status
+	}
+	w.server.Vanish(w.server.KeyOf(claim))
+	if w.Pick("restored", "yes", "yes", "no") == "yes" {
+		w.server.Put(again)
+	}
+}
+
+// administer has an administrator decide on a host that says that it is to be decided on. It reports whether there is
+// one.
+func (w *world) administer(decisions ...string) bool {
+	for _, host := range w.hosts() {
+		if host.Annotations[metal3v1.ProblemAnnotation] == "" || host.Spec.ConsumerRef == nil {
+			continue
+		}
+		uid := string(host.Spec.ConsumerRef.UID)
+		switch w.Pick("decision", decisions...) {
+		case "adopt":
+			if host.Annotations[metal3v1.AdoptAnnotation] == uid {
+				setOn(host, metal3v1.ReleaseAnnotation, uid) // There is nobody who could.
+			}
+			setOn(host, metal3v1.AdoptAnnotation, uid)
+		case "release":
+			setOn(host, metal3v1.ReleaseAnnotation, uid)
+		case "wrong":
+			setOn(host, metal3v1.AdoptAnnotation, "of-another-claim")
+		}
+		w.server.Put(host)
+		return true
+	}
+	return false
 }
 
 func rebootOf(annotations map[string]string) map[string]string {

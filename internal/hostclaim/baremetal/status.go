@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -38,13 +39,13 @@ func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
 		r.Recorder.Eventf(
 			after, nil, corev1.EventTypeNormal, is.Reason, "Bind", "Got BareMetalHost %s/%s", host.Namespace, host.Name,
 		)
-	case metal3v1.NotAuthorizedReason, metal3v1.SelectorInvalidReason:
+	case metal3v1.NotAuthorizedReason, metal3v1.AdoptionRequiredReason, metal3v1.SelectorInvalidReason:
 		r.warn(after, hostclaim.Warning{Reason: is.Reason, Note: is.Message})
 	}
 }
 
-func (r *Reconciler) warn(claim *metal3v1.HostClaim, warning hostclaim.Warning) {
-	r.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, warning.Reason, "Bind", "%s", hostclaim.Bounded(warning.Note))
+func (r *Reconciler) warn(about runtime.Object, warning hostclaim.Warning) {
+	r.Recorder.Eventf(about, nil, corev1.EventTypeWarning, warning.Reason, "Bind", "%s", hostclaim.Bounded(warning.Note))
 }
 
 // failed returns the decision once an action has failed: the claim says so.

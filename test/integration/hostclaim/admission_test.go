@@ -165,6 +165,14 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 		none := func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef = nil }
 		Expect(change(ctx, manager, infra, "used", none)).To(refused(given))
 		Expect(change(ctx, manager, infra, "used", claimed(mine))).To(refused(given))
+		for _, key := range []string{"hostclaims.metal3.io/adopt", "hostclaims.metal3.io/release"} {
+			decide := func(h *bmov1.BareMetalHost) { h.Annotations[key] = "uid" }
+			Expect(change(ctx, manager, infra, "used", decide)).To(refused(given))
+			Expect(change(ctx, w.admin, infra, "used", decide)).To(Succeed())
+			Expect(change(ctx, as(ctx, mine, hosts), mine, "own", func(h *bmov1.BareMetalHost) {
+				h.Annotations = map[string]string{key: "uid"}
+			})).To(Succeed(), "no claim has it")
+		}
 		Expect(change(ctx, w.admin, infra, "used", none)).To(Succeed())
 		Expect(remove(ctx, manager, infra, "used")).To(refused(inUse))
 		Expect(remove(ctx, manager, infra, "given-up")).To(Succeed())

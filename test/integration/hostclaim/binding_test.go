@@ -433,6 +433,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 			h.Status.Provisioning.State, h.Status.Provisioning.Image.URL = bmov1.StateProvisioned, "http://x"
 		})
 		remove(ctx, "team-a", "again")
+		Eventually(w.associated(ctx, "team-a", "again")).Should(HavePrefix("True HostClaimDeleting"))
 		By("forcing the first claim away")
 		Expect(w.admin.Patch(ctx, unstructuredClaim("team-a", "again"), client.RawPatch(
 			types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),

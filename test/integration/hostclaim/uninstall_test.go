@@ -87,7 +87,7 @@ var _ = Describe("When Archelon is uninstalled, claims", Ordered, ContinueOnFail
 		t = newTenant(ctx, here, there, "a")
 	})
 
-	It("of kind baremetal keep their hosts as they are, can be deleted, and are cleaned up after by the next installation", func(ctx SpecContext) {
+	It("of kind baremetal keep their hosts as they are, can be deleted, and leave it to an administrator what becomes of the host then", func(ctx SpecContext) {
 		for _, name := range []string{"stays", "goes", "leaving"} {
 			there.host(ctx, "infra", name, func(h *bmov1.BareMetalHost) { h.Labels["only"] = name })
 		}
@@ -110,6 +110,7 @@ var _ = Describe("When Archelon is uninstalled, claims", Ordered, ContinueOnFail
 		Expect(said).To(ContainSubstring(`team-a/leaving is being deleted and its host is not clean: nobody gets BareMetalHost "infra/leaving"`))
 		Eventually(there.associated(ctx, "team-a", "leaving")).Should(ContainSubstring("not found"))
 		Expect(held(ctx, there, "team-a", "stays")()).To(BeFalse())
+		was := string(there.getClaim(ctx, "team-a", "goes").UID)
 		gone(ctx, there, "team-a", "goes")
 		for name, version := range hosts {
 			host := there.getHost(ctx, "infra", name)
@@ -122,8 +123,12 @@ var _ = Describe("When Archelon is uninstalled, claims", Ordered, ContinueOnFail
 		there.changeHost(ctx, "infra", "leaving", func(h *bmov1.BareMetalHost) { delete(h.Annotations, bmov1.PausedAnnotation) })
 		stop = there.start(ctx)
 		defer stop()
+		Eventually(there.consumer(ctx, "infra", "leaving")).Should(BeEmpty())
+		Eventually(func() any { return there.getHost(ctx, "infra", "goes").Annotations }).Should(HaveKey("hostclaims.metal3.io/problem"))
+		Expect(there.getHost(ctx, "infra", "goes").Spec.Image).NotTo(BeNil(), "the claim may be about to be restored")
+		there.changeHost(ctx, "infra", "goes", func(h *bmov1.BareMetalHost) { h.Annotations["hostclaims.metal3.io/release"] = was })
+		Eventually(there.consumer(ctx, "infra", "goes")).Should(BeEmpty())
 		for _, name := range []string{"goes", "leaving"} {
-			Eventually(there.consumer(ctx, "infra", name)).Should(BeEmpty())
 			Expect(there.getHost(ctx, "infra", name).Spec.Image).To(BeNil())
 		}
 		Eventually(held(ctx, there, "team-a", "stays")).Should(BeTrue())

@@ -1,0 +1,223 @@
+package hostclaim_test
+
+import (
+	"context"
+	"fmt"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// backup has copies of objects.
+type backup []*unstructured.Unstructured
+
+// backUp copies the objects of a kind in a namespace.
+func (w *world) backUp(ctx context.Context, kind schema.GroupVersionKind, namespace string) backup {
+	GinkgoHelper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	Expect(w.admin.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+	Expect(list.Items).NotTo(BeEmpty())
+	var copies backup
+	for i := range list.Items {
+		copies = append(copies, &list.Items[i])
+	}
+	return copies
+}
+
+// destroy deletes what was copied, with all that holds it. No controller may run.
+func (w *world) destroy(ctx context.Context, b backup) {
+	GinkgoHelper()
+	for _, each := range b {
+		Expect(client.IgnoreNotFound(w.admin.Delete(ctx, each.DeepCopy()))).To(Succeed(), "Kubernetes may be the first")
+		Expect(client.IgnoreNotFound(w.admin.Patch(ctx, each.DeepCopy(), client.RawPatch(
+			types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		)))).To(Succeed())
+	}
+}
+
+// restore creates what was copied as Velero does: without what the API server sets, without owners, and with a status
+// if that is asked for.
+func (w *world) restore(ctx context.Context, b backup, status bool) {
+	GinkgoHelper()
+	for _, each := range b {
+		object := each.DeepCopy()
+		for _, field := range []string{
+			"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences", "selfLink",
+		} {
+			unstructured.RemoveNestedField(object.Object, "metadata", field)
+		}
+		is, has := object.Object["status"]
+		Expect(w.admin.Create(ctx, object)).To(Succeed())
+		if status && has {
+			Eventually(func() error {
+				Expect(w.admin.Get(ctx, client.ObjectKeyFromObject(each), object)).To(Succeed())
+				object.Object["status"] = is
+				return w.admin.Status().Update(ctx, object)
+			}).Should(Succeed())
+		}
+	}
+}
+
+func kindOf(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "metal3.io", Version: "v1alpha1", Kind: kind}
+}
+
+var _ = Describe("Claims and hosts that are restored with other UIDs", Ordered, ContinueOnFailure, func() {
+	const adopt, release, problem = "hostclaims.metal3.io/adopt", "hostclaims.metal3.io/release", "hostclaims.metal3.io/problem"
+	var w *world
+	annotate := func(ctx context.Context, namespace, key, value string) {
+		GinkgoHelper()
+		w.changeHost(ctx, namespace, "h", func(h *bmov1.BareMetalHost) { h.Annotations[key] = value })
+	}
+	told := func(ctx context.Context, namespace string) func() string {
+		return func() string { return w.getHost(ctx, namespace, "h").Annotations[problem] }
+	}
+	noted := func(ctx context.Context, namespace, kind string) func() []string {
+		return func() []string {
+			list := &eventsv1.EventList{}
+			Expect(w.admin.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+			var reasons []string
+			for _, event := range list.Items {
+				if event.Regarding.Kind == kind && event.Type == corev1.EventTypeWarning {
+					reasons = append(reasons, event.Reason)
+				}
+			}
+			return reasons
+		}
+	}
+	// running creates a host that runs what a claim asks for, and a free one beside it, and returns the UID of the claim.
+	running := func(ctx context.Context, infra, team string) types.UID {
+		GinkgoHelper()
+		w.namespace(ctx, infra)
+		w.namespace(ctx, team)
+		w.create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "data"}, StringData: map[string]string{"value": "x"}})
+		w.host(ctx, infra, "h", nil)
+		w.claim(ctx, team, "c", "online: true\nuserData: {name: data}\n"+image+only(infra))
+		Eventually(func() any { return w.getHost(ctx, infra, "h").Spec.Image }).ShouldNot(BeNil())
+		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) {
+			h.Status.Provisioning.State, h.Status.Provisioning.Image = bmov1.StateProvisioned, *h.Spec.Image
+		})
+		Eventually(func() bool { return w.getClaim(ctx, team, "c").Status.Ready }).Should(BeTrue())
+		w.host(ctx, infra, "spare", nil)
+		return w.getClaim(ctx, team, "c").UID
+	}
+
+	BeforeAll(func(ctx SpecContext) { w = newWorld(ctx, "hostclaim-restore") })
+
+	for _, status := range []bool{true, false} {
+		It(fmt.Sprintf("keep what runs, with status: %v", status), func(ctx SpecContext) {
+			infra, team := fmt.Sprint("infra-", status), fmt.Sprint("team-", status)
+			stop := w.start(ctx)
+			was := running(ctx, infra, team)
+			before := w.getHost(ctx, infra, "h")
+			stop()
+			hosts, claims := w.backUp(ctx, kindOf("BareMetalHost"), infra), w.backUp(ctx, kindOf("HostClaim"), team)
+			w.destroy(ctx, append(hosts, claims...))
+
+			By("restoring the hosts first")
+			stop = w.start(ctx)
+			defer func() { stop() }()
+			w.restore(ctx, hosts, status)
+			Eventually(told(ctx, infra)).Should(ContainSubstring("belongs to an earlier HostClaim " + team + "/c, which had UID " + string(was)))
+			Eventually(noted(ctx, infra, "BareMetalHost")).Should(ContainElement("AdoptionRequired"))
+			Expect(w.getHost(ctx, infra, "h").Spec).To(Equal(before.Spec))
+
+			By("restoring the claims")
+			w.restore(ctx, claims, status)
+			is := w.getClaim(ctx, team, "c").UID
+			Expect(is).NotTo(Equal(was))
+			Eventually(w.associated(ctx, team, "c")).Should(And(
+				HavePrefix("False AdoptionRequired: BareMetalHost "+infra+"/h belongs to an earlier HostClaim"),
+				ContainSubstring(adopt+"="+string(was)), ContainSubstring(release+"="+string(was)),
+			))
+			Eventually(noted(ctx, team, "HostClaim")).Should(ContainElement("AdoptionRequired"))
+
+			By("having the tenant try to adopt it, and an administrator with a wrong UID")
+			claim := w.getClaim(ctx, team, "c")
+			forged := claim.DeepCopy()
+			forged.Annotations = map[string]string{adopt: string(was), "metal3.io/BareMetalHost": infra + "/h"}
+			Expect(w.admin.Patch(ctx, forged, client.MergeFrom(claim))).To(Succeed())
+			annotate(ctx, infra, adopt, string(is))
+			Eventually(w.associated(ctx, team, "c")).Should(ContainSubstring("is not that UID"))
+			annotate(ctx, infra, release, string(is))
+			Consistently(func() any { return w.getHost(ctx, infra, "h").Spec }).Should(Equal(before.Spec))
+			Expect(w.consumer(ctx, infra, "spare")()).To(BeEmpty(), "it is not to get a second host")
+
+			By("adopting it after another start")
+			stop()
+			stop = w.start(ctx)
+			annotate(ctx, infra, adopt, string(was))
+			Eventually(w.associated(ctx, team, "c")).Should(Equal(bound))
+			host := w.getHost(ctx, infra, "h")
+			Expect(host.Spec.ConsumerRef.UID).To(Equal(is))
+			for _, key := range []string{adopt, release, problem} {
+				Expect(host.Annotations).NotTo(HaveKey(key))
+			}
+			host.Spec.ConsumerRef.UID = was
+			Expect(host.Spec).To(Equal(before.Spec))
+			Eventually(func() string {
+				copied := &corev1.Secret{}
+				Expect(w.admin.Get(ctx, types.NamespacedName{Namespace: infra, Name: "h-hc-userdata"}, copied)).To(Succeed())
+				return copied.Labels["hostclaims.metal3.io/claim-uid"]
+			}).Should(BeEquivalentTo(is))
+			if status {
+				Eventually(func() bool { return w.getClaim(ctx, team, "c").Status.Ready }).Should(BeTrue())
+			}
+			Expect(w.consumer(ctx, infra, "spare")()).To(BeEmpty())
+		})
+	}
+
+	It("can be deleted, and leave the host to the administrator, who has it cleaned", func(ctx SpecContext) {
+		const infra, team = "infra-gone", "team-gone"
+		stop := w.start(ctx)
+		was := running(ctx, infra, team)
+		stop()
+		claims := w.backUp(ctx, kindOf("HostClaim"), team)
+		w.destroy(ctx, claims)
+		w.restore(ctx, claims, true)
+		stop = w.start(ctx)
+		defer stop()
+		Eventually(w.associated(ctx, team, "c")).Should(HavePrefix("False AdoptionRequired"))
+		Expect(w.admin.Delete(ctx, unstructuredClaim(team, "c"))).To(Succeed())
+		Eventually(w.associated(ctx, team, "c")).Should(ContainSubstring("not found"))
+		Consistently(func() any { return w.getHost(ctx, infra, "h").Spec.Image }).ShouldNot(BeNil())
+
+		annotate(ctx, infra, release, string(was))
+		Eventually(func() any { return w.getHost(ctx, infra, "h").Spec.Image }).Should(BeNil())
+		Consistently(w.consumer(ctx, infra, "h")).Should(Equal(team+"/c"), "it is not clean yet")
+		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) {
+			h.Status.Provisioning = bmov1.ProvisionStatus{State: bmov1.StateAvailable}
+		})
+		Eventually(w.consumer(ctx, infra, "h")).Should(BeEmpty())
+		for _, key := range []string{adopt, release, problem, "hostclaims.metal3.io/saved"} {
+			Expect(w.getHost(ctx, infra, "h").Annotations).NotTo(HaveKey(key))
+		}
+	})
+
+	It("are cleaned as ever if the deletion of the claim had begun", func(ctx SpecContext) {
+		const infra, team = "infra-late", "team-late"
+		stop := w.start(ctx)
+		running(ctx, infra, team)
+		Expect(w.admin.Delete(ctx, unstructuredClaim(team, "c"))).To(Succeed())
+		Eventually(func() any { return w.getHost(ctx, infra, "h").Spec.Image }).Should(BeNil())
+		stop()
+		hosts, claims := w.backUp(ctx, kindOf("BareMetalHost"), infra), w.backUp(ctx, kindOf("HostClaim"), team)
+		w.destroy(ctx, append(hosts, claims...))
+		w.restore(ctx, hosts, true)
+		stop = w.start(ctx)
+		defer stop()
+		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) {
+			h.Status.Provisioning = bmov1.ProvisionStatus{State: bmov1.StateAvailable}
+		})
+		Eventually(w.consumer(ctx, infra, "h")).Should(BeEmpty())
+	})
+})
