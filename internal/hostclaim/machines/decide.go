@@ -31,6 +31,8 @@ func Decide(o Observation) Decision {
 			return Decision{}
 		}
 		return end(o)
+	case o.Ownerless && m.DeletionTimestamp == nil:
+		return Decision{Problem: ownerless}
 	case o.Claim == nil && o.Proxy == nil:
 		return begin(m)
 	case owned(o) != "":
@@ -57,6 +59,10 @@ func owned(o Observation) string {
 // hadHost is said of a Machine to which the provider has given a host. Another one would run beside it, or after it.
 const hadHost = "the Machine has had a host, and gets no HostClaim for another one: delete the Machine"
 
+// ownerless is said of a Machine whose claim was restored. Only the owner tells it from one that somebody else has
+// created.
+const ownerless = "the HostClaim of this name has no owner: if it was restored, set its ownerReferences to this Metal3Machine"
+
 // begin asks for a host.
 func begin(m *Machine) Decision {
 	switch {
@@ -77,7 +83,9 @@ func end(o Observation) Decision {
 	if o.Claim != nil && o.Claim.DeletionTimestamp == nil {
 		d.Actions = append(d.Actions, remove{o.Claim})
 	}
-	if o.Proxy != nil && o.Proxy.DeletionTimestamp == nil {
+	// One that has a consumer and no owner was restored before its Machine.
+	restored := o.Machine == nil && o.Proxy != nil && o.Proxy.Spec.ConsumerRef != nil && len(o.Proxy.OwnerReferences) == 0
+	if o.Proxy != nil && o.Proxy.DeletionTimestamp == nil && !restored {
 		d.Actions = append(d.Actions, remove{o.Proxy})
 	}
 	return d
@@ -119,6 +127,11 @@ func isTrue(claim *metal3v1.HostClaim, condition string) bool {
 	return hostclaim.ConditionOf(claim, condition).Status == "True"
 }
 
+// disputed reports whether an administrator has to say whether a claim gets the host of an earlier one of its name.
+func disputed(claim *metal3v1.HostClaim) bool {
+	return claim != nil && hostclaim.ConditionOf(claim, metal3v1.AssociatedCondition).Reason == metal3v1.AdoptionRequiredReason
+}
+
 // asks reports whether the provider wants something on its host.
 func asks(proxy *bmov1.BareMetalHost) bool {
 	return proxy.Spec.Image != nil || proxy.Spec.CustomDeploy != nil
@@ -129,6 +142,8 @@ func asks(proxy *bmov1.BareMetalHost) bool {
 func stateOf(o Observation) bmov1.ProvisioningState {
 	claim := o.Claim
 	switch {
+	case o.Machine.DeletionTimestamp == nil && disputed(claim):
+		return o.Proxy.Status.Provisioning.State // Its host is as it was.
 	case claim == nil || !isTrue(claim, metal3v1.AssociatedCondition):
 		return bmov1.StateNone
 	case claim.DeletionTimestamp != nil:

@@ -119,6 +119,15 @@ func TestDecide(t *testing.T) {
 		"NamesakeOfProxy": {reason: "nor its proxy", problem: "earlier", o: Observation{
 			Machine: machine(func(m *Machine) { m.UID = "other" }), Proxy: proxyOf(machine()),
 		}},
+		"Restored": {reason: "nobody but its owner says whose the claim is", problem: "has no owner", o: Observation{
+			Machine: machine(), Proxy: proxyOf(machine(), asked), Ownerless: true,
+		}},
+		"RestoredBeforeItsMachine": {reason: "the Machine may come", o: Observation{
+			Gone: true, Ownerless: true, Proxy: proxyOf(machine(), asked, func(h *bmov1.BareMetalHost) { h.OwnerReferences = nil }),
+		}},
+		"RestoredAndDeleted": {reason: "deletion is not held up", want: []string{tells}, o: Observation{
+			Machine: machine(deleting), Proxy: proxyOf(machine(), asked), Ownerless: true,
+		}},
 		"ClaimDeleted": {reason: "another host would run beside the first one", want: []string{tells}, o: Observation{Machine: machine(), Proxy: proxyOf(machine(), asked)}},
 		"Settled":      {reason: "nothing changes", o: func() Observation { o := inStepOf(bound(), nothing); o.Proxy.Status = statusOf(o); return o }()},
 		"SettledProvisioned": {reason: "nothing changes", o: func() Observation {
@@ -161,7 +170,18 @@ func TestStateOfTheProxy(t *testing.T) {
 		"Emptied":        {inStepOf(bound("Provisioned", "Provisioning"), nothing), bmov1.StateDeprovisioning},
 		"EmptiedJustNow": {stale(inStepOf(bound("Provisioned", "True"), nothing)), bmov1.StateProvisioned},
 		"LostItsHost":    {inStepOf(map[string]string{"Associated": "HostLost"}, asked), bmov1.StateNone},
-		"ClaimGone":      {Observation{Machine: machine(), Proxy: proxyOf(machine(), asked)}, bmov1.StateNone},
+		"Disputed": {func() Observation {
+			o := inStepOf(map[string]string{"Associated": "AdoptionRequired"}, asked)
+			o.Proxy.Status.Provisioning.State = bmov1.StateProvisioned
+			return o
+		}(), bmov1.StateProvisioned},
+		"DisputedAndDeleted": {func() Observation {
+			o := inStepOf(map[string]string{"Associated": "AdoptionRequired"}, asked)
+			o.Proxy.Status.Provisioning.State = bmov1.StateProvisioned
+			deleting(o.Machine)
+			return o
+		}(), bmov1.StateNone},
+		"ClaimGone": {Observation{Machine: machine(), Proxy: proxyOf(machine(), asked)}, bmov1.StateNone},
 		"ClaimIsDeleting": {func() Observation {
 			o := inStepOf(bound(), nothing)
 			o.Claim.DeletionTimestamp = &metav1.Time{}

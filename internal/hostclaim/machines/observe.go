@@ -26,6 +26,8 @@ type Observation struct {
 	// Claim and Proxy are those of the name of the Machine that carry our label, nil if there are none.
 	Claim *metal3v1.HostClaim
 	Proxy *bmov1.BareMetalHost
+	// Ownerless is whether there is a claim of the Machine that has no owner: it was restored.
+	Ownerless bool
 }
 
 // Readers are what a run reads from.
@@ -53,6 +55,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	if isThere[claim] && isClaim(claim) {
 		o.Claim = claim
 	}
+	o.Ownerless = isThere[claim] && isRestored(claim)
 	if isThere[proxy] && isProxy(proxy) {
 		o.Proxy = proxy
 	}
@@ -94,6 +97,12 @@ func isClaim(claim *metal3v1.HostClaim) bool {
 	return ours(claim) && slices.ContainsFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		return ref.Kind == machineKind().Kind
 	})
+}
+
+// isRestored reports whether a claim was created by this controller, and restored by a tool that drops owners.
+func isRestored(claim *metal3v1.HostClaim) bool {
+	of := claim.Spec.ConsumerRef
+	return ours(claim) && len(claim.OwnerReferences) == 0 && of != nil && of.Kind == machineKind().Kind && of.Name == claim.Name
 }
 
 func isProxy(host *bmov1.BareMetalHost) bool {

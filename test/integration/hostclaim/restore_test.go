@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/test/standin/capm3"
 )
 
 // backup has copies of objects.
@@ -218,6 +220,75 @@ var _ = Describe("Claims and hosts that are restored with other UIDs", Ordered, 
 		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) {
 			h.Status.Provisioning = bmov1.ProvisionStatus{State: bmov1.StateAvailable}
 		})
+		Eventually(w.consumer(ctx, infra, "h")).Should(BeEmpty())
+	})
+})
+
+var _ = Describe("Metal3Machines that are restored with other UIDs", Ordered, func() {
+	const infra, team = "infra", machineNamespace
+	It("keep their hosts, and go on with them once an administrator says so", func(ctx SpecContext) {
+		w := newMachineWorld(ctx, "machines-restore")
+		w.namespace(ctx, infra)
+		w.namespace(ctx, team)
+		metal3 := w.operate()
+		w.create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "data"}, StringData: map[string]string{"value": "x"}})
+		provider := capm3.Provider{
+			Client: w.admin, Image: &bmov1.Image{URL: "https://image", Checksum: "https://image.md5"},
+			Data: &corev1.SecretReference{Name: "data", Namespace: team},
+		}
+		step := func() string { return provider.Step(ctx, team, "m") }
+		w.host(ctx, infra, "h", nil)
+		w.host(ctx, infra, "spare", func(h *bmov1.BareMetalHost) { h.Labels["infra-kind"] = "large" })
+		ends := []func(){w.start(ctx), w.startMachines(ctx, &faults{})}
+		w.machine(ctx, "m", "hostclaims.metal3.io/kind: baremetal", "hostSelector: {matchLabels: {infra-kind: medium}}\n"+image)
+		Eventually(step).Should(Equal("provisioned"))
+		was := w.getHost(ctx, infra, "h").Spec.ConsumerRef.UID
+		for _, end := range ends {
+			end()
+		}
+		machine := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3Machine"}
+		proxies, claims := w.backUp(ctx, kindOf("BareMetalHost"), team), w.backUp(ctx, kindOf("HostClaim"), team)
+		machines := w.backUp(ctx, machine, team)
+		w.destroy(ctx, append(append(machines, claims...), proxies...))
+		w.changeHost(ctx, infra, "spare", func(h *bmov1.BareMetalHost) { h.Labels["infra-kind"] = "medium" })
+
+		By("restoring them in the order of their names")
+		w.start(ctx)
+		w.startMachines(ctx, &faults{})
+		w.restore(ctx, proxies, true)
+		w.restore(ctx, claims, true)
+		Eventually(w.associated(ctx, team, "m")).Should(HavePrefix("False AdoptionRequired"))
+		w.restore(ctx, machines, true)
+		Eventually(func() []string {
+			list := &eventsv1.EventList{}
+			Expect(w.admin.List(ctx, list, client.InNamespace(team))).To(Succeed())
+			var notes []string
+			for _, event := range list.Items {
+				notes = append(notes, event.Regarding.Kind+": "+event.Note)
+			}
+			return notes
+		}).Should(ContainElement(HavePrefix("Metal3Machine: the HostClaim of this name has no owner")))
+		Consistently(func() string {
+			return w.consumer(ctx, infra, "h")() + "," + w.consumer(ctx, infra, "spare")() + "," + string(w.getHost(ctx, team, "m").Status.Provisioning.State)
+		}).Should(Equal(team + "/m,,provisioned"))
+
+		By("adopting the host, and then the claim")
+		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) { h.Annotations["hostclaims.metal3.io/adopt"] = string(was) })
+		Eventually(w.associated(ctx, team, "m")).Should(Equal(bound))
+		restored := capm3.NewMachine(team, "m")
+		Expect(w.admin.Get(ctx, client.ObjectKeyFromObject(restored), restored)).To(Succeed())
+		claim := w.getClaim(ctx, team, "m")
+		owned := claim.DeepCopy()
+		owned.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: machine.GroupVersion().String(), Kind: machine.Kind, Name: "m", UID: restored.GetUID(),
+		}}
+		Expect(w.admin.Patch(ctx, owned, client.MergeFrom(claim))).To(Succeed())
+		Eventually(step).Should(Equal("provisioned"))
+		Expect(metal3.Provisioned(infra, "h")).To(HaveLen(1), "it was never provisioned again")
+		Expect(w.consumer(ctx, infra, "spare")()).To(BeEmpty())
+
+		Expect(w.admin.Delete(ctx, capm3.NewMachine(team, "m"))).To(Succeed())
+		Eventually(step).Should(Equal("NotFound"))
 		Eventually(w.consumer(ctx, infra, "h")).Should(BeEmpty())
 	})
 })
