@@ -3,6 +3,9 @@ package remote
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
 )
@@ -39,6 +42,8 @@ func Decide(o Observation, now time.Time) Decision {
 		}, now)}
 	case elsewhere(o):
 		return Decision{Status: apart(claim, elsewhereProblem(), now)}
+	case o.Earlier != nil:
+		return Decision{Status: apart(claim, earlierProblem(o.Earlier), now)}
 	case o.Target == nil && hostclaim.LostForGood(claim), lost(o) && wasBound(claim):
 		return gone(o, now)
 	case o.Target == nil && (claim.Status.Remote == nil || lost(o)):
@@ -76,6 +81,20 @@ func elsewhereProblem() Problem {
 		metal3v1.RemoteIdentityChangedReason,
 		"the credentials lead to another server or namespace than before, and the target is not there: " +
 			"restore them, or delete the claim with annotation " + metal3v1.AbandonAnnotation + "=true",
+	}
+}
+
+// earlierProblem says how a source takes over the target of an earlier one of its name. It says nothing in the words of
+// the other cluster.
+func earlierProblem(earlier *metav1.PartialObjectMetadata) Problem {
+	uid := earlier.Annotations[metal3v1.OriginUIDAnnotation]
+	if uid == "" || len(validation.IsValidLabelValue(uid)) > 0 {
+		uid = "the UID of that claim"
+	}
+	return Problem{
+		metal3v1.RemoteConflictReason,
+		"a HostClaim in the other cluster stands for an earlier claim of this name, and may have a host: to go on with it, set " +
+			"annotation " + metal3v1.OriginUIDAnnotation + " of this claim to " + uid + "; else delete it in the other cluster",
 	}
 }
 

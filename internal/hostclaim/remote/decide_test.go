@@ -371,3 +371,18 @@ func TestOrigins(t *testing.T) {
 		t.Error("a copy, or a later one of the same name, has the target of the first")
 	}
 }
+
+// What the other cluster says is quoted only if it is nothing but a UID.
+func TestEarlierProblem(t *testing.T) {
+	for uid, want := range map[string]string{
+		"uid-1": "of this claim to uid-1;", "": "of this claim to the UID of that claim;", "x\nrm -rf /": "of this claim to the UID of that claim;",
+	} {
+		earlier := &metav1.PartialObjectMetadata{}
+		earlier.Annotations = map[string]string{metal3v1.OriginUIDAnnotation: uid}
+		d := Decide(Observation{Claim: sourceWith(), RealKind: "baremetal", Place: place, Earlier: earlier}, now)
+		is := hostclaim.ConditionOf(&metal3v1.HostClaim{Status: *d.Status}, "RemoteSynced")
+		if len(d.Actions) > 0 || is.Reason != "RemoteConflict" || !strings.Contains(is.Message, want) {
+			t.Errorf("%q: got %v, %+v", uid, d.Actions, is)
+		}
+	}
+}

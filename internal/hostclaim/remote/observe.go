@@ -32,6 +32,9 @@ type Observation struct {
 	Place workload.Place
 	// Target is what has the name of the target, nil if there is nothing.
 	Target *metal3v1.HostClaim
+	// Earlier is the target of an earlier source of this name, nil if there is none. It is looked for before a target is
+	// created.
+	Earlier *metav1.PartialObjectMetadata
 	// Copies are the metadata of the Secrets of the source that are beside the target, by their names.
 	Copies map[string]*metav1.PartialObjectMetadata
 	// Sources are the metadata of the Secrets that the source names.
@@ -166,6 +169,11 @@ func (r *Remote) observe(ctx context.Context, o *Observation) error {
 	case !apierrors.IsNotFound(err):
 		return err
 	}
+	if o.Target == nil && o.Claim.Status.Remote == nil && o.Claim.DeletionTimestamp == nil {
+		if err := r.observeEarlier(ctx, o); err != nil {
+			return err
+		}
+	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 	err = r.Cluster.List(ctx, list, client.InNamespace(r.Place.Namespace), client.MatchingLabels{metal3v1.OriginLabel: origin})
@@ -178,6 +186,25 @@ func (r *Remote) observe(ctx context.Context, o *Observation) error {
 		// What a server says to be ours and is not is not touched.
 		if found.Namespace == r.Place.Namespace && found.Labels[metal3v1.OriginLabel] == origin {
 			o.Copies[found.Name] = found
+		}
+	}
+	return nil
+}
+
+// observeEarlier looks for what stands for a source of this name with another UID: this source was restored, or created
+// again, and a target of its own would take a second host.
+func (r *Remote) observeEarlier(ctx context.Context, o *Observation) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind + "List"))
+	if err := r.Cluster.List(ctx, list, client.InNamespace(r.Place.Namespace), client.HasLabels{metal3v1.OriginLabel}); err != nil {
+		return err
+	}
+	source := client.ObjectKeyFromObject(o.Claim).String()
+	for i := range list.Items {
+		found := &list.Items[i]
+		if found.Annotations[metal3v1.OriginAnnotation] == source && found.DeletionTimestamp == nil {
+			o.Earlier = found
+			return nil
 		}
 	}
 	return nil

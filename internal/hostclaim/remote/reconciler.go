@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -15,6 +16,9 @@ import (
 
 // FieldOwner is the name under which API servers record what this controller writes.
 const FieldOwner = "archelon-host-claim-remote"
+
+// lookAgain is how soon it is looked again whether the target of an earlier source is gone. Its events wake nobody.
+const lookAgain = time.Minute
 
 // Reconciler has claims of other clusters stand for those of this one.
 type Reconciler struct {
@@ -45,6 +49,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if ofConnection(err) || errors.Is(err, errBusy) {
 		err = nil // What follows the other cluster wakes the source.
+	}
+	if err == nil && o.Earlier != nil {
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
 	return ctrl.Result{}, hostclaim.IgnoreOvertaken(err)
 }

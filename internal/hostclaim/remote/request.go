@@ -91,12 +91,15 @@ func identity(claim *metal3v1.HostClaim) metal3v1.IdentityReference {
 // originOf says which source it is, in the value of a label. One that has moved here from another cluster has the UID
 // of its first life in an annotation. A copy of it under another name is another origin.
 func originOf(claim *metal3v1.HostClaim) string {
-	uid := claim.Annotations[metal3v1.OriginUIDAnnotation]
-	if uid == "" {
-		uid = string(claim.UID)
-	}
-	sum := sha256.Sum256([]byte(uid + "/" + claim.Namespace + "/" + claim.Name))
+	sum := sha256.Sum256([]byte(originUID(claim) + "/" + claim.Namespace + "/" + claim.Name))
 	return hex.EncodeToString(sum[:16])
+}
+
+func originUID(claim *metal3v1.HostClaim) string {
+	if uid := claim.Annotations[metal3v1.OriginUIDAnnotation]; uid != "" {
+		return uid
+	}
+	return string(claim.UID)
 }
 
 // originKept is that of a source whose target is known, whatever its annotation says by now.

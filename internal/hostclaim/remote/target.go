@@ -44,6 +44,9 @@ func wanted(o Observation, p plan) *metal3v1.HostClaim {
 	}
 	after.Labels = hostclaim.Set(after.Labels, metal3v1.OriginLabel, originKept(claim))
 	after.Annotations = hostclaim.Set(after.Annotations, metal3v1.OriginAnnotation, claim.Namespace+"/"+claim.Name)
+	if originOf(claim) == originKept(claim) {
+		after.Annotations[metal3v1.OriginUIDAnnotation] = originUID(claim)
+	}
 	after.Annotations = hostclaim.RebootsOf(claim).Tell(after.Annotations)
 	if !equality.Semantic.DeepEqual(*spec, before.Spec) || after.Annotations[metal3v1.WrittenAnnotation] == "" {
 		after.Spec = *spec

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/test/standin/capm3"
 )
 
@@ -290,5 +291,50 @@ var _ = Describe("Metal3Machines that are restored with other UIDs", Ordered, fu
 		Expect(w.admin.Delete(ctx, capm3.NewMachine(team, "m"))).To(Succeed())
 		Eventually(step).Should(Equal("NotFound"))
 		Eventually(w.consumer(ctx, infra, "h")).Should(BeEmpty())
+	})
+})
+
+var _ = Describe("A claim of kind remote that has another UID than before", Ordered, func() {
+	It("goes on with its target, or says how", func(ctx SpecContext) {
+		here, there := newWorldOf(ctx, "restore-here", "hostclaim-remote"), newWorld(ctx, "restore-there")
+		there.namespace(ctx, "infra")
+		metal3 := there.operate()
+		there.start(ctx)
+		for _, name := range []string{"h", "spare"} {
+			there.host(ctx, "infra", name, nil)
+		}
+		t := newTenant(ctx, here, there, "again")
+		stop := here.startRemote(ctx)
+		const spec = "online: true\nhostSelector: {matchLabels: {infra-kind: medium}}\n" + image
+		t.claim(ctx, "c", spec)
+		Eventually(func() bool { return here.getClaim(ctx, t.namespace, "c").Status.Ready }).Should(BeTrue())
+		was, target := here.getClaim(ctx, t.namespace, "c").UID, t.target(ctx, "c").UID
+		stop()
+
+		By("restoring it")
+		claims := here.backUp(ctx, kindOf("HostClaim"), t.namespace)
+		here.destroy(ctx, claims)
+		here.restore(ctx, claims, false)
+		stop = here.startRemote(ctx)
+		defer func() { stop() }()
+		Eventually(func() bool { return here.getClaim(ctx, t.namespace, "c").Status.Ready }).Should(BeTrue())
+		Expect(t.target(ctx, "c").UID).To(Equal(target))
+
+		By("creating it again")
+		stop()
+		here.destroy(ctx, claims)
+		t.claim(ctx, "c", spec)
+		stop = here.startRemote(ctx)
+		Eventually(t.synced(ctx, "c")).Should(And(
+			HavePrefix("False RemoteConflict: a HostClaim in the other cluster stands for an earlier claim of this name"),
+			ContainSubstring("hostclaims.metal3.io/origin-uid of this claim to "+string(was)),
+		))
+		Consistently(func() int { return len(t.targets(ctx, "c")) }).Should(Equal(1), "it is not to get a second host")
+		t.change(ctx, "c", func(c *metal3v1.HostClaim) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "hostclaims.metal3.io/origin-uid", string(was))
+		})
+		Eventually(func() bool { return here.getClaim(ctx, t.namespace, "c").Status.Ready }).Should(BeTrue())
+		Expect(t.target(ctx, "c").UID).To(Equal(target))
+		Expect(append(metal3.Provisioned("infra", "h"), metal3.Provisioned("infra", "spare")...)).To(HaveLen(1))
 	})
 })
