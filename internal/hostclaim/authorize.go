@@ -30,11 +30,13 @@ const (
 	refusedByNobody   refusedBy = ""
 	refusedByOptIn    refusedBy = "their label or annotation " + metal3v1.NamespacesKey
 	refusedByPolicies refusedBy = "the HostDeployPolicies there"
+	refusedByCleaning refusedBy = "automatedCleaningMode"
 	refusedByDefault  refusedBy = "no " + metal3v1.NamespacesKey + ", and there is no HostDeployPolicy"
 )
 
 // authorize says whether claims of a namespace may have a host. The host can say so itself, and the policies in its
-// namespace can: each of the two that is there has to. Where there is neither, nobody may have the host.
+// namespace can: each of the two that is there has to. Where there is neither, nobody may have the host. What is on the
+// disks of a host is for another namespace only if a policy says so.
 func authorize(host *bmov1.BareMetalHost, policies policiesSay, r Requester) refusedBy {
 	present, allowed := optIn(host, r.Name)
 	switch {
@@ -44,6 +46,8 @@ func authorize(host *bmov1.BareMetalHost, policies policiesSay, r Requester) ref
 		return refusedByDefault
 	case policies == no:
 		return refusedByPolicies
+	case policies != yesUncleaned && mayHoldOthersData(host, r.Name):
+		return refusedByCleaning
 	default:
 		return refusedByNobody
 	}
@@ -56,19 +60,25 @@ const (
 	nothing policiesSay = iota
 	no
 	yes
+	// yesUncleaned is yes also for hosts that were not cleaned.
+	yesUncleaned
 )
 
 // ask asks the policies of a namespace. One that cannot be read allows nobody.
 func (p Policies) ask(namespace string, r Requester) policiesSay {
-	policies := p[namespace]
-	switch {
-	case len(policies) == 0:
-		return nothing
-	case slices.ContainsFunc(policies, func(one metal3v1.HostDeployPolicy) bool { return allows(&one, r) }):
-		return yes
-	default:
-		return no
+	say := nothing
+	for i := range p[namespace] {
+		one := &p[namespace][i]
+		switch {
+		case !allows(one, r):
+			say = max(say, no)
+		case one.Spec.AllowUncleanedHosts:
+			say = yesUncleaned
+		default:
+			say = max(say, yes)
+		}
 	}
+	return say
 }
 
 // optIn says whether a host names namespaces, and whether it names this one. Where it has both the label and the

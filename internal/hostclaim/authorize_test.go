@@ -2,6 +2,7 @@ package hostclaim
 
 import (
 	"testing"
+	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,6 +90,61 @@ func TestAuthorize(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestAHostThatIsNotCleaned(t *testing.T) {
+	const began = "2026-11-22T12:00:00Z"
+	at, err := time.Parse(time.RFC3339, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allows := metal3v1.HostDeployPolicy{Spec: metal3v1.HostDeployPolicySpec{
+		HostClaimNamespaces: &metal3v1.HostClaimNamespaces{NameMatches: ".*"}, AllowUncleanedHosts: true,
+	}}
+	others := metal3v1.HostDeployPolicy{Spec: metal3v1.HostDeployPolicySpec{
+		HostClaimNamespaces: &metal3v1.HostClaimNamespaces{Names: []string{"x"}}, AllowUncleanedHosts: true,
+	}}
+	plain := metal3v1.HostDeployPolicy{Spec: metal3v1.HostDeployPolicySpec{HostClaimNamespaces: &metal3v1.HostClaimNamespaces{NameMatches: ".*"}}}
+	const mine, theirs = `{"namespace":"team-a","provisioned":"` + began + `"`, `{"namespace":"team-b","provisioned":"` + began + `"`
+	for name, tc := range map[string]struct {
+		mode     bmov1.AutomatedCleaningMode
+		last     string
+		never    bool
+		policies []metal3v1.HostDeployPolicy
+		want     refusedBy
+	}{
+		"never provisioned":                        {mode: "disabled", never: true},
+		"of itself":                                {mode: "disabled", last: mine + `,"uncleaned":true}`},
+		"of another namespace":                     {mode: "disabled", last: theirs + `,"uncleaned":true}`, want: refusedByCleaning},
+		"of nobody knows whom":                     {mode: "disabled", want: refusedByCleaning},
+		"of itself, and somebody else's since":     {mode: "disabled", last: `{"namespace":"team-a","provisioned":"2020-01-01T00:00:00Z"}`, want: refusedByCleaning},
+		"unreadable":                               {mode: "disabled", last: "team-a", want: refusedByCleaning},
+		"unreadable, and without a history":        {mode: "disabled", last: "team-a", never: true, want: refusedByCleaning},
+		"of itself, and its history is lost":       {mode: "disabled", last: mine + "}", never: true, want: refusedByCleaning},
+		"of itself, as an administrator says":      {mode: "disabled", last: `{"namespace":"team-a"}`},
+		"cleaned":                                  {mode: "metadata", last: theirs + "}"},
+		"cleaned, of nobody knows whom":            {mode: "metadata"},
+		"not cleaned when it was given back":       {mode: "metadata", last: theirs + `,"uncleaned":true}`, want: refusedByCleaning},
+		"not cleaned then, and somebody's since":   {mode: "metadata", last: `{"namespace":"team-b","provisioned":"2020-01-01T00:00:00Z","uncleaned":true}`},
+		"cleaned, and is not any more":             {mode: "disabled", last: theirs + "}", want: refusedByCleaning},
+		"a policy allows it":                       {mode: "disabled", policies: []metal3v1.HostDeployPolicy{plain, allows, others}},
+		"a policy allows it to others":             {mode: "disabled", policies: []metal3v1.HostDeployPolicy{others, plain}, want: refusedByCleaning},
+		"a policy that says nothing of it allows":  {mode: "disabled", policies: []metal3v1.HostDeployPolicy{plain}, want: refusedByCleaning},
+		"a policy allows it to others and no more": {mode: "disabled", policies: []metal3v1.HostDeployPolicy{others}, want: refusedByPolicies},
+	} {
+		host := freeHost("h")
+		host.Spec.AutomatedCleaningMode = tc.mode
+		if !tc.never {
+			host.Status.OperationHistory.Provision.Start = metav1.NewTime(at.Local())
+		}
+		if tc.last != "" {
+			host.Annotations[metal3v1.LastUseAnnotation] = tc.last
+		}
+		r := Requester{Name: "team-a"}
+		if got := authorize(host, Policies{"infra": tc.policies}.ask("infra", r), r); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
 	}
 }
 

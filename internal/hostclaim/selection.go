@@ -136,6 +136,8 @@ func Select(q Question) Answer {
 	switch {
 	case len(fit) > 0:
 		return choose(q.Claim, fit)
+	case len(refused) == 1 && refused[refusedByCleaning] != nil:
+		return Answer{Reason: metal3v1.NotCleanedReason, Message: refusal(q.Requester, refused)}
 	case len(refused) > 0:
 		return Answer{Reason: metal3v1.NotAuthorizedReason, Message: refusal(q.Requester, refused)}
 	default:
@@ -197,6 +199,13 @@ func refusal(r Requester, refused map[refusedBy]map[string]bool) string {
 		named := strings.Join(namespaces[:min(len(namespaces), maxNamed)], ", ")
 		if len(namespaces) > maxNamed {
 			named += " and others"
+		}
+		if by == refusedByCleaning {
+			texts = append(texts, fmt.Sprintf(
+				"hosts in namespace %s may have data of another namespace on their disks, because %s disabled leaves it there: their "+
+					"administrator can allow that by allowUncleanedHosts of a HostDeployPolicy", named, by,
+			))
+			continue
 		}
 		if by == refusedByDefault {
 			texts = append(texts, fmt.Sprintf("hosts in namespace %s are open to nobody: they have %s", named, by))

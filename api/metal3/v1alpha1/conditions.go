@@ -28,6 +28,8 @@ const (
 	NoBareMetalHostReason = "NoBareMetalHost"
 	// NotAuthorizedReason: hosts fit and are free, and the namespace of the claim may have none of them.
 	NotAuthorizedReason = "NotAuthorized"
+	// NotCleanedReason: hosts fit and are free, and all of them may have data of another namespace on their disks.
+	NotCleanedReason = "NotCleaned"
 	// BindingReason: a host was chosen and is about to be taken.
 	BindingReason = "Binding"
 	// HostLostReason: the host is gone or belongs to somebody else, and the claim gets no other one because it was in

@@ -9,6 +9,10 @@ type HostDeployPolicySpec struct {
 	// several policies, one has to.
 	// +optional
 	HostClaimNamespaces *HostClaimNamespaces `json:"hostClaimNamespaces,omitempty"`
+	// allowUncleanedHosts lets these claims also have hosts that another namespace has used and that were not cleaned,
+	// because their automatedCleaningMode is disabled. Their disks can have data of that namespace.
+	// +optional
+	AllowUncleanedHosts bool `json:"allowUncleanedHosts,omitempty"`
 }
 
 // HostClaimNamespaces selects namespaces.

@@ -34,6 +34,9 @@ const (
 	ReleaseAnnotation = "hostclaims.metal3.io/release"
 	// ProblemAnnotation of a BareMetalHost says why it is left as it is although its claim is gone, and what to do.
 	ProblemAnnotation = "hostclaims.metal3.io/problem"
+	// LastUseAnnotation of a BareMetalHost says whose claim had it last, as JSON with "namespace", "provisioned", and
+	// whether it was "uncleaned" then.
+	LastUseAnnotation = "hostclaims.metal3.io/last-use"
 	// FailureDomainLabel of a BareMetalHost is its failure domain.
 	FailureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
 	// NodeReuseLabel of a BareMetalHost keeps it for the next machine of the same owner. The Metal3 provider of Cluster

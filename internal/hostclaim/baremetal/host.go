@@ -175,6 +175,7 @@ func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 		after.Spec.Online = was.Online || host.Spec.DisablePowerOff
 		after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = was.UserData, was.MetaData, was.NetworkData
 	}
+	after.Annotations = hostclaim.WithLastUse(after, host.Spec.ConsumerRef.Namespace)
 	after.Spec.ConsumerRef = nil
 	dropOurs(after, blockMove)
 	undisputed(after)

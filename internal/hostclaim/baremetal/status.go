@@ -39,7 +39,7 @@ func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
 		r.Recorder.Eventf(
 			after, nil, corev1.EventTypeNormal, is.Reason, "Bind", "Got BareMetalHost %s/%s", host.Namespace, host.Name,
 		)
-	case metal3v1.NotAuthorizedReason, metal3v1.AdoptionRequiredReason, metal3v1.SelectorInvalidReason:
+	case metal3v1.NotAuthorizedReason, metal3v1.NotCleanedReason, metal3v1.AdoptionRequiredReason, metal3v1.SelectorInvalidReason:
 		r.warn(after, hostclaim.Warning{Reason: is.Reason, Note: is.Message})
 	}
 }

@@ -145,6 +145,18 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 		}), client.DryRunAll)).To(refused(opened))
 	})
 
+	It("let nobody say whose data is on a host but who gives hosts away", func(ctx SpecContext) {
+		forge := func(h *bmov1.BareMetalHost) {
+			h.Annotations = map[string]string{"hostclaims.metal3.io/last-use": `{"namespace":"team-a"}`}
+		}
+		for _, user := range []client.Client{as(ctx, mine, hosts, opens), w.admin} {
+			Expect(change(ctx, user, mine, "own", forge)).To(Succeed())
+		}
+		owner := as(ctx, mine, hosts)
+		Expect(change(ctx, owner, mine, "own", forge)).To(refused("only who may create hostdeploypolicies in this namespace may say whose data"))
+		Expect(owner.Create(ctx, written(mine, "trap", forge), client.DryRunAll)).To(refused("may say whose data"))
+	})
+
 	It("leave to the owner of hosts what else there is to do with them", func(ctx SpecContext) {
 		owner := as(ctx, mine, hosts)
 		Expect(owner.Create(ctx, written(mine, "new", func(*bmov1.BareMetalHost) {}), client.DryRunAll)).To(Succeed())

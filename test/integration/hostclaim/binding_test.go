@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -326,6 +327,48 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		host := w.getHost(ctx, infra, "h")
 		Expect(host.Spec.Online).To(BeTrue(), "as its administrator had it")
 		Expect(host.Annotations).NotTo(HaveKey("hostclaims.metal3.io/saved"))
+	})
+
+	It("get no host with what another namespace left on its disks, unless a policy says so", func(ctx SpecContext) {
+		infra := newPool(ctx)
+		const last = "hostclaims.metal3.io/last-use"
+		ends := func(namespace, name string) {
+			GinkgoHelper()
+			remove(ctx, namespace, name)
+			Eventually(gone(ctx, namespace, name)).Should(BeTrue())
+		}
+		w.host(ctx, infra, "h", func(h *bmov1.BareMetalHost) { h.Spec.AutomatedCleaningMode = bmov1.CleaningModeDisabled })
+		w.claim(ctx, "team-b", "first", only(infra))
+		Eventually(w.associated(ctx, "team-b", "first")).Should(Equal(bound), "it was never provisioned")
+		ends("team-b", "first")
+		Expect(w.getHost(ctx, infra, "h").Annotations).NotTo(HaveKey(last), "nothing was left on it")
+
+		w.claim(ctx, "team-a", "writes", only(infra))
+		Eventually(w.associated(ctx, "team-a", "writes")).Should(Equal(bound))
+		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) { h.Status.OperationHistory.Provision.Start = metav1.Now() })
+		ends("team-a", "writes")
+		Expect(w.getHost(ctx, infra, "h").Annotations[last]).To(HavePrefix(`{"namespace":"team-a","provisioned":"2`))
+
+		w.claim(ctx, "team-b", "reads", only(infra))
+		Eventually(w.associated(ctx, "team-b", "reads")).Should(HavePrefix(
+			"False NotCleaned: Hosts fit and are free, but hosts in namespace " + infra + " may have data of another namespace on their disks",
+		))
+		Eventually(warnings).WithArguments(ctx, "team-b", "reads").Should(ContainElement("NotCleaned"))
+		w.claim(ctx, "team-a", "again", only(infra))
+		Eventually(w.associated(ctx, "team-a", "again")).Should(Equal(bound), "it is its own data")
+		ends("team-a", "again")
+		Consistently(w.consumer(ctx, infra, "h")).Should(BeEmpty())
+
+		By("another one using it that is no claim")
+		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) {
+			h.Status.OperationHistory.Provision.Start = metav1.NewTime(metav1.Now().Add(time.Hour))
+		})
+		w.claim(ctx, "team-a", "once-more", only(infra))
+		Eventually(w.associated(ctx, "team-a", "once-more")).Should(HavePrefix("False NotCleaned"))
+		ends("team-a", "once-more")
+
+		policy(ctx, infra, "p", "hostClaimNamespaces: {names: [team-b]}\nallowUncleanedHosts: true")
+		Eventually(w.associated(ctx, "team-b", "reads")).Should(Equal(bound))
 	})
 
 	It("erase names of hosts that are not theirs, and touch no host for them (attacks A, B, C, D, E)", func(ctx SpecContext) {
