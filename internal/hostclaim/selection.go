@@ -83,8 +83,7 @@ func Free(host *bmov1.BareMetalHost) bool {
 		(state == bmov1.StateAvailable || state == bmov1.StateReady) &&
 		host.Status.ErrorMessage == "" && host.Status.OperationalStatus != bmov1.OperationalStatusDetached &&
 		!host.Spec.ExternallyProvisioned && host.Spec.Image == nil && host.Spec.CustomDeploy == nil &&
-		!has(bmov1.PausedAnnotation) && !has(bmov1.DetachedAnnotation) &&
-		!has(metal3v1.UnhealthyAnnotation) && !has(metal3v1.FormerUnhealthyAnnotation)
+		!has(bmov1.PausedAnnotation) && !has(bmov1.DetachedAnnotation) && !Unhealthy(host)
 }
 
 // Question is which host a claim is to get.

@@ -43,7 +43,8 @@ const (
 	// API sets it.
 	NodeReuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
 	// UnhealthyAnnotation of a BareMetalHost keeps it from being chosen. The Metal3 provider of Cluster API (CAPM3) sets
-	// it since 1.13.
+	// it since 1.13, also on the host that stands for one. From there it is passed on to the claim, to the claim in
+	// another cluster, and to the real host, and stays there. On a claim, it marks the host that the claim has.
 	UnhealthyAnnotation = "capm3.metal3.io/unhealthy"
 	// FormerUnhealthyAnnotation is the one that CAPM3 set before 1.13, and still reads.
 	FormerUnhealthyAnnotation = "capi.metal3.io/unhealthy"

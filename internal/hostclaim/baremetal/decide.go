@@ -227,10 +227,25 @@ func release(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision
 	if len(mine) == 0 {
 		return Decision{Actions: append(leftOver(o), changeClaim{o.Claim, dropped(o.Claim), "release it", nil})}
 	}
+	actions := marks(o.Claim, mine)
+	if len(actions) == 0 {
+		actions = releases(mine, o.Secrets)
+	}
 	return Decision{
-		Actions: releases(mine, o.Secrets),
+		Actions: actions,
 		Status: statusOf(o, mine[0], association{
 			true, metal3v1.HostClaimDeletingReason, "The host is being cleaned",
 		}, nil, now),
 	}
+}
+
+// marks has the hosts of a claim be marked as unhealthy if the claim is. That comes before they are released.
+func marks(claim *metal3v1.HostClaim, hosts []*bmov1.BareMetalHost) []Action {
+	var actions []Action
+	for _, host := range hosts {
+		if after := host.DeepCopy(); hostclaim.PassMark(claim, metal3v1.HostClaimKind, after) {
+			actions = append(actions, changeHost{host, after, "mark it as unhealthy, as its claim is", nil})
+		}
+	}
+	return actions
 }

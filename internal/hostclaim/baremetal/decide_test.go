@@ -217,6 +217,27 @@ func TestDecide(t *testing.T) {
 			Observation{Claim: claimWith(deleted), Consumed: list(hostOfClaim(nil)), Secrets: copied},
 			"Secret infra/h-hc-userdata: remove it, BareMetalHost infra/h: release it, True HostClaimDeleting bound infra/h",
 		},
+		"marked as unhealthy": {
+			Observation{
+				Claim:    claimWith(all(named, func(c *metal3v1.HostClaim) { setAnnotation(c, "capm3.metal3.io/unhealthy", "x") })),
+				Consumed: list(hostOfClaim(nil)),
+			},
+			"BareMetalHost infra/h: have it as its claim says, True BareMetalHostAssociated bound infra/h",
+		},
+		"marked as unhealthy, as its host is": {
+			Observation{
+				Claim:    claimWith(all(named, func(c *metal3v1.HostClaim) { setAnnotation(c, "capm3.metal3.io/unhealthy", "x") })),
+				Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) { setOn(h, "capi.metal3.io/unhealthy", "y") })),
+			},
+			"True BareMetalHostAssociated bound infra/h",
+		},
+		"deleted, and marked as unhealthy": {
+			Observation{
+				Claim:    claimWith(all(deleted, func(c *metal3v1.HostClaim) { setAnnotation(c, "capi.metal3.io/unhealthy", "x") })),
+				Consumed: list(hostOfClaim(nil)),
+			},
+			"BareMetalHost infra/h: mark it as unhealthy, as its claim is, True HostClaimDeleting bound infra/h",
+		},
 		"its claim is gone": {Observation{Consumed: list(hostOfClaim(other("old")))}, left},
 		"its claim is gone, and had deleted it": {
 			Observation{Consumed: list(stray(metal3v1.ReleaseAnnotation, "old"))}, "BareMetalHost infra/h: release it",

@@ -63,6 +63,7 @@ func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) 
 	unparked(after)
 	block(after)
 	undisputed(after)
+	hostclaim.PassMark(claim, metal3v1.HostClaimKind, after)
 	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
 	after.Spec.Online = claim.PoweredOn() || host.Spec.DisablePowerOff
 	after.Annotations = hostclaim.RebootsOf(claim).Tell(after.Annotations)

@@ -62,8 +62,7 @@ func (r *Reconciler) waits(ctx context.Context, claim client.Object) error {
 	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(claim), live); err != nil {
 		return err
 	}
-	owner := &Machine{ObjectMeta: live.ObjectMeta}
-	if !isOwner(owner, claim) || live.DeletionTimestamp != nil || live.Annotations[metal3v1.HostAnnotation] != "" {
+	if !isOwner(live.UID, claim) || live.DeletionTimestamp != nil || live.Annotations[metal3v1.HostAnnotation] != "" {
 		return hostclaim.Outdated("metal3machines", live.Name)
 	}
 	return nil

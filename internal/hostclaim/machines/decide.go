@@ -6,6 +6,7 @@ import (
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -23,9 +24,12 @@ type Decision struct {
 // Decide says what to do. It is pure.
 func Decide(o Observation) Decision {
 	m := o.Machine
+	marked := passMark(o)
 	switch {
 	case o.Paused:
 		return Decision{}
+	case marked != nil:
+		return Decision{Actions: []Action{*marked}}
 	case m == nil:
 		if !o.Gone {
 			return Decision{}
@@ -44,13 +48,31 @@ func Decide(o Observation) Decision {
 	}
 }
 
+// passMark marks the claim as unhealthy if its proxy is, nil if there is nothing to do. That comes before all else, if
+// the Machine is gone as well: the claim passes the mark on to its host before it gives that back. The provider keeps the
+// proxy until its state says that the host is clean.
+func passMark(o Observation) *change {
+	if o.Claim == nil || o.Proxy == nil {
+		return nil
+	}
+	same := func(ref metav1.OwnerReference) bool { return isOwner(ref.UID, o.Claim) }
+	if len(o.Proxy.OwnerReferences) > 0 && !slices.ContainsFunc(o.Proxy.OwnerReferences, same) {
+		return nil // It stands for the host of another claim.
+	}
+	after := o.Claim.DeepCopy()
+	if !hostclaim.PassMark(o.Proxy, "BareMetalHost", after) {
+		return nil
+	}
+	return &change{o.Claim, after}
+}
+
 // owned returns what is wrong if claim or proxy are of another Machine of this name, which is gone: Kubernetes deletes
 // them. The provider takes its Machine off the proxy before the Machine goes.
 func owned(o Observation) string {
-	if o.Claim != nil && !isOwner(o.Machine, o.Claim) {
+	if o.Claim != nil && !isOwner(o.Machine.UID, o.Claim) {
 		return "the HostClaim of an earlier Metal3Machine of this name is still there; wait until it is gone"
 	}
-	if o.Proxy != nil && len(o.Proxy.OwnerReferences) > 0 && !isOwner(o.Machine, o.Proxy) {
+	if o.Proxy != nil && len(o.Proxy.OwnerReferences) > 0 && !isOwner(o.Machine.UID, o.Proxy) {
 		return "the BareMetalHost of an earlier Metal3Machine of this name is still there; wait until it is gone"
 	}
 	return ""
@@ -162,6 +184,6 @@ func stateOf(o Observation) bmov1.ProvisioningState {
 }
 
 // isOwner reports whether something belongs to a Machine.
-func isOwner(m *Machine, object client.Object) bool {
-	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == m.UID })
+func isOwner(machine types.UID, object client.Object) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == machine })
 }

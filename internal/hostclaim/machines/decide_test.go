@@ -85,6 +85,7 @@ func TestDecide(t *testing.T) {
 	both := []string{"deleting HostClaim team-a/m", "deleting BareMetalHost team-a/m"}
 	free := func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef, h.OwnerReferences = nil, nil }
 	nothing := func(*bmov1.BareMetalHost) {}
+	unhealthy := func(h *bmov1.BareMetalHost) { h.Annotations["capi.metal3.io/unhealthy"] = "" }
 	for name, tc := range map[string]struct {
 		reason  string
 		o       Observation
@@ -118,6 +119,20 @@ func TestDecide(t *testing.T) {
 		}},
 		"NamesakeOfProxy": {reason: "nor its proxy", problem: "earlier", o: Observation{
 			Machine: machine(func(m *Machine) { m.UID = "other" }), Proxy: proxyOf(machine()),
+		}},
+		"Unhealthy": {reason: "the mark goes ahead of all else", want: []string{changes}, o: Observation{
+			Machine: machine(), Claim: claimOf(machine(), bound("Provisioned", "True")), Proxy: proxyOf(machine(), asked, unhealthy),
+		}},
+		"UnhealthyAndLetGo": {reason: "the claim is deleted later", want: []string{changes}, o: Observation{
+			Machine: machine(deleting), Claim: claimOf(machine(), bound()), Proxy: proxyOf(machine(), free, unhealthy),
+		}},
+		"UnhealthyAndGone": {reason: "the claim is deleted later", want: []string{changes}, o: Observation{
+			Gone: true, Claim: claimOf(machine(), bound(), func(c *metal3v1.HostClaim) { c.DeletionTimestamp = &metav1.Time{} }),
+			Proxy: proxyOf(machine(), unhealthy),
+		}},
+		"UnhealthyOfAnother": {reason: "its host is not that of the claim", problem: "earlier", o: Observation{
+			Machine: machine(), Claim: claimOf(machine(), bound()),
+			Proxy: proxyOf(machine(func(m *Machine) { m.UID = "other" }), unhealthy),
 		}},
 		"Restored": {reason: "nobody but its owner says whose the claim is", problem: "has no owner", o: Observation{
 			Machine: machine(), Proxy: proxyOf(machine(), asked), Ownerless: true,

@@ -55,7 +55,7 @@ func (w *world) checkWrite(verb string, key simulation.Key, was, is client.Objec
 	if _, claim := is.(*metal3v1.HostClaim); !claim || verb != "create" || was != nil {
 		return
 	}
-	if m := w.machine(key.Name); m != nil && isOwner(m, is) && m.Annotations[metal3v1.HostAnnotation] != "" && w.Faulty == "" {
+	if m := w.machine(key.Name); m != nil && isOwner(m.UID, is) && m.Annotations[metal3v1.HostAnnotation] != "" && w.Faulty == "" {
 		w.T.Fatalf("Machine %s gets another host", describeMachine(m))
 	}
 }

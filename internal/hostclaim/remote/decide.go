@@ -179,7 +179,9 @@ func release(o Observation, now time.Time) Decision {
 		d := Decision{Status: leaving(mirrored(o, &Problem{
 			metal3v1.RemoteDeletingReason, "the claim in the other cluster is being deleted",
 		}, now), claim)}
-		if o.Target.DeletionTimestamp == nil {
+		if after := o.Target.DeepCopy(); hostclaim.PassMark(claim, metal3v1.HostClaimKind, after) {
+			d.Actions = []Action{changeTarget{claim, o.Target, after, nil}} // Its host must have that before it is given back.
+		} else if o.Target.DeletionTimestamp == nil {
 			d.Actions = []Action{deleteTarget{o.Target}}
 		}
 		return d

@@ -135,6 +135,7 @@ func TestDecide(t *testing.T) {
 	connecting := yetToAnswer()
 	bound, data := says("Associated", "True", "BareMetalHostAssociated"), sourceWith(withUserData, pinned("uid-t"))
 	elsewhere := workload.Place{Server: "https://elsewhere", Authority: "ca", Namespace: "user1"}
+	unhealthy := annotated("capm3.metal3.io/unhealthy", "x")
 	for name, tc := range map[string]struct {
 		o    Observation
 		want string
@@ -210,6 +211,14 @@ func TestDecide(t *testing.T) {
 		},
 		"still gone": {
 			Observation{Claim: sourceWith(pinned("uid-t"), says("Associated", "False", "HostLost")), Place: place}, "False HostLost",
+		},
+		"deleted, and marked as unhealthy": {
+			Observation{Claim: sourceWith(deleted, pinned("uid-t"), unhealthy), Place: place, Target: targetOf(sourceWith())},
+			change + ", False RemoteDeleting",
+		},
+		"deleted, and its target is marked as well": {
+			Observation{Claim: sourceWith(deleted, pinned("uid-t"), unhealthy), Place: place, Target: targetOf(sourceWith(unhealthy))},
+			remove + ", False RemoteDeleting",
 		},
 		"deleted before anything was created": {Observation{Claim: sourceWith(deleted), Problem: unreachable}, drop},
 		"deleted after a move, nothing known": {

@@ -48,6 +48,7 @@ func wanted(o Observation, p plan) *metal3v1.HostClaim {
 		after.Annotations[metal3v1.OriginUIDAnnotation] = originUID(claim)
 	}
 	after.Annotations = hostclaim.RebootsOf(claim).Tell(after.Annotations)
+	hostclaim.PassMark(claim, metal3v1.HostClaimKind, after)
 	if !equality.Semantic.DeepEqual(*spec, before.Spec) || after.Annotations[metal3v1.WrittenAnnotation] == "" {
 		after.Spec = *spec
 		after.Annotations[metal3v1.WrittenAnnotation] = hashOf(*spec)

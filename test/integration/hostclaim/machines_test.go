@@ -229,6 +229,31 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		GinkgoWriter.Println("died at:", strings.Join(fate.diedAt(), ", "))
 	})
 
+	It("mark their host as unhealthy before it is given to anybody else", func(ctx SpecContext) {
+		const mark = "capm3.metal3.io/unhealthy"
+		host(ctx, "sick")
+		w.machine(ctx, "sick", kind, selecting("sick"))
+		Eventually(step(ctx, "sick")).Should(Equal("provisioned"))
+		w.machine(ctx, "next", kind, selecting("sick"))
+		Eventually(w.associated(ctx, team, "next")).Should(HavePrefix("False NoBareMetalHost"))
+		stop()
+		w.changeHost(ctx, team, "sick", func(h *bmov1.BareMetalHost) { h.Annotations[mark] = "words of a tenant" })
+		remove(ctx, "sick")
+		Expect(step(ctx, "sick")()).To(HavePrefix("deprovisioning"))
+		stop = w.startMachines(ctx, its)
+		Eventually(step(ctx, "sick")).Should(Equal("NotFound"))
+		Eventually(left(ctx, "sick")).Should(BeEmpty())
+		Eventually(w.consumer(ctx, infra, "sick")).ShouldNot(Equal("team-a/sick"))
+		Expect(w.getHost(ctx, infra, "sick").Annotations).To(HaveKeyWithValue(mark, "HostClaim team-a/sick"))
+		Consistently(w.consumer(ctx, infra, "sick")).Should(BeEmpty())
+
+		By("repairing it")
+		w.changeHost(ctx, infra, "sick", func(h *bmov1.BareMetalHost) { delete(h.Annotations, mark) })
+		Eventually(w.consumer(ctx, infra, "sick")).Should(Equal("team-a/next"))
+		remove(ctx, "next")
+		Eventually(step(ctx, "next")).Should(Equal("NotFound"))
+	})
+
 	It("can be deleted when this controller is gone", func(ctx SpecContext) {
 		host(ctx, "alone")
 		w.machine(ctx, "alone", kind, selecting("alone"))
