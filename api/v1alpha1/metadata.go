@@ -86,6 +86,10 @@ const (
 	// form: what the instance gets of its scope. "+" is nowhere.
 	WorksInAnnotation = "archelon.io/works-in"
 
+	// UnelectedAnnotation on the Lease of an instance says, with the value "true", that its holder was started with
+	// --leader-elect=false, outside of a Pod. Another process that was started so takes the Lease without waiting.
+	UnelectedAnnotation = "archelon.io/unelected"
+
 	// LeavingAnnotation on the Lease of an instance names the namespaces that the instance has given up and in which it
 	// may still hold something, separated by commas. Without it there are none.
 	LeavingAnnotation = "archelon.io/leaving"

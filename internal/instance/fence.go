@@ -87,10 +87,15 @@ func (f *Fence) renewing() (time.Time, error) {
 // lapsed reports whether others may have taken this process for dead. The lock is held.
 func (f *Fence) lapsed(now time.Time) bool {
 	if gap := now.Sub(f.last); !f.last.IsZero() && gap >= f.lasts && f.over == "" {
-		f.over = fmt.Sprintf("This process did not renew its Lease for %v, and others may have taken over", gap.Round(time.Second))
-		close(f.lost)
+		f.end(fmt.Sprintf("This process did not renew its Lease for %v, and others may have taken over", gap.Round(time.Second)))
 	}
 	return f.over != ""
+}
+
+// end closes the fence for good. The lock is held.
+func (f *Fence) end(why string) {
+	f.over = why
+	close(f.lost)
 }
 
 // holds reports whether the replica of the fence holds the Lease.
@@ -132,6 +137,9 @@ func (f *Fence) observe(lease *coordinationv1.Lease) {
 	f.shown = lease.ResourceVersion
 	if !f.holds(lease) {
 		f.seen = time.Time{} // Another replica leads, or none does.
+		if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); f.isOpen && holder != "" && f.over == "" {
+			f.end(fmt.Sprintf("Process %s has taken over the Lease of this instance", holder))
+		}
 		return
 	}
 	if sent, ok := f.sent[lease.ResourceVersion]; ok {
@@ -160,7 +168,8 @@ func (f *Fence) open() {
 // Opened is closed when the process may write for the first time.
 func (f *Fence) Opened() <-chan struct{} { return f.opened }
 
-// Lapsed returns why others may have taken this process for dead, in a sentence; empty if they have not.
+// Lapsed returns why the process may not write any more, in a sentence: others may have taken it for dead, or another one
+// has its Lease. It is empty if neither is so.
 func (f *Fence) Lapsed() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -62,6 +62,11 @@ func TestFenceFollowsItsOwnLease(t *testing.T) {
 			f.renew("1", 0)
 			f.observe(leaseOf("me", "1"))
 			f.observe(leaseOf("you", "2"))
+		}, says: "Process you has taken over the Lease of this instance"},
+		"GivenBack": {do: func(f *fenceBench) {
+			f.renew("1", 0)
+			f.observe(leaseOf("me", "1"))
+			f.observe(leaseOf("", "2"))
 		}, says: "not been seen yet"},
 		"SeenLongAgo": {do: func(f *fenceBench) {
 			f.renew("1", 0)

@@ -5,15 +5,12 @@
 package instance
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +24,7 @@ const leaseSuffix = "-leader-election"
 
 // ID names an instance in a management cluster.
 type ID struct {
-	// Namespace is that of its Lease; empty for an instance without leader election, which nobody can see.
+	// Namespace is that of its Lease.
 	Namespace string
 	// Name is shared by its replicas.
 	Name string
@@ -123,20 +120,4 @@ func Held(lease *coordinationv1.Lease, now time.Time) bool {
 		return false
 	}
 	return now.Before(spec.RenewTime.Add(time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second))
-}
-
-// Others returns the instances that are registered on the Leases of the coordination namespace for some of what a claim
-// is for.
-func Others(ctx context.Context, leases coordinationclient.LeaseInterface, claim Claim) ([]ID, error) {
-	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: archelonv1.InstanceLabel})
-	if err != nil {
-		return nil, fmt.Errorf("listing the Leases of instances: %w", err)
-	}
-	var others []ID
-	for i := range list.Items {
-		if other, err := Read(&list.Items[i]); err == nil && other.meets(claim) && other.Scope.Overlaps(claim.Scope) {
-			others = append(others, other.ID)
-		}
-	}
-	return others, nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,12 @@ import (
 
 // namespaceFile is where a pod finds the name of its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// InPod reports whether this process runs in a Pod.
+func InPod() bool {
+	_, err := os.Stat(namespaceFile)
+	return err == nil
+}
 
 // Namespace returns the namespace that this process runs in. Outside a cluster there is none, which is an error.
 func Namespace() (string, error) {
@@ -52,6 +59,22 @@ type LockOptions struct {
 	Identity string
 	// Fence is told of each renewal.
 	Fence *Fence
+	// Unelected is set for a process that does not wait for its turn. Optional.
+	Unelected *Unelected
+}
+
+// Unelected is a process that was started with --leader-elect=false, outside of a Pod: by a test, or by a developer who
+// starts it again and again. It has a Lease as every process has, marked as unelected. It takes the Lease over at once
+// from a holder with that mark, and waits for one without, such as a manager that runs in the cluster.
+type Unelected struct {
+	// held is set once it has held the Lease. Then it takes it from nobody any more: two processes would take turns
+	// without end.
+	held atomic.Bool
+}
+
+// ousts reports whether a process takes a Lease from its holder without waiting.
+func (u *Unelected) ousts(lease *coordinationv1.Lease) bool {
+	return u != nil && !u.held.Load() && lease.Annotations[archelonv1.UnelectedAnnotation] == "true"
 }
 
 // NewLock returns the lock that the replicas of an instance take turns with: a Lease that carries the claim of its
@@ -107,6 +130,16 @@ type announcing struct {
 	LockOptions
 }
 
+// Get implements coordinationclient.LeaseInterface. It shows a Lease without its holder if the process does not wait for
+// that. Whoever writes the Lease first has it, by its resource version.
+func (a announcing) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
+	lease, err := a.LeaseInterface.Get(ctx, name, options)
+	if err == nil && a.Unelected.ousts(lease) {
+		lease.Spec.HolderIdentity = nil
+	}
+	return lease, err
+}
+
 // Create implements coordinationclient.LeaseInterface.
 func (a announcing) Create(ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	return a.write(lease, func() (*coordinationv1.Lease, error) { return a.LeaseInterface.Create(ctx, lease, options) })
@@ -119,9 +152,9 @@ func (a announcing) Update(ctx context.Context, lease *coordinationv1.Lease, opt
 
 // write replaces the claim of an earlier holder. Who gives the Lease back works nowhere.
 func (a announcing) write(lease *coordinationv1.Lease, send func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
-	works := a.Works
+	works, unelected := a.Works, a.Unelected != nil
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != a.Identity {
-		works = shard.None()
+		works, unelected = shard.None(), false
 	}
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
@@ -129,6 +162,10 @@ func (a announcing) write(lease *coordinationv1.Lease, send func() (*coordinatio
 	delete(lease.Annotations, archelonv1.WatchFilterAnnotation)
 	delete(lease.Annotations, archelonv1.NamespaceSelectorAnnotation)
 	delete(lease.Annotations, archelonv1.LeavingAnnotation)
+	delete(lease.Annotations, archelonv1.UnelectedAnnotation)
+	if unelected {
+		lease.Annotations[archelonv1.UnelectedAnnotation] = "true"
+	}
 	if a.Leaving != nil {
 		if names := a.Leaving(); len(names) > 0 {
 			lease.Annotations[archelonv1.LeavingAnnotation] = strings.Join(names, ",")
@@ -142,6 +179,9 @@ func (a announcing) write(lease *coordinationv1.Lease, send func() (*coordinatio
 	written, err := send()
 	if err == nil {
 		a.Fence.renewed(written, sent)
+		if a.Unelected != nil && a.Fence.holds(written) {
+			a.Unelected.held.Store(true)
+		}
 	}
 	return written, err
 }

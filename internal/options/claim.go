@@ -3,7 +3,6 @@ package options
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 
 	"k8s.io/component-base/featuregate"
@@ -54,9 +53,6 @@ func (o *Options) claimProblems() []error {
 			problems = append(problems, fmt.Errorf("--namespace-selector divides imports alone, and cannot be used with gate %s: "+
 				"use --namespace in its place", gate))
 		}
-	}
-	if !o.LeaderElect {
-		problems = append(problems, errors.New("--namespace-selector needs --leader-elect: without a Lease other instances do not see what this one selects"))
 	}
 	return problems
 }

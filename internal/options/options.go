@@ -29,7 +29,8 @@ type Options struct {
 	// Version asks for the version, and for nothing else.
 	Version bool
 
-	// LeaderElect makes instances of the same name take turns.
+	// LeaderElect has the process wait for its turn. Without it, and outside of Pods, it takes the Lease at once from a
+	// process that has none of it either.
 	LeaderElect bool
 	// LeaderElectNamespace is the coordination namespace, where the Leases of all instances are; by default the
 	// namespace that the manager runs in.
@@ -185,9 +186,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // addProcessFlags binds what the process elects its leader by, and serves.
 func (o *Options) addProcessFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"Work only while holding the Lease <instance>-leader-election. Without it an instance starts only alone.")
+		"Wait for the Lease <instance>-leader-election while another process renews it. false: take it at once from a process that has false, too, and ends then. Ignored in Pods, where replicas take turns.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
-		"Coordination namespace, with the Leases of all instances. Default: the manager's own.")
+		"Coordination namespace, with the Leases of all instances. Required outside of Pods. Default: the namespace of the Pod.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
 		"After how long others take over a Lease that is not renewed, in whole seconds. It must exceed --leader-elect-renew-deadline.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", o.LeaderElectRenewDeadline,

@@ -71,7 +71,7 @@ func TestValidate(t *testing.T) {
 		"Lease":          {reason: "two leaders would be possible", args: []string{"--leader-elect", "--leader-elect-lease-duration=5s"}, want: "must be longer than --leader-elect-renew-deadline"},
 		"LeaseSeconds":   {reason: "a Lease has whole seconds", args: []string{"--leader-elect", "--leader-elect-lease-duration=10900ms", "--leader-elect-renew-deadline=10500ms"}, want: "in whole seconds"},
 		"Retry":          {reason: "tries jitter", args: []string{"--leader-elect", "--leader-elect-retry-period=9s"}, want: "1.2 times --leader-elect-retry-period"},
-		"LeaseUnused":    {reason: "without election it does not matter", args: []string{"--leader-elect=false", "--leader-elect-lease-duration=5s"}},
+		"Unelected":      {reason: "it has a Lease as well", args: []string{"--leader-elect=false", "--leader-elect-lease-duration=5s"}, want: "must be longer than --leader-elect-renew-deadline"},
 		"Unlimited":      {reason: "a negative QPS lifts the limit", args: []string{"--kube-api-qps=-1"}},
 		"Filter":         {reason: "it is compared with a label value", args: []string{"--watch-filter=a,b"}, want: "--watch-filter"},
 		"Namespace":      {reason: "it can never exist", args: []string{"--namespace=watch1,Watch_2"}, want: `--namespace: "Watch_2" cannot be the name of a namespace`},

@@ -33,7 +33,7 @@ func (o *Options) Validate() error {
 	if o.KubeAPIQPS > 0 && float32(o.KubeAPIBurst) < 1 {
 		problems = append(problems, errors.New("--kube-api-burst must be greater than zero"))
 	}
-	if o.LeaderElect && !o.leaderElectionFits() {
+	if !o.leaderElectionFits() {
 		problems = append(problems, errors.New("--leader-elect-lease-duration, in whole seconds, must be longer than --leader-elect-renew-deadline, and that longer than 1.2 times --leader-elect-retry-period"))
 	}
 	if strings.ContainsAny(o.WatchFilter, " ,=") {

@@ -46,9 +46,6 @@ func (f *found) place(
 	}
 	before.Scope = shard.None()
 	me, all := f.registered(opts, scope)
-	if !opts.LeaderElect {
-		return instance.ID{Name: me.Name}, before, me.Claim, nil
-	}
 	if at := slices.IndexFunc(all, func(r instance.Registered) bool { return r.ID == me.ID }); at >= 0 {
 		before, me.Since = all[at], all[at].Since
 	}

@@ -3,7 +3,6 @@ package setup
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -35,11 +33,8 @@ func identify(opts *options.Options) (instance.ID, error) {
 	if err != nil {
 		return instance.ID{}, err
 	}
-	self := instance.ID{Name: InstanceName(opts, whole)}
-	if opts.LeaderElect {
-		self.Namespace, err = coordinationNamespace(opts)
-	}
-	return self, err
+	namespace, err := coordinationNamespace(opts)
+	return instance.ID{Namespace: namespace, Name: InstanceName(opts, whole)}, err
 }
 
 // InstanceName is the name of an instance that has these options, which mean a scope.
@@ -56,8 +51,7 @@ func coordinationNamespace(opts *options.Options) (string, error) {
 	return instance.Namespace()
 }
 
-// member is this process among the instances of the management cluster. Without leader election it is alone: there are
-// no peers, no fence and no lock.
+// member is this process among the instances of the management cluster.
 type member struct {
 	self      instance.ID
 	peers     *instance.Peers
@@ -82,9 +76,6 @@ func (p *process) join(ctx, asking context.Context, claim instance.Claim, waits 
 		return nil, err
 	}
 	m := &member{self: self, leave: func() {}}
-	if !p.opts.LeaderElect {
-		return m, p.alone(asking, claim, waits)
-	}
 	m.durations = instance.Durations{Lease: p.opts.LeaderElectLeaseDuration, Renew: p.opts.LeaderElectRenewDeadline, Retry: p.opts.LeaderElectRetryPeriod}
 	replica, err := instance.Identity()
 	if err != nil {
@@ -111,6 +102,13 @@ func (p *process) join(ctx, asking context.Context, claim instance.Claim, waits 
 	m.lock = instance.LockOptions{
 		Self: self, Claim: claim, Leases: renewing.CoordinationV1(), Events: recorder, Identity: replica, Fence: m.fence,
 		Leaving: m.left,
+	}
+	if !p.opts.LeaderElect {
+		if instance.InPod() {
+			p.logger.Info("--leader-elect=false is ignored in a Pod: the replicas of an instance take turns")
+		} else {
+			m.lock.Unelected = &instance.Unelected{}
+		}
 	}
 	m.peers, err = instance.NewPeers(instance.Options{
 		Self: self, Claim: claim, Leases: watching.CoordinationV1(), Duration: m.durations.Lease, Fence: m.fence, Metrics: p.meters.instances,
@@ -145,18 +143,12 @@ func (p *process) tell(ctx context.Context, events corev1client.EventsGetter, se
 }
 
 // standBy returns where the instance may work, and calls waits if that is nowhere yet.
-func (m *member) standBy(ctx context.Context, claim instance.Claim, waits func()) (shard.Scope, error) {
-	if m.peers == nil {
-		return claim.Scope, nil
-	}
+func (m *member) standBy(ctx context.Context, waits func()) (shard.Scope, error) {
 	return m.peers.StandBy(ctx, m.durations, m.lock, waits)
 }
 
-// turns returns the lock that the replicas of the instance take turns on, nil without leader election.
+// turns returns the lock that the replicas of the instance take turns on.
 func (m *member) turns(works shard.Scope) (resourcelock.Interface, error) {
-	if m.peers == nil {
-		return nil, nil //nolint:nilnil // the manager takes it for no lock
-	}
 	lock := m.lock
 	lock.Works = works
 	return instance.NewLock(lock)
@@ -165,19 +157,12 @@ func (m *member) turns(works shard.Scope) (resourcelock.Interface, error) {
 // guard has a client write only while the process knows that it may.
 func (m *member) guard(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	if m.fence != nil {
-		config.Wrap(m.fence.Wrap)
-	}
+	config.Wrap(m.fence.Wrap)
 	return config
 }
 
-// lapsed returns why others may have taken this process for dead; empty if they have not.
-func (m *member) lapsed() string {
-	if m.fence == nil {
-		return ""
-	}
-	return m.fence.Lapsed()
-}
+// lapsed returns why this process may not write any more; empty if it may.
+func (m *member) lapsed() string { return m.fence.Lapsed() }
 
 // Given returns the namespaces that an instance has given up since its Lease was written last: those that it excludes
 // now and did not then, and those that it named and does not claim any more; and those that an earlier process was
@@ -204,7 +189,7 @@ func (m *member) left() []string {
 // that of the one which works there now.
 func (m *member) stillHeld(holdings []hold.Holding, namespace string) []hold.Holding {
 	return slices.DeleteFunc(holdings, func(h hold.Holding) bool {
-		return h.Unmarked && m.peers != nil && m.peers.WorkIn(namespace)
+		return h.Unmarked && m.peers.WorkIn(namespace)
 	})
 }
 
@@ -217,43 +202,7 @@ func (m *member) hasLeft(namespace string) {
 
 // watch ends the process when what it gets has changed. It returns when the context ends.
 func (m *member) watch(ctx context.Context, end *ending) {
-	if m.peers == nil {
-		return
-	}
 	if why := m.peers.Watch(ctx); why != "" {
 		end.because(why)
 	}
-}
-
-// errNotAlone is why an instance without leader election does not start.
-var errNotAlone = errors.New("without --leader-elect an instance has no Lease, so others do not see it; run it with --leader-elect, or delete the Leases of instances that are gone")
-
-// alone fails if other instances are registered for what an instance without a Lease claims.
-func (p *process) alone(ctx context.Context, claim instance.Claim, waits func()) error {
-	namespace, err := coordinationNamespace(p.opts)
-	if err != nil {
-		p.logger.Info("This instance cannot know of others, and others not of it: it runs without --leader-elect and without --leader-elect-namespace")
-		return nil //nolint:nilerr // it is what the options say
-	}
-	clients, err := kubernetes.NewForConfig(p.config)
-	if err != nil {
-		return fmt.Errorf("building a client for Leases: %w", err)
-	}
-	var others []instance.ID
-	// A moment's failure costs no restart.
-	err = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
-		var err error
-		if others, err = instance.Others(ctx, clients.CoordinationV1().Leases(namespace), claim); err != nil && ctx.Err() == nil {
-			p.logger.Error(err, "Looking for other instances failed; trying again")
-			waits()
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		return err
-	}
-	if len(others) > 0 {
-		return fmt.Errorf("instance %s is registered for some of the same namespaces: %w", others[0], errNotAlone)
-	}
-	return nil
 }

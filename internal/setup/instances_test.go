@@ -1,50 +1,29 @@
 package setup
 
 import (
-	"errors"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-
-	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
 
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// An instance without a Lease looks for others until it has an answer: a moment's failure costs no restart.
-func TestAloneAsksAgain(t *testing.T) {
+// Processes that do not know of each other would write against each other: none starts without a namespace for its Lease.
+func TestAProcessHasALease(t *testing.T) {
 	t.Parallel()
-	for name, lease := range map[string]string{
-		"Alone": "", "BesideAnother": `{"metadata":{"name":"other-leader-election","namespace":"system",
-			"labels":{"archelon.io/instance":"other"},"annotations":{"archelon.io/scope":"*"}},"spec":{"holderIdentity":"x"}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var asked atomic.Int32
-			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				if asked.Add(1) == 1 {
-					w.WriteHeader(http.StatusForbidden) // client-go does not repeat it
-					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
-					return
-				}
-				_, _ = io.WriteString(w, `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","items":[`+lease+`]}`)
-			}))
-			defer api.Close()
-			p := &process{config: &rest.Config{Host: api.URL}, opts: &options.Options{LeaderElectNamespace: "system"}, logger: logr.Discard()}
-			waited := 0
-			err := p.alone(t.Context(), instance.Claim{}, func() { waited++ })
-			if errors.Is(err, errNotAlone) != (lease != "") || lease == "" && err != nil || asked.Load() != 2 || waited != 1 {
-				t.Errorf("got %v after %d requests and %d waits", err, asked.Load(), waited)
-			}
-		})
+	opts, err := options.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.LeaderElect = false
+	if id, err := identify(opts); err == nil || !strings.Contains(err.Error(), "--leader-elect-namespace") {
+		t.Errorf("got instance %s and %v, want the flag that names the namespace", id, err)
+	}
+	opts.LeaderElectNamespace = "system"
+	if id, err := identify(opts); err != nil || id.String() != "system/archelon" {
+		t.Errorf("got instance %s and %v", id, err)
 	}
 }
 

@@ -79,7 +79,7 @@ func (p *process) find(ctx, asking context.Context, rights *access, waits func()
 	if found.member, err = p.join(ctx, asking, found.claim, waits); err != nil {
 		return nil, err
 	}
-	found.claim.Scope, err = found.member.standBy(asking, found.claim, waits)
+	found.claim.Scope, err = found.member.standBy(asking, waits)
 	return found, err
 }
 

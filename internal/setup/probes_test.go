@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
 )
 
@@ -56,6 +57,10 @@ func probe(ctx context.Context, address, path string) string {
 func tenantOf(t *testing.T, answer func(*http.Request) bool) *process {
 	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if strings.Contains(request.URL.Path, "/coordination.k8s.io/") {
+			answerLeases(w, request)
+			return
+		}
 		review := &authorizationv1.SelfSubjectAccessReview{}
 		if err := json.NewDecoder(request.Body).Decode(review); err != nil {
 			t.Error(err)
@@ -72,14 +77,36 @@ func tenantOf(t *testing.T, answer func(*http.Request) bool) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.LeaderElect = false
+	opts.LeaderElectNamespace = "system"
 	opts.Namespaces, opts.HealthProbeBindAddress, opts.MetricsBindAddress = []string{"a"}, free(t), "0"
 	lacking, err := newLacking(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
-	return &process{config: config, opts: opts, meters: &meters{lacking: lacking}}
+	instances, err := instance.NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &process{config: config, opts: opts, meters: &meters{lacking: lacking, instances: instances}}
+}
+
+// answerLeases is an API server that takes a Lease, and shows no Lease to those who watch.
+func answerLeases(w http.ResponseWriter, request *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if request.Method == http.MethodPost {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.Copy(w, request.Body)
+		return
+	}
+	if request.URL.Query().Get("watch") == "" {
+		_, _ = io.WriteString(w, `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`)
+		return
+	}
+	_, _ = io.WriteString(w, `{"type":"BOOKMARK","object":{"kind":"Lease","apiVersion":"coordination.k8s.io/v1",
+		"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+	_ = http.NewResponseController(w).Flush()
+	<-request.Context().Done()
 }
 
 // eventually waits until a probe has an answer.

@@ -46,12 +46,10 @@ func (p *process) seat(ctx context.Context, place *place, end *ending) (*seat.Se
 			Management: management.CoordinationV1(), Memory: types.NamespacedName{Namespace: namespace, Name: seat.MemoryName(member.self.Name)},
 		},
 		Self: member.self.String(), Timing: p.opts.Seat, Lost: func(why string) { end.because(why) }, Logger: p.logger,
-	}
-	if member.fence != nil {
-		opts.May = member.fence.Check
-		opts.Tell = func(reason, message string) {
+		May: member.fence.Check,
+		Tell: func(reason, message string) {
 			p.tell(ctx, management.CoreV1(), member.self, member.lock.Identity, reason, message)
-		}
+		},
 	}
 	return seat.New(opts)
 }
@@ -62,14 +60,12 @@ func addSeat(mgr ctrl.Manager, member *member, held *seat.Seat) error {
 		return nil
 	}
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if member.fence != nil {
-			select {
-			case <-member.fence.Opened():
-			case <-ctx.Done():
-				return nil
-			}
+		select {
+		case <-member.fence.Opened():
+			return held.Run(ctx)
+		case <-ctx.Done():
+			return nil
 		}
-		return held.Run(ctx)
 	}))
 	if err != nil {
 		return fmt.Errorf("adding the seat in Rancher's cluster: %w", err)

@@ -240,7 +240,7 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	settings.Scheme = s
 	settings.Client = clientOptions()
 	settings.PprofBindAddress = opts.ProfilerAddress
-	settings.LeaderElection = opts.LeaderElect
+	settings.LeaderElection = true
 	settings.LeaderElectionReleaseOnCancel = true
 	settings.LeaderElectionResourceLockInterface = lock
 	settings.LeaseDuration = &opts.LeaderElectLeaseDuration

@@ -60,8 +60,7 @@ func (u *uninstaller) isRegistered(ctx context.Context) (bool, error) {
 
 // isNamed reports whether an object names this instance.
 func (u *uninstaller) isNamed(o *object) bool {
-	by := o.Annotations[archelonv1.InstanceAnnotation]
-	return by == u.self.String() || by == u.self.Name
+	return o.Annotations[archelonv1.InstanceAnnotation] == u.self.String()
 }
 
 // plan returns what would be released now.

@@ -108,9 +108,7 @@ func (u *uninstaller) lister() hold.Lister {
 func (u *uninstaller) held(ctx context.Context) ([]object, error) { return u.lister().Objects(ctx) }
 
 // mine reports whether the CAPI cluster is this instance's: it names it, also one that has left the scope and that
-// nobody has taken over, or it is in the scope and names nobody, or an instance that is not there any more, or the name
-// alone. That is how a manager names itself that runs without leader election, from outside the cluster for example: it
-// has no Lease, so it has no namespace.
+// nobody has taken over, or it is in the scope and names nobody, or an instance that is not there any more.
 //
 // If the instance is known by what names it alone, nothing else is its own: its namespaces are not known.
 func (u *uninstaller) mine(cluster *object) bool {
@@ -120,7 +118,7 @@ func (u *uninstaller) mine(cluster *object) bool {
 	switch cluster.Annotations[archelonv1.InstanceAnnotation] {
 	case u.self.String():
 		return true
-	case "", u.self.Name:
+	case "":
 		return u.covers(cluster)
 	default:
 		return u.covers(cluster) && !u.others.has(cluster)
@@ -131,7 +129,7 @@ func (u *uninstaller) mine(cluster *object) bool {
 // never deleted: the other one may be registered in another namespace.
 func (u *uninstaller) ofAnother(cluster *object) bool {
 	by := cluster.Annotations[archelonv1.InstanceAnnotation]
-	return by != "" && by != u.self.String() && by != u.self.Name
+	return by != "" && by != u.self.String()
 }
 
 // covers reports whether the CAPI cluster is in the scope that the instance has now.

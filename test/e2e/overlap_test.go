@@ -56,7 +56,6 @@ var _ = Describe("Overlapping instances", Ordered, func() {
 			It("agree when they begin at the same time", Label("long"), o.simultaneous)
 			It("are not held up by a Lease that a tenant made up", Label("long"), o.madeUp)
 			It("let go of what they hold in a namespace that they exclude", Label("nightly"), o.excluding)
-			It("do not begin beside others without leader election", Label("long"), o.unelected)
 		})
 	}
 })
@@ -136,15 +135,6 @@ func (o *overlap) excluding(ctx context.Context) {
 	m = o.launch(ctx, 0)
 	Eventually(o.worker(ctx)).WithTimeout(2 * patience).Should(Equal(o.name(0)))
 	o.expectSame(ctx, record)
-	Expect(m.Stop()).To(Succeed())
-}
-
-func (o *overlap) unelected(ctx context.Context) {
-	m := o.launch(ctx, 0)
-	o.awaitReady(ctx, m)
-	alone := o.launch(ctx, 1, "--leader-elect=false")
-	Eventually(alone.Done()).WithTimeout(patience).Should(BeClosed())
-	Expect(alone.Logs()).To(ContainSubstring("instance " + o.name(0) + " is registered for some of the same namespaces"))
 	Expect(m.Stop()).To(Succeed())
 }
 

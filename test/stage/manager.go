@@ -70,14 +70,16 @@ func BuildManager(ctx context.Context, dir string, race bool) (string, error) {
 
 // StartManager starts the manager as the chart does, as a central instance unless --namespace is among the flags: with
 // the arguments and under the rights that the chart has for them. What no value of the chart stands for comes last. It
-// takes no Lease unless --leader-elect is among the flags. Its log also goes to out, if that is not nil.
+// does not wait for the Lease of a manager that was killed, unless --leader-elect is among the flags, and keeps its own
+// while a busy API server does not answer for a minute: here is no kubelet to start it again. Its log also goes to out,
+// if that is not nil.
 //
 // On kind the binary is the one of the image, there are as many replicas as the chart says, and
 // they always elect a leader.
 func (s *Stage) StartManager(ctx context.Context, binary string, out io.Writer, flags ...string) (*Manager, error) {
 	flags = append([]string{"--logging-format=text"}, flags...) // for people
 	if !slices.Contains(flags, "--leader-elect") {
-		flags = append(flags, "--leader-elect=false")
+		flags = append(flags, "--leader-elect=false", "--leader-elect-lease-duration=2m", "--leader-elect-renew-deadline=90s")
 	}
 	if s.kind != nil {
 		return s.installRelease(ctx, ServiceAccount, SystemNamespace, out, flags)

@@ -60,8 +60,8 @@ func (f *fixture) startManager(ctx context.Context, args ...string) {
 	f.StartLeader(ctx, manager, args...)
 }
 
-// run starts a manager that may be killed, and waits until it is ready. There is no election: the Lease of a killed
-// leader would hold up its successor, and how that ends is another scenario.
+// run starts a manager that may be killed, and waits until it is ready. It does not wait for the Lease of one that was
+// killed.
 func (f *fixture) run(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	m, err := f.StartManager(ctx, manager, GinkgoWriter, append([]string{"-v=1"}, args...)...)
