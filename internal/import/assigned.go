@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"maps"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -41,8 +42,8 @@ func assign(value, where string) assignment {
 	return assignment{to: who, where: where, problem: err}
 }
 
-// namespaceChanged admits Namespaces whose import label changed, or by whose labels the claim
-// selects them or not any more.
+// namespaceChanged admits Namespaces whose import label changed, or by whose labels the claim selects them or not any
+// more. If it selects them, all their labels matter: another instance may not select them any more.
 func namespaceChanged(claim instance.Claim) predicate.Predicate {
 	if claim.Selector == nil {
 		return labelChanged(archelonv1.ImportLabel)
@@ -51,7 +52,8 @@ func namespaceChanged(claim instance.Claim) predicate.Predicate {
 		CreateFunc: func(e event.CreateEvent) bool { return claim.Selects(e.Object.GetLabels()) },
 		DeleteFunc: func(event.DeleteEvent) bool { return false }, // Nothing is in it any more.
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return claim.Selects(e.ObjectOld.GetLabels()) != claim.Selects(e.ObjectNew.GetLabels())
+			before, after := e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()
+			return claim.Selects(before) != claim.Selects(after) || claim.Selects(after) && !maps.Equal(before, after)
 		},
 	})
 }

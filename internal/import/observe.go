@@ -52,7 +52,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*Ob
 		return o, fmt.Errorf("getting namespace: %w", err)
 	}
 	o.namespace = namespace.Labels
-	o.kept = r.Keeps != nil && r.Keeps(cluster.Annotations[archelonv1.InstanceAnnotation], key.Namespace)
+	o.kept = r.Keeps != nil && r.Keeps(cluster, o.namespace)
 	if !r.responsible(o) && !r.lets(o) && !leftBehind(cluster) {
 		return o, nil
 	}

@@ -38,7 +38,7 @@ type PlannerOptions struct {
 	Indexes Indexed
 	// Runs, Keeps and Principals are those of the Reconciler. Optional.
 	Runs       func(instance string) bool
-	Keeps      func(instance, namespace string) bool
+	Keeps      func(cluster client.Object, namespace map[string]string) bool
 	Principals Principals
 	// Begin is told of each action before it is done.
 	Begin func(action string)

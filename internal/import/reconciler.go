@@ -43,9 +43,9 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Runs reports whether another instance runs, by the name in InstanceAnnotation. Optional: nobody else does.
 	Runs func(instance string) bool
-	// Keeps reports whether another instance, by the name in InstanceAnnotation, has yet to leave what names it in a
-	// namespace: it says so itself by taking its name off. Optional: nobody does.
-	Keeps func(instance, namespace string) bool
+	// Keeps reports whether another instance has a CAPI Cluster in a namespace with these labels, see instance.Keeps.
+	// Optional: nobody does.
+	Keeps func(cluster client.Object, namespace map[string]string) bool
 	// Withdrawn reports whether a namespace was taken from this instance while it runs: nothing
 	// is worked on there. Optional.
 	Withdrawn func(ctx context.Context, namespace string) (bool, error)

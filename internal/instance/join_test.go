@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
@@ -109,5 +110,35 @@ func TestLeavingStandsOnTheLease(t *testing.T) {
 		if !slices.Equal(found.Leaving, want) {
 			t.Errorf("got %v, want %v", found.Leaving, want)
 		}
+	}
+}
+
+// What was left to another instance may be this one's when that claims something else.
+func TestOthersAreToldOfAnotherClaim(t *testing.T) {
+	t.Parallel()
+	peers := joining(t, &line{server: newServer()})
+	var told []string
+	defer peers.Gone(func(name string) { told = append(told, name) })()
+	renewed := time.Now()
+	for _, tc := range []struct {
+		selector string
+		want     []string
+	}{{"team=red", nil}, {"team=red", nil}, {"team=blue", []string{"system/team"}}, {"team=blue", nil}} {
+		renewed = renewed.Add(time.Second)
+		selector, err := labels.Parse(tc.selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		peers.changed(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: system, Name: "team" + leaseSuffix, Labels: map[string]string{"archelon.io/instance": "team"},
+				Annotations: Claim{Scope: shard.Scope{}, Selector: selector}.annotations(shard.Scope{}),
+			},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: &metav1.MicroTime{Time: renewed}},
+		})
+		if peers.tellGone(); !slices.Equal(told, tc.want) {
+			t.Errorf("with %s it is told of %q, want %q", tc.selector, told, tc.want)
+		}
+		told = nil
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -64,8 +65,10 @@ type Peers struct {
 	published bool
 	// ran are the other instances that ran when this was looked at last or were seen since, and those in gone are told of
 	// each that does not run any more.
-	ran  map[ID]bool
-	gone map[*listener]struct{}
+	ran map[ID]bool
+	// moved are those that were seen to claim something else since.
+	moved map[ID]bool
+	gone  map[*listener]struct{}
 }
 
 // NewPeers returns the watch over the Leases of instances, which Run begins. It fails if an option is missing.
@@ -74,7 +77,7 @@ func NewPeers(opts Options) (*Peers, error) {
 		opts.Tell == nil {
 		return nil, errors.New("the watch over instances needs an instance, Leases, a duration, a fence, metrics and Events")
 	}
-	p := &Peers{Options: opts, kick: make(chan struct{}, 1), seen: map[ID]sighting{}, works: shard.None(), ahead: map[ID]bool{}, ran: map[ID]bool{}}
+	p := &Peers{Options: opts, kick: make(chan struct{}, 1), seen: map[ID]sighting{}, works: shard.None(), ahead: map[ID]bool{}, ran: map[ID]bool{}, moved: map[ID]bool{}}
 	leases := opts.Leases.Leases(opts.Self.Namespace)
 	only := func(options metav1.ListOptions) metav1.ListOptions {
 		options.LabelSelector = archelonv1.InstanceLabel
@@ -175,13 +178,16 @@ func (p *Peers) Runs(name string) bool {
 	return slices.ContainsFunc(instances, func(r Registered) bool { return r.Alive && r.String() == name })
 }
 
-// Keeps reports whether an instance has yet to leave what names it in a namespace: it is another one, works there, and
-// selects namespaces by their labels, so it says itself when it has left.
-func (p *Peers) Keeps(name, namespace string) bool {
+// Keeps reports whether another instance has a CAPI cluster in a namespace with these labels, see Keeps.
+func (p *Peers) Keeps(cluster client.Object, namespace map[string]string) bool {
 	instances, _ := p.registered()
-	return slices.ContainsFunc(instances, func(r Registered) bool {
-		return r.ID != p.Self && r.Alive && r.String() == name && r.Selector != nil && r.Works.Owns(namespace)
-	})
+	self := Registered{ID: p.Self, Claim: p.Claim, Since: time.Now()}
+	for _, r := range instances {
+		if r.ID == p.Self {
+			self.Since = r.Since
+		}
+	}
+	return Keeps(self, instances, cluster, namespace)
 }
 
 // Claimed reports whether an instance that runs, or this one, imports what is in a namespace with these labels.

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -68,6 +71,23 @@ func Divide(self Registered, others []Registered) Share {
 	}
 	share.Scope = rest
 	return share
+}
+
+// Keeps reports whether one of the others has a CAPI cluster in a namespace with these labels, among those that select
+// namespaces by their labels. If the cluster names one that works in the namespace, that one has it until it takes its
+// name off. If it names none, or one that is gone, the one with the oldest Lease has it whose selector fits: two that
+// begin at the same time would write the condition against each other.
+func Keeps(self Registered, others []Registered, cluster client.Object, namespace map[string]string) bool {
+	by := cluster.GetAnnotations()[archelonv1.InstanceAnnotation]
+	rivals := slices.DeleteFunc(slices.Clone(others), func(r Registered) bool {
+		return r.ID == self.ID || !r.Alive || r.Selector == nil || !r.Works.Owns(cluster.GetNamespace())
+	})
+	if slices.ContainsFunc(rivals, func(r Registered) bool { return r.String() == by }) {
+		return true
+	}
+	return by != self.String() && self.Selector != nil && slices.ContainsFunc(rivals, func(r Registered) bool {
+		return r.Covers(cluster) && r.Selects(namespace) && beats(r, self)
+	})
 }
 
 // Unowned returns how many namespaces are named by instances that do not run, and by none that does. Nobody works

@@ -58,6 +58,8 @@ func (p *Peers) changed(object any) {
 	switch known, ok := p.seen[s.ID]; {
 	case ok && known.renewal == s.renewal:
 		s.at, s.old = known.at, known.old
+	case ok && s.ID != p.Self && s.claims() != known.claims():
+		p.moved[s.ID] = true // What was left to it may be somebody else's now.
 	case !ok && lease.Spec.RenewTime != nil:
 		s.old = now.Sub(lease.Spec.RenewTime.Time) >= s.lasts+settle
 	}
@@ -114,6 +116,9 @@ func (p *Peers) guard(now time.Time) {
 	p.Fence.block(why)
 }
 
+// claims tells one claim from another.
+func (r Registered) claims() string { return fmt.Sprint(r.annotations(shard.None())) }
+
 // renewalOf tells one renewal from another. What somebody else writes to a Lease is none.
 func renewalOf(lease *coordinationv1.Lease) string {
 	return fmt.Sprint(lease.UID, "/", ptr.Deref(lease.Spec.HolderIdentity, ""), "/", lease.Spec.RenewTime)
@@ -153,9 +158,9 @@ func (p *Peers) registered() (instances []Registered, until time.Time) {
 // listener is told which instances do not run any more.
 type listener struct{ tell func(instance string) }
 
-// Gone has a function called with the name of each other instance that ran and does not run any more, until it
-// is stopped: Runs says so from then on. It is called while the process waits for its namespaces or watches
-// over them, and must not wait.
+// Gone has a function called with the name of each other instance that ran and does not run any more, or that claims
+// something else than before, until it is stopped: Runs and Keeps say so from then on. It is called while the process
+// waits for its namespaces or watches over them, and must not wait.
 func (p *Peers) Gone(gone func(instance string)) (stop func()) {
 	l := &listener{gone}
 	p.mu.Lock()
@@ -171,11 +176,11 @@ func (p *Peers) Gone(gone func(instance string)) (stop func()) {
 	}
 }
 
-// tellGone tells which instances do not run any more that ran before.
+// tellGone tells which instances do not run any more that ran before, and which claim something else.
 func (p *Peers) tellGone() {
 	p.mu.Lock()
-	ran, gone := p.ran, slices.Collect(maps.Keys(p.gone))
-	p.ran = map[ID]bool{} // What the watch shows from here on is for the next time.
+	ran, moved, gone := p.ran, p.moved, slices.Collect(maps.Keys(p.gone))
+	p.ran, p.moved = map[ID]bool{}, map[ID]bool{} // What the watch shows from here on is for the next time.
 	p.mu.Unlock()
 	instances, _ := p.registered()
 	p.mu.Lock()
@@ -186,6 +191,7 @@ func (p *Peers) tellGone() {
 		}
 	}
 	p.mu.Unlock()
+	maps.Copy(ran, moved)
 	for id := range ran {
 		for _, l := range gone {
 			l.tell(id.String())

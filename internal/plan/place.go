@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/hold"
@@ -62,17 +61,11 @@ func (f *found) registered(opts *options.Options, scope shard.Scope) (instance.R
 		ID:    instance.ID{Namespace: opts.LeaderElectNamespace, Name: setup.InstanceName(opts, scope)},
 		Claim: claim, Since: time.Now(), Alive: true,
 	}
-	var all []instance.Registered
-	for i := range f.instances {
-		one, err := instance.Read(&f.instances[i])
-		if err != nil {
-			continue // It is none.
-		}
-		one.Alive = instance.Held(&f.instances[i], time.Now())
+	all := f.running()
+	for _, one := range all {
 		if one.Name == self.Name && (self.Namespace == "" || self.Namespace == one.Namespace) {
 			self.Namespace = one.Namespace
 		}
-		all = append(all, one)
 	}
 	if self.Namespace == "" && len(all) > 0 {
 		self.Namespace = all[0].Namespace // Those that share a management cluster have one for their Leases.
@@ -84,20 +77,32 @@ func (f *found) registered(opts *options.Options, scope shard.Scope) (instance.R
 // defaultNamespace is where the chart is installed if nobody says otherwise.
 const defaultNamespace = "archelon-system"
 
-// keeps reports whether another instance has yet to leave what names it in a namespace, see instance.Peers.
-func (f *found) keeps(self instance.ID) func(name, namespace string) bool {
-	return func(name, namespace string) bool {
-		return name != self.String() && slices.ContainsFunc(f.instances, func(lease coordinationv1.Lease) bool {
-			one, err := instance.Read(&lease)
-			return err == nil && one.String() == name && one.Selector != nil && one.Works.Owns(namespace) && instance.Held(&lease, time.Now())
-		})
+// running returns the instances by their Leases, and which of them run.
+func (f *found) running() []instance.Registered {
+	var all []instance.Registered
+	for i := range f.instances {
+		one, err := instance.Read(&f.instances[i])
+		if err != nil {
+			continue // It is none.
+		}
+		one.Alive = instance.Held(&f.instances[i], time.Now())
+		all = append(all, one)
+	}
+	return all
+}
+
+// keeps reports whether another instance has a CAPI cluster, see instance.Keeps.
+func (f *found) keeps(self instance.ID, claim instance.Claim) func(client.Object, map[string]string) bool {
+	me, all := instance.Registered{ID: self, Claim: claim, Since: time.Now()}, f.running()
+	if at := slices.IndexFunc(all, func(r instance.Registered) bool { return r.ID == self }); at >= 0 {
+		me.Since = all[at].Since
+	}
+	return func(cluster client.Object, namespace map[string]string) bool {
+		return instance.Keeps(me, all, cluster, namespace)
 	}
 }
 
 // runs reports whether another instance runs.
 func (f *found) runs(name string) bool {
-	return slices.ContainsFunc(f.instances, func(lease coordinationv1.Lease) bool {
-		one, err := instance.Read(&lease)
-		return err == nil && one.ID.String() == name && instance.Held(&lease, time.Now())
-	})
+	return slices.ContainsFunc(f.running(), func(r instance.Registered) bool { return r.String() == name && r.Alive })
 }

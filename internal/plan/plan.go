@@ -168,7 +168,7 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	p.planner, err = importer.NewPlanner(ctx, importer.PlannerOptions{
 		Rancher: p.cached, RancherReader: inRancher{f.world, p.origin != ""},
 		Principals: permitted, Rules: rules, Client: p.cached, APIReader: f.world, Indexes: f.world,
-		Runs: f.runs, Keeps: f.keeps(self),
+		Runs: f.runs, Keeps: f.keeps(self, claim),
 		Begin: func(does string) { f.world.does = does },
 	})
 	return p, err

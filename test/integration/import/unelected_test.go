@@ -55,7 +55,7 @@ var _ = Describe("Processes without leader election", Ordered, func() {
 			before = len(writes())
 			return before == last
 		}).WithPolling(time.Second).Should(BeTrue())
-		Consistently(func() int { return len(writes()) }).WithTimeout(10 * time.Second).WithPolling(time.Second).
+		Consistently(func() int { return len(writes()) }).WithTimeout(10*time.Second).WithPolling(time.Second).
 			Should(Equal(before), func() string { return importing.Listing(writes()[before:]) })
 	}
 
