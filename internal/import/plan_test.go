@@ -54,7 +54,7 @@ func planImported(kind string, change ...func(*clusterv1.Cluster)) *clusterv1.Cl
 	return planCluster(append([]func(*clusterv1.Cluster){func(c *clusterv1.Cluster) {
 		c.Finalizers = []string{planFinalizer, planOthers}
 		c.Annotations["archelon.io/rancher-cluster"] = kind + "/" + planName(kind, "prod")
-		c.Annotations["archelon.io/instance"] = "archelon"
+		c.Annotations["archelon.io/instance"] = "archelon-system/archelon"
 	}}, change...)...)
 }
 
@@ -178,7 +178,7 @@ func planned(t *testing.T, kind string, objects []client.Object) (writes []strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.LeaderElect, opts.WatchFilter = false, "mine"
+	opts.WatchFilter = "mine"
 	if err := opts.Gates.Set(fmt.Sprintf("managementv3-cluster=%t", kind == "v3")); err != nil {
 		t.Fatal(err)
 	}
@@ -257,6 +257,7 @@ func done(t *testing.T, kind string, objects []client.Object) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	process.Self = instance.ID{Namespace: "archelon-system", Name: "archelon"}
 	process.Claim = instance.Claim{Scope: scope, WatchFilter: "mine"}
 	process.FleetWorkspaces = []string{"fleet-default"}
 	for before := []string{"begin"}; !slices.Equal(before, writes); {
