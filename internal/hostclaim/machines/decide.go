@@ -49,8 +49,8 @@ func Decide(o Observation) Decision {
 }
 
 // passMark marks the claim as unhealthy if its proxy is, nil if there is nothing to do. That comes before all else, if
-// the Machine is gone as well: the claim passes the mark on to its host before it gives that back. The provider keeps the
-// proxy until its state says that the host is clean.
+// the Machine is gone as well: the claim passes the mark on to its host before it gives that back. The provider keeps
+// the proxy until its state says that the host is clean.
 func passMark(o Observation) *change {
 	if o.Claim == nil || o.Proxy == nil {
 		return nil
