@@ -71,8 +71,8 @@ func (r *Reconciler) clustersNotImported(ctx context.Context, _ client.Object) [
 }
 
 // instanceGone wakes the CAPI clusters that were left to another instance, when that does not run any more, or claims
-// something else. Among those that select namespaces by their labels, clusters that name none may be left, too. The caller
-// must not wait, so the clusters are looked up in a goroutine: a cache makes the lookup wait until it is synced.
+// something else. Among those that select namespaces by their labels, clusters that name none may be left, too. The
+// caller must not wait, so the clusters are looked up in a goroutine: a cache makes the lookup wait until it is synced.
 func (r *Reconciler) instanceGone(tell func(wake func(instance string)) (stop func())) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		stop := tell(func(instance string) {

@@ -168,8 +168,8 @@ func (f *Fence) open() {
 // Opened is closed when the process may write for the first time.
 func (f *Fence) Opened() <-chan struct{} { return f.opened }
 
-// Lapsed returns why the process may not write any more, in a sentence: others may have taken it for dead, or another one
-// has its Lease. It is empty if neither is so.
+// Lapsed returns why the process may not write any more, in a sentence: others may have taken it for dead, or another
+// one has its Lease. It is empty if neither is so.
 func (f *Fence) Lapsed() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

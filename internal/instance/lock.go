@@ -130,8 +130,8 @@ type announcing struct {
 	LockOptions
 }
 
-// Get implements coordinationclient.LeaseInterface. It shows a Lease without its holder if the process does not wait for
-// that. Whoever writes the Lease first has it, by its resource version.
+// Get implements coordinationclient.LeaseInterface. It shows a Lease without its holder if the process does not wait
+// for that. Whoever writes the Lease first has it, by its resource version.
 func (a announcing) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := a.LeaseInterface.Get(ctx, name, options)
 	if err == nil && a.Unelected.ousts(lease) {

@@ -182,40 +182,52 @@ func expectOneOwner(t *testing.T, instances []Registered, name string) {
 	}
 }
 
-// Whatever instances select: a cluster is left to others by all but one of those that claim it and work in its namespace,
-// and that one is the one that it names, if that is among them.
+// selector draws an instance that selects namespaces by their labels.
+func selector(t *testing.T, random *rand.Rand, name string) Registered {
+	t.Helper()
+	texts := []string{"team=blue", "env=green", "team=red", "team"}
+	parsed, err := labels.Parse(texts[random.IntN(len(texts))])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Registered{
+		ID: ID{Namespace: "system", Name: name}, Since: begin.Add(time.Duration(random.IntN(3)) * time.Second), Alive: random.IntN(4) > 0,
+		Claim: Claim{Scope: mustScope(t, "*"), Selector: parsed, WatchFilter: []string{"", "x", "y"}[random.IntN(3)]}, Works: shard.None(),
+	}
+	if random.IntN(4) > 0 {
+		r.Works = r.Scope
+	}
+	return r
+}
+
+// Whatever instances select: a cluster is left to others by all but one of those that claim it and work in its
+// namespace, and that one is the one that it names, if that is among them.
 func TestKeepsGivesAClusterToOne(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	selectors := []string{"team=blue", "env=green", "team=red", "team"}
 	namespace := map[string]string{"team": "blue", "env": "green"}
 	for range 20_000 {
-		var instances, fit []Registered
-		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "p", Labels: map[string]string{clusterv1.WatchLabel: "x"}}}
+		var instances []Registered
 		for i := range 1 + random.IntN(4) {
-			selector, err := labels.Parse(selectors[random.IntN(len(selectors))])
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := Registered{
-				ID: ID{Namespace: "system", Name: fmt.Sprint("i", i)}, Since: begin.Add(time.Duration(random.IntN(3)) * time.Second), Alive: random.IntN(4) > 0,
-				Claim: Claim{Scope: mustScope(t, "*"), Selector: selector, WatchFilter: []string{"", "x", "y"}[random.IntN(3)]},
-			}
-			if r.Works = shard.None(); random.IntN(4) > 0 {
-				r.Works = r.Scope
-			}
-			if instances = append(instances, r); r.Alive && r.Works.Owns("p") && r.Covers(cluster) && r.Selects(namespace) {
-				fit = append(fit, r)
-			}
+			instances = append(instances, selector(t, random, fmt.Sprint("i", i)))
 		}
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "p", Labels: map[string]string{clusterv1.WatchLabel: "x"}}}
 		named := instances[random.IntN(len(instances))]
-		if random.IntN(2) == 0 {
+		stays := random.IntN(2) == 0
+		if stays {
 			cluster.Annotations = map[string]string{"archelon.io/instance": named.String()}
+			stays = named.Alive && named.Works.Owns("p") // until it takes its name off
 		}
+		fit := slices.DeleteFunc(slices.Clone(instances), func(r Registered) bool {
+			return !r.Alive || !r.Works.Owns("p") || !r.Covers(cluster) || !r.Selects(namespace)
+		})
 		has := slices.DeleteFunc(slices.Clone(fit), func(r Registered) bool { return Keeps(r, instances, cluster, namespace) })
-		stays := cluster.Annotations != nil && named.Alive && named.Works.Owns("p") // until it takes its name off
-		switch fits := slices.ContainsFunc(fit, func(r Registered) bool { return r.ID == named.ID }); {
-		case stays && fits && (len(has) != 1 || has[0].ID != named.ID), stays && !fits && len(has) > 0, !stays && len(fit) > 0 && len(has) != 1:
+		want := min(len(fit), 1)
+		if stays {
+			fit = slices.DeleteFunc(fit, func(r Registered) bool { return r.ID != named.ID })
+			want = len(fit)
+		}
+		if len(has) != want || want == 1 && stays && has[0].ID != named.ID {
 			t.Fatalf("a cluster with %v is taken by %v of %+v", cluster.Annotations, has, instances)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
-// Processes that do not know of each other would write against each other: none starts without a namespace for its Lease.
+// Processes that do not know of each other would write against each other. None starts without a namespace for its
+// Lease.
 func TestAProcessHasALease(t *testing.T) {
 	t.Parallel()
 	opts, err := options.New()

@@ -19,8 +19,8 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Processes that were started with --leader-elect=false: by a developer, beside the manager that runs in the cluster, or
-// twice.
+// Processes that were started with --leader-elect=false: by a developer, beside the manager that runs in the cluster,
+// or twice.
 var _ = Describe("Processes without leader election", Ordered, func() {
 	const clusters = 10
 	var (
@@ -47,7 +47,7 @@ var _ = Describe("Processes without leader election", Ordered, func() {
 		Eventually(m.Ready).WithContext(ctx).Should(Succeed())
 		return m
 	}
-	expectQuiet := func(ctx context.Context) {
+	expectQuiet := func() {
 		GinkgoHelper()
 		before := -1
 		Eventually(func() bool { // Events and what the last writes woke come first.
@@ -82,7 +82,7 @@ var _ = Describe("Processes without leader election", Ordered, func() {
 		Eventually(first.Done()).Should(BeClosed())
 		Expect(first.Logs()).To(ContainSubstring("has taken over the Lease of this instance; the process ends"))
 		Expect(holder(ctx)()).NotTo(BeElementOf("", before))
-		expectQuiet(ctx)
+		expectQuiet()
 		Expect(second.Stop()).To(Succeed())
 	})
 
@@ -91,7 +91,7 @@ var _ = Describe("Processes without leader election", Ordered, func() {
 		Eventually(holder(ctx)).ShouldNot(BeEmpty())
 		before := holder(ctx)()
 		waiting := start(ctx)
-		expectQuiet(ctx)
+		expectQuiet()
 		Expect(holder(ctx)()).To(Equal(before))
 		Expect(elected.Done()).NotTo(BeClosed())
 		Expect(waiting.Done()).NotTo(BeClosed())
