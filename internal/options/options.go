@@ -186,7 +186,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // addProcessFlags binds what the process elects its leader by, and serves.
 func (o *Options) addProcessFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"Wait for the Lease <instance>-leader-election while another process renews it. false: take it at once from a process that has false, too, and ends then. Ignored in Pods, where replicas take turns.")
+		"Wait for the Lease <instance>-leader-election while another process holds it. With false, for development: take it at once from a process that also has false, which then ends. Pods always wait.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
 		"Coordination namespace, with the Leases of all instances. Required outside of Pods. Default: the namespace of the Pod.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", o.LeaderElectLeaseDuration,
