@@ -126,7 +126,18 @@ func (r *otherRancher) cluster(
 	if err := mgr.Add(everywhere(rancher.Start)); err != nil {
 		return located{}, fmt.Errorf("adding Rancher's cluster: %w", err)
 	}
-	return located{Cluster: rancher, config: config}, r.follow(mgr, end)
+	return located{Cluster: published{rancher}, config: config}, r.follow(mgr, end)
+}
+
+// published is Rancher's cluster with clients whose errors tenants may read.
+type published struct{ cluster.Cluster }
+
+// GetClient implements cluster.Cluster.
+func (p published) GetClient() client.Client { return edge.Published(p.Cluster.GetClient()) }
+
+// GetAPIReader implements cluster.Cluster.
+func (p published) GetAPIReader() client.Reader {
+	return edge.PublishedReader(p.Cluster.GetAPIReader())
 }
 
 // staticMapper knows the kinds that this program uses: nobody has to be asked.
