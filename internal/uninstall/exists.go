@@ -81,6 +81,7 @@ func (u *uninstaller) preview(ctx context.Context) error {
 		u.say("Would release %s", one)
 	}
 	u.say("Would release %d objects", len(planned))
+	u.sayLeftInRancher()
 	return errNotConfirmed
 }
 

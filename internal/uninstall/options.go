@@ -51,6 +51,8 @@ type Options struct {
 	RancherKubeconfig string
 	// RancherNamespace is the namespace of Rancher's cluster with the Lease of this management cluster.
 	RancherNamespace string
+	// LeaveRancher releases what is in the management cluster, and makes no request to Rancher's cluster.
+	LeaveRancher bool
 	// Yes confirms it. Without it, what would be released is printed and nothing is written.
 	Yes bool
 	// Timeout bounds all of it.
@@ -79,6 +81,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster.")
 	fs.StringVar(&o.RancherNamespace, "rancher-namespace", o.RancherNamespace,
 		"As the manager has it: namespace of Rancher's cluster with the Lease of this management cluster.")
+	fs.BoolVar(&o.LeaveRancher, "leave-rancher", o.LeaveRancher,
+		"Release what is in the management cluster, and make no request to Rancher's cluster, which --rancher-kubeconfig "+
+			"says is another one. For a Rancher that is away or gone.")
 	fs.BoolVar(&o.Yes, "yes", o.Yes, "Do it. Without this flag, what would be released is printed, and nothing is changed.")
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit for all of it. When it is over, what is left is printed; run it again.")
 }
@@ -98,6 +103,12 @@ func (o *Options) Validate() error {
 	if o.OnlyHostClaims && (o.DeleteRecords || o.Deployment != "") {
 		problems = append(problems, errors.New("--only-host-claims deletes nothing and stops nothing: take out --delete-records and --deployment"))
 	}
+	if o.LeaveRancher && o.RancherKubeconfig == "" {
+		problems = append(problems, errors.New("--leave-rancher is for a Rancher in another cluster: add --rancher-kubeconfig, as the manager has it"))
+	}
+	if o.LeaveRancher && o.DeleteRecords {
+		problems = append(problems, errors.New("--leave-rancher makes no request to Rancher: take out --delete-records"))
+	}
 	if _, err := o.scope(); err != nil {
 		problems = append(problems, err)
 	}
@@ -114,6 +125,14 @@ func (o *Options) holdings() []hold.Holding {
 	default:
 		return []hold.Holding{hold.Imports()}
 	}
+}
+
+// here are the holdings without what was created in Rancher's cluster.
+func here(holdings []hold.Holding) []hold.Holding {
+	for i := range holdings {
+		holdings[i].Beside, holdings[i].Apart = nil, nil
+	}
+	return holdings
 }
 
 func (o *Options) scope() (shard.Scope, error) {

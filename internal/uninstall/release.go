@@ -99,8 +99,12 @@ func (u *uninstaller) once(found *int, by hold.Finalizer, o *object, release fun
 // lister lists wherever the uninstaller has permissions, which is more than the scope of the instance: that may have
 // been narrowed, and what was taken before is still held.
 func (u *uninstaller) lister() hold.Lister {
+	holdings := hold.From(u.origin, u.opts.holdings())
+	if u.opts.LeaveRancher {
+		holdings = here(holdings)
+	}
 	return hold.Lister{
-		Reader: u.client, Holdings: hold.From(u.origin, u.opts.holdings()), Namespaces: u.scope.Included(), Forbidden: u.whyForbidden,
+		Reader: u.client, Holdings: holdings, Namespaces: u.scope.Included(), Forbidden: u.whyForbidden,
 	}
 }
 

@@ -3,11 +3,17 @@ package uninstall
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/edge"
 	"github.com/archelon-io/archelon/internal/edge/seat"
 )
@@ -24,6 +30,42 @@ func (u *uninstaller) reachRancher(ctx context.Context, config *rest.Config) err
 		Management: pair.Management.CoordinationV1(), Memory: types.NamespacedName{Namespace: u.self.Namespace, Name: seat.MemoryName(u.self.Name)},
 	}, seat.DefaultTiming(), clock.RealClock{})
 	return err
+}
+
+// leaveRancher prepares an uninstallation that makes no request to Rancher's cluster, whose kubeconfig may be gone.
+func (u *uninstaller) leaveRancher(ctx context.Context) error {
+	system := named(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := u.home.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return fmt.Errorf("reading the UID of the management cluster: %w", err)
+	}
+	u.origin = system.UID
+	return nil
+}
+
+// page says how Rancher clusters are released by hand.
+const page = "https://github.com/archelon-io/archelon/blob/main/examples/remote-rancher/README.md" +
+	"#when-the-management-cluster-is-gone-for-good"
+
+// sayLeftInRancher says what an uninstallation leaves that makes no request to Rancher's cluster.
+func (u *uninstaller) sayLeftInRancher() {
+	if !u.opts.LeaveRancher {
+		return
+	}
+	u.say("Rancher clusters of this management cluster stay in Rancher, with finalizer %s. "+
+		"In Rancher's cluster, this lists them:", archelonv1.ImportFinalizer)
+	u.say("kubectl get clusters.management.cattle.io --selector=%s=%s", archelonv1.ManagementClusterLabel, u.origin)
+	u.say("Delete or release them as %s says", page)
+}
+
+// forgetSeat deletes what this installation remembers of the seat in Rancher's cluster, if it leaves that alone.
+func (u *uninstaller) forgetSeat(ctx context.Context) error {
+	if !u.opts.LeaveRancher {
+		return nil
+	}
+	memory := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.self.Namespace, Name: seat.MemoryName(u.self.Name)},
+	}
+	return client.IgnoreNotFound(u.home.Delete(ctx, memory))
 }
 
 // seatIsOurs fails if another Archelon imports the clusters of this management cluster: this one is a clone, or was

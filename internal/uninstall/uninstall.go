@@ -55,6 +55,7 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 		{"waiting for the seat in Rancher's cluster", u.seatIsFree},
 		{"releasing what is held", u.release},
 		{"leaving the seat in Rancher's cluster", u.leaveSeat},
+		{"forgetting the seat in Rancher's cluster", u.forgetSeat},
 		{"deleting the Lease", u.deleteLease},
 	}
 	if opts.OnlyHostClaims {
@@ -80,6 +81,7 @@ func Run(ctx context.Context, config *rest.Config, opts *Options, out io.Writer)
 	}
 	u.say("Done: %d CAPI clusters, %d Rancher clusters and %d RoleBindings released, %d Rancher clusters deleted%s",
 		u.count.clusters, u.count.records, u.count.bindings, u.count.deleted, note)
+	u.sayLeftInRancher()
 	return nil
 }
 
@@ -141,7 +143,10 @@ func newUninstaller(ctx context.Context, config *rest.Config, opts *Options, out
 		home: c, client: c, opts: opts, scope: scope, out: out, self: instance.ID{Namespace: cmp.Or(opts.LeaderElectNamespace, opts.InstanceNamespace), Name: opts.Instance},
 		skipped: sets.Set[string]{}, released: sets.Set[heldOnce]{}, again: sets.Set[string]{},
 	}
-	if opts.RancherKubeconfig != "" {
+	switch {
+	case opts.LeaveRancher:
+		err = u.leaveRancher(ctx)
+	case opts.RancherKubeconfig != "":
 		err = u.reachRancher(ctx, config)
 	}
 	return u, err
@@ -150,8 +155,8 @@ func newUninstaller(ctx context.Context, config *rest.Config, opts *Options, out
 // finishDeletions waits for CAPI clusters that are being deleted and held by this instance: as long as the manager
 // runs, it deletes their Rancher clusters. It is no error if it does not: perhaps the manager has not run for long.
 func (u *uninstaller) finishDeletions(ctx context.Context) error {
-	if u.opts.Deployment == "" {
-		return nil
+	if u.opts.Deployment == "" || u.opts.LeaveRancher {
+		return nil // Without Rancher the manager finishes none.
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(grace, u.opts.Timeout/4))
 	defer cancel()

@@ -53,15 +53,19 @@ func TestValidate(t *testing.T) {
 		change func(*Options)
 		says   string
 	}{
-		"Defaults":        {func(*Options) {}, ""},
-		"NoInstance":      {func(o *Options) { o.Instance = "" }, "--instance must name"},
-		"NoNamespace":     {func(o *Options) { o.InstanceNamespace = "" }, "--instance-namespace must name"},
-		"NoTime":          {func(o *Options) { o.Timeout = 0 }, "--timeout must be greater than zero"},
-		"BadScope":        {func(o *Options) { o.Namespaces = []string{"No_Name"} }, "No_Name"},
-		"NothingInScope":  {func(o *Options) { o.Namespaces, o.ExcludedNamespaces = []string{"a"}, []string{"a"} }, "--namespace"},
-		"OnlyClaims":      {func(o *Options) { o.OnlyHostClaims = true }, ""},
-		"OnlyAndStops":    {func(o *Options) { o.OnlyHostClaims, o.Deployment = true, "archelon" }, "--only-host-claims"},
-		"SeveralProblems": {func(o *Options) { o.Instance, o.Timeout = "", -1 }, "--timeout"},
+		"Defaults":       {func(*Options) {}, ""},
+		"NoInstance":     {func(o *Options) { o.Instance = "" }, "--instance must name"},
+		"NoNamespace":    {func(o *Options) { o.InstanceNamespace = "" }, "--instance-namespace must name"},
+		"NoTime":         {func(o *Options) { o.Timeout = 0 }, "--timeout must be greater than zero"},
+		"BadScope":       {func(o *Options) { o.Namespaces = []string{"No_Name"} }, "No_Name"},
+		"NothingInScope": {func(o *Options) { o.Namespaces, o.ExcludedNamespaces = []string{"a"}, []string{"a"} }, "--namespace"},
+		"OnlyClaims":     {func(o *Options) { o.OnlyHostClaims = true }, ""},
+		"OnlyAndStops":   {func(o *Options) { o.OnlyHostClaims, o.Deployment = true, "archelon" }, "--only-host-claims"},
+		"LeavesAndDeletes": {func(o *Options) {
+			o.RancherKubeconfig, o.LeaveRancher, o.DeleteRecords = "a/b", true, true
+		}, "take out --delete-records"},
+		"LeavesRancherHere": {func(o *Options) { o.LeaveRancher = true }, "add --rancher-kubeconfig"},
+		"SeveralProblems":   {func(o *Options) { o.Instance, o.Timeout = "", -1 }, "--timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := valid()

@@ -182,6 +182,9 @@ the release, as it is to be written. Nothing in them has to be quoted for a shel
 {{- if .Values.uninstall.deleteRecords }}
 - --delete-records
 {{- end }}
+{{- if .Values.uninstall.leaveRancher }}
+- --leave-rancher
+{{- end }}
 - --yes
 {{- end }}
 {{- end }}
