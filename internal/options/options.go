@@ -120,6 +120,9 @@ type Options struct {
 	// Seat are the times that the seat is kept by. No flag changes them: all that can serve a management
 	// cluster have to have the same.
 	Seat seat.Timing
+	// RancherAway is for how long a Rancher in another cluster has not answered when CAPI Clusters that are being deleted
+	// are released without it. No flag changes it.
+	RancherAway time.Duration
 
 	// Gates are the feature gates.
 	Gates featuregate.MutableFeatureGate
@@ -153,6 +156,7 @@ func New() (*Options, error) {
 		AgentDisconnectGrace:     45 * time.Second,
 		RancherNamespace:         "archelon-system",
 		Seat:                     seat.DefaultTiming(),
+		RancherAway:              10 * time.Minute,
 		Identity:                 Identity{VerifyTimeout: 10 * time.Second},
 
 		Gates: gates,

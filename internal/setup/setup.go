@@ -26,6 +26,7 @@ import (
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
+	"github.com/archelon-io/archelon/internal/outage"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/scrape"
@@ -85,6 +86,7 @@ type meters struct {
 	imports   *importer.Metrics
 	claims    *hostclaim.Metrics
 	instances *instance.Metrics
+	orphans   *outage.Metrics
 	synced    prometheus.Gauge
 	lacking   prometheus.Gauge
 }
@@ -102,6 +104,10 @@ func newMeters() (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
+	orphans, err := outage.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, err
+	}
 	if err := registerBuild(metrics.Registry, version.Get()); err != nil {
 		return nil, err
 	}
@@ -113,7 +119,9 @@ func newMeters() (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &meters{imports: imports, claims: claims, instances: instances, synced: synced, lacking: lacking}, nil
+	return &meters{
+		imports: imports, claims: claims, instances: instances, orphans: orphans, synced: synced, lacking: lacking,
+	}, nil
 }
 
 // work runs the manager until the context ends.
@@ -160,11 +168,15 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 	if parts.settings, err = rancher.NewSettings(there.GetClient()); err != nil {
 		return err
 	}
-	running := &running{settings: parts.settings, synced: func() { p.meters.synced.Set(1) }, logger: p.logger, seat: parts.seat}
+	synced, report := p.synced()
+	running := &running{settings: parts.settings, synced: report, logger: p.logger, seat: parts.seat}
 	if err := running.add(mgr, config, there, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}
 	if err := p.accompany(mgr, parts, running.checks(), there, end); err != nil {
+		return err
+	}
+	if err := p.addOutage(mgr, place, there, synced); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -175,6 +187,15 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 		return fmt.Errorf("running the manager: %w", err)
 	}
 	return nil
+}
+
+// synced returns a channel that is closed when caches are synced, and what is called then.
+func (p *process) synced() (synced <-chan struct{}, report func()) {
+	closed := make(chan struct{})
+	return closed, func() {
+		p.meters.synced.Set(1)
+		close(closed)
+	}
 }
 
 // accompany adds what is done beside the controllers.

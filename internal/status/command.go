@@ -43,6 +43,8 @@ type Options struct {
 	// RancherKubeconfig is the Secret "namespace/name" with the kubeconfig of Rancher's
 	// cluster, where that is another one.
 	RancherKubeconfig string
+	// Orphans shows only Rancher clusters that have no CAPI Cluster.
+	Orphans bool
 	// Timeout bounds how long Rancher's cluster may take.
 	Timeout time.Duration
 }
@@ -62,7 +64,8 @@ func Command() *cobra.Command {
 			"Where Rancher is in another cluster, it looks into both, with the credentials that the manager has.",
 		Example: "  archelon status -A\n" +
 			"  archelon status -n team-a -o wide --not-imported\n" +
-			"  archelon status -A --reason=WaitingForAgent --watch",
+			"  archelon status -A --reason=WaitingForAgent --watch\n" +
+			"  archelon status -A --orphans --rancher-kubeconfig=archelon-system/rancher-kubeconfig",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := connection.ClientConfig()
@@ -82,7 +85,7 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if opts.elsewhere() {
+			if opts.elsewhere() || opts.Orphans {
 				return runElsewhere(cmd.Context(), config, c, *opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return Run(cmd.Context(), c, *opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -106,6 +109,9 @@ func addFlags(flags *pflag.FlagSet, o *Options) {
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on with what changes.")
 	flags.StringVar(&o.RancherKubeconfig, "rancher-kubeconfig", "",
 		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster, where that is another one.")
+	flags.BoolVar(&o.Orphans, "orphans", false,
+		"Show only Rancher clusters that have no CAPI Cluster, where Rancher is in another cluster. Nothing deletes them "+
+			"automatically.")
 	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "How long Rancher's cluster may take, where that is another one.")
 }
 
@@ -167,6 +173,9 @@ func (o Options) shows(c Cluster) bool {
 
 // nothing is said where there are no clusters.
 func (o Options) nothing() string {
+	if o.Orphans {
+		return "No Rancher clusters without a CAPI cluster found"
+	}
 	what := "No CAPI clusters found"
 	if o.Selector != "" || len(o.Reasons) > 0 || o.Instance != "" || o.NotImported {
 		what = "No such CAPI clusters found"

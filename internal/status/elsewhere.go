@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -21,6 +22,10 @@ func (o Options) elsewhere() bool { return o.RancherKubeconfig != "" }
 
 func (o Options) validateElsewhere() error {
 	switch {
+	case !o.elsewhere():
+		return errors.New("--orphans needs --rancher-kubeconfig, because it is about a Rancher in another cluster")
+	case o.Orphans && o.Selector != "":
+		return errors.New("--orphans cannot be used with --selector, because it has to know all CAPI Clusters")
 	case o.Watch:
 		return errors.New("--watch cannot be used with --rancher-kubeconfig")
 	case o.Timeout <= 0:
@@ -96,7 +101,12 @@ func (v *view) read(ctx context.Context, config *rest.Config, c client.Client) e
 		}
 		return pair.Client, of(pair.Origin), nil
 	})
-	if err == nil {
+	switch {
+	case v.opts.Orphans && err != nil:
+		return errors.New(strings.Join(v.problems, "; ")) // No list would look like an empty one.
+	case v.opts.Orphans:
+		return v.orphans(ctx, c, found)
+	case err == nil:
 		clusters = v.join(clusters, found)
 	}
 	v.clusters = clusters

@@ -11,10 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/pager"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/edge"
 )
 
 // capiGone is what Cluster.CAPICluster says of a Rancher cluster without a CAPI Cluster.
@@ -25,6 +28,8 @@ type record struct {
 	id              string
 	namespace, name string
 	state           string
+	// meta is that of the v3 Cluster.
+	meta *metav1.ObjectMeta
 }
 
 // of selects the Rancher clusters of a management cluster.
@@ -68,7 +73,7 @@ func (v *view) records(ctx context.Context, rancher func() (client.Reader, clien
 
 func recordOf(cluster *managementv3.Cluster) record {
 	r := record{
-		id:        "v3/" + cluster.Name,
+		id: "v3/" + cluster.Name, meta: &cluster.ObjectMeta,
 		namespace: cluster.Labels[archelonv1.OwnerNamespaceLabel], name: cluster.Labels[archelonv1.OwnerNameLabel], state: "waiting",
 	}
 	for i := range cluster.Status.Conditions {
@@ -124,4 +129,27 @@ func (v *view) join(clusters []Cluster, records []record) []Cluster {
 		clusters = append(clusters, only)
 	}
 	return clusters
+}
+
+// orphans shows the Rancher clusters that have no CAPI Cluster. It reads the CAPI Clusters after the Rancher clusters,
+// because both may have been created in between.
+func (v *view) orphans(ctx context.Context, c client.Reader, records []record) error {
+	list := &clusterv1.ClusterList{}
+	if err := c.List(ctx, list, v.which); err != nil {
+		return explain(err)
+	}
+	living := sets.Set[types.UID]{}
+	for i := range list.Items {
+		living.Insert(list.Items[i].UID)
+	}
+	v.clusters = nil
+	for i := range records {
+		one := &records[i]
+		if edge.Orphan(one.meta, living) && (v.opts.Namespace == "" || v.opts.Namespace == one.namespace) {
+			v.clusters = append(v.clusters, Cluster{
+				Namespace: one.namespace, Name: one.name, RancherCluster: one.id, InRancher: one.state, CAPICluster: capiGone,
+			})
+		}
+	}
+	return nil
 }
