@@ -60,8 +60,8 @@ type changeRecord struct {
 	after       client.Object
 	what, doing string
 	// adopts: it takes the record over from Turtles; abandons: it leaves the record to the administrator; releases: it
-	// releases one that somebody else deletes.
-	adopts, abandons, releases bool
+	// releases one that somebody else deletes; ends: it releases one that is about to be deleted.
+	adopts, abandons, releases, ends bool
 	// optional: the record may be gone.
 	optional bool
 }
@@ -71,6 +71,7 @@ func (a changeRecord) String() string { return fmt.Sprintf("%s: %s", a.record, a
 func (a changeRecord) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
 	known := a.record
 	known.Object, _ = a.after.DeepCopyObject().(client.Object)
+	known.ending = a.ends
 	err := r.patchLocked(ctx, a.record.Object, known.Object)
 	if err != nil && (!a.optional || !apierrors.IsNotFound(err)) {
 		return failure(a.doing, err)
@@ -141,15 +142,16 @@ func (a keepRecord) do(ctx context.Context, r *Reconciler, o *Observation) outco
 // and still held was deleted by somebody else, and that is how such a deletion is told apart.
 type endRecord struct {
 	record record
-	// patient: that a webhook does not answer is for the rules to decide on.
-	patient bool
+	// patient: that a webhook does not answer is for the rules to decide on; locked: only the version that was decided on
+	// is deleted. A CAPI cluster that is being deleted stays so, whatever became of its record: that goes in any version.
+	patient, locked bool
 }
 
 func (a endRecord) String() string { return fmt.Sprintf("%s: release and delete it", a.record) }
 
 func (a endRecord) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
 	known := a.record
-	err := r.releaseAndDelete(ctx, &known)
+	err := r.releaseAndDelete(ctx, &known, a.locked)
 	if a.patient && apierrors.IsInternalError(err) {
 		o.refusals[known.id()] = err
 		return outcome.Done()
@@ -162,7 +164,7 @@ func (a endRecord) do(ctx context.Context, r *Reconciler, o *Observation) outcom
 	return outcome.Done()
 }
 
-func (r *Reconciler) releaseAndDelete(ctx context.Context, known *record) error {
+func (r *Reconciler) releaseAndDelete(ctx context.Context, known *record, locked bool) error {
 	if known.held() {
 		before := known.Object
 		known.Object, _ = before.DeepCopyObject().(client.Object)
@@ -171,16 +173,20 @@ func (r *Reconciler) releaseAndDelete(ctx context.Context, known *record) error 
 			return fmt.Errorf("releasing the %s Rancher cluster: %w", known.strategy.Kind(), err)
 		}
 	}
-	return r.askToGo(ctx, *known)
+	return r.askToGo(ctx, *known, locked)
 }
 
-// askToGo deletes a record, whoever holds it.
-func (r *Reconciler) askToGo(ctx context.Context, known record) error {
+// askToGo deletes a record, whoever holds it; if it is locked, in the version that is known.
+func (r *Reconciler) askToGo(ctx context.Context, known record, locked bool) error {
 	if known.deleting() {
 		return nil
 	}
-	uid := known.GetUID()
-	err := r.inRancher().Delete(ctx, known.Object, client.Preconditions{UID: &uid})
+	uid, version := known.GetUID(), known.GetResourceVersion()
+	preconditions := client.Preconditions{UID: &uid}
+	if locked {
+		preconditions.ResourceVersion = &version
+	}
+	err := r.inRancher().Delete(ctx, known.Object, preconditions)
 	if apierrors.IsConflict(err) && r.replaced(ctx, known) {
 		err = nil
 	}
@@ -216,7 +222,7 @@ func (a leaveRecord) String() string {
 }
 
 func (a leaveRecord) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
-	if err := r.askToGo(ctx, a.record); err != nil && (!a.owned || !apierrors.IsInternalError(err)) {
+	if err := r.askToGo(ctx, a.record, false); err != nil && (!a.owned || !apierrors.IsInternalError(err)) {
 		return outcome.Fail(archelonv1.InternalErrorReason, errors.Join(a.cause, err))
 	}
 	known := a.record

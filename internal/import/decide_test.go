@@ -224,7 +224,7 @@ func down(o *Observation, _ *Rules) {
 func bySelector(_ *Observation, r *Rules) { r.Selector = Selector{namespaces: []string{"tenant"}} }
 func switchToV1(_ *Observation, r *Rules) { r.Active, r.Others = decideV1{}, []Strategy{decideV3{}} }
 
-func condition(status metav1.ConditionStatus, reason string) state {
+func saying(status metav1.ConditionStatus, reason string) state {
 	return func(o *Observation, _ *Rules) {
 		conditions.Set(o.cluster, metav1.Condition{Type: "RancherImported", Status: status, Reason: reason})
 	}
@@ -266,8 +266,15 @@ func decideRows() map[string]decideRow {
 	}
 	confirm := askCluster{"before its record is created"}
 	confirmed := func(change ...func(*clusterv1.Cluster)) state { return live(confirm.why, change...) }
-	confirmUnimport := askCluster{"before its record is deleted"}
-	unimported := func(change ...func(*clusterv1.Cluster)) state { return live(confirmUnimport.why, change...) }
+	confirmRelease, confirmUnimport := askCluster{"before its record is released"}, askCluster{"before its record is deleted"}
+	unimported := func(change ...func(*clusterv1.Cluster)) state { return live(confirmRelease.why, change...) }
+	unimportedStill := func(change ...func(*clusterv1.Cluster)) state { return live(confirmUnimport.why, change...) }
+	// It has no label any more that tells whose it is.
+	toEnd := func(o *Observation, _ *Rules) {
+		o.records[0].ending = true
+		o.records[0].SetFinalizers(nil)
+		o.records[0].SetLabels(nil)
+	}
 	noNamespace := asked(askNamespace{"c-abcde"})
 	with := func(states []state, more ...state) []state { return append(slices.Clone(states), more...) }
 	occupant := askRecord{strategy: decideV3{}, name: "c-abcde", why: ", which has the name of the record"}
@@ -361,7 +368,7 @@ func decideRows() map[string]decideRow {
 		// What the installation selects.
 		"Selected":      {[]state{bySelector, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
 		"SelectedElse":  {[]state{bySelector, func(o *Observation, _ *Rules) { o.cluster.Namespace = "other" }}, "idle | done"},
-		"SelectedFalse": {[]state{bySelector, labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"SelectedFalse": {[]state{bySelector, labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release it before it is deleted"},
 		"SelectedLost":  {importedV3("Connected")[1:], "import | done"},
 
 		// What a cluster has left behind.
@@ -389,7 +396,7 @@ func decideRows() map[string]decideRow {
 		"TheirsRemoved":  {[]state{theirs, forgotten, claimedV3, v3(goingV3)}, "leave to others | leave: ask for other instances"},
 		"TheirsRuns":     {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{}), func(o *Observation, _ *Rules) { o.elsewhere = true }}, "leave to others | leave: done"},
 		"TheirsNobody":   {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{})}, "leave to others | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
-		"TheirsNoted":    {[]state{theirs, forgotten, stopped, note("imported", "true"), condition("True", "Imported"), asked(askOthers{})}, "leave to others | permission: Stall RemovedInRancher"},
+		"TheirsNoted":    {[]state{theirs, forgotten, stopped, note("imported", "true"), saying("True", "Imported"), asked(askOthers{})}, "leave to others | permission: Stall RemovedInRancher"},
 		"Relabelled":     {[]state{relabelled, claimedV3, v3()}, "leave to others | let: forget the cluster"},
 		"RelabelledStop": {[]state{relabelled, claimedV3, v3(), forgotten}, "leave to others | let: ask for the work in the workload cluster"},
 		"RelabelledBusy": {[]state{relabelled, claimedV3, v3(), forgotten, asked(askJob{}), func(o *Observation, _ *Rules) { o.busy = true }}, "leave to others | let: done"},
@@ -416,14 +423,19 @@ func decideRows() map[string]decideRow {
 		"DeleteHalfLabel": {[]state{claimedV3, later, stopped, v3(func(c *managementv3.Cluster) { delete(c.Labels, "cluster-api.cattle.io/capi-cluster-owner") }), refused()}, "delete | delete-records: Fail InternalError"},
 		"DeleteV1":        {[]state{claimedV3, ending, stopped, asked(named), v1()}, "delete | delete-records: ask for CAPI cluster tenant/prod-capi"},
 		"DeleteV1Twin":    {[]state{claimedV3, ending, stopped, asked(named), v1(), twinThere}, "delete | delete-records: v1 Rancher cluster tenant/prod-capi: leave it to the administrator"},
-		"UnimportAsks":    {[]state{labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: ask for the CAPI cluster, before its record is deleted"},
+		"UnimportAsks":    {[]state{labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: ask for the CAPI cluster, before its record is released"},
 		"UnimportStale":   {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} })}, "un-import | delete-records: Poll InternalError"},
 		"UnimportNewer":   {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) { c.UID = "uid-2" })}, "un-import | delete-records: Poll InternalError"},
-		"UnimportGone":    {[]state{labelledFalse, claimedV3, stopped, v3(), asked(confirmUnimport)}, "un-import | delete-records: Poll InternalError"},
+		"UnimportGone":    {[]state{labelledFalse, claimedV3, stopped, v3(), asked(confirmRelease)}, "un-import | delete-records: Poll InternalError"},
 		"UnimportDeleted": {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) {
 			c.Labels, c.DeletionTimestamp = nil, &metav1.Time{Time: decideNow}
-		})}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
-		"Unimport":          {[]state{labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		})}, "un-import | delete-records: v3 Rancher cluster c-abcde: release it before it is deleted"},
+		"Unimport":         {[]state{labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release it before it is deleted"},
+		"UnimportReleased": {[]state{labelledFalse, claimedV3, stopped, v3(), toEnd, unimported()}, "un-import | delete-records: ask for the CAPI cluster, before its record is deleted"},
+		"UnimportEnds":     {[]state{labelledFalse, claimedV3, stopped, v3(), toEnd, unimported(), unimportedStill()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"UnimportRevoked": {[]state{labelledFalse, claimedV3, stopped, v3(), toEnd, unimported(), unimportedStill(func(c *clusterv1.Cluster) {
+			c.Labels = map[string]string{importLabel: "true"}
+		})}, "un-import | delete-records: Poll InternalError"},
 		"UnimportV1Twin":    {[]state{labelledFalse, claimedV3, stopped, asked(named), v1(), twinThere, unimported()}, "un-import | delete-records: Stall RecordNameTaken"},
 		"UnimportedAlready": {[]state{labelledFalse}, "idle | done"},
 
@@ -591,8 +603,8 @@ func decideRows() map[string]decideRow {
 		"AgentLostRuns":  {with(lost, worked(false, outcome.Done())), "import | agent: Wait AgentDisconnected"},
 		"AgentLostDone":  {with(lost, worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll AgentDisconnected"},
 		"AgentGone":      {append(importedV3("Connected"), func(o *Observation, _ *Rules) { o.agentGone = true }), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
-		"AgentGrace":     {append(importedV3("Waiting"), condition("True", "Imported"), func(_ *Observation, r *Rules) { r.DisconnectGrace = time.Minute }), "import | agent: ask for since when the agent is disconnected"},
-		"AgentInGrace": {append(importedV3("Waiting"), condition("True", "Imported"), asked(askDisconnection{}), func(o *Observation, r *Rules) {
+		"AgentGrace":     {append(importedV3("Waiting"), saying("True", "Imported"), func(_ *Observation, r *Rules) { r.DisconnectGrace = time.Minute }), "import | agent: ask for since when the agent is disconnected"},
+		"AgentInGrace": {append(importedV3("Waiting"), saying("True", "Imported"), asked(askDisconnection{}), func(o *Observation, r *Rules) {
 			r.DisconnectGrace, o.disconnected = time.Minute, decideNow.Add(-20*time.Second)
 		}), "import | done for 40s"},
 		"AgentTaken": {append(importedV3("Connected"), note("archelon.io/take-over-agent", "c-x")), "import | agent: v3 Rancher cluster c-abcde: note whether its agent was taken over"},

@@ -30,11 +30,11 @@ func (d *deciding) deleteRecords() Decision {
 	}
 	for i := range d.records {
 		found := &d.records[i]
-		if !found.madeFor(d.cluster) {
+		if !found.madeFor(d.cluster) && !found.ending {
 			continue
 		}
 		if !found.left && !found.deleting() {
-			if confirmed := d.confirmUnimport(); !confirmed.passes() {
+			if confirmed := d.confirmUnimport("before its record is released"); !confirmed.passes() {
 				return confirmed
 			}
 		}
@@ -47,11 +47,11 @@ func (d *deciding) deleteRecords() Decision {
 
 // confirmUnimport asks the API server whether the label still says that the cluster leaves Rancher. A process that has
 // just started may see Rancher clusters as they are and the CAPI cluster as it was.
-func (d *deciding) confirmUnimport() Decision {
+func (d *deciding) confirmUnimport(why string) Decision {
 	if d.intent != intentUnimport {
 		return pass()
 	}
-	confirm := askCluster{"before its record is deleted"}
+	confirm := askCluster{why}
 	if d.lacks(confirm) {
 		return ask(confirm)
 	}
@@ -84,7 +84,26 @@ func (d *deciding) removeRecord(found *record) Decision {
 			return heldByTwin(found)
 		}
 	}
-	return act(endRecord{record: *found, patient: d.intent == intentDelete})
+	if d.intent == intentUnimport && !found.deleting() {
+		return d.unimport(found)
+	}
+	return act(endRecord{record: *found, patient: d.intent == intentDelete, locked: d.intent != intentDelete})
+}
+
+// unimport releases a record, asks once more whether the label says that the cluster leaves Rancher, and deletes the
+// version that was released. A process may freeze at any point of that: if the label was changed before the record was
+// released, the second answer says so, and if another process holds the record again, the deletion is a conflict.
+func (d *deciding) unimport(found *record) Decision {
+	if found.held() {
+		doing := fmt.Sprintf("releasing the %s Rancher cluster", found.strategy.Kind())
+		action := recordChange(found, "release it before it is deleted", doing, hold.Import.Remove)
+		action.ends, action.optional = true, true
+		return act(action)
+	}
+	if confirmed := d.confirmUnimport("before its record is deleted"); !confirmed.passes() {
+		return confirmed
+	}
+	return act(endRecord{record: *found, locked: true})
 }
 
 // heldByTwin stalls where a record has to stay, because Rancher would delete a CAPI cluster together with it.

@@ -27,8 +27,9 @@ type record struct {
 	strategy Strategy
 	// ahead: this process wrote it after the copy was made; unseen: the cache does not show it.
 	ahead, unseen bool
-	// settled: this run has created or updated it; going: this run has deleted it; left: without releasing it.
-	settled, going, left bool
+	// settled: this run has created or updated it; ending: this run has released it, to delete it; going: this run has
+	// deleted it; left: without releasing it.
+	settled, ending, going, left bool
 }
 
 // id is how the record annotation names the record.

@@ -80,6 +80,19 @@ func stories() map[string]story {
 			late.sees(v1GK, v3GK)
 			late.looks(one)
 		}},
+		"label taken back": {kinds: bothKinds, tell: func(w *world) {
+			record := w.server.KeyOf(w.recordOf(one))
+			w.excludes(one)
+			w.befalls = func(verb string, key simulation.Key) error {
+				if verb == "patch" && key == record {
+					w.befalls = nil
+					w.changesIt(one, labelled("true"))
+					w.spared[w.cluster(one).UID] = true
+				}
+				return nil
+			}
+			w.rests()
+		}},
 		"conflict on deletion": {kinds: bothKinds, tell: func(w *world) {
 			record := w.server.KeyOf(w.recordOf(one))
 			w.deletesIt(one)

@@ -189,7 +189,8 @@ func (w *world) Delete(_ context.Context, object client.Object, opts ...client.D
 	if err != nil {
 		return err
 	}
-	if wanted := options.Preconditions; wanted != nil && wanted.UID != nil && *wanted.UID != stored.GetUID() {
+	if wanted := options.Preconditions; wanted != nil && (wanted.UID != nil && *wanted.UID != stored.GetUID() ||
+		wanted.ResourceVersion != nil && *wanted.ResourceVersion != stored.GetResourceVersion()) {
 		return apierrors.NewConflict(groupOf(kind), key.Name, errAnother)
 	}
 	if len(stored.GetFinalizers()) == 0 {
