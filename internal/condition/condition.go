@@ -3,45 +3,84 @@ package condition
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cluster is one incarnation of a CAPI Cluster.
-type Cluster struct {
-	Key types.NamespacedName
-	UID types.UID
+// ErrOvertaken is why a condition is not written: there is another Cluster of the name by now, or somebody else has
+// written the condition since it was read. The event of that is on its way.
+var ErrOvertaken = errors.New("the Cluster or its condition has changed meanwhile")
+
+// Writer writes conditions.
+type Writer struct {
+	// Client writes to the status of Clusters.
+	Client client.StatusClient
+	// Live reads from the API server.
+	Live client.Reader
+	// Owner is the field manager. It owns the conditions of one type.
+	Owner string
+	// Type is that of the conditions.
+	Type string
 }
 
-// Of names a CAPI Cluster.
-func Of(cluster *clusterv1.Cluster) Cluster {
-	return Cluster{Key: client.ObjectKeyFromObject(cluster), UID: cluster.UID}
+// Apply makes the condition of a Cluster this one, or removes it if it is nil, and returns the resourceVersion of what
+// it wrote. A Cluster that is gone needs no condition: the resourceVersion is empty then.
+//
+// The list of conditions belongs to CAPI, so it is applied as the part of it that is the owner's. An API server ignores
+// the UID in a write to the status of a custom resource, so the write is bound to the resourceVersion of the Cluster
+// that the condition was decided on. CAPI writes the status often. If it was faster, the condition is written all the
+// same, as long as the Cluster is the same one and has the condition that it had.
+func (w Writer) Apply(ctx context.Context, cluster *clusterv1.Cluster, condition *metav1.Condition) (string, error) {
+	seen := cluster
+	for left := attempts - 1; ; left-- {
+		apply := w.configuration(seen, condition)
+		err := w.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(w.Owner), client.ForceOwnership)
+		switch {
+		case err == nil:
+			return apply.GetResourceVersion(), nil
+		case !apierrors.IsConflict(err), left == 0:
+			return "", client.IgnoreNotFound(err)
+		}
+		seen = &clusterv1.Cluster{}
+		if err := w.Live.Get(ctx, client.ObjectKeyFromObject(cluster), seen); err != nil {
+			return "", client.IgnoreNotFound(err)
+		}
+		if seen.UID != cluster.UID || !equality.Semantic.DeepEqual(w.of(seen), w.of(cluster)) {
+			return "", fmt.Errorf("%w: %s", ErrOvertaken, w.Type)
+		}
+	}
 }
 
-// Apply has the owner's conditions be these and no others. The list belongs to CAPI, so it is applied as the
-// part of it that is the owner's. The UID keeps the write from a successor of the same name. A Cluster that
-// is gone needs no condition.
-func Apply(ctx context.Context, writer client.StatusClient, cluster Cluster, owner string, after ...metav1.Condition) error {
-	list := make([]any, 0, len(after))
-	for _, condition := range after {
-		list = append(list, map[string]any{
+// attempts bounds how often a condition is written at once while others write the status.
+const attempts = 5
+
+// of returns the condition that a Cluster has, nil if it has none.
+func (w Writer) of(cluster *clusterv1.Cluster) *metav1.Condition {
+	return meta.FindStatusCondition(cluster.GetConditions(), w.Type)
+}
+
+// configuration is what is applied to one version of a Cluster.
+func (w Writer) configuration(cluster *clusterv1.Cluster, condition *metav1.Condition) *unstructured.Unstructured {
+	apply := &unstructured.Unstructured{Object: map[string]any{}}
+	if condition != nil {
+		apply.Object["status"] = map[string]any{"conditions": []any{map[string]any{
 			"type": condition.Type, "status": string(condition.Status), "reason": condition.Reason,
 			"message": condition.Message, "observedGeneration": condition.ObservedGeneration,
 			"lastTransitionTime": condition.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"),
-		})
-	}
-	apply := &unstructured.Unstructured{Object: map[string]any{}}
-	if len(list) > 0 {
-		apply.Object["status"] = map[string]any{"conditions": list}
+		}}}
 	}
 	apply.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	apply.SetNamespace(cluster.Key.Namespace)
-	apply.SetName(cluster.Key.Name)
+	apply.SetNamespace(cluster.Namespace)
+	apply.SetName(cluster.Name)
 	apply.SetUID(cluster.UID)
-	err := writer.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(owner), client.ForceOwnership)
-	return client.IgnoreNotFound(err)
+	apply.SetResourceVersion(cluster.ResourceVersion)
+	return apply
 }

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/condition"
 	"github.com/archelon-io/archelon/providers/capi"
 )
 
@@ -36,13 +35,13 @@ func Decide(o Observation, now time.Time) Decision {
 	case o.Member && begins(o.Status.Reason):
 		return Decision{} // This process has just begun; what comes of it is worth a write.
 	case !o.Member:
-		return Decision{Action: publish{cluster: condition.Of(o.Cluster)}}
+		return Decision{Action: publish{cluster: o.Cluster}}
 	}
 	after := conditionOf(o, before, now)
 	if before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
 		return Decision{}
 	}
-	d := Decision{Action: publish{cluster: condition.Of(o.Cluster), condition: after}}
+	d := Decision{Action: publish{cluster: o.Cluster, condition: after}}
 	if before == nil || before.Status != after.Status || before.Reason != after.Reason {
 		d.Event = eventOf(o.Status, before)
 	}

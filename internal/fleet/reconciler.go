@@ -2,10 +2,10 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/archelon-io/archelon/internal/condition"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/providers/capi"
 )
@@ -27,6 +28,8 @@ type Fleet interface {
 type Reconciler struct {
 	// Client reads from the manager's cache and writes to the management cluster.
 	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
 	// Fleet is asked for states.
 	Fleet Fleet
 	// Claim is what this instance works on.
@@ -55,8 +58,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", d.Action.String())
-	if err := d.Action.do(ctx, r.Client); apierrors.IsConflict(err) {
-		return ctrl.Result{}, nil // It is another Cluster of the name by now, whose event is on its way.
+	if err := d.Action.do(ctx, r); errors.Is(err, condition.ErrOvertaken) {
+		return ctrl.Result{}, nil // The event of that is on its way.
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("publishing the condition: %w", err)
 	}

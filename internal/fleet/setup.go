@@ -56,7 +56,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (mcmanager.Manager, err
 		return nil, errors.New("the fleet needs a registry of metrics, and a concurrency of at least 1")
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Claim: options.Claim, Recorder: mgr.GetEventRecorder(ControllerName), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Claim: options.Claim,
+		Recorder: mgr.GetEventRecorder(ControllerName), Clock: clock.RealClock{},
 	}
 	// An import alone needs no lasting connection; what is imported is worth one.
 	provider, err := capi.New(mgr, capi.Options{

@@ -2,17 +2,21 @@ package importer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/condition"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -69,38 +73,36 @@ func (r *Reconciler) patchLocked(ctx context.Context, before, after client.Objec
 func (r *Reconciler) patchUID(ctx context.Context, object client.Object, patch []byte) error {
 	err := r.clientOf(object).Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
 	if err != nil {
-		return err
+		return replacedOr(err)
 	}
 	r.writes.note(object)
 	return nil
 }
 
-// applyConditions writes conditions and nothing else, by server-side apply: the list belongs to CAPI. Conditions that
-// the owner applied earlier and does not now are removed. The UID keeps the write from a successor of the same name.
-func (r *Reconciler) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, owner string, after ...metav1.Condition) error {
-	list := make([]any, 0, len(after))
-	for _, condition := range after {
-		list = append(list, map[string]any{
-			"type":               condition.Type,
-			"status":             string(condition.Status),
-			"reason":             condition.Reason,
-			"message":            condition.Message,
-			"observedGeneration": condition.ObservedGeneration,
-			"lastTransitionTime": condition.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"),
-		})
+// replacedOr returns a conflict if an error says that a patch is for an earlier object of the name. An API server
+// takes a patch with another UID for one that changes the UID, which it refuses as invalid.
+func replacedOr(err error) error {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return err
 	}
-	apply := &unstructured.Unstructured{Object: map[string]any{}}
-	if len(list) > 0 {
-		apply.Object["status"] = map[string]any{"conditions": list}
+	details := status.Status().Details
+	if !slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" }) {
+		return err
 	}
-	apply.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	apply.SetNamespace(cluster.Namespace)
-	apply.SetName(cluster.Name)
-	apply.SetUID(cluster.UID)
-	if err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(owner), client.ForceOwnership); err != nil {
-		return client.IgnoreNotFound(err)
+	return apierrors.NewConflict(schema.GroupResource{Group: details.Group, Resource: details.Kind}, details.Name, errReplaced)
+}
+
+var errReplaced = errors.New("there is another object of the name by now")
+
+// applyCondition writes the condition of the import and nothing else, see condition.Writer.
+func (r *Reconciler) applyCondition(ctx context.Context, cluster *clusterv1.Cluster, after *metav1.Condition) error {
+	writer := condition.Writer{Client: r.Client, Live: r.APIReader, Owner: fieldOwner, Type: archelonv1.RancherImportedCondition}
+	version, err := writer.Apply(ctx, cluster, after)
+	if err != nil {
+		return err
 	}
-	r.writes.note(apply)
+	r.writes.note(&metav1.ObjectMeta{UID: cluster.UID, ResourceVersion: version})
 	return nil
 }
 

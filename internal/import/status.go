@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/condition"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -40,7 +41,8 @@ func (r *Reconciler) finish(ctx context.Context, o *Observation, d Decision) (ct
 		r.forget(o.key)
 	}
 	r.publishDeeds(o)
-	if out.Kind == outcome.KindFail && apierrors.IsConflict(out.Err) {
+	contested := out.Kind == outcome.KindFail && apierrors.IsConflict(out.Err)
+	if contested {
 		row, lasted := r.conflicts.note(o.key, r.Clock.Now())
 		switch {
 		case row <= conflictsAtOnce:
@@ -50,12 +52,19 @@ func (r *Reconciler) finish(ctx context.Context, o *Observation, d Decision) (ct
 			return out.Result()
 		}
 		d.Outcome.Message += conflictRemedy
-	} else {
-		r.conflicts.forget(o.key)
 	}
 	left, err := r.publish(ctx, o, d)
-	if err != nil {
+	switch {
+	case errors.Is(err, condition.ErrOvertaken):
+		// What the condition says has to be decided anew.
+		if row, _ := r.conflicts.note(o.key, r.Clock.Now()); row <= conflictsAtOnce {
+			return ctrl.Result{RequeueAfter: conflictRetry}, nil
+		}
+		fallthrough
+	case err != nil:
 		return ctrl.Result{}, errors.Join(out.Err, err)
+	case !contested:
+		r.conflicts.forget(o.key)
 	}
 	result, err := out.Result()
 	if left > 0 && (result.RequeueAfter == 0 || left < result.RequeueAfter) {
@@ -91,7 +100,7 @@ func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) (t
 	}
 	if after != nil && !sameState(read, after) && left <= 0 {
 		r.told.note(o.cluster, after)
-		if err := r.applyConditions(ctx, o.cluster, fieldOwner, *after); err != nil {
+		if err := r.applyCondition(ctx, o.cluster, after); err != nil {
 			// It may be there all the same: then its event has the cluster looked at again, which may have changed since.
 			r.told.forget(o.key)
 			return 0, fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err)

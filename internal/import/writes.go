@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,7 +24,7 @@ type ownWrites struct {
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[types.UID]string{}} }
 
 // note remembers the outcome of a write.
-func (w *ownWrites) note(object client.Object) {
+func (w *ownWrites) note(object metav1.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if object.GetUID() != "" && object.GetResourceVersion() != "" {

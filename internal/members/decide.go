@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/condition"
 )
 
 // Times after which a binding is tried again that no watch tells of.
@@ -168,7 +167,7 @@ func publishing(o Observation, now time.Time, reason, message string) Decision {
 		if before == nil {
 			return Decision{}
 		}
-		return Decision{Publish: publish{cluster: condition.Of(o.Cluster)}}
+		return Decision{Publish: publish{cluster: o.Cluster}}
 	}
 	after := &metav1.Condition{
 		Type: archelonv1.RancherMembersCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message,
@@ -183,7 +182,7 @@ func publishing(o Observation, now time.Time, reason, message string) Decision {
 	if before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
 		return Decision{}
 	}
-	d := Decision{Publish: publish{cluster: condition.Of(o.Cluster), condition: after}}
+	d := Decision{Publish: publish{cluster: o.Cluster, condition: after}}
 	if before == nil || before.Reason != after.Reason {
 		d.Event = eventOf(reason, message)
 	}

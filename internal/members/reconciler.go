@@ -5,19 +5,20 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/condition"
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
 // Reconciler has the bindings of a Rancher cluster follow the annotation of its CAPI Cluster.
 type Reconciler struct {
-	// Client reads from the manager's cache and writes to the management cluster.
-	Client client.Client
+	// Client reads from the manager's cache and writes to the management cluster, APIReader reads from its API server.
+	Client    client.Client
+	APIReader client.Reader
 	// Rancher reads from the cache of Rancher's cluster and writes there, RancherReader reads from its API server.
 	Rancher       client.Client
 	RancherReader client.Reader
@@ -55,8 +56,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if d.Publish != nil {
 		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", d.Publish.String())
-		if err := d.Publish.do(ctx, r, &o); apierrors.IsConflict(err) {
-			return ctrl.Result{}, nil // It is another Cluster of the name by now, whose event is on its way.
+		if err := d.Publish.do(ctx, r, &o); errors.Is(err, condition.ErrOvertaken) {
+			return ctrl.Result{}, nil // The event of that is on its way.
 		} else if err != nil {
 			return ctrl.Result{}, fmt.Errorf("publishing the condition: %w", err)
 		}
@@ -70,8 +71,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // complete rejects missing dependencies and fills in defaults.
 func (r *Reconciler) complete() error {
-	if r.Client == nil || r.Rancher == nil || r.RancherReader == nil || r.Recorder == nil {
-		return errors.New("members need two clients, a reader and a recorder of events")
+	if r.Client == nil || r.APIReader == nil || r.Rancher == nil || r.RancherReader == nil || r.Recorder == nil {
+		return errors.New("members need two clients, two readers and a recorder of events")
 	}
 	if err := r.Policy.Validate(); err != nil {
 		return err

@@ -235,7 +235,8 @@ func (p *parts) setupFleet(_ context.Context, env controller.Env) error {
 // setupMembers adds the controller of members of Rancher clusters.
 func (p *parts) setupMembers(ctx context.Context, env controller.Env) error {
 	reconciler := &members.Reconciler{
-		Client: env.Manager.GetClient(), Rancher: env.Rancher.GetClient(), RancherReader: env.Rancher.GetAPIReader(),
+		Client: env.Manager.GetClient(), APIReader: env.Manager.GetAPIReader(),
+		Rancher: env.Rancher.GetClient(), RancherReader: env.Rancher.GetAPIReader(),
 		Claim: p.place.claim, Self: p.place.member.self, Policy: p.opts.Members, Recorder: env.Manager.GetEventRecorder(members.ControllerName),
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, members.Options{Concurrency: p.opts.Concurrency, Rancher: env.Rancher.GetCache()})

@@ -70,7 +70,9 @@ func (s *Server) applyConditions(key Key, wanted *applied, owner string) error {
 	if before == nil {
 		return apierrors.NewNotFound(key.resource(), key.Name)
 	}
-	if uid := wanted.Metadata.UID; uid != "" && uid != before.GetUID() {
+	// The UID does not matter: for the status of a custom resource, the API server takes all metadata from what it has,
+	// before it compares them.
+	if version := wanted.Metadata.ResourceVersion; version != "" && version != before.GetResourceVersion() {
 		return apierrors.NewConflict(key.resource(), key.Name, errStale)
 	}
 	after, ok := copyOf(before).(conditioned)
