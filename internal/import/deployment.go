@@ -6,7 +6,6 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,7 +43,7 @@ func (r *Reconciler) requestDeployment(ctx context.Context, management managemen
 	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	object.SetName(cluster.Name)
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, cluster.UID, forceDeployAnnotation, forceDeployYes)
-	if err := r.inRancher().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+	if err := r.patchUID(ctx, object, patch); err != nil {
 		return fmt.Errorf("asking Rancher to deploy its agent again: %w", err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Asked Rancher to deploy its agent again, because it does not notice that it was installed anew", "rancherCluster", cluster.Name)

@@ -11,8 +11,6 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -98,22 +96,25 @@ func (d *deciding) requestRegistration(due bool) Decision {
 		return stop(out)
 	}
 	out.After = registrationRepeat
-	return actAndStop(requestRegistration{name: d.management.name, value: requestOf(digest, d.now)}, out)
+	return actAndStop(requestRegistration{cluster: d.management.object, value: requestOf(digest, d.now)}, out)
 }
 
-// requestRegistration asks Rancher for a registration by a change of the v3 Cluster.
-type requestRegistration struct{ name, value string }
+// requestRegistration asks Rancher for a registration by a change of the v3 Cluster, by a patch that carries its UID.
+type requestRegistration struct {
+	cluster *managementv3.Cluster
+	value   string
+}
 
 func (a requestRegistration) String() string {
-	return fmt.Sprintf("v3 Rancher cluster %s: ask Rancher for its registration", a.name)
+	return fmt.Sprintf("v3 Rancher cluster %s: ask Rancher for its registration", a.cluster.Name)
 }
 
 func (a requestRegistration) do(ctx context.Context, r *Reconciler, _ *Observation) outcome.Outcome {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
-	object.SetName(a.name)
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, archelonv1.RegistrationRequestedAnnotation, a.value)
-	if err := r.inRancher().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+	object.SetName(a.cluster.Name)
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, a.cluster.UID, archelonv1.RegistrationRequestedAnnotation, a.value)
+	if err := r.patchUID(ctx, object, patch); err != nil {
 		return failure("requesting the registration", err)
 	}
 	return outcome.Done()
