@@ -54,12 +54,8 @@ func (c createTarget) String() string { return "creating the claim in the other 
 
 func (c createTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
 	// A source that has gone meanwhile is not to get a target that nobody deletes.
-	source := &metal3v1.HostClaim{}
-	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(c.source), source); err != nil {
+	if err := r.unchanged(ctx, c.source); err != nil {
 		return err
-	}
-	if source.UID != c.source.UID || source.ResourceVersion != c.source.ResourceVersion {
-		return hostclaim.Outdated("hostclaims", c.source.Name)
 	}
 	for _, opts := range [][]client.CreateOption{{client.DryRunAll}, nil} {
 		created := c.target.DeepCopy()
@@ -69,6 +65,19 @@ func (c createTarget) do(ctx context.Context, r *Reconciler, there Cluster) erro
 		if err := complete(c.target, created); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// unchanged fails unless the source is as it was when an action was decided on. No precondition of a write to the other
+// cluster can say so.
+func (r *Reconciler) unchanged(ctx context.Context, source *metal3v1.HostClaim) error {
+	now := &metal3v1.HostClaim{}
+	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(source), now); err != nil {
+		return err
+	}
+	if now.UID != source.UID || now.ResourceVersion != source.ResourceVersion {
+		return hostclaim.Outdated("hostclaims", source.Name)
 	}
 	return nil
 }
@@ -95,6 +104,9 @@ type changeTarget struct {
 func (c changeTarget) String() string { return "changing the claim in the other cluster" }
 
 func (c changeTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
+	if err := r.unchanged(ctx, c.source); err != nil {
+		return err
+	}
 	kept := c.after.DeepCopy()
 	if err := there.Patch(ctx, kept, hostclaim.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
 		return err
@@ -105,15 +117,19 @@ func (c changeTarget) do(ctx context.Context, r *Reconciler, there Cluster) erro
 	return complete(c.after, kept)
 }
 
-// deleteTarget deletes the target that was seen, and no other one.
-type deleteTarget struct{ target *metal3v1.HostClaim }
+// deleteTarget deletes the version of a target that was seen, and no other one.
+type deleteTarget struct{ source, target *metal3v1.HostClaim }
 
 // String implements fmt.Stringer.
 func (d deleteTarget) String() string { return "deleting the claim in the other cluster" }
 
-func (d deleteTarget) do(ctx context.Context, _ *Reconciler, there Cluster) error {
+func (d deleteTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
+	// A source that was to leave its target there in the meantime keeps it, and its host with it.
+	if err := r.unchanged(ctx, d.source); err != nil {
+		return err
+	}
 	target := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.target.Namespace, Name: d.target.Name}}
-	return there.Delete(ctx, target, client.Preconditions{UID: &d.target.UID})
+	return there.Delete(ctx, target, client.Preconditions{UID: &d.target.UID, ResourceVersion: &d.target.ResourceVersion})
 }
 
 // copySecret puts a copy of one state of a Secret beside the target.

@@ -182,7 +182,7 @@ func release(o Observation, now time.Time) Decision {
 		if after := o.Target.DeepCopy(); hostclaim.PassMark(claim, metal3v1.HostClaimKind, after) {
 			d.Actions = []Action{changeTarget{claim, o.Target, after, nil}} // Its host must have that before it is given back.
 		} else if o.Target.DeletionTimestamp == nil {
-			d.Actions = []Action{deleteTarget{o.Target}}
+			d.Actions = []Action{deleteTarget{claim, o.Target}}
 		}
 		return d
 	case elsewhere(o):
