@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func TestCreationsAreAwaitedForAMoment(t *testing.T) {
@@ -33,6 +36,31 @@ func TestCreationsAreAwaitedForAMoment(t *testing.T) {
 	c.forget("uid-2")
 	if len(c.last) != 0 {
 		t.Errorf("%d records are remembered, want none", len(c.last))
+	}
+}
+
+// A real API server refuses a patch with another UID in this way.
+func TestAnotherUIDIsAConflict(t *testing.T) {
+	kind := schema.GroupKind{Group: "management.cattle.io", Kind: "Cluster"}
+	for _, tc := range []struct {
+		reason string
+		err    error
+		want   bool
+	}{
+		{"another object has the name", apierrors.NewInvalid(kind, "c-abcde", field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), "uid-1", "field is immutable"),
+		}), true},
+		{"the patch itself is refused", apierrors.NewInvalid(kind, "c-abcde", field.ErrorList{
+			field.Invalid(field.NewPath("spec", "displayName"), "", "it is empty"),
+		}), false},
+		{"it is none of that", apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, "c-abcde"), false},
+	} {
+		if got := apierrors.IsConflict(replacedOr(tc.err)); got != tc.want {
+			t.Errorf("%s: got a conflict: %t", tc.reason, got)
+		}
+	}
+	if err := replacedOr(nil); err != nil {
+		t.Errorf("of no error came %v", err)
 	}
 }
 
