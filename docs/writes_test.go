@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -53,22 +54,14 @@ func writers(t *testing.T) (sends, hides map[string]bool) {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			set := token.NewFileSet()
-			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
 			name, err := filepath.Rel(root, path)
-			name = filepath.ToSlash(name)
-			ast.Inspect(file, func(node ast.Node) bool {
-				if method, arguments := written(t, set, node); method != "" {
-					sends[name] = true
-					if (method == "Patch" || method == "Delete") && !regexp.MustCompile("(?i)locked|preconditions").MatchString(arguments) {
-						hides[name] = true
-					}
+			for method, arguments := range calls(t, path) {
+				name := filepath.ToSlash(name)
+				sends[name] = true
+				if (method == "Patch" || method == "Delete") && !regexp.MustCompile("(?i)locked|preconditions").MatchString(arguments) {
+					hides[name] = true
 				}
-				return true
-			})
+			}
 			return err
 		})
 		if err != nil {
@@ -76,6 +69,23 @@ func writers(t *testing.T) (sends, hides map[string]bool) {
 		}
 	}
 	return sends, hides
+}
+
+// calls returns the methods and the texts of the calls of a file that write to an API server.
+func calls(t *testing.T, path string) iter.Seq2[string, string] {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(yield func(method, text string) bool) {
+		for node := range ast.Preorder(file) {
+			if method, text := written(t, set, node); method != "" && !yield(method, text) {
+				return
+			}
+		}
+	}
 }
 
 // written returns the method and the text of a call that writes to an API server, nothing for any other node.

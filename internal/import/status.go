@@ -119,7 +119,7 @@ const conflictRemedy = "; writes have met nothing but conflicts for seconds: loo
 // conditionFor returns the condition that the run calls for, or nil to leave it as it is.
 func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.Condition {
 	out := d.Outcome
-	condition := &metav1.Condition{
+	next := &metav1.Condition{
 		Type:               archelonv1.RancherImportedCondition,
 		Status:             metav1.ConditionFalse,
 		Reason:             out.Reason,
@@ -130,24 +130,24 @@ func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.
 	case d.Intent == intentDelete && out.IsDone():
 		return nil // The cluster may be gone.
 	case d.Intent == intentDelete && out.Kind == outcome.KindFail:
-		condition.Reason = archelonv1.DeletingReason
+		next.Reason = archelonv1.DeletingReason
 	case out.IsDone() && d.Intent == intentImport:
-		condition.Status = metav1.ConditionTrue
-		condition.Reason = archelonv1.ImportedReason
-		condition.Message = withoutEffect(o.cluster, d.findings)
-		condition.Message = withRefusal(o.refused(), condition.Message)
+		next.Status = metav1.ConditionTrue
+		next.Reason = archelonv1.ImportedReason
+		next.Message = withoutEffect(o.cluster, d.findings)
+		next.Message = withRefusal(o.refused(), next.Message)
 	case out.IsDone():
 		if before == nil {
 			return nil // A cluster that has nothing to do with Rancher gets no condition.
 		}
-		condition.Reason = archelonv1.NotSelectedReason
-		condition.Message = fmt.Sprintf("Label %s does not select this cluster; set it to \"true\" on the Cluster or its Namespace to import", archelonv1.ImportLabel)
+		next.Reason = archelonv1.NotSelectedReason
+		next.Message = fmt.Sprintf("Label %s does not select this cluster; set it to \"true\" on the Cluster or its Namespace to import", archelonv1.ImportLabel)
 	case out.Reason == archelonv1.PausedReason && (before == nil || before.Status == metav1.ConditionTrue):
 		return nil // Being paused does not disconnect a cluster.
 	case lookingAtAgent(out) && before != nil && before.Status == metav1.ConditionFalse:
 		return nil // It lasts a moment; what comes of it is worth a write.
 	}
-	return condition
+	return next
 }
 
 // lookingAtAgent reports whether a job in the workload cluster has only just begun.

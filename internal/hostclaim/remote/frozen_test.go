@@ -3,9 +3,7 @@ package remote
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -16,7 +14,6 @@ import (
 // for, or nothing.
 func TestStaleProcess(t *testing.T) {
 	t.Parallel()
-	key := types.NamespacedName{Namespace: "a", Name: "c1"}
 	for name, tc := range map[string]struct {
 		reason string
 		// first is what the process has seen of the user's changes, then what it has yet to see.
@@ -52,16 +49,7 @@ func TestStaleProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{
-				ctx: t.Context(), left: map[string]bool{}, here: simulation.NewServer(simScheme()), there: simulation.NewServer(simScheme()),
-				clock: clocktesting.NewFakePassiveClock(now), processes: make([]*instance, 1),
-			}
-			w.kubeconfig("u1")
-			w.start(0)
-			w.here.Put(simClaim(key.Name))
-			if !w.settle() || len(w.targets()) != 1 {
-				t.Fatalf("there are %d targets", len(w.targets()))
-			}
+			w := furnished(t)
 			tc.first(w, w.sources()[0])
 			process := w.processes[0].claims
 			process.Deliver(w.ctx, claimGK)
@@ -71,21 +59,17 @@ func TestStaleProcess(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if targets := w.targets(); len(targets) != 1 || !tc.holds(targets[0]) {
-				t.Errorf("%s: %s", tc.reason, describeAll(targets))
-			}
+			expectTarget(t, w, tc.reason, tc.holds)
 			if !w.settle() {
 				t.Error("it does not come to rest")
 			}
-			if targets := w.targets(); len(targets) != 1 || !tc.holds(targets[0]) {
-				t.Errorf("%s, and it was done later: %s", tc.reason, describeAll(targets))
-			}
+			expectTarget(t, w, tc.reason+", also later", tc.holds)
 		})
 	}
 	t.Run("DeletionOfAnotherVersion", func(t *testing.T) {
 		t.Parallel()
 		server := simulation.NewServer(simScheme())
-		server.Put(simClaim(key.Name))
+		server.Put(simClaim("c1"))
 		seen := claimsOf(server)[0]
 		changed := seen.DeepCopy()
 		changed.Labels = map[string]string{"by": "somebody else"}
@@ -98,9 +82,30 @@ func TestStaleProcess(t *testing.T) {
 	})
 }
 
-func describeAll(targets []*metal3v1.HostClaim) (all []string) {
-	for _, target := range targets {
-		all = append(all, client.ObjectKeyFromObject(target).String()+" "+describeClaim(target))
+// furnished returns a world with one process and one source, which has a target.
+func furnished(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		ctx: t.Context(), left: map[string]bool{}, here: simulation.NewServer(simScheme()), there: simulation.NewServer(simScheme()),
+		clock: clocktesting.NewFakePassiveClock(now), processes: make([]*instance, 1),
 	}
-	return all
+	w.kubeconfig("u1")
+	w.start(0)
+	w.here.Put(simClaim("c1"))
+	if !w.settle() || len(w.targets()) != 1 {
+		t.Fatalf("there are %d targets", len(w.targets()))
+	}
+	return w
+}
+
+func expectTarget(t *testing.T, w *world, reason string, holds func(*metal3v1.HostClaim) bool) {
+	t.Helper()
+	targets := w.targets()
+	if len(targets) == 1 && holds(targets[0]) {
+		return
+	}
+	t.Errorf("%s, and there are %d targets", reason, len(targets))
+	for _, target := range targets {
+		t.Log(describeClaim(target))
+	}
 }
