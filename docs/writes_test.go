@@ -58,7 +58,8 @@ func writers(t *testing.T) (sends, hides map[string]bool) {
 			for method, arguments := range calls(t, path) {
 				name := filepath.ToSlash(name)
 				sends[name] = true
-				if (method == "Patch" || method == "Delete") && !regexp.MustCompile("(?i)locked|preconditions").MatchString(arguments) {
+				shows := regexp.MustCompile("(?i)locked|preconditions").MatchString(arguments)
+				if (method == "Patch" || method == "Delete") && !shows {
 					hides[name] = true
 				}
 			}

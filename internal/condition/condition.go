@@ -42,7 +42,9 @@ func (w Writer) Apply(ctx context.Context, cluster *clusterv1.Cluster, condition
 	seen := cluster
 	for left := attempts - 1; ; left-- {
 		apply := w.configuration(seen, condition)
-		err := w.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(w.Owner), client.ForceOwnership)
+		err := w.Client.Status().Apply(
+			ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(w.Owner), client.ForceOwnership,
+		)
 		switch {
 		case err == nil:
 			return apply.GetResourceVersion(), nil

@@ -37,7 +37,9 @@ func (p publish) String() string {
 }
 
 func (p publish) do(ctx context.Context, r *Reconciler) error {
-	writer := condition.Writer{Client: r.Client, Live: r.APIReader, Owner: FieldOwner, Type: archelonv1.FleetEngagedCondition}
+	writer := condition.Writer{
+		Client: r.Client, Live: r.APIReader, Owner: FieldOwner, Type: archelonv1.FleetEngagedCondition,
+	}
 	_, err := writer.Apply(ctx, p.cluster, p.condition)
 	return err
 }

@@ -97,7 +97,9 @@ var errReplaced = errors.New("there is another object of the name by now")
 
 // applyCondition writes the condition of the import and nothing else, see condition.Writer.
 func (r *Reconciler) applyCondition(ctx context.Context, cluster *clusterv1.Cluster, after *metav1.Condition) error {
-	writer := condition.Writer{Client: r.Client, Live: r.APIReader, Owner: fieldOwner, Type: archelonv1.RancherImportedCondition}
+	writer := condition.Writer{
+		Client: r.Client, Live: r.APIReader, Owner: fieldOwner, Type: archelonv1.RancherImportedCondition,
+	}
 	version, err := writer.Apply(ctx, cluster, after)
 	if err != nil {
 		return err

@@ -113,7 +113,8 @@ func (a requestRegistration) do(ctx context.Context, r *Reconciler, _ *Observati
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	object.SetName(a.cluster.Name)
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, a.cluster.UID, archelonv1.RegistrationRequestedAnnotation, a.value)
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`,
+		a.cluster.UID, archelonv1.RegistrationRequestedAnnotation, a.value)
 	if err := r.patchUID(ctx, object, patch); err != nil {
 		return failure("requesting the registration", err)
 	}

@@ -130,7 +130,9 @@ func (p publish) String() string {
 }
 
 func (p publish) do(ctx context.Context, r *Reconciler, _ *Observation) error {
-	writer := condition.Writer{Client: r.Client, Live: r.APIReader, Owner: FieldOwner, Type: archelonv1.RancherMembersCondition}
+	writer := condition.Writer{
+		Client: r.Client, Live: r.APIReader, Owner: FieldOwner, Type: archelonv1.RancherMembersCondition,
+	}
 	_, err := writer.Apply(ctx, p.cluster, p.condition)
 	return err
 }

@@ -86,7 +86,8 @@ func TestStaleProcess(t *testing.T) {
 func furnished(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		ctx: t.Context(), left: map[string]bool{}, here: simulation.NewServer(simScheme()), there: simulation.NewServer(simScheme()),
+		ctx: t.Context(), left: map[string]bool{},
+		here: simulation.NewServer(simScheme()), there: simulation.NewServer(simScheme()),
 		clock: clocktesting.NewFakePassiveClock(now), processes: make([]*instance, 1),
 	}
 	w.kubeconfig("u1")

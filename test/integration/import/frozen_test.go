@@ -92,7 +92,8 @@ var _ = Describe("Frozen writes", Ordered, ContinueOnFailure, func() {
 
 	It("leave a Cluster out that was kept out before it was claimed", func(ctx context.Context) {
 		claim := freeze(gateway, func(r *http.Request, body string) bool {
-			return r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, capiClusters) && strings.Contains(body, importing.RecordKey)
+			return r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, capiClusters) &&
+				strings.Contains(body, importing.RecordKey)
 		})
 		cluster := f.ClusterWith(ctx, namespace, "claimed", unused, importing.Selected)
 		claim.reached(ctx)
@@ -166,10 +167,11 @@ var _ = Describe("Frozen writes", Ordered, ContinueOnFailure, func() {
 		))
 	})
 
-	It("release a Rancher cluster, and do not delete it if the Cluster is to be imported again", func(ctx context.Context) {
+	It("do not delete a Rancher cluster that was released if it is to be imported again", func(ctx context.Context) {
 		cluster, record := imported(ctx, "released")
 		release := freeze(gateway, func(r *http.Request, body string) bool {
-			return r.Method == http.MethodPatch && r.URL.Path == v3Clusters+"/"+record.Name && strings.Contains(body, "finalizers")
+			return r.Method == http.MethodPatch && r.URL.Path == v3Clusters+"/"+record.Name &&
+				strings.Contains(body, "finalizers")
 		})
 		f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
 		release.reached(ctx)
@@ -203,7 +205,8 @@ var _ = Describe("Frozen writes", Ordered, ContinueOnFailure, func() {
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ServerURLMissing"))
 		record := f.V3Records(ctx, cluster)[0]
 		request := freeze(gateway, func(r *http.Request, body string) bool {
-			return r.Method == http.MethodPatch && r.URL.Path == v3Clusters+"/"+record.Name && strings.Contains(body, registrationRequested)
+			return r.Method == http.MethodPatch && r.URL.Path == v3Clusters+"/"+record.Name &&
+				strings.Contains(body, registrationRequested)
 		})
 		Expect(f.Rancher.SetServerURL(ctx, url)).To(Succeed())
 		request.reached(ctx)
