@@ -38,7 +38,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Buckets: []float64{0.1, 0.5, 1, 5, 30, 60, 300, 1800, 3600, 21600, 86400},
 		}, []string{"kind"}),
 		claims: prometheus.NewDesc("archelon_hostclaim_claims",
-			"HostClaims by state: new, waiting, refused, invalid, binding, bound, lost, apart or deleting. Each replica counts.",
+			"HostClaims by state: new, waiting, refused, invalid, binding, bound, lost, apart, dropped or deleting. Each replica counts.",
 			[]string{"kind", "namespace", "state"}, nil),
 	}
 	for _, collector := range []prometheus.Collector{m.latency, m} {
@@ -99,6 +99,9 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 func stateOf(claim *metal3v1.HostClaim) string {
 	if claim.DeletionTimestamp != nil {
 		return "deleting"
+	}
+	if ConditionOf(claim, metal3v1.ReadyCondition).Reason == metal3v1.FieldsDroppedReason {
+		return "dropped"
 	}
 	if ConditionOf(claim, metal3v1.RemoteSyncedCondition).Status == metav1.ConditionFalse {
 		return "apart"

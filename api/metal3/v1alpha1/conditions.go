@@ -78,6 +78,8 @@ const (
 	NotAvailableReason = "NotAvailable"
 	// HostErrorReason: the host reports an error.
 	HostErrorReason = "HostError"
+	// FieldsDroppedReason: the spec lacks what it had. It is not obeyed until somebody corrects it.
+	FieldsDroppedReason = "FieldsDropped"
 	// KindNotHandledReason: no controller has begun with a claim of this kind.
 	KindNotHandledReason = "KindNotHandled"
 )

@@ -14,6 +14,9 @@ const (
 	// ParkedAnnotation of a claim names the host of its namespace that it had when it was paused: "NAMESPACE/NAME". Where
 	// both are moved to, the claim waits for that host, and takes no other one. It goes when the claim has the host.
 	ParkedAnnotation = "hostclaims.metal3.io/parked"
+	// PoweredOnAnnotation of a claim is "true" if it said last that its host is to be powered on. Another CRD of HostClaims
+	// drops spec.online, and cannot drop this. It switches nothing on: without it, a spec that says nothing means off.
+	PoweredOnAnnotation = "hostclaims.metal3.io/powered-on"
 )
 
 // Labels and annotations of hosts.
@@ -101,6 +104,9 @@ const (
 	// OriginUIDAnnotation of a source is the UID that it had when it was held for the first time. It is what remains of
 	// that when the source moves to another cluster, and its target is found by it. The target has it for people.
 	OriginUIDAnnotation = "hostclaims.metal3.io/origin-uid"
+	// TargetAnnotation of a source is a copy of its status.remote, as JSON. Another CRD of HostClaims drops that status,
+	// and clusterctl does not move it. With the copy, a source gets no second target in another place.
+	TargetAnnotation = "hostclaims.metal3.io/target"
 	// AbandonAnnotation of a source, if it is "true", has the source go without its target when it is deleted.
 	AbandonAnnotation = "hostclaims.metal3.io/abandon-remote"
 	// OriginLabel of a target, and of the Secrets that go with it, says which source they stand for. Nothing without it

@@ -21,6 +21,7 @@ func taken(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 	after := claim.DeepCopy()
 	controllerutil.AddFinalizer(after, metal3v1.BareMetalFinalizer)
 	setLabel(after, metal3v1.KindLabel, after.Spec.Kind)
+	hostclaim.KeepPower(after)
 	return after
 }
 
@@ -39,6 +40,7 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 		label, annotation = hostLabel(host), keyOf(host).String()
 	}
 	setLabel(after, metal3v1.KindLabel, claim.Spec.Kind)
+	hostclaim.KeepPower(after)
 	setLabel(after, metal3v1.HostLabel, label)
 	setAnnotation(after, metal3v1.HostAnnotation, annotation)
 	setAnnotation(after, metal3v1.ParkedAnnotation, "")

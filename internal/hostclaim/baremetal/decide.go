@@ -34,7 +34,10 @@ func Decide(o Observation, now time.Time) Decision {
 		return stay(o, mine)
 	}
 	var d Decision
+	dropped := hostclaim.Dropped(claim, metal3v1.BareMetalFinalizer)
 	switch {
+	case dropped != "" && (claim.DeletionTimestamp == nil || !held(claim)):
+		d = refused(claim, dropped, now)
 	case claim.DeletionTimestamp != nil:
 		d = release(o, mine, now)
 	case !held(claim):
@@ -122,6 +125,12 @@ func stay(o Observation, mine []*bmov1.BareMetalHost) Decision {
 	after := o.Claim.Status.DeepCopy()
 	after.PendingHost = nil
 	return Decision{Status: after}
+}
+
+// refused is for a claim whose spec lacks what it had.
+func refused(claim *metal3v1.HostClaim, why string, now time.Time) Decision {
+	status, warning := hostclaim.Refused(claim, why, now)
+	return Decision{Status: status, Warnings: []hostclaim.Warning{warning}}
 }
 
 // awaited is for a claim that has come here from another cluster before its host.

@@ -53,6 +53,10 @@ func named(claim *metal3v1.HostClaim) {
 	claim.Annotations = map[string]string{metal3v1.HostAnnotation: "infra/h"}
 }
 
+func on(claim *metal3v1.HostClaim) {
+	claim.Annotations = hostclaim.Set(claim.Annotations, metal3v1.PoweredOnAnnotation, "true")
+}
+
 func knows(claim *metal3v1.HostClaim) {
 	claim.Status.BareMetalHost = &metal3v1.ObjectReference{Namespace: "infra", Name: "h"}
 }
@@ -168,13 +172,21 @@ func TestDecide(t *testing.T) {
 			"BareMetalHost infra/a: release it, True BareMetalHostAssociated bound infra/h",
 		},
 		"an image, and its Secret is missing": {
-			Observation{Claim: claimWith(all(named, wants)), Consumed: list(hostOfClaim(nil))},
+			Observation{Claim: claimWith(all(named, wants, on)), Consumed: list(hostOfClaim(nil))},
 			"BareMetalHost infra/h: have it as its claim says, True BareMetalHostAssociated bound infra/h unsynchronized",
 		},
 		"an image and its Secret": {
-			Observation{Claim: claimWith(all(named, wants)), Consumed: list(hostOfClaim(nil)), Secrets: source},
+			Observation{Claim: claimWith(all(named, wants, on)), Consumed: list(hostOfClaim(nil)), Secrets: source},
 			"Secret a/s: copy it to infra/h-hc-userdata, BareMetalHost infra/h: have it as its claim says, " +
 				"True BareMetalHostAssociated bound infra/h",
+		},
+		"another CRD has dropped that it is to be on": {
+			Observation{Claim: claimWith(all(named, on)), Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) { h.Spec.Online = true }))},
+			"  (FieldsDropped)",
+		},
+		"of another kind before": {
+			Observation{Claim: claimWith(func(c *metal3v1.HostClaim) { c.Finalizers = []string{metal3v1.RemoteFinalizer} }), Candidates: list(simHost("h", "*"))},
+			"  (FieldsDropped)",
 		},
 		"a copy without use": {
 			Observation{Claim: claimWith(named), Consumed: list(hostOfClaim(nil)), Secrets: copied},

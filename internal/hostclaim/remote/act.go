@@ -93,7 +93,8 @@ func complete(sent, kept *metal3v1.HostClaim) error {
 	return nil
 }
 
-// changeTarget writes what differs between two versions of a target, if the other cluster has the first one.
+// changeTarget writes what differs between two versions of a target, if the other cluster has the first one. It is tried
+// first as well: a write drops what a CRD there that somebody has replaced does not have.
 type changeTarget struct {
 	source, before, after *metal3v1.HostClaim
 	// warning is told of the source if it succeeds.
@@ -104,15 +105,25 @@ type changeTarget struct {
 func (c changeTarget) String() string { return "changing the claim in the other cluster" }
 
 func (c changeTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
+	if err := c.patch(ctx, there, client.DryRunAll); err != nil {
+		return err
+	}
 	if err := r.unchanged(ctx, c.source); err != nil {
 		return err
 	}
-	kept := c.after.DeepCopy()
-	if err := there.Patch(ctx, kept, hostclaim.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
+	if err := c.patch(ctx, there); err != nil {
 		return err
 	}
 	if c.warning != nil {
 		r.warn(c.source, *c.warning)
+	}
+	return nil
+}
+
+func (c changeTarget) patch(ctx context.Context, there Cluster, opts ...client.PatchOption) error {
+	kept := c.after.DeepCopy()
+	if err := there.Patch(ctx, kept, hostclaim.Locked(c.before), append(opts, client.FieldOwner(FieldOwner))...); err != nil {
+		return err
 	}
 	return complete(c.after, kept)
 }

@@ -24,9 +24,14 @@ type Decision struct {
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
 	claim := o.Claim
-	switch {
-	case claim == nil, o.Paused:
+	if claim == nil || o.Paused {
 		return Decision{}
+	}
+	if why := hostclaim.Dropped(claim, metal3v1.RemoteFinalizer); why != "" && claim.DeletionTimestamp == nil {
+		status, warning := hostclaim.Refused(claim, why, now)
+		return Decision{Status: status, Warnings: []hostclaim.Warning{warning}}
+	}
+	switch {
 	case claim.DeletionTimestamp != nil:
 		return release(o, now)
 	case !held(claim):
@@ -69,8 +74,12 @@ func ours(o Observation) bool { return o.Target.Labels[metal3v1.OriginLabel] == 
 // elsewhere reports whether the credentials lead to another place than the target is in. A target that is there, and is
 // the same one, proves that the place is the same, whatever it is called by now.
 func elsewhere(o Observation) bool {
-	is := o.Claim.Status.Remote
-	if is == nil || o.Target != nil && o.Target.UID == is.UID {
+	is, kept := o.Claim.Status.Remote, false
+	if is == nil {
+		// A target that was found by its origin proves the place: a source that has moved knows no more of it.
+		is, kept = known(o.Claim), true
+	}
+	if is == nil || o.Target != nil && (kept || o.Target.UID == is.UID) {
 		return false
 	}
 	return is.Server != o.Place.Server || is.Authority != o.Place.Authority || is.Namespace != o.Place.Namespace
@@ -100,7 +109,8 @@ func earlierProblem(earlier *metav1.PartialObjectMetadata) Problem {
 
 // lost reports whether there was a target, and is none any more.
 func lost(o Observation) bool {
-	return o.Target == nil && o.Claim.Status.Remote != nil && o.Claim.Status.Remote.UID != ""
+	is := known(o.Claim)
+	return o.Target == nil && is != nil && is.UID != ""
 }
 
 // wasBound reports whether a source had a host when its target was last seen. Its successor would get another one, and
@@ -165,13 +175,13 @@ func release(o Observation, now time.Time) Decision {
 	case !held(claim):
 		return Decision{}
 	case abandoned(claim):
-		if claim.Status.Remote != nil {
+		if known(claim) != nil {
 			drop.warning = &hostclaim.Warning{
 				Reason: "RemoteAbandoned", Note: "The claim in the other cluster was left there, because annotation " + metal3v1.AbandonAnnotation + " says so",
 			}
 		}
 		return Decision{Actions: []Action{drop}}
-	case claim.Status.Remote == nil && !moved(claim):
+	case known(claim) == nil && !moved(claim):
 		return Decision{Actions: []Action{drop}} // Nothing was created.
 	case o.Problem != nil:
 		return Decision{Status: leaving(apart(claim, stuck(*o.Problem), now), claim)}

@@ -26,7 +26,8 @@ var (
 func sourceWith(changes ...func(*metal3v1.HostClaim)) *metal3v1.HostClaim {
 	claim := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "a", Name: "c", UID: "uid-c", ResourceVersion: "1", Generation: 3, Finalizers: []string{"hostclaims.metal3.io/remote"},
-		Labels: map[string]string{"hostclaims.metal3.io/kind": "remote"},
+		Labels:      map[string]string{"hostclaims.metal3.io/kind": "remote"},
+		Annotations: map[string]string{"hostclaims.metal3.io/powered-on": "true"},
 	}}
 	claim.Spec = metal3v1.HostClaimSpec{
 		Kind: "remote", Credentials: "remote", Args: map[string]metal3v1.Argument{"real-kind": "baremetal", "zone": "z1"}, Online: new(true),
@@ -44,6 +45,7 @@ func pinned(uid types.UID) func(*metal3v1.HostClaim) {
 		c.Status.Remote = &metal3v1.RemoteReference{
 			Server: place.Server, Authority: place.Authority, Namespace: place.Namespace, Name: targetName(originOf(c)), UID: uid,
 		}
+		keepTarget(c, c.Status.Remote)
 	}
 }
 
@@ -61,6 +63,8 @@ func ofNow(c *metal3v1.HostClaim) {
 		c.Status.Conditions[i].ObservedGeneration = c.Generation
 	}
 }
+
+func statusDropped(c *metal3v1.HostClaim) { c.Status.Remote = nil }
 
 func deleted(c *metal3v1.HostClaim) { c.DeletionTimestamp = &metav1.Time{Time: now} }
 
@@ -129,7 +133,7 @@ func TestDecide(t *testing.T) {
 	const (
 		create, change, remove = "creating the claim in the other cluster", "changing the claim in the other cluster", "deleting the claim in the other cluster"
 		copied, removed        = "copying Secret s to the other cluster", "removing a Secret from the other cluster"
-		drop                   = "HostClaim a/c: release it"
+		drop, tell             = "HostClaim a/c: release it", "HostClaim a/c: have it tell what its target tells"
 	)
 	unreachable := &Problem{"RemoteUnreachable", "silence"}
 	connecting := yetToAnswer()
@@ -192,14 +196,14 @@ func TestDecide(t *testing.T) {
 		},
 		"found again after a move": {
 			Observation{Claim: sourceWith(annotated(metal3v1.OriginUIDAnnotation, "uid-old")), Place: place, Target: targetOf(sourceWith(annotated(metal3v1.OriginUIDAnnotation, "uid-old")))},
-			"True RemoteSynced",
+			tell + ", True RemoteSynced",
 		},
 		"elsewhere": {Observation{Claim: sourceWith(pinned("uid-t")), Place: elsewhere}, "False RemoteIdentityChanged"},
 		"elsewhere, of which nobody knows whether it was created": {
 			Observation{Claim: sourceWith(pinned("")), Place: elsewhere}, "False RemoteIdentityChanged",
 		},
 		"the same by another name": {
-			Observation{Claim: sourceWith(pinned("uid-t")), Place: elsewhere, Target: targetOf(sourceWith())}, "True RemoteSynced",
+			Observation{Claim: sourceWith(pinned("uid-t")), Place: elsewhere, Target: targetOf(sourceWith())}, tell + ", True RemoteSynced",
 		},
 		"deleted by others": {
 			Observation{Claim: sourceWith(pinned("uid-t")), Place: place, Target: targetOf(sourceWith(), deleted)}, "False RemoteDeleting",
@@ -235,6 +239,27 @@ func TestDecide(t *testing.T) {
 		"deleted, somebody else's": {Observation{Claim: sourceWith(deleted, pinned("uid-t")), Place: place, Target: targetOf(sourceWith(), func(c *metal3v1.HostClaim) { c.Labels = nil })}, drop},
 		"abandoned": {
 			Observation{Claim: sourceWith(deleted, pinned("uid-t"), annotated(metal3v1.AbandonAnnotation, "true")), Problem: unreachable}, drop + ", !RemoteAbandoned",
+		},
+		"another CRD has dropped what it asks for": {
+			Observation{Claim: sourceWith(pinned("uid-t"), func(c *metal3v1.HostClaim) { c.Spec.Online = nil }), Place: place, Target: targetOf(sourceWith())},
+			"False FieldsDropped, !FieldsDropped",
+		},
+		"of another kind before": {
+			Observation{Claim: sourceWith(func(c *metal3v1.HostClaim) { c.Finalizers = []string{metal3v1.BareMetalFinalizer} }), Place: place},
+			"False FieldsDropped, !FieldsDropped",
+		},
+		"another CRD has dropped where its target was, and that is not there": {
+			Observation{Claim: sourceWith(pinned("uid-t"), statusDropped), Place: elsewhere}, "False RemoteIdentityChanged",
+		},
+		"another CRD has dropped where its target was, and it is gone with its host": {
+			Observation{Claim: sourceWith(pinned("uid-t"), statusDropped, bound), Place: place}, "False HostLost, !HostLost",
+		},
+		"another CRD has dropped where its target was, which is there": {
+			Observation{Claim: sourceWith(pinned("uid-t"), statusDropped), Place: place, Target: targetOf(sourceWith())}, "True RemoteSynced",
+		},
+		"another CRD has dropped where its target was, and it is deleted": {
+			Observation{Claim: sourceWith(deleted, pinned("uid-t"), statusDropped), Place: place, Target: targetOf(sourceWith())},
+			remove + ", False RemoteDeleting",
 		},
 		"deleted, not held": {Observation{Claim: sourceWith(deleted, func(c *metal3v1.HostClaim) { c.Finalizers = nil })}, ""},
 	} {

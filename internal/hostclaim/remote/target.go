@@ -115,10 +115,30 @@ func taken(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 	after := claim.DeepCopy()
 	controllerutil.AddFinalizer(after, metal3v1.RemoteFinalizer)
 	after.Labels = hostclaim.Set(after.Labels, metal3v1.KindLabel, after.Spec.Kind)
+	hostclaim.KeepPower(after)
 	if after.Annotations[metal3v1.OriginUIDAnnotation] == "" {
 		after.Annotations = hostclaim.Set(after.Annotations, metal3v1.OriginUIDAnnotation, string(after.UID))
 	}
 	return after
+}
+
+// keepTarget has the metadata of a source keep where its target is.
+func keepTarget(claim *metal3v1.HostClaim, is *metal3v1.RemoteReference) {
+	if raw, err := json.Marshal(is); err == nil {
+		claim.Annotations = hostclaim.Set(claim.Annotations, metal3v1.TargetAnnotation, string(raw))
+	}
+}
+
+// known returns where the target of a source is, nil if it has none: its status says so, or what was kept of that.
+func known(claim *metal3v1.HostClaim) *metal3v1.RemoteReference {
+	if claim.Status.Remote != nil {
+		return claim.Status.Remote
+	}
+	kept := &metal3v1.RemoteReference{}
+	if json.Unmarshal([]byte(claim.Annotations[metal3v1.TargetAnnotation]), kept) != nil || kept.Namespace == "" {
+		return nil
+	}
+	return kept
 }
 
 // dropped returns a source that is not held any more.
@@ -133,7 +153,9 @@ func dropped(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 func informed(o Observation) *metal3v1.HostClaim {
 	after := o.Claim.DeepCopy()
 	after.Labels = hostclaim.Set(after.Labels, metal3v1.KindLabel, after.Spec.Kind)
+	hostclaim.KeepPower(after)
 	if o.Target != nil {
+		keepTarget(after, at(o))
 		hostclaim.Inform(after, o.Target.Labels, o.Target.Annotations)
 		hostclaim.Rebooted(after, o.Target.Annotations)
 	}

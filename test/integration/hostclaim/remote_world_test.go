@@ -65,18 +65,23 @@ func newTenant(ctx context.Context, here, there *world, name string) *tenant {
 	return t
 }
 
-// settle creates the namespaces, and grants in the other cluster what the Role that we ship does.
+// settle creates the namespaces, and has the other cluster grant what is needed there.
 func (t *tenant) settle(ctx context.Context) {
 	GinkgoHelper()
-	here, there := t.here, t.there
-	here.namespace(ctx, t.namespace)
-	there.namespace(ctx, t.user)
+	t.here.namespace(ctx, t.namespace)
+	t.there.namespace(ctx, t.user)
+	t.settleThere(ctx)
+}
+
+// settleThere grants in the other cluster what the Role that we ship does.
+func (t *tenant) settleThere(ctx context.Context) {
+	GinkgoHelper()
 	raw, err := os.ReadFile(filepath.Join(root, "examples", "hostclaim-remote-role.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	role := &rbacv1.Role{}
 	Expect(yaml.UnmarshalStrict(raw, role)).To(Succeed())
 	role.Namespace = t.user
-	there.create(
+	t.there.create(
 		ctx, role, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: t.user, Name: "archelon"}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.user, Name: "archelon"},
