@@ -62,7 +62,13 @@ type CRD struct {
 	Of Product
 	// Selectable is a field that has to be selectable, as a path. Others may have a CRD of the same name without it.
 	Selectable string
+	// Fields are those that its schema has to have, as paths below the object, such as "spec.kind". Of a CRD with such
+	// needs there can be another one that drops what it does not know. So it is watched as long as the process runs.
+	Fields []string
 }
+
+// Replaceable reports whether others have a CRD of the same name that would drop what is written.
+func (c CRD) Replaceable() bool { return c.Selectable != "" || len(c.Fields) > 0 }
 
 // Product brings CRDs along.
 type Product struct {

@@ -101,8 +101,47 @@ func (w *crdWait) causes() string {
 	return strings.Join(causes, ". ")
 }
 
+// keep calls a function once with what is wrong when one of the CRDs is replaced that others have as well. It returns
+// then, or when the context ends.
+func (w *crdWait) keep(ctx context.Context, replaced func(name, cause string)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watched sync.WaitGroup
+	var first error
+	var once sync.Once
+	for _, crd := range w.required {
+		if !crd.Replaceable() {
+			continue
+		}
+		watched.Go(func() {
+			err := w.until(ctx, crd, func(found *apiextensionsv1.CustomResourceDefinition, _ bool) bool {
+				cause := crd.Lack(found)
+				if cause != "" {
+					once.Do(func() { replaced(crd.Name, cause) })
+				}
+				return cause != ""
+			})
+			if ctx.Err() == nil && err != nil {
+				once.Do(func() { first = err })
+			}
+			cancel()
+		})
+	}
+	watched.Wait()
+	return first
+}
+
 // wait returns when one CRD serves the version, or when the context ends.
 func (w *crdWait) wait(ctx context.Context, crd controller.CRD) error {
+	return w.until(ctx, crd, func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool {
+		return w.note(ctx, crd.Name, crd.Lack(found), first)
+	})
+}
+
+// until follows one CRD, nil if there is none, until a condition is met, or the context ends.
+func (w *crdWait) until(
+	ctx context.Context, crd controller.CRD, met func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool,
+) error {
 	only := func(options metav1.ListOptions) metav1.ListOptions {
 		options.FieldSelector = controller.Named(crd.Name).String()
 		return options
@@ -120,13 +159,13 @@ func (w *crdWait) wait(ctx context.Context, crd controller.CRD) error {
 		for _, object := range store.List() {
 			found, _ = object.(*apiextensionsv1.CustomResourceDefinition)
 		}
-		return w.note(ctx, crd.Name, crd.Lack(found), true), nil
+		return met(found, true), nil
 	}, func(event watch.Event) (bool, error) {
 		found, _ := event.Object.(*apiextensionsv1.CustomResourceDefinition)
 		if event.Type == watch.Deleted {
 			found = nil
 		}
-		return w.note(ctx, crd.Name, crd.Lack(found), false), nil
+		return met(found, false), nil
 	})
 	return err
 }

@@ -1,13 +1,21 @@
 package setup
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // crd returns a CRD that is established and serves the versions, but for those with a minus before.
@@ -117,4 +125,98 @@ func TestReadinessNamesTheCRDThatIsTooOld(t *testing.T) {
 		t.Error("CAPI is new enough")
 	}
 	expect("CAPI is new enough", "")
+}
+
+// A write drops what another CRD of the name does not know, so the process that writes ends. The next one waits.
+func TestAProcessEndsWhenItsCRDIsReplaced(t *testing.T) {
+	ours := func() *apiextensionsv1.CustomResourceDefinition {
+		found := crd("hostclaims.metal3.io", "v1alpha1")
+		found.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.kind"}}
+		return found
+	}
+	c := controller.Controller{
+		Name: "claims", Watches: func(shard.Scope) []controller.Watch { return nil },
+		CRDs: []controller.CRD{{Name: "hostclaims.metal3.io", Version: "v1alpha1", Selectable: ".spec.kind", Of: controller.Product{Name: "Archelon", Needed: "its own"}}},
+	}
+	api := full{has: ours(), watches: make(chan *watch.RaceFreeFakeWatcher, 2)}
+	set, sentences, ended := make(chan struct{}), make(chan string, 2), make(chan error, 1)
+	c.Setup = func(context.Context, controller.Env) error { close(set); return nil }
+	r := &running{synced: func() {}, logger: logr.Discard(), end: func(sentence string, keysAndValues ...any) {
+		sentences <- sentence + " " + fmt.Sprint(keysAndValues...)
+	}}
+	s := &started{Controller: c, crds: waitOn(api, c)}
+	r.left.Store(1)
+	go func() { ended <- r.start(t.Context(), s, shard.Scope{}) }()
+	<-set
+	for {
+		select {
+		case watched := <-api.watches: // That of the wait may have been the first.
+			watched.Modify(crd("hostclaims.metal3.io", "v1alpha1"))
+		case got := <-sentences:
+			if !strings.Contains(got, "A CRD is not the one any more") || !strings.Contains(got, "field .spec.kind is not selectable") {
+				t.Errorf("it ends with %q", got)
+			}
+			if err := <-ended; err != nil || len(sentences) > 0 {
+				t.Errorf("%v, and %d sentences more", err, len(sentences))
+			}
+			return
+		}
+	}
+}
+
+// full is an API server with a CRD, whose watches a test has.
+type full struct {
+	apiextensionsclient.CustomResourceDefinitionInterface
+
+	has     *apiextensionsv1.CustomResourceDefinition
+	watches chan *watch.RaceFreeFakeWatcher
+}
+
+func (f full) List(context.Context, metav1.ListOptions) (*apiextensionsv1.CustomResourceDefinitionList, error) {
+	return &apiextensionsv1.CustomResourceDefinitionList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []apiextensionsv1.CustomResourceDefinition{*f.has},
+	}, nil
+}
+
+func (f full) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if options.SendInitialEvents != nil {
+		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil) // It does not stream what is there at first.
+	}
+	watched := watch.NewRaceFreeFake()
+	watched.Modify(f.has)
+	f.watches <- watched
+	return watched, nil
+}
+
+func TestFieldsOfASchema(t *testing.T) {
+	schema := func(properties map[string]apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
+		found := crd("hostclaims.metal3.io", "v1alpha1")
+		found.Spec.Versions[0].Schema = &apiextensionsv1.CustomResourceValidation{
+			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: properties},
+		}
+		return found
+	}
+	spec := func(of apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
+		return schema(map[string]apiextensionsv1.JSONSchemaProps{"spec": of})
+	}
+	needed := controller.CRD{
+		Name: "hostclaims.metal3.io", Version: "v1alpha1", Fields: []string{"spec.online"}, Of: controller.Product{Name: "Archelon", Needed: "its own"},
+	}
+	const lacks = "CRD hostclaims.metal3.io is another one than that of Archelon: its schema has no field spec.online."
+	for name, tc := range map[string]struct {
+		crd  *apiextensionsv1.CustomResourceDefinition
+		want string
+	}{
+		"There":     {spec(apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"online": {}}}), ""},
+		"Preserved": {spec(apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}), ""},
+		"Dropped":   {spec(apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"poweredOn": {}}}), lacks},
+		"NoSpec":    {schema(nil), lacks},
+		"NoSchema":  {crd("hostclaims.metal3.io", "v1alpha1"), lacks},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := needed.Lack(tc.crd); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
 }

@@ -32,6 +32,9 @@ type running struct {
 	logger      logr.Logger
 	seat        *seat.Seat   // nil where Rancher is in the management cluster
 	left        atomic.Int64 // how many are not synced
+
+	// end ends the process, to be started again, for what a sentence says.
+	end func(sentence string, keysAndValues ...any)
 }
 
 // started is a controller on its way. It waits for its own CRDs alone, and its caches are warm in standby replicas as
@@ -103,11 +106,18 @@ func ownCache(mgr ctrl.Manager, of cluster.Cluster, config *rest.Config, c contr
 	return own, nil
 }
 
-// start waits for the CRDs of a controller, sets it up, and fills its caches.
+// start waits for the CRDs of a controller, sets it up, and fills its caches. It ends the process when one of these CRDs
+// is replaced by another project's: whatever is written then drops fields. The next process waits for the right one.
 func (r *running) start(ctx context.Context, s *started, scope shard.Scope) error {
 	if err := s.crds.waitForAll(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	kept := make(chan error, 1)
+	go func() {
+		kept <- s.crds.keep(ctx, func(name, cause string) {
+			r.end("A CRD is not the one any more that this process works with", "controller", s.Name, "crd", name, "cause", cause)
+		})
+	}()
 	if err := s.Setup(ctx, s.env); err != nil {
 		return ignoreStop(ctx, err)
 	}
@@ -129,7 +139,7 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 		r.synced()
 		r.logger.Info("Caches are synced")
 	}
-	return nil
+	return ignoreStop(ctx, <-kept)
 }
 
 // checks are what the readiness of the process depends on.

@@ -169,7 +169,9 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 		return err
 	}
 	synced, report := p.synced()
-	running := &running{settings: parts.settings, synced: report, logger: p.logger, seat: parts.seat}
+	running := &running{
+		settings: parts.settings, synced: report, logger: p.logger, seat: parts.seat, end: end.because,
+	}
 	if err := running.add(mgr, config, there, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}

@@ -36,7 +36,12 @@ func archelon() controller.Product {
 
 // CRD is that of HostClaims. Metal3 has one of the same name, which does not know kinds.
 func CRD() controller.CRD {
-	return controller.CRD{Name: "hostclaims.metal3.io", Version: "v1alpha1", Of: archelon(), Selectable: ".spec.kind"}
+	return controller.CRD{
+		Name: "hostclaims.metal3.io", Version: "v1alpha1", Of: archelon(), Selectable: ".spec.kind",
+		Fields: []string{
+			"spec.args", "spec.credentials", "spec.identityRef", "spec.kind", "spec.online", "status.pendingHost", "status.remote",
+		},
+	}
 }
 
 // Kinds are the names of the kind that this controller handles.
