@@ -111,7 +111,7 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 		})
 		w.host(ctx, mine, "own", func(h *bmov1.BareMetalHost) { h.Annotations = nil })
 		policies := rendered(ctx, map[string]any{"features": map[string]any{"host-claim": map[string]any{"enabled": true}}})
-		Expect(policies).To(HaveLen(8))
+		Expect(policies).To(HaveLen(10))
 		for _, object := range policies {
 			w.create(ctx, object.DeepCopy())
 		}
@@ -128,6 +128,23 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 		Expect(rendered(ctx, map[string]any{
 			"features": map[string]any{"host-claim": map[string]any{"enabled": true}}, "admissionPolicy": map[string]any{"enabled": false},
 		})).To(BeEmpty())
+	})
+
+	It("keep the CRD of HostClaims from being replaced by one that drops fields", func(ctx SpecContext) {
+		ours := hostClaimCRD(ctx)
+		const lost = "HostClaims would lose fields of spec: args, credentials, identityRef, kind, online. Leave it out of what you apply"
+		Eventually(func() error { return w.replaceCRD(ctx, foreign(ours), client.DryRunAll) }).Should(refused(lost))
+		unselectable := ours.DeepCopy()
+		unselectable.Spec.Versions[0].SelectableFields = nil
+		Expect(w.replaceCRD(ctx, unselectable, client.DryRunAll)).To(refused("this CRD is not that of Archelon"))
+		newer := ours.DeepCopy()
+		newer.Spec.Versions[0].AdditionalPrinterColumns = nil
+		Expect(w.replaceCRD(ctx, newer)).To(Succeed(), "an upgrade of the chart changes it")
+		without := rendered(ctx, map[string]any{
+			"features":        map[string]any{"host-claim": map[string]any{"enabled": true}},
+			"admissionPolicy": map[string]any{"protectCRDs": false},
+		})
+		Expect(without).To(HaveLen(8), "an administrator can allow it")
 	})
 
 	It("let nobody with hosts of his own draw the Secrets of other people's claims to these", func(ctx SpecContext) {
