@@ -74,6 +74,13 @@ var _ = Describe("A CRD of HostClaims that somebody replaces while claims have h
 		return (&tenant{here: here, namespace: namespace}).condition(ctx, name, "Ready")
 	}
 
+	// note writes a claim as anybody may do.
+	note := func(ctx context.Context, namespace, text string) {
+		GinkgoHelper()
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/note":"`+text+`"}}}`))
+		Expect(here.admin.Patch(ctx, unstructuredClaim(namespace, "c"), patch)).To(Succeed())
+	}
+
 	BeforeAll(func(ctx SpecContext) {
 		here, there = newWorld(ctx, "crd-here"), newWorld(ctx, "crd-there")
 		here.grant(ctx, account, "hostclaim-remote")
@@ -108,13 +115,15 @@ var _ = Describe("A CRD of HostClaims that somebody replaces while claims have h
 				_, has, _ := unstructured.NestedFieldNoCopy(claim.Object, "spec", "online")
 				return has, err
 			}).Should(BeFalse())
-			Expect(here.admin.Patch(ctx, claim, client.RawPatch(
-				types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/note":"x"}}}`),
-			))).To(Succeed())
+			note(ctx, namespace, "while it is another CRD")
 		}
 		Expect(here.replaceCRD(ctx, ours)).To(Succeed())
+		for _, namespace := range []string{team, far.namespace} {
+			Eventually(func() string { return here.getClaim(ctx, namespace, "c").Spec.Kind }).Should(Equal("baremetal"), "the default")
+			note(ctx, namespace, "since it is Archelon's again")
+		}
 
-		// What has happened to the host comes first in the message of a failure.
+		// What has happened to the hosts comes first in the message of a failure.
 		Eventually(func() string {
 			return fmt.Sprintf("%v, %q, ", here.getHost(ctx, infra, "h").Spec.Online, here.consumer(ctx, infra, "spare")()) + ready(ctx, team, "c")()
 		}).Should(HavePrefix(`true, "", False FieldsDropped: spec.online is missing`))
