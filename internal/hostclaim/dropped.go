@@ -17,9 +17,9 @@ import (
 const kindFinalizers = "hostclaims.metal3.io/"
 
 // Dropped says what the spec of a claim has lost, empty if that is nothing. The finalizer is that of the controller of
-// the kind that the spec names. While another CRD of HostClaims is installed, any write of a claim drops the fields that
-// this CRD does not have. Afterwards the kind has its default, and no field says that the host is to be on. Finalizers,
-// labels and annotations are not dropped. Tenants can write them, so they never say what to do.
+// the kind that the spec names. While another CRD of HostClaims is installed, any write of a claim drops the fields
+// that this CRD does not have. Afterwards the kind has its default, and no field says that the host is to be on.
+// Finalizers, labels and annotations are not dropped. Tenants can write them, so they never say what to do.
 func Dropped(claim *metal3v1.HostClaim, finalizer string) string {
 	kind := claim.Spec.Kind
 	for _, other := range claim.Finalizers {

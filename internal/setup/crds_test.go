@@ -189,7 +189,7 @@ func (f full) Watch(_ context.Context, options metav1.ListOptions) (watch.Interf
 }
 
 func TestFieldsOfASchema(t *testing.T) {
-	schema := func(properties map[string]apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
+	with := func(properties map[string]apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
 		found := crd("hostclaims.metal3.io", "v1alpha1")
 		found.Spec.Versions[0].Schema = &apiextensionsv1.CustomResourceValidation{
 			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: properties},
@@ -197,7 +197,7 @@ func TestFieldsOfASchema(t *testing.T) {
 		return found
 	}
 	spec := func(of apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
-		return schema(map[string]apiextensionsv1.JSONSchemaProps{"spec": of})
+		return with(map[string]apiextensionsv1.JSONSchemaProps{"spec": of})
 	}
 	needed := controller.CRD{
 		Name: "hostclaims.metal3.io", Version: "v1alpha1", Fields: []string{"spec.online"}, Of: controller.Product{Name: "Archelon", Needed: "its own"},
@@ -210,7 +210,7 @@ func TestFieldsOfASchema(t *testing.T) {
 		"There":     {spec(apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"online": {}}}), ""},
 		"Preserved": {spec(apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}), ""},
 		"Dropped":   {spec(apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"poweredOn": {}}}), lacks},
-		"NoSpec":    {schema(nil), lacks},
+		"NoSpec":    {with(nil), lacks},
 		"NoSchema":  {crd("hostclaims.metal3.io", "v1alpha1"), lacks},
 	} {
 		t.Run(name, func(t *testing.T) {

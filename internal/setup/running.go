@@ -106,8 +106,9 @@ func ownCache(mgr ctrl.Manager, of cluster.Cluster, config *rest.Config, c contr
 	return own, nil
 }
 
-// start waits for the CRDs of a controller, sets it up, and fills its caches. It ends the process when one of these CRDs
-// is replaced by another project's: whatever is written then drops fields. The next process waits for the right one.
+// start waits for the CRDs of a controller, sets it up, and fills its caches. It ends the process when one of these
+// CRDs is replaced by another project's: whatever is written then drops fields. The next process waits for the right
+// one.
 func (r *running) start(ctx context.Context, s *started, scope shard.Scope) error {
 	if err := s.crds.waitForAll(ctx); err != nil || ctx.Err() != nil {
 		return err

@@ -93,8 +93,8 @@ func complete(sent, kept *metal3v1.HostClaim) error {
 	return nil
 }
 
-// changeTarget writes what differs between two versions of a target, if the other cluster has the first one. It is tried
-// first as well: a write drops what a CRD there that somebody has replaced does not have.
+// changeTarget writes what differs between two versions of a target, if the other cluster has the first one. It is
+// tried first as well: a write drops what a CRD there that somebody has replaced does not have.
 type changeTarget struct {
 	source, before, after *metal3v1.HostClaim
 	// warning is told of the source if it succeeds.
