@@ -91,8 +91,24 @@ func (c *Client) Delete(_ context.Context, object client.Object, opts ...client.
 }
 
 // Patch implements client.Writer for merge patches.
-func (c *Client) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+func (c *Client) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if len((&client.PatchOptions{}).ApplyOptions(opts).DryRun) > 0 {
+		return c.tryPatch(object, patch)
+	}
 	return c.patch(object, patch, false)
+}
+
+// tryPatch tells what a patch would come to, and stores nothing.
+func (c *Client) tryPatch(object client.Object, patch client.Patch) error {
+	raw, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	after, err := c.server.patched(c.server.KeyOf(object), raw, false)
+	if err == nil {
+		fill(object, after)
+	}
+	return err
 }
 
 func (c *Client) patch(object client.Object, patch client.Patch, status bool) error {

@@ -14,6 +14,16 @@ import (
 // patch applies a merge patch to an object, or to its status alone. A resourceVersion in the patch has to be the
 // present one. What changes a spec begins a new generation.
 func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error) {
+	after, err := s.patched(key, patch, status)
+	if err != nil || equality.Semantic.DeepEqual(s.objects.get(key), after) {
+		return after, err // Nothing is written, and nobody is told.
+	}
+	s.store(key, after)
+	return copyOf(after), nil
+}
+
+// patched returns what an object would be after a patch.
+func (s *Server) patched(key Key, patch []byte, status bool) (client.Object, error) {
 	before := s.objects.get(key)
 	if before == nil {
 		return nil, apierrors.NewNotFound(key.resource(), key.Name)
@@ -51,14 +61,10 @@ func (s *Server) patch(key Key, patch []byte, status bool) (client.Object, error
 	after.SetResourceVersion(before.GetResourceVersion()) // None of these can be patched.
 	after.SetUID(before.GetUID())
 	after.SetDeletionTimestamp(before.GetDeletionTimestamp())
-	if equality.Semantic.DeepEqual(before, after) {
-		return copyOf(before), nil // Nothing is written, and nobody is told.
-	}
 	if fields["spec"] != nil && specOf(before) != specOf(after) {
 		after.SetGeneration(before.GetGeneration() + 1)
 	}
-	s.store(key, after)
-	return copyOf(after), nil
+	return after, nil
 }
 
 // merged applies a merge patch. Most are about metadata alone, and what else an object has can be large.
