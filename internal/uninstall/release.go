@@ -177,8 +177,10 @@ func (u *uninstaller) deleteRecord(ctx context.Context, record *object) error {
 			return fmt.Errorf("looking for a CAPI cluster of the name of %s: %w", describe(record), err)
 		}
 	}
-	uid := record.UID
-	if err := u.client.Delete(ctx, record, client.Preconditions{UID: &uid}); err != nil {
+	// Another instance may take it over until then. What Rancher changes is looked at again in the next pass.
+	uid, version := record.UID, record.ResourceVersion
+	preconditions := client.Preconditions{UID: &uid, ResourceVersion: &version}
+	if err := u.client.Delete(ctx, record, preconditions); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
