@@ -2,7 +2,6 @@ package setup
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -141,8 +140,8 @@ func TestAProcessEndsWhenItsCRDIsReplaced(t *testing.T) {
 	api := full{has: ours(), watches: make(chan *watch.RaceFreeFakeWatcher, 2)}
 	set, sentences, ended := make(chan struct{}), make(chan string, 2), make(chan error, 1)
 	c.Setup = func(context.Context, controller.Env) error { close(set); return nil }
-	r := &running{synced: func() {}, logger: logr.Discard(), end: func(sentence string, keysAndValues ...any) {
-		sentences <- sentence + " " + fmt.Sprint(keysAndValues...)
+	r := &running{synced: func() {}, logger: logr.Discard(), replaced: func(controller, crd, cause string) {
+		sentences <- controller + ": " + crd + ": " + cause
 	}}
 	s := &started{Controller: c, crds: waitOn(api, c)}
 	r.left.Store(1)
@@ -153,7 +152,7 @@ func TestAProcessEndsWhenItsCRDIsReplaced(t *testing.T) {
 		case watched := <-api.watches: // That of the wait may have been the first.
 			watched.Modify(crd("hostclaims.metal3.io", "v1alpha1"))
 		case got := <-sentences:
-			if !strings.Contains(got, "A CRD is not the one any more") || !strings.Contains(got, "field .spec.kind is not selectable") {
+			if !strings.HasPrefix(got, "claims: hostclaims.metal3.io: ") || !strings.Contains(got, "field .spec.kind is not selectable") {
 				t.Errorf("it ends with %q", got)
 			}
 			if err := <-ended; err != nil || len(sentences) > 0 {

@@ -63,6 +63,8 @@ type member struct {
 	leaving []string
 	// leave ends what sends Events.
 	leave func()
+	// tell publishes an Event about the Lease, also when the process ends. Reasons are in CamelCase.
+	tell func(reason, message string)
 }
 
 // joining is how long a registration may take that nobody has to be told of.
@@ -102,6 +104,9 @@ func (p *process) join(ctx, asking context.Context, claim instance.Claim, waits 
 	m.lock = instance.LockOptions{
 		Self: self, Claim: claim, Leases: renewing.CoordinationV1(), Events: recorder, Identity: replica, Fence: m.fence,
 		Leaving: m.left,
+	}
+	m.tell = func(reason, message string) {
+		p.tell(context.WithoutCancel(ctx), renewing.CoreV1(), self, replica, reason, message)
 	}
 	if !p.opts.LeaderElect {
 		if instance.InPod() {

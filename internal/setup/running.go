@@ -33,8 +33,8 @@ type running struct {
 	seat        *seat.Seat   // nil where Rancher is in the management cluster
 	left        atomic.Int64 // how many are not synced
 
-	// end ends the process, to be started again, for what a sentence says.
-	end func(sentence string, keysAndValues ...any)
+	// replaced ends the process, to be started again, because another project's CRD has replaced one of a controller.
+	replaced func(controller, crd, cause string)
 }
 
 // started is a controller on its way. It waits for its own CRDs alone, and its caches are warm in standby replicas as
@@ -115,9 +115,7 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 	}
 	kept := make(chan error, 1)
 	go func() {
-		kept <- s.crds.keep(ctx, func(name, cause string) {
-			r.end("A CRD is not the one any more that this process works with", "controller", s.Name, "crd", name, "cause", cause)
-		})
+		kept <- s.crds.keep(ctx, func(crd, cause string) { r.replaced(s.Name, crd, cause) })
 	}()
 	if err := s.Setup(ctx, s.env); err != nil {
 		return ignoreStop(ctx, err)

@@ -169,9 +169,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 		return err
 	}
 	synced, report := p.synced()
-	running := &running{
-		settings: parts.settings, synced: report, logger: p.logger, seat: parts.seat, end: end.because,
-	}
+	running := p.running(parts, place, report, end)
 	if err := running.add(mgr, config, there, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}
@@ -189,6 +187,18 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 		return fmt.Errorf("running the manager: %w", err)
 	}
 	return nil
+}
+
+// running returns what runs controllers. It calls synced when their caches have what there is.
+func (p *process) running(parts *parts, place *place, synced func(), end *ending) *running {
+	return &running{
+		settings: parts.settings, synced: synced, logger: p.logger, seat: parts.seat,
+		replaced: func(controller, crd, cause string) {
+			end.because("A CRD is not the one any more that this process works with",
+				"controller", controller, "crd", crd, "cause", cause)
+			place.member.tell("CRDReplaced", cause) // What writes has ended by now, whatever the request takes.
+		},
+	}
 }
 
 // synced returns a channel that is closed when caches are synced, and what is called then.
