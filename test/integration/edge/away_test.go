@@ -66,13 +66,7 @@ var _ = Describe("A Rancher in another cluster that is away", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		rancher = newRancherCluster(ctx)
-		var err error
-		workload, err = rancher.Workload(ctx, env.Options{Name: "workload"})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() {
-			rancher.Rancher.RemoveWorkload("workload")
-			Expect(workload.Stop()).To(Succeed())
-		})
+		workload = rancher.workload(ctx)
 		site = newManagement(ctx, rancher, "site")
 		site.connect(ctx, rancher.admit(ctx, site.UID))
 		stop = site.run(ctx, soon)

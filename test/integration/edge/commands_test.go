@@ -90,13 +90,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 
 	BeforeAll(func(ctx SpecContext) {
 		rancher = newRancherCluster(ctx)
-		var err error
-		workload, err = rancher.Workload(ctx, env.Options{Name: "workload"})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() {
-			rancher.Rancher.RemoveWorkload("workload")
-			Expect(workload.Stop()).To(Succeed())
-		})
+		workload = rancher.workload(ctx)
 		site = newManagement(ctx, rancher, "site")
 	})
 

@@ -7,19 +7,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/apart"
-	"github.com/archelon-io/archelon/test/env"
 )
 
 // Scenario: clusterctl moves a CAPI Cluster to another management cluster. Archelon runs in both, for the same Rancher.
 var _ = Describe("A CAPI Cluster that moves between management clusters", Label("nightly"), func() {
 	It("keeps its Rancher cluster and its agent", func(ctx SpecContext) {
 		rancher := newRancherCluster(ctx)
-		workload, err := rancher.Workload(ctx, env.Options{Name: "workload"})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() {
-			rancher.Rancher.RemoveWorkload("workload")
-			Expect(workload.Stop()).To(Succeed())
-		})
+		workload := rancher.workload(ctx)
 		east, west := newManagement(ctx, rancher, "east"), newManagement(ctx, rancher, "west")
 		for _, m := range []*management{east, west} {
 			m.connect(ctx, rancher.admitted(ctx, m.UID, "token-"+m.UID))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/archelon-io/archelon/internal/uninstall"
 	"github.com/archelon-io/archelon/test/apart"
-	"github.com/archelon-io/archelon/test/env"
 )
 
 // Scenario: an administrator goes back to Rancher Turtles by the commands of the page. Rancher is in the management
@@ -17,12 +16,7 @@ import (
 var _ = Describe("The way back to Rancher Turtles", Label("nightly"), func() {
 	It("leaves Rancher clusters that Turtles finds and Archelon does not take back", func(ctx SpecContext) {
 		rancher := newRancherCluster(ctx)
-		workload, err := rancher.Workload(ctx, env.Options{Name: "workload"})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() {
-			rancher.Rancher.RemoveWorkload("workload")
-			Expect(workload.Stop()).To(Succeed())
-		})
+		workload := rancher.workload(ctx)
 		rancher.create(ctx, apart.Namespace(system))
 		site := &management{Cluster: &apart.Cluster{ControlPlane: rancher.Management, Client: rancher.Client}, rancher: rancher, values: map[string]any{
 			"features":  map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},

@@ -7,19 +7,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/test/apart"
-	"github.com/archelon-io/archelon/test/env"
 )
 
 // Scenario: Archelon, Rancher and CAPI were in one cluster. CAPI moves into another one, and Archelon with it.
 var _ = Describe("An ordinary installation that becomes one with Rancher elsewhere", Label("nightly"), func() {
 	It("keeps its Rancher clusters and their agents", func(ctx SpecContext) {
 		rancher := newRancherCluster(ctx)
-		workload, err := rancher.Workload(ctx, env.Options{Name: "workload"})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() {
-			rancher.Rancher.RemoveWorkload("workload")
-			Expect(workload.Stop()).To(Succeed())
-		})
+		workload := rancher.workload(ctx)
 		rancher.create(ctx, apart.Namespace(system))
 		before := &management{Cluster: &apart.Cluster{ControlPlane: rancher.Management, Client: rancher.Client}, rancher: rancher, values: map[string]any{
 			"features":  map[string]any{"managementv3-cluster": map[string]any{"enabled": true}},

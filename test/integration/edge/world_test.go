@@ -44,6 +44,18 @@ func newRancherCluster(ctx context.Context) *rancherCluster {
 	return &rancherCluster{s}
 }
 
+// workload starts a workload cluster that Rancher knows.
+func (r *rancherCluster) workload(ctx context.Context) *env.ControlPlane {
+	GinkgoHelper()
+	workload, err := r.Workload(ctx, env.Options{Name: "workload"})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		r.Rancher.RemoveWorkload("workload")
+		Expect(workload.Stop()).To(Succeed())
+	})
+	return workload
+}
+
 // admit renders the Rancher side for a management cluster and returns what acts as its account.
 func (r *rancherCluster) admit(ctx context.Context, uid string) *rest.Config {
 	GinkgoHelper()
