@@ -154,7 +154,7 @@ func (r *Releaser) release(ctx context.Context, one release) error {
 	key := client.ObjectKeyFromObject(one.cluster).String()
 	err := r.publish(ctx, one)
 	switch {
-	case apierrors.IsForbidden(err): // The namespace is being deleted, or has a quota.
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err): // The namespace is being deleted, for example.
 		r.Logger.Error(err, "Publishing an Event failed; the Cluster is released without it", "cluster", key)
 	case err != nil:
 		return fmt.Errorf("publishing an Event: %w", err)
@@ -168,11 +168,11 @@ func (r *Releaser) release(ctx context.Context, one release) error {
 	return nil
 }
 
-// publish creates the Event on a CAPI Cluster, once.
+// publish creates the Event on a CAPI Cluster, once: the name follows from the UID. That of a Cluster may be too long.
 func (r *Releaser) publish(ctx context.Context, one release) error {
 	cluster := one.cluster
 	event := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "." + string(cluster.UID)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "rancher-outage." + string(cluster.UID)},
 		EventTime:  metav1.NowMicro(), ReportingController: reporter, ReportingInstance: fmt.Sprintf("%.128s", r.self),
 		Type: corev1.EventTypeWarning, Reason: releasedEvent, Action: "Release", Note: one.note,
 		Regarding: corev1.ObjectReference{

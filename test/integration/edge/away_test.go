@@ -87,7 +87,7 @@ var _ = Describe("A Rancher in another cluster that is away", Ordered, func() {
 			HaveField("InvolvedObject.Name", "one"), HaveField("Type", corev1.EventTypeWarning),
 			HaveField("Message", And(ContainSubstring(record.Name), Not(ContainSubstring("edge-")), Not(ContainSubstring("127.0.0.1")))),
 		)))
-		Expect(site.afterEvent("team-a", "one."+string(one.UID))).To(ContainElement("patch clusters one"))
+		Expect(site.afterEvent("team-a", "rancher-outage."+string(one.UID))).To(ContainElement("patch clusters one"))
 
 		restore()
 	})
