@@ -166,7 +166,11 @@ func stateOf(o Observation) bmov1.ProvisioningState {
 	switch {
 	case o.Machine.DeletionTimestamp == nil && disputed(claim):
 		return o.Proxy.Status.Provisioning.State // Its host is as it was.
-	case claim == nil || !isTrue(claim, metal3v1.AssociatedCondition):
+	case claim == nil:
+		return bmov1.StateNone
+	case !isTrue(claim, metal3v1.AssociatedCondition) && mayRun(claim):
+		return bmov1.StateProvisioning // The next host may run what the claim asks for before this is seen.
+	case !isTrue(claim, metal3v1.AssociatedCondition):
 		return bmov1.StateNone
 	case claim.DeletionTimestamp != nil:
 		return bmov1.StateDeprovisioning
@@ -181,6 +185,18 @@ func stateOf(o Observation) bmov1.ProvisioningState {
 	default:
 		return bmov1.StateAvailable
 	}
+}
+
+// mayRun reports whether a claim without a host may get one that runs what the claim asks for. The provider takes that
+// off the proxy, and so off the claim, before it waits for its host to be empty.
+func mayRun(claim *metal3v1.HostClaim) bool {
+	waits := claim.DeletionTimestamp == nil && !hostclaim.LostForGood(claim)
+	return waits && (asksFor(claim) || claim.Status.ObservedGeneration != claim.Generation)
+}
+
+// asksFor reports whether a claim asks for something on its host.
+func asksFor(claim *metal3v1.HostClaim) bool {
+	return claim != nil && (claim.Spec.Image != nil || claim.Spec.CustomDeploy != nil)
 }
 
 // isOwner reports whether something belongs to a Machine.

@@ -63,8 +63,9 @@ func bound(more ...string) map[string]string {
 	return conditions
 }
 
-// asked is what the provider writes.
+// asked is what the provider writes, to a proxy that says what its host has.
 func asked(h *bmov1.BareMetalHost) {
+	h.Status.Provisioning.State = bmov1.StateAvailable
 	h.Spec.Online, h.Spec.Image = true, &bmov1.Image{URL: "https://image", Checksum: "sum", DiskFormat: new("qcow2")}
 	h.Spec.UserData = &corev1.SecretReference{Name: "data", Namespace: "team-a"}
 }
@@ -191,12 +192,16 @@ func TestStateOfTheProxy(t *testing.T) {
 			return o
 		}(), bmov1.StateProvisioned},
 		"DisputedAndDeleted": {func() Observation {
-			o := inStepOf(map[string]string{"Associated": "AdoptionRequired"}, asked)
+			o := inStepOf(map[string]string{"Associated": "AdoptionRequired"}, nothing)
 			o.Proxy.Status.Provisioning.State = bmov1.StateProvisioned
 			deleting(o.Machine)
 			return o
 		}(), bmov1.StateNone},
-		"ClaimGone": {Observation{Machine: machine(), Proxy: proxyOf(machine(), asked)}, bmov1.StateNone},
+		"LostItsHostBeforeUse": {
+			inStepOf(map[string]string{"Associated": "NoBareMetalHost"}, asked), bmov1.StateProvisioning,
+		},
+		"LostItsHostAndAskedNothing": {inStepOf(map[string]string{"Associated": "NoBareMetalHost"}, nothing), bmov1.StateNone},
+		"ClaimGone":                  {Observation{Machine: machine(), Proxy: proxyOf(machine(), asked)}, bmov1.StateNone},
 		"ClaimIsDeleting": {func() Observation {
 			o := inStepOf(bound(), nothing)
 			o.Claim.DeletionTimestamp = &metav1.Time{}
@@ -226,6 +231,11 @@ func TestWanted(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, wanted(o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	untold := o
+	untold.Proxy = proxyOf(o.Machine, asked, func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateNone })
+	if wanted(untold).Image != nil {
+		t.Error("a claim asks for an image while the provider takes its Machine off the proxy at once")
 	}
 	far := wanted(Observation{Machine: machine(func(m *Machine) { m.Kind, m.Credentials = "baremetalhost", "kubeconfig" })})
 	if far.Kind != "remote" || far.Args["real-kind"] != "baremetalhost" || far.Credentials != "kubeconfig" || *far.Online {

@@ -64,6 +64,9 @@ func wanted(o Observation) metal3v1.HostClaimSpec {
 	s.Online = new(proxy.Spec.Online)
 	s.UserData, s.MetaData = reference(proxy.Spec.UserData), reference(proxy.Spec.MetaData)
 	s.NetworkData = reference(proxy.Spec.NetworkData)
+	if proxy.Status.Provisioning.State == bmov1.StateNone && !asksFor(o.Claim) {
+		return s // The provider takes its Machine off a proxy that has nothing, so the proxy says first that it has.
+	}
 	if image := proxy.Spec.Image; image != nil {
 		s.Image = &metal3v1.Image{URL: image.URL, Checksum: image.Checksum, ChecksumType: string(image.ChecksumType)}
 		if image.DiskFormat != nil {
