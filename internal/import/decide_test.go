@@ -217,7 +217,17 @@ func turtlesHolding(o *Observation, _ *Rules) {
 	o.answered[askTurtles{}.String()] = true
 	o.lease = turtles.Lease{Left: 10 * time.Second, By: "turtles-0"}
 }
-func early(_ *Observation, r *Rules) { r.Early = true }
+func always(_ *Observation, r *Rules) { r.Early = EarlyAlways }
+
+func onRequest(_ *Observation, r *Rules) { r.Early = EarlyOnRequest }
+
+func earlyNote(o *Observation, r *Rules) { note("archelon.io/early-import", "true")(o, r) }
+
+// placed: there is a place for one more Rancher cluster without a control plane.
+func placed(o *Observation, r *Rules) {
+	asked(askEarlyPlace{})(o, r)
+	o.place = true
+}
 func down(o *Observation, _ *Rules) {
 	conditions.Set(o.cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneAvailableCondition, Status: "False", Reason: "NotAvailable"})
 }
@@ -485,9 +495,14 @@ func decideRows() map[string]decideRow {
 			o.unpermitted = &outcome.Problem{Kind: outcome.KindStall, Reason: "SecretNamespaceForbidden"}
 		}}, "import | principal: Stall SecretNamespaceForbidden"},
 		"NoControlPlane": {[]state{labelledTrue, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
-		"Early":          {[]state{labelledTrue, quiet, note("archelon.io/early-import", "true")}, `import | claim: ask for a free name besides ""`},
-		"EarlyAll":       {[]state{labelledTrue, quiet, early}, `import | claim: ask for a free name besides ""`},
-		"EarlyNot":       {[]state{labelledTrue, quiet, early, note("archelon.io/early-import", "false")}, "import | control-plane: Wait WaitingForControlPlane"},
+		"Early":          {[]state{labelledTrue, quiet, onRequest, earlyNote, placed}, `import | claim: ask for a free name besides ""`},
+		"EarlyAsk":       {[]state{labelledTrue, quiet, onRequest, earlyNote}, "import | control-plane: ask for a place for a Rancher cluster without a control plane"},
+		"EarlyFull":      {[]state{labelledTrue, quiet, onRequest, earlyNote, asked(askEarlyPlace{})}, "import | control-plane: Wait WaitingForControlPlane"},
+		"EarlyUp":        {[]state{labelledTrue, up, quiet, onRequest, earlyNote}, `import | claim: ask for a free name besides ""`},
+		"EarlyRefused":   {[]state{labelledTrue, quiet, earlyNote}, "import | control-plane: Wait WaitingForControlPlane"},
+		"EarlyUnasked":   {[]state{labelledTrue, quiet, onRequest}, "import | control-plane: Wait WaitingForControlPlane"},
+		"EarlyAll":       {[]state{labelledTrue, quiet, always, placed}, `import | claim: ask for a free name besides ""`},
+		"EarlyNot":       {[]state{labelledTrue, quiet, always, note("archelon.io/early-import", "false")}, "import | control-plane: Wait WaitingForControlPlane"},
 		"EarlyMaybe":     {[]state{labelledTrue, quiet, note("archelon.io/early-import", "maybe")}, "import | control-plane: Stall InvalidSetting"},
 		"Namesake":       {[]state{labelledTrue, up, asked(askTurtles{})}, "import | namesake: ask for Rancher clusters of the cluster's name"},
 		"NamesakeOther":  {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, cached: true}} }), "import | namesake: Stall RecordNameTaken"},

@@ -1,7 +1,9 @@
 package importer
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,12 +15,36 @@ import (
 // A cluster can show in Rancher before its control plane is available, if somebody asks for it. Nothing is read of its
 // workload cluster until then, nor written.
 
-// early reads whether the Rancher cluster of a CAPI cluster is created before its control plane is available. Booleans
-// are read as in the import label.
+// EarlyImport says which Rancher clusters are created before the control planes of their CAPI Clusters are available.
+type EarlyImport string
+
+const (
+	// EarlyNever is for none, whatever the annotation of a CAPI Cluster asks for. The empty string is the same.
+	EarlyNever EarlyImport = "Never"
+	// EarlyOnRequest is for those of CAPI Clusters whose annotation asks for it.
+	EarlyOnRequest EarlyImport = "OnRequest"
+	// EarlyAlways is for those of all CAPI Clusters whose annotation does not say "false".
+	EarlyAlways EarlyImport = "Always"
+)
+
+// Validate fails if it is none of these.
+func (e EarlyImport) Validate() error {
+	switch e {
+	case EarlyNever, EarlyOnRequest, EarlyAlways:
+		return nil
+	}
+	return fmt.Errorf("%q is none of %s, %s and %s", string(e), EarlyNever, EarlyOnRequest, EarlyAlways)
+}
+
+// some reports whether it may be one.
+func (e EarlyImport) some() bool { return e == EarlyOnRequest || e == EarlyAlways }
+
+// early reads whether the Rancher cluster of a CAPI cluster is to be created before its control plane is available.
+// Booleans are read as in the import label.
 func (r Rules) early(annotations map[string]string) (bool, error) {
 	value := annotations[archelonv1.EarlyImportAnnotation]
 	if value == "" {
-		return r.Early, nil
+		return r.Early == EarlyAlways, nil
 	}
 	early, err := strconv.ParseBool(value)
 	if err != nil {
@@ -34,11 +60,38 @@ func (d *deciding) waitForControlPlane() Decision {
 	switch {
 	case err != nil:
 		return fail(invalidSetting(archelonv1.EarlyImportAnnotation, err))
-	case early, d.hasRecord(), controlPlaneUp(d.cluster):
+	case d.hasRecord(), controlPlaneUp(d.cluster):
 		return pass()
+	case !early:
+		return waitControlPlane("")
+	case !d.Early.some():
+		return waitControlPlane(". Annotation " + archelonv1.EarlyImportAnnotation +
+			" has no effect, because the administrator of Archelon allows no early imports")
+	case d.lacks(askEarlyPlace{}):
+		return ask(askEarlyPlace{})
+	case !d.place:
+		return waitControlPlane(fmt.Sprintf(", and its namespace has %d Rancher clusters without a control plane, "+
+			"which is as many as the administrator of Archelon allows", d.EarlyPerNamespace))
 	default:
-		return wait(archelonv1.WaitingForControlPlaneReason, "The control plane is not available yet")
+		return pass()
 	}
+}
+
+func waitControlPlane(why string) Decision {
+	return wait(archelonv1.WaitingForControlPlaneReason, "The control plane is not available yet"+why)
+}
+
+// askEarlyPlace asks whether the namespace may have one more Rancher cluster without a control plane.
+type askEarlyPlace struct{}
+
+func (askEarlyPlace) String() string { return "a place for a Rancher cluster without a control plane" }
+
+func (askEarlyPlace) read(ctx context.Context, r *Reconciler, o *Observation) error {
+	held, err := r.placesHeld(ctx, o.key.Namespace)
+	if err == nil {
+		o.place = r.places.take(o.cluster, held, r.EarlyPerNamespace, r.Clock.Now())
+	}
+	return err
 }
 
 // keepOffBefore keeps off a workload cluster whose control plane never was available: its record was created early.

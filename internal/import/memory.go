@@ -28,9 +28,10 @@ type memory struct {
 	registrations  *patience
 	disconnections disconnections
 	replacements   *replacements
-	// reserved and contests are about clusters that want the same.
+	// reserved, contests and places are about clusters that want the same.
 	reserved *reservations
 	contests *contests
+	places   *earlyPlaces
 	// turtles and takings are about Rancher Turtles.
 	turtles turtles.Leases
 	takings turtles.Takings
@@ -41,7 +42,7 @@ func newMemory() *memory {
 		incarnations: newIncarnations(),
 		writes:       newOwnWrites(), told: newTold(), steps: newSteps(stepPatience), creations: newCreations(), holdings: newHoldings(),
 		conflicts: newConflicts(), looks: newLooks(), registrations: newPatience(registrationPatience), replacements: newReplacements(),
-		reserved: newReservations(), contests: newContests(),
+		reserved: newReservations(), contests: newContests(), places: newEarlyPlaces(),
 	}
 }
 
@@ -53,6 +54,7 @@ func (m *memory) forgetCluster(key types.NamespacedName) {
 	m.conflicts.forget(key)
 	m.takings.Forget(key)
 	m.looks.forget(key)
+	m.places.forget(key)
 	m.replacements.forget(key)
 }
 

@@ -71,6 +71,8 @@ type answers struct {
 	lease turtles.Lease
 	// unpermitted is why the infrastructure may not work with its principal.
 	unpermitted error
+	// place: the namespace may have its Rancher cluster without a control plane.
+	place bool
 	// elsewhere: another instance, which runs, works on the cluster.
 	elsewhere bool
 	// busy: work in the workload cluster has yet to end.

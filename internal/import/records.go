@@ -102,17 +102,21 @@ func wasGiven(record client.Object, annotation string) bool {
 	return slices.Contains(strings.Split(record.GetAnnotations()[archelonv1.PropagatedSettingsAnnotation], ","), annotation)
 }
 
-// ownerKeys are the values of ownerIndex for a Rancher cluster: its owner labels, and the UIDs in its label and its
-// owner references, so that a record which lost a label is still found, and one that Rancher Turtles made without.
+// ownerKeys are the values of ownerIndex for a Rancher cluster: its owner labels, the namespace of its owner, and the
+// UIDs in its label and its owner references, so that a record which lost a label is still found, and one that Rancher
+// Turtles made without.
 func ownerKeys(object client.Object) []string {
 	labels := object.GetLabels()
 	keys := ownerUIDs(object)
 	if name := labels[archelonv1.OwnerNameLabel]; name != "" {
-		keys = append(keys, labels[archelonv1.OwnerNamespaceLabel]+"/"+name)
+		keys = append(keys, labels[archelonv1.OwnerNamespaceLabel]+"/"+name, ownerNamespaceKey(labels[archelonv1.OwnerNamespaceLabel]))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
+
+// ownerNamespaceKey is the value of ownerIndex for the Rancher clusters of all CAPI clusters of a namespace.
+func ownerNamespaceKey(namespace string) string { return namespace + "/" }
 
 // ownerUIDs are the UIDs that a Rancher cluster names, in its label and its owner references.
 func ownerUIDs(object client.Object) []string {

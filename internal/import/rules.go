@@ -32,8 +32,10 @@ type Rules struct {
 	FleetWorkspaces []string
 	// Selector selects what is imported without the import label.
 	Selector Selector
-	// Early creates Rancher clusters before control planes are available, unless the CAPI Cluster says otherwise.
-	Early bool
+	// Early says which Rancher clusters are created before control planes are available. A namespace has
+	// EarlyPerNamespace of them at most.
+	Early             EarlyImport
+	EarlyPerNamespace int
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster
 	// may ask for, of AgentSettings.
 	AgentSettings []string

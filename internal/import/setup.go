@@ -113,6 +113,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			NewQueue:                newQueue(options.Concurrency),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
+	if r.Early.some() {
+		b = r.watchPlaces(b, options.Rancher)
+	}
 	if r.Principals != nil {
 		b = b.WatchesRawSource(r.principalChanged())
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/edge/seat"
+	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/members"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -72,8 +73,10 @@ type Options struct {
 	ImportSelector   string
 	ImportClasses    []string
 	ImportNamespaces []string
-	// EarlyImport creates Rancher clusters before control planes are available.
-	EarlyImport bool
+	// EarlyImport says which Rancher clusters are created before control planes are available. A namespace has
+	// EarlyPerNamespace of them at most.
+	EarlyImport       string
+	EarlyPerNamespace int
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
 	AgentSettings []string
 	// UnpropagatedLabels are keys and patterns of labels that Rancher clusters do not get from their CAPI Clusters.
@@ -157,6 +160,8 @@ func New() (*Options, error) {
 		RancherNamespace:         "archelon-system",
 		Seat:                     seat.DefaultTiming(),
 		RancherAway:              10 * time.Minute,
+		EarlyImport:              string(importer.EarlyNever),
+		EarlyPerNamespace:        10,
 		Identity:                 Identity{VerifyTimeout: 10 * time.Second},
 
 		Gates: gates,

@@ -16,8 +16,11 @@ func (o *Options) addSelectorFlags(fs *pflag.FlagSet) {
 		"The same by namespace; * is all. Of the three, what is set must fit.")
 	fs.StringVar(&o.ImportSelector, "import-selector", o.ImportSelector,
 		"The same by labels, such as env=prod.")
-	fs.BoolVar(&o.EarlyImport, "early-import", o.EarlyImport,
-		"Create Rancher clusters before control planes are available, unless archelon.io/early-import says otherwise.")
+	fs.StringVar(&o.EarlyImport, "early-import", o.EarlyImport,
+		"Which Rancher clusters are created before control planes are available: Never, OnRequest (those of Clusters with "+
+			"annotation archelon.io/early-import), or Always (all but those of Clusters whose annotation is \"false\").")
+	fs.IntVar(&o.EarlyPerNamespace, "early-imports-per-namespace", o.EarlyPerNamespace,
+		"How many Rancher clusters without a control plane a namespace can have.")
 }
 
 // Selector is what these flags say.
@@ -29,6 +32,12 @@ func (o *Options) Selector() (importer.Selector, error) {
 func (o *Options) selectorProblems() []error {
 	_, err := o.Selector()
 	problems := []error{err}
+	if err := importer.EarlyImport(o.EarlyImport).Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("--early-import: %w", err))
+	}
+	if o.EarlyPerNamespace < 1 {
+		problems = append(problems, fmt.Errorf("--early-imports-per-namespace is %d: it has to be at least 1", o.EarlyPerNamespace))
+	}
 	for option, names := range map[string][]string{"import-class": o.ImportClasses, "import-namespace": o.ImportNamespaces} {
 		if names != nil && len(names) == 0 {
 			problems = append(problems, fmt.Errorf("--%s is empty: name what to import, or leave the flag out", option))

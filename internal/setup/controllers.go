@@ -182,10 +182,11 @@ func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, 
 		DisconnectGrace: opts.AgentDisconnectGrace,
 		FleetWorkspaces: opts.FleetWorkspaces,
 		Selector:        selector,
-		Early:           opts.EarlyImport,
+		Early:           importer.EarlyImport(opts.EarlyImport),
 		AgentSettings:   opts.AgentSettings,
 		ClassLabels:     opts.ClassLabels,
 
+		EarlyPerNamespace:  opts.EarlyPerNamespace,
 		UnpropagatedLabels: opts.UnpropagatedLabels,
 	}, err
 }

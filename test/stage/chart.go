@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -162,7 +163,9 @@ func setImport(imports map[string]any, name, value string) bool {
 	case "--import-namespace":
 		selector["namespaces"] = strings.Split(value, ",")
 	case "--early-import":
-		imports["early"] = value != "false"
+		imports["early"] = value
+	case "--early-imports-per-namespace":
+		imports["earlyPerNamespace"], _ = strconv.Atoi(value)
 	case "--agent-setting":
 		imports["agentSettings"] = strings.Split(value, ",")
 	case "--unpropagated-label":

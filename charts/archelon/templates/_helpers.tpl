@@ -221,8 +221,9 @@ namespaceSelector: {}
 {{- with .Values.import.selector.namespaces }}
 - {{ printf "--import-namespace=%s" (join "," .) | quote }}
 {{- end }}
-{{- if .Values.import.early }}
-- --early-import
+{{- if ne .Values.import.early "Never" }}
+- --early-import={{ .Values.import.early }}
+- --early-imports-per-namespace={{ .Values.import.earlyPerNamespace }}
 {{- end }}
 {{- with .Values.import.agentSettings }}
 - --agent-setting={{ join "," . }}

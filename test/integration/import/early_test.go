@@ -2,6 +2,10 @@ package import_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -68,7 +72,7 @@ func describeEarlyImport(strategy string) {
 		})
 
 		It("creates the Rancher cluster at once, and touches the workload cluster when its control plane is available", func(ctx context.Context) {
-			f.run(ctx, importing.Gate(strategy))
+			f.run(ctx, importing.Gate(strategy), "--early-import=OnRequest")
 			cluster := unborn(ctx, "prod", importing.Selected, early("true"))
 			waits(ctx, cluster)
 			uid := records(ctx, cluster)()[0].GetUID()
@@ -85,7 +89,7 @@ func describeEarlyImport(strategy string) {
 		})
 
 		It("ends with its cluster, or with the label, although there never was a control plane", func(ctx context.Context) {
-			f.run(ctx, importing.Gate(strategy), "--early-import")
+			f.run(ctx, importing.Gate(strategy), "--early-import=Always")
 			cluster := unborn(ctx, "never", importing.Selected)
 			waits(ctx, cluster)
 			end(ctx, cluster)
@@ -105,6 +109,53 @@ func describeEarlyImport(strategy string) {
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/InvalidSetting"))
 			Expect(records(ctx, cluster)()).To(BeEmpty())
 			end(ctx, cluster)
+		})
+
+		It("is for administrators to allow, and fills Rancher with no more of a namespace than they say", func(ctx context.Context) {
+			const most = 3
+			f.run(ctx, importing.Gate(strategy))
+			refused := unborn(ctx, "refused", importing.Selected, early("true"))
+			Eventually(func() string {
+				return conditions.GetMessage(importing.Current(ctx, f.Client, refused), importing.Condition)
+			}).Should(ContainSubstring("the administrator of Archelon allows no early imports"))
+			Expect(records(ctx, refused)()).To(BeEmpty())
+			end(ctx, refused)
+			Expect(f.Manager.Stop()).To(Succeed())
+
+			f.run(ctx, importing.Gate(strategy), "--early-import=OnRequest", "--early-imports-per-namespace="+strconv.Itoa(most))
+			var all []*clusterv1.Cluster
+			for i := range 10 * most {
+				all = append(all, unborn(ctx, fmt.Sprintf("squats-%d", i), importing.Selected, early("true")))
+			}
+			count := func() (created, waiting int) {
+				for _, cluster := range all {
+					created += len(records(ctx, cluster)())
+					message := conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)
+					if strings.Contains(message, "as many as the administrator of Archelon allows") {
+						waiting++
+					}
+				}
+				return created, waiting
+			}
+			Eventually(func() [2]int { created, waiting := count(); return [2]int{created, waiting} }).
+				Should(Equal([2]int{most, 9 * most}))
+
+			By("naming Rancher clusters that are none, which takes no place that is not free")
+			for _, cluster := range all[len(all)-5:] {
+				f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) {
+					importing.SetAnnotation(o, "archelon.io/rancher-cluster", "v3/c-forged")
+				})
+			}
+			Consistently(func() int { created, _ := count(); return created }).Should(BeNumerically("<=", most))
+
+			By("deleting one that has a Rancher cluster: another one gets its place")
+			has := slices.IndexFunc(all, func(c *clusterv1.Cluster) bool { return len(records(ctx, c)()) > 0 })
+			end(ctx, all[has])
+			all = slices.Delete(all, has, has+1)
+			Eventually(func() int { created, _ := count(); return created }).Should(Equal(most))
+			for _, cluster := range all {
+				Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			}
 		})
 	})
 }
