@@ -128,7 +128,7 @@ func (s *servers) ask(ctx context.Context, p *printer) error {
 	if err := s.apply(ctx, p, green().namespace, green().claimYAML(green().claim, "")); err != nil {
 		return err
 	}
-	if err := s.witness(ctx, p, began, s.says(green(), metal3v1.NotAuthorizedReason)); err != nil {
+	if err := s.witness(ctx, p, began, s.says(green(), metal3v1.NoBareMetalHostReason)); err != nil {
 		return err
 	}
 	refused, err := s.here.claim(ctx, green().namespace, green().claim)

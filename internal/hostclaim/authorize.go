@@ -28,11 +28,26 @@ type refusedBy string
 
 const (
 	refusedByNobody   refusedBy = ""
-	refusedByOptIn    refusedBy = "their label or annotation " + metal3v1.NamespacesKey
-	refusedByPolicies refusedBy = "the HostDeployPolicies there"
-	refusedByCleaning refusedBy = "automatedCleaningMode"
-	refusedByDefault  refusedBy = "no " + metal3v1.NamespacesKey + ", and there is no HostDeployPolicy"
+	refusedByOptIn    refusedBy = "optIn"
+	refusedByPolicies refusedBy = "policies"
+	refusedByCleaning refusedBy = "cleaning"
+	refusedByDefault  refusedBy = "default"
 )
+
+// note says it to those who administer the host.
+func (by refusedBy) note(requester string) string {
+	switch by {
+	case refusedByOptIn:
+		return fmt.Sprintf("its label or annotation %s does not name namespace %s", metal3v1.NamespacesKey, requester)
+	case refusedByPolicies:
+		return fmt.Sprintf("no HostDeployPolicy here allows namespace %s", requester)
+	case refusedByCleaning:
+		return "with automatedCleaningMode disabled, its disks may have data of another namespace, and no HostDeployPolicy " +
+			"that allows namespace " + requester + " has allowUncleanedHosts"
+	default:
+		return fmt.Sprintf("it has no label or annotation %s, and there is no HostDeployPolicy here", metal3v1.NamespacesKey)
+	}
+}
 
 // authorize says whether claims of a namespace may have a host. The host can say so itself, and the policies in its
 // namespace can: each of the two that is there has to. Where there is neither, nobody may have the host. What is on the

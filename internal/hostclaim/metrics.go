@@ -38,7 +38,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Buckets: []float64{0.1, 0.5, 1, 5, 30, 60, 300, 1800, 3600, 21600, 86400},
 		}, []string{"kind"}),
 		claims: prometheus.NewDesc("archelon_hostclaim_claims",
-			"HostClaims by state: new, waiting, refused, invalid, binding, bound, lost, apart, dropped or deleting. Each replica counts.",
+			"HostClaims by state: new, waiting, invalid, binding, bound, lost, apart, dropped or deleting. Each replica counts.",
 			[]string{"kind", "namespace", "state"}, nil),
 	}
 	for _, collector := range []prometheus.Collector{m.latency, m} {
@@ -109,7 +109,6 @@ func stateOf(claim *metal3v1.HostClaim) string {
 	state, ok := map[string]string{
 		"":                                     "new",
 		metal3v1.NoBareMetalHostReason:         "waiting",
-		metal3v1.NotAuthorizedReason:           "refused",
 		metal3v1.SelectorInvalidReason:         "invalid",
 		metal3v1.BindingReason:                 "binding",
 		metal3v1.BareMetalHostAssociatedReason: "bound",

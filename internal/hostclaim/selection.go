@@ -101,8 +101,23 @@ type Question struct {
 // Answer is the host, or why there is none.
 type Answer struct {
 	Host *bmov1.BareMetalHost
-	// Reason and Message are for the condition, and stay the same as long as nobody can do anything else about it.
+	// Reason and Message are for the condition, and stay the same as long as nobody can do anything else about it. They
+	// say nothing of hosts that are not open to the namespace of the claim, or a tenant would learn their labels by
+	// asking for them.
 	Reason, Message string
+	// Refusals are for those who administer hosts that fit and are free.
+	Refusals []Refusal
+}
+
+// Refusal is why a claim does not get the hosts of a namespace that fit and are free.
+type Refusal struct {
+	// Host is one of them, and Claim does not get it.
+	Host  *bmov1.BareMetalHost
+	Claim *metal3v1.HostClaim
+	// Requester is the namespace of the claim, and By what refuses it.
+	Requester, By string
+	// Note says it to those who administer the host.
+	Note string
 }
 
 // Select chooses a host. Different claims choose different hosts where they can, and one claim always the same.
@@ -112,7 +127,7 @@ func Select(q Question) Answer {
 		return Answer{Reason: metal3v1.SelectorInvalidReason, Message: err.Error()}
 	}
 	var fit []*bmov1.BareMetalHost
-	refused := map[refusedBy]map[string]bool{}
+	refused := map[refusedBy]map[string]*bmov1.BareMetalHost{}
 	said := map[string]policiesSay{}
 	for _, host := range q.Hosts {
 		reserved := q.Reserved[types.NamespacedName{Namespace: host.Namespace, Name: host.Name}]
@@ -128,19 +143,25 @@ func Select(q Question) Answer {
 			continue
 		}
 		if refused[by] == nil {
-			refused[by] = map[string]bool{}
+			refused[by] = map[string]*bmov1.BareMetalHost{}
 		}
-		refused[by][host.Namespace] = true
+		if first := refused[by][host.Namespace]; first == nil || host.Name < first.Name {
+			refused[by][host.Namespace] = host
+		}
 	}
 	switch {
 	case len(fit) > 0:
 		return choose(q.Claim, fit)
-	case len(refused) == 1 && refused[refusedByCleaning] != nil:
-		return Answer{Reason: metal3v1.NotCleanedReason, Message: refusal(q.Requester, refused)}
-	case len(refused) > 0:
-		return Answer{Reason: metal3v1.NotAuthorizedReason, Message: refusal(q.Requester, refused)}
+	case refused[refusedByCleaning] != nil:
+		return Answer{
+			Reason: metal3v1.NotCleanedReason, Refusals: refusals(q, refused),
+			Message: "Hosts that fit hostSelector are free, and may have data of another namespace on their disks: ask their administrator",
+		}
 	default:
-		return Answer{Reason: metal3v1.NoBareMetalHostReason, Message: "No host that fits hostSelector is free"}
+		return Answer{
+			Reason: metal3v1.NoBareMetalHostReason, Refusals: refusals(q, refused),
+			Message: "No host that fits hostSelector is free and open to this namespace",
+		}
 	}
 }
 
@@ -153,7 +174,7 @@ func Check(q Question, host *bmov1.BareMetalHost) string {
 	case !fits(host, q.Claim.Spec.HostSelector, selector):
 		return "the host is not free, or does not fit any more"
 	case authorize(host, q.Policies.ask(host.Namespace, q.Requester), q.Requester) != refusedByNobody:
-		return "the namespace may not have the host any more"
+		return "it is not open to this namespace any more"
 	default:
 		return ""
 	}
@@ -187,30 +208,17 @@ func choose(claim *metal3v1.HostClaim, hosts []*bmov1.BareMetalHost) Answer {
 	}
 }
 
-// maxNamed is how many namespaces a message names.
-const maxNamed = 3
-
-// refusal says who refuses hosts that are free.
-func refusal(r Requester, refused map[refusedBy]map[string]bool) string {
-	var texts []string
+// refusals says who refuses which hosts.
+func refusals(q Question, refused map[refusedBy]map[string]*bmov1.BareMetalHost) []Refusal {
+	var all []Refusal
 	for _, by := range slices.Sorted(maps.Keys(refused)) {
-		namespaces := slices.Sorted(maps.Keys(refused[by]))
-		named := strings.Join(namespaces[:min(len(namespaces), maxNamed)], ", ")
-		if len(namespaces) > maxNamed {
-			named += " and others"
+		for _, namespace := range slices.Sorted(maps.Keys(refused[by])) {
+			all = append(all, Refusal{
+				Host: refused[by][namespace], Claim: q.Claim, Requester: q.Requester.Name, By: string(by),
+				Note: fmt.Sprintf("HostClaim %s/%s fits this host, which is free, and does not get it: %s",
+					q.Claim.Namespace, q.Claim.Name, by.note(q.Requester.Name)),
+			})
 		}
-		if by == refusedByCleaning {
-			texts = append(texts, fmt.Sprintf(
-				"hosts in namespace %s may have data of another namespace on their disks, because %s disabled leaves it there: their "+
-					"administrator can allow that by allowUncleanedHosts of a HostDeployPolicy", named, by,
-			))
-			continue
-		}
-		if by == refusedByDefault {
-			texts = append(texts, fmt.Sprintf("hosts in namespace %s are open to nobody: they have %s", named, by))
-			continue
-		}
-		texts = append(texts, fmt.Sprintf("hosts in namespace %s: %s refuse namespace %s", named, by, r.Name))
 	}
-	return "Hosts fit and are free, but " + strings.Join(texts, "; ")
+	return all
 }

@@ -115,7 +115,7 @@ func TestSelect(t *testing.T) {
 		"none":          {claim(nil), nil, "NoBareMetalHost"},
 		"one that fits": {claim(nil), []*bmov1.BareMetalHost{large, near}, "near"},
 		"one that is not open": {
-			claim(nil), []*bmov1.BareMetalHost{closed, large}, "NotAuthorized Hosts fit and are free, but hosts in namespace infra are open to nobody",
+			claim(nil), []*bmov1.BareMetalHost{closed, large}, "NoBareMetalHost No host that fits hostSelector is free and open to this namespace",
 		},
 		"other namespace": {
 			claim(func(s *metal3v1.HostClaimSpec) { s.HostSelector.InNamespace = "x" }), []*bmov1.BareMetalHost{near}, "NoBareMetalHost",

@@ -59,7 +59,7 @@ var _ = Describe("The demo", Label("demo"), Ordered, ContinueOnFailure, func() {
 		Eventually(d.session).WithContext(ctx).WithTimeout(demoPatience).Should(gexec.Exit(0))
 		out := string(d.session.Out.Contents())
 		expectInOrder(out,
-			`db +Associated=False \(NotAuthorized\)`, `Forbidden`,
+			`db +Associated=False \(NoBareMetalHost\)`, `Forbidden`,
 			`server-1 +it belongs to the claim of team-green`, `server-1 +it boots with the user data of team-green`, `db +Ready=True`,
 			`web +Associated=False \(NoBareMetalHost\)`,
 			`kubectl delete hostclaim -n team-green db`, `db +the claim is gone`,

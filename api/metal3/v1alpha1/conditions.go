@@ -26,8 +26,6 @@ const (
 	BareMetalHostAssociatedReason = "BareMetalHostAssociated"
 	// NoBareMetalHostReason: no host that fits is free.
 	NoBareMetalHostReason = "NoBareMetalHost"
-	// NotAuthorizedReason: hosts fit and are free, and the namespace of the claim may have none of them.
-	NotAuthorizedReason = "NotAuthorized"
 	// NotCleanedReason: hosts fit and are free, and all of them may have data of another namespace on their disks.
 	NotCleanedReason = "NotCleaned"
 	// BindingReason: a host was chosen and is about to be taken.

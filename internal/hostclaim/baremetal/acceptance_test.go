@@ -223,7 +223,7 @@ func TestNextTenant(t *testing.T) {
 	s.put("a", "hostile", annotated("reboot.metal3.io/hold", ""))
 	s.put("a", "hostile", annotated("host.metal3.io/reboot-x", ""))
 	s.put("b", "next", runs("img", "s", ""))
-	s.expect("waits", s.said("b", "next", "Associated"), "False NoBareMetalHost: No host that fits hostSelector is free")
+	s.expect("waits", s.said("b", "next", "Associated"), "False NoBareMetalHost: No host that fits hostSelector is free and open to this namespace")
 	s.remove("a", "hostile")
 	s.expect("provisioned", s.provisioned(), "img(of a,,of a) img(of b,,)")
 	s.expect("ready", s.claim("b", "next").Status.Ready, true)

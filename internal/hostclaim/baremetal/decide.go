@@ -21,6 +21,8 @@ type Decision struct {
 	Status *metal3v1.HostClaimStatus
 	// Warnings are told in Events, once the status is written.
 	Warnings []hostclaim.Warning
+	// Refusals are reported to those who administer the hosts.
+	Refusals []hostclaim.Refusal
 }
 
 // Decide says what to do. It is pure.
@@ -144,7 +146,9 @@ func awaited(o Observation, now time.Time) Decision {
 func choose(o Observation, now time.Time) Decision {
 	answer := hostclaim.Select(o.question())
 	if answer.Host == nil {
-		return unbound(o, answer.Reason, answer.Message, now)
+		d := unbound(o, answer.Reason, answer.Message, now)
+		d.Refusals = answer.Refusals
+		return d
 	}
 	d := unbound(o, metal3v1.BindingReason, answer.Message, now)
 	d.Status.PendingHost = &metal3v1.ObjectReference{Namespace: answer.Host.Namespace, Name: answer.Host.Name}

@@ -30,6 +30,8 @@ type Reconciler struct {
 	Metrics *hostclaim.Metrics
 	// Clock is optional.
 	Clock clock.PassiveClock
+
+	told refusalsTold
 }
 
 // Reconcile implements reconcile.Reconciler. What is done wakes it again: a run that has done something ends there.
@@ -45,11 +47,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, nil
 		} else if err != nil {
 			err = fmt.Errorf("%s: %w", action, err)
-			return ctrl.Result{}, errors.Join(err, hostclaim.IgnoreOvertaken(r.publish(ctx, o.Claim, failed(d, o.Claim, action, err))))
+			return ctrl.Result{}, errors.Join(err, hostclaim.IgnoreOvertaken(r.publishFailure(ctx, o, d, action, err)))
 		}
 	}
 	if len(d.Actions) > 0 {
 		return ctrl.Result{}, nil
 	}
+	r.report(d.Refusals)
 	return ctrl.Result{}, hostclaim.IgnoreOvertaken(r.publish(ctx, o.Claim, d))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,7 +40,7 @@ func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
 		r.Recorder.Eventf(
 			after, nil, corev1.EventTypeNormal, is.Reason, "Bind", "Got BareMetalHost %s/%s", host.Namespace, host.Name,
 		)
-	case metal3v1.NotAuthorizedReason, metal3v1.NotCleanedReason, metal3v1.AdoptionRequiredReason, metal3v1.SelectorInvalidReason:
+	case metal3v1.NotCleanedReason, metal3v1.AdoptionRequiredReason, metal3v1.SelectorInvalidReason:
 		r.warn(after, hostclaim.Warning{Reason: is.Reason, Note: is.Message})
 	}
 }
@@ -48,17 +49,29 @@ func (r *Reconciler) warn(about runtime.Object, warning hostclaim.Warning) {
 	r.Recorder.Eventf(about, nil, corev1.EventTypeWarning, warning.Reason, "Bind", "%s", hostclaim.Bounded(warning.Note))
 }
 
-// failed returns the decision once an action has failed: the claim says so.
-func failed(d Decision, claim *metal3v1.HostClaim, action Action, err error) Decision {
+// publishFailure has the claim say that an action has failed, and its host why. What an API server or a webhook of the
+// infrastructure answers is not for tenants: it may have the address of a BMC.
+func (r *Reconciler) publishFailure(ctx context.Context, o Observation, d Decision, action Action, cause error) error {
 	if d.Status == nil {
-		return d
+		return nil
 	}
+	d = failed(d, o.Claim, action)
+	news := !equality.Semantic.DeepEqual(d.Status.Conditions, o.Claim.Status.Conditions)
+	if mine := o.owned(); news && len(mine) > 0 {
+		r.warn(mine[0], hostclaim.Warning{Reason: metal3v1.BareMetalHostNotSynchronizedReason, Note: cause.Error()})
+	}
+	return r.publish(ctx, o.Claim, d)
+}
+
+// failed returns the decision once an action has failed: the claim says so.
+func failed(d Decision, claim *metal3v1.HostClaim, action Action) Decision {
 	d.Status = d.Status.DeepCopy()
 	for _, name := range []string{metal3v1.SynchronizedCondition, metal3v1.ReadyCondition} {
 		if condition := meta.FindStatusCondition(d.Status.Conditions, name); condition != nil {
 			meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 				Type: name, Status: metav1.ConditionFalse, Reason: metal3v1.BareMetalHostNotSynchronizedReason,
-				Message: hostclaim.Bounded(fmt.Sprintf("%s failed: %v", action, err)), ObservedGeneration: claim.Generation,
+				Message:            fmt.Sprintf("%s failed, and is tried again. An Event of the BareMetalHost tells its administrator why", action),
+				ObservedGeneration: claim.Generation,
 			})
 		}
 	}

@@ -211,7 +211,7 @@ spec:
 		b.apply(ctx, spec)
 		Eventually(b.condition(ctx, "node", "Associated")).Should(Equal("False NoBareMetalHost"))
 		b.apply(ctx, exampleClaim) // The host is for team-a alone.
-		Eventually(b.condition(ctx, "my-host", "Associated")).Should(Equal("False NotAuthorized"))
+		Eventually(b.condition(ctx, "my-host", "Associated")).Should(Equal("False NoBareMetalHost"))
 		b.remove(ctx, "my-host")
 
 		By("keeping the secrets of everybody from b")

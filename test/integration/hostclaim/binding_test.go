@@ -2,6 +2,7 @@ package hostclaim_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
 func unstructuredClaim(namespace, name string) *unstructured.Unstructured {
@@ -81,6 +84,50 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		}
 		return reasons
 	}
+	// eventsAbout returns "NAME: NOTE" of the Events about BareMetalHosts with a reason.
+	eventsAbout := func(ctx context.Context, namespace, reason string) []string {
+		GinkgoHelper()
+		events := &eventsv1.EventList{}
+		Expect(w.admin.List(ctx, events, client.InNamespace(namespace))).To(Succeed())
+		var notes []string
+		for _, event := range events.Items {
+			if event.Regarding.Kind == "BareMetalHost" && event.Reason == reason {
+				notes = append(notes, event.Regarding.Name+": "+event.Note)
+			}
+		}
+		return notes
+	}
+	refusals := func(ctx context.Context, namespace string) func() []string {
+		return func() []string { return eventsAbout(ctx, namespace, "HostClaimRefused") }
+	}
+	// refuse has the API server refuse images for host h of a namespace.
+	refuse := func(ctx context.Context, namespace, message string) {
+		GinkgoHelper()
+		matches := admissionregistrationv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups: []string{"metal3.io"}, APIVersions: []string{"v1alpha1"}, Resources: []string{"baremetalhosts"},
+					},
+				},
+			}},
+		}
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+		policy.Spec.MatchConstraints = &matches
+		policy.Spec.Validations = []admissionregistrationv1.Validation{{
+			Expression: "!has(object.spec.image) || has(oldObject.spec.image)", Message: message,
+		}}
+		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+		binding.Spec.PolicyName = namespace
+		binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+		w.create(ctx, policy, binding)
+		image := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"image":{"url":"http://x/image","checksum":"y"}}}`))
+		Eventually(func() error {
+			return w.admin.Patch(ctx, w.getHost(ctx, namespace, "h"), image, client.DryRunAll)
+		}).Should(MatchError(ContainSubstring(message)))
+	}
 	consumerOf := func(namespace, name string) *corev1.ObjectReference {
 		return &corev1.ObjectReference{APIVersion: "metal3.io/v1alpha1", Kind: "HostClaim", Namespace: namespace, Name: name}
 	}
@@ -136,7 +183,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		}
 		w.claim(ctx, "team-a", "waits", only(infra))
 		Eventually(w.associated(ctx, "team-a", "waits")).Should(
-			Equal("False NoBareMetalHost: No host that fits hostSelector is free"),
+			Equal("False NoBareMetalHost: No host that fits hostSelector is free and open to this namespace"),
 		)
 		before := w.getClaim(ctx, "team-a", "waits").ResourceVersion
 		Consistently(func() string { return w.getClaim(ctx, "team-a", "waits").ResourceVersion }).Should(Equal(before))
@@ -168,25 +215,25 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 				Consistently(w.consumer(ctx, infra, "h"), "300ms").Should(BeEmpty())
 			}
 		},
-		Entry("case 8: another namespace", "team-a", "", "", "team-b", "False NotAuthorized"),
+		Entry("case 8: another namespace", "team-a", "", "", "team-b", "False NoBareMetalHost"),
 		Entry("case 9: ALL", "ALL", "", "", "team-b", bound),
 		Entry("case 9: *", "", "*", "", "team-b", bound),
 		Entry("one of several", "team-a_team-b", "", "", "team-b", bound),
 		Entry("one of several in the annotation", "", "team-a, team-b", "", "team-b", bound),
-		Entry("both, and one refuses", "ALL", "team-a", "", "team-b", "False NotAuthorized"),
+		Entry("both, and one refuses", "ALL", "team-a", "", "team-b", "False NoBareMetalHost"),
 		Entry("case 10: a policy alone", "", "", "{hostClaimNamespaces: {names: [team-a]}}", "team-a", bound),
 		Entry("case 12: the label allows, the policies do not", "team-a", "", "{hostClaimNamespaces: {names: [team-b]}}", "team-a",
-			"False NotAuthorized: Hosts fit and are free, but hosts in namespace infra-"),
+			"False NoBareMetalHost"),
 		Entry("one of several policies", "", "", "{}---{hostClaimNamespaces: {names: [team-a]}}", "team-a", bound),
-		Entry("attack G: neither", "", "", "", "team-a", "False NotAuthorized"),
-		Entry("attack H: a part of the name", "team-a", "", "", "team-a2", "False NotAuthorized"),
-		Entry("attack H: a part that an expression matches", "", "", "{hostClaimNamespaces: {nameMatches: eam-a}}", "team-a2", "False NotAuthorized"),
+		Entry("attack G: neither", "", "", "", "team-a", "False NoBareMetalHost"),
+		Entry("attack H: a part of the name", "team-a", "", "", "team-a2", "False NoBareMetalHost"),
+		Entry("attack H: a part that an expression matches", "", "", "{hostClaimNamespaces: {nameMatches: eam-a}}", "team-a2", "False NoBareMetalHost"),
 		Entry("an expression for the whole name", "", "", "{hostClaimNamespaces: {nameMatches: 'team-.*'}}", "team-a2", bound),
 		Entry("attack I: an expression that cannot be read, and one that can", "", "",
 			"{hostClaimNamespaces: {nameMatches: '('}}---{hostClaimNamespaces: {names: [team-a]}}", "team-a", bound),
-		Entry("an empty list of names", "", "", "{hostClaimNamespaces: {names: []}}", "team-a", "False NotAuthorized"),
-		Entry("a list whose last name was commented out", "", "", "{hostClaimNamespaces: {names: null}}", "team-a", "False NotAuthorized"),
-		Entry("no field at all", "", "", "{hostClaimNamespaces: {}}", "team-a", "False NotAuthorized"),
+		Entry("an empty list of names", "", "", "{hostClaimNamespaces: {names: []}}", "team-a", "False NoBareMetalHost"),
+		Entry("a list whose last name was commented out", "", "", "{hostClaimNamespaces: {names: null}}", "team-a", "False NoBareMetalHost"),
+		Entry("no field at all", "", "", "{hostClaimNamespaces: {}}", "team-a", "False NoBareMetalHost"),
 		Entry("all namespaces", "", "", "{hostClaimNamespaces: {nameMatches: '.*'}}", "team-a", bound),
 	)
 
@@ -209,14 +256,54 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		w.namespace(ctx, "team-late")
 		w.host(ctx, infra, "h", func(h *bmov1.BareMetalHost) { h.Annotations = nil })
 		w.claim(ctx, "team-late", "c", only(infra))
-		Eventually(w.associated(ctx, "team-late", "c")).Should(HavePrefix("False NotAuthorized"))
+		Eventually(w.associated(ctx, "team-late", "c")).Should(HavePrefix("False NoBareMetalHost"))
 		policy(ctx, infra, "prod", "{hostClaimNamespaces: {hasLabels: [{name: env, value: prod}]}}")
-		Eventually(w.associated(ctx, "team-late", "c")).Should(ContainSubstring("the HostDeployPolicies there refuse"))
+		Eventually(refusals(ctx, infra)).Should(ContainElement(ContainSubstring("no HostDeployPolicy here allows namespace team-late")))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-late"}}
 		Expect(w.admin.Patch(ctx, namespace, client.RawPatch(
 			types.MergePatchType, []byte(`{"metadata":{"labels":{"env":"prod"}}}`),
 		))).To(Succeed())
 		Eventually(w.associated(ctx, "team-late", "c")).Should(Equal(bound))
+	})
+
+	It("tell a tenant nothing of hosts that are not open to it, and their administrator all of it", func(ctx SpecContext) {
+		infra := newPool(ctx)
+		w.host(ctx, infra, "h", func(h *bmov1.BareMetalHost) { h.Labels["rack"], h.Annotations = "secret", nil })
+		asks := func(name, rack string) func() string {
+			GinkgoHelper()
+			w.claim(ctx, "team-b", name, "hostSelector: {inNamespace: "+infra+", matchLabels: {rack: "+rack+"}}")
+			return w.associated(ctx, "team-b", name)
+		}
+		right, wrong := asks("right", "secret"), asks("wrong", "guessed")
+		Eventually(wrong).Should(HavePrefix("False"))
+		Eventually(right).Should(Equal(wrong()))
+		Eventually(refusals(ctx, infra)).Should(ConsistOf(
+			"h: HostClaim team-b/right fits this host, which is free, and does not get it: it has no label or annotation " +
+				"hostclaims.metal3.io/namespaces, and there is no HostDeployPolicy here",
+		))
+		Expect(warnings(ctx, "team-b", "right")).To(BeEmpty())
+
+		By("asking more often, which fills no namespace with Events")
+		for i := range 5 {
+			Eventually(asks(fmt.Sprint("again-", i), "secret")).Should(Equal(wrong()))
+		}
+		Expect(refusals(ctx, infra)()).To(HaveLen(1))
+	})
+
+	It("tell a tenant nothing of what the infrastructure answers", func(ctx SpecContext) {
+		infra := newPool(ctx)
+		w.host(ctx, infra, "h", nil)
+		refuse(ctx, infra, "the BMC is at redfish://10.0.0.7")
+		w.claim(ctx, "team-a", "refused", "online: true\nimage: {url: http://x/image, checksum: sum}\n"+only(infra))
+		Eventually(func() string {
+			return hostclaim.ConditionOf(w.getClaim(ctx, "team-a", "refused"), "Synchronized").Message
+		}).Should(HaveSuffix("failed, and is tried again. An Event of the BareMetalHost tells its administrator why"))
+		raw, err := json.Marshal(w.getClaim(ctx, "team-a", "refused"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(raw)).NotTo(ContainSubstring("10.0.0.7"))
+		Eventually(func() []string { return eventsAbout(ctx, infra, "BareMetalHostNotSynchronized") }).
+			Should(ContainElement(ContainSubstring("10.0.0.7")))
+		Expect(warnings(ctx, "team-a", "refused")).NotTo(ContainElement(ContainSubstring("10.0.0.7")))
 	})
 
 	It("take a host of the namespace that they name alone (case 13)", func(ctx SpecContext) {
@@ -351,7 +438,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 
 		w.claim(ctx, "team-b", "reads", only(infra))
 		Eventually(w.associated(ctx, "team-b", "reads")).Should(HavePrefix(
-			"False NotCleaned: Hosts fit and are free, but hosts in namespace " + infra + " may have data of another namespace on their disks",
+			"False NotCleaned: Hosts that fit hostSelector are free, and may have data of another namespace on their disks",
 		))
 		Eventually(warnings).WithArguments(ctx, "team-b", "reads").Should(ContainElement("NotCleaned"))
 		w.claim(ctx, "team-a", "again", only(infra))
