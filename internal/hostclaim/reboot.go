@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 )
@@ -43,10 +44,12 @@ func RebootsOf(claim *metal3v1.HostClaim) Reboots {
 	return asked
 }
 
-// holdOf returns the annotation of the host for one of the claim.
+// holdOf returns the annotation of the host for one of the claim. A tenant may write what no annotation of the host can
+// be called: "host.metal3.io/reboot--x" would be "reboot.metal3.io/-x", for which an API server refuses all that is
+// written to the host.
 func holdOf(key string) (string, bool) {
 	for _, prefix := range []string{rebootKey, hostKey} {
-		if name, ok := strings.CutPrefix(key, prefix); ok && name != "" {
+		if name, ok := strings.CutPrefix(key, prefix); ok && len(validation.IsQualifiedName(rebootKey+name)) == 0 {
 			return rebootKey + name, true
 		}
 	}

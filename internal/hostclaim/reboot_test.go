@@ -27,6 +27,10 @@ func TestReboots(t *testing.T) {
 			map[string]string{"reboot.metal3.io/a": "x", "host.metal3.io/reboot-b": `{"mode":"hard"}`, "reboot.metal3.io/": ""},
 			`map[reboot.metal3.io/a: reboot.metal3.io/b:{"mode":"hard"}]`,
 		},
+		"names that no annotation of a host can have": {
+			map[string]string{"host.metal3.io/reboot--x": "", "host.metal3.io/reboot-": "", "host.metal3.io/reboot-.x": "", "host.metal3.io/reboot-y_": ""},
+			"map[]",
+		},
 	} {
 		asked := RebootsOf(&metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}})
 		got := fmt.Sprint(asked.holds)
