@@ -1,6 +1,7 @@
 package hostclaim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/fair"
 )
 
 // Watch is what wakes the controller of a kind.
@@ -38,8 +40,9 @@ type Watch struct {
 type Work struct {
 	// Name is that of the controller.
 	Name string
-	// Concurrency is the number of claims that are worked on at the same time.
-	Concurrency int
+	// Concurrency is the number of claims that are worked on at the same time, Share that of one namespace; zero leaves
+	// some for others.
+	Concurrency, Share int
 	// Own is the controller's own cache.
 	Own cache.Cache
 	// RetryMax is how long a claim waits at most of which something failed.
@@ -57,10 +60,8 @@ const retryBase = 200 * time.Millisecond
 func AddController(mgr ctrl.Manager, work Work, watches []Watch, r reconcile.Reconciler, more ...source.Source) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named(work.Name).WithOptions(controller.Options{
 		MaxConcurrentReconciles: work.Concurrency,
+		NewQueue:                fair.NewQueue(cmp.Or(work.Share, max(1, work.Concurrency-work.Concurrency/4))),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, work.RetryMax),
-		// That of controller-runtime v0.24.1 can hang when it is shut down while requests wait: it gives one to a worker
-		// that has left, with its locks held.
-		UsePriorityQueue: new(false),
 	})
 	for _, watch := range watches {
 		from := mgr.GetCache()

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/fair"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -93,7 +94,7 @@ func newJobs(parallel int, c clock.PassiveClock) *jobs {
 func (j *jobs) options() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: j.parallel,
-		NewQueue:                newQueue(j.parallel - j.parallel/10),
+		NewQueue:                fair.NewQueue(j.parallel - j.parallel/10),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax), // after a panic
 	}
 }

@@ -3,6 +3,7 @@ package importer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -413,4 +414,44 @@ func TestJobsEndTogether(t *testing.T) {
 		}
 		<-asked
 	}
+}
+
+// crowdOfJobs starts jobs of one namespace that end when they are told, and returns how many run.
+func crowdOfJobs(j *jobs, n int, end chan struct{}) *atomic.Int32 {
+	running := &atomic.Int32{}
+	for i := range n {
+		key := types.NamespacedName{Namespace: "crowd", Name: fmt.Sprint(i)}
+		j.Do(key, "input", func(context.Context) outcome.Outcome {
+			running.Add(1)
+			<-end
+			return outcome.Done()
+		})
+	}
+	synctest.Wait()
+	return running
+}
+
+func TestJobsOfANamespaceLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJobs(t, 10)
+		end := make(chan struct{})
+		running := crowdOfJobs(j, 30, end)
+		if n := running.Load(); n != 9 {
+			t.Fatalf("%d jobs of one namespace run in 10 slots, want 9", n)
+		}
+		// Nobody of the crowd has ended yet.
+		j.Do(jobKey, "input", func(context.Context) outcome.Outcome { return outcome.Done() })
+		settle(t, j)
+		go func() {
+			for range j.ended { // Taken so that no job waits for it.
+			}
+		}()
+		close(end)
+		synctest.Wait()
+		if n := running.Load(); n != 30 {
+			t.Errorf("%d jobs have run, want all 30", n)
+		}
+		close(j.ended)
+		j.ended = nil
+	})
 }

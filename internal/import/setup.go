@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/fair"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
 
@@ -110,7 +112,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
-			NewQueue:                newQueue(options.Concurrency),
+			NewQueue:                fair.NewQueue(options.Concurrency),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
 	if r.Early.some() {
@@ -197,3 +199,10 @@ func (r *Reconciler) complete(options Options) error {
 	r.memory = newMemory()
 	return nil
 }
+
+// Backoff of a cluster whose reconcile failed. Unlike the default there is no common bucket: one
+// cluster's failures never slow down another.
+const (
+	retryBase = 200 * time.Millisecond
+	retryMax  = 2 * time.Minute
+)

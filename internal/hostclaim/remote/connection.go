@@ -21,9 +21,6 @@ const (
 	pauseMax  = 5 * time.Minute
 )
 
-// atOnce is how many sources of one cluster are worked on at the same time. A cluster that is slow holds up no more.
-const atOnce = 2
-
 // What changes in another cluster wakes a source so often, and after that once in a while: it costs writes here.
 const (
 	wakesPerSecond = 2
@@ -47,9 +44,6 @@ type connection struct {
 	broken   error
 	failures int
 	restart  context.CancelFunc
-	// working is how many sources are worked on. waiting are those that wait for that.
-	working int
-	waiting map[types.NamespacedName]bool
 }
 
 // user is a source, and how often it may be woken.
@@ -168,42 +162,17 @@ func (c *connection) state() error {
 	return nil
 }
 
-// full is called with the lock held.
-func (c *connection) full(source types.NamespacedName) bool {
-	if c.working < atOnce {
-		return false
-	}
-	c.waiting[source] = true
-	return true
-}
-
-// enter begins the work on a source.
-func (c *connection) enter(source types.NamespacedName) error {
+// ready returns why the other cluster cannot be asked, nil if it can.
+func (c *connection) ready() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.state(); err != nil {
-		return err
-	}
-	if c.full(source) {
-		return errBusy
-	}
-	c.working++
-	return nil
+	return c.state()
 }
-
-// errBusy is that a source has to wait for others. It is woken then.
-var errBusy = errors.New("others are worked on")
 
 // leave ends the work on a source. A request that failed has the cluster followed anew: what follows it may not have
 // noticed.
 func (c *connection) leave(err error) {
 	c.mu.Lock()
-	c.working--
-	waiting := make([]types.NamespacedName, 0, len(c.waiting))
-	for source := range c.waiting {
-		waiting = append(waiting, source)
-	}
-	clear(c.waiting)
 	broken := ofConnection(err)
 	news := broken && c.broken == nil
 	switch {
@@ -217,7 +186,5 @@ func (c *connection) leave(err error) {
 	c.mu.Unlock()
 	if news {
 		c.wakeAll()
-		return
 	}
-	c.all.waken(0, waiting...)
 }

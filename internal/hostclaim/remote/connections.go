@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -34,7 +35,13 @@ type Connections struct {
 	wake func(types.NamespacedName, time.Duration)
 	to   map[Credentials]*connection
 	used map[types.NamespacedName]Credentials
+	// refused are sources that get no connection because their namespace has the most that it may have.
+	refused map[types.NamespacedName]bool
 }
+
+// maxConnections is how many connections the sources of one namespace have at most. Each costs some goroutines and
+// watches, and tenants write Secrets with as many contexts as they like.
+const maxConnections = 16
 
 // NewConnections returns Connections that have no users yet.
 func NewConnections(clients *workload.Clients, scheme *runtime.Scheme) *Connections {
@@ -47,7 +54,7 @@ func NewConnections(clients *workload.Clients, scheme *runtime.Scheme) *Connecti
 	}
 	c := &Connections{
 		clients: clients, scheme: scheme, mapper: mapper, wake: func(types.NamespacedName, time.Duration) {},
-		to: map[Credentials]*connection{}, used: map[types.NamespacedName]Credentials{},
+		to: map[Credentials]*connection{}, used: map[types.NamespacedName]Credentials{}, refused: map[types.NamespacedName]bool{},
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	return c
@@ -80,9 +87,6 @@ var errEnding = errors.New("the process ends")
 func (c *Connections) Use(
 	ctx context.Context, source types.NamespacedName, origin string, credentials Credentials,
 ) (*Remote, error) {
-	if c.busy(source, credentials) {
-		return nil, errBusy // The Secret is read for nobody who has to wait.
-	}
 	client, err := c.clients.Get(ctx, kubeconfigOf(credentials))
 	if err != nil {
 		if problemOf(err) != nil {
@@ -100,7 +104,7 @@ func (c *Connections) Use(
 	if err != nil {
 		return nil, err
 	}
-	if err := to.enter(source); err != nil {
+	if err := to.ready(); err != nil {
 		return nil, err
 	}
 	return &Remote{Cluster: to.cluster, Place: client.Place(), Release: to.leave}, nil
@@ -124,7 +128,14 @@ func (c *Connections) connect(
 	if before, ok := c.used[source]; ok && before != credentials {
 		c.drop(source)
 	}
+	delete(c.refused, source)
 	to := c.to[credentials]
+	if to == nil && c.ofNamespace(source.Namespace) >= maxConnections {
+		c.refused[source] = true
+		c.clients.Forget(kubeconfigOf(credentials))
+		return nil, refuse(metal3v1.CredentialsInvalidReason, fmt.Sprintf(
+			"the claims of this namespace use %d Secrets and contexts of kubeconfigs, which is the most: let this one use one of them", maxConnections))
+	}
 	if to == nil || to.client != client {
 		cluster, err := client.Typed(c.scheme, c.mapper)
 		if err != nil {
@@ -132,7 +143,7 @@ func (c *Connections) connect(
 		}
 		next := &connection{
 			all: c, client: client, cluster: cluster, users: map[string]user{},
-			heard: map[schema.GroupVersionResource]error{}, waiting: map[types.NamespacedName]bool{},
+			heard: map[schema.GroupVersionResource]error{},
 		}
 		if to != nil {
 			to.stop()
@@ -157,6 +168,7 @@ func (c *Connections) connect(
 func (c *Connections) Leave(source types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.refused, source)
 	c.drop(source)
 }
 
@@ -174,14 +186,30 @@ func (c *Connections) drop(source types.NamespacedName) {
 			delete(to.users, origin)
 		}
 	}
-	delete(to.waiting, source)
 	left := len(to.users)
 	to.mu.Unlock()
-	if left == 0 {
-		to.stop()
-		delete(c.to, credentials)
-		c.clients.Forget(kubeconfigOf(credentials))
+	if left > 0 {
+		return
 	}
+	to.stop()
+	delete(c.to, credentials)
+	c.clients.Forget(kubeconfigOf(credentials))
+	for other := range c.refused {
+		if other.Namespace == source.Namespace {
+			c.wake(other, 0)
+		}
+	}
+}
+
+// ofNamespace is how many connections the sources of a namespace have. It is called with the lock held.
+func (c *Connections) ofNamespace(namespace string) int {
+	count := 0
+	for credentials := range c.to {
+		if credentials.Secret.Namespace == namespace {
+			count++
+		}
+	}
+	return count
 }
 
 func (c *Connections) waken(after time.Duration, sources ...types.NamespacedName) {
@@ -191,17 +219,4 @@ func (c *Connections) waken(after time.Duration, sources ...types.NamespacedName
 	for _, source := range sources {
 		wake(source, after)
 	}
-}
-
-// busy reports whether a source has to wait for others that use the same connection. It is woken then.
-func (c *Connections) busy(source types.NamespacedName, credentials Credentials) bool {
-	c.mu.Lock()
-	to := c.to[credentials]
-	c.mu.Unlock()
-	if to == nil {
-		return false
-	}
-	to.mu.Lock()
-	defer to.mu.Unlock()
-	return to.full(source)
 }

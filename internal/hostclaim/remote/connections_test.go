@@ -22,7 +22,7 @@ func lineTo(sources int) (*connection, *[]string) {
 		*woken = append(*woken, fmt.Sprint(source.Name, " ", after))
 	}}
 	c := &connection{
-		all: all, users: map[string]user{}, waiting: map[types.NamespacedName]bool{}, restart: func() { *woken = append(*woken, "restart") },
+		all: all, users: map[string]user{}, restart: func() { *woken = append(*woken, "restart") },
 		heard: map[schema.GroupVersionResource]error{claims(): nil, secrets(): nil},
 	}
 	for i := range sources {
@@ -34,8 +34,6 @@ func lineTo(sources int) (*connection, *[]string) {
 	return c, woken
 }
 
-func named(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
-
 // A cluster with too many objects answers each time that it is asked for them. Its sources are told once in a while.
 func TestTooManyObjectsStand(t *testing.T) {
 	problem := &outcome.Problem{Reason: archelonv1.WorkloadServerErrorReason, Message: "there are more than 10000"}
@@ -44,7 +42,7 @@ func TestTooManyObjectsStand(t *testing.T) {
 	if pause != pauseMax || !again {
 		t.Errorf("it is followed again: %t, after %s", again, pause)
 	}
-	if is := problemOf(c.enter(named("a"))); is == nil || is.Message != problem.Message || len(*woken) != 1 {
+	if is := problemOf(c.ready()); is == nil || is.Message != problem.Message || len(*woken) != 1 {
 		t.Errorf("the source is told %+v, and was woken %v", is, *woken)
 	}
 	if _, again := c.ended(problem); again {
@@ -80,38 +78,18 @@ func TestWakesAreBounded(t *testing.T) {
 	}
 }
 
-// A cluster that is slow has few workers wait for it, and all of its sources have their turn.
-func TestFewAreWorkedOnAtOnce(t *testing.T) {
-	c, woken := lineTo(0)
-	for _, name := range []string{"a", "b"} {
-		if err := c.enter(named(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.enter(named("c")); !errors.Is(err, errBusy) {
-		t.Fatalf("got %v", err)
-	}
-	c.leave(nil)
-	if len(*woken) != 1 || (*woken)[0] != "c 0s" {
-		t.Errorf("it woke %v", *woken)
-	}
-	if err := c.enter(named("c")); err != nil {
-		t.Errorf("got %v", err)
-	}
-}
-
 // What one request finds out holds for all sources, until the cluster was followed anew.
 func TestWhatDoesNotAnswerIsNotAsked(t *testing.T) {
 	silence := &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.WorkloadTimeoutReason, Message: "silence"}
 	c, woken := lineTo(2)
-	if err := c.enter(named("a")); err != nil {
+	if err := c.ready(); err != nil {
 		t.Fatal(err)
 	}
 	c.leave(fmt.Errorf("getting it: %w", silence))
 	if len(*woken) != 3 || (*woken)[0] != "restart" {
 		t.Errorf("it woke %v", *woken)
 	}
-	if err := c.enter(named("b")); !errors.Is(err, silence) {
+	if err := c.ready(); !errors.Is(err, silence) {
 		t.Errorf("got %v", err)
 	}
 	before := c.pause()
@@ -123,18 +101,18 @@ func TestWhatDoesNotAnswerIsNotAsked(t *testing.T) {
 	c.broken = nil
 	clear(c.heard)
 	*woken = nil
-	if problem := problemOf(c.enter(named("a"))); problem == nil || problem.Reason != "RemoteConnecting" {
+	if problem := problemOf(c.ready()); problem == nil || problem.Reason != "RemoteConnecting" {
 		t.Errorf("got %v", problem)
 	}
 	c.answered(claims(), nil)
 	c.answered(secrets(), silence)
-	if err := c.enter(named("a")); !errors.Is(err, silence) {
+	if err := c.ready(); !errors.Is(err, silence) {
 		t.Errorf("got %v", err)
 	}
 	*woken = nil
 	c.answered(secrets(), nil)
 	c.answered(secrets(), nil)
-	if err := c.enter(named("a")); err != nil || len(*woken) != 2 {
+	if err := c.ready(); err != nil || len(*woken) != 2 {
 		t.Errorf("got %v, it woke %v", err, *woken)
 	}
 	c.leave(nil)
@@ -147,11 +125,11 @@ func TestWhatDoesNotAnswerIsNotAsked(t *testing.T) {
 func TestOtherFailuresAreOfOneSource(t *testing.T) {
 	for _, reason := range []string{archelonv1.WorkloadForbiddenReason, archelonv1.WorkloadServerErrorReason} {
 		c, woken := lineTo(2)
-		if err := c.enter(named("a")); err != nil {
+		if err := c.ready(); err != nil {
 			t.Fatal(err)
 		}
 		c.leave(&outcome.Problem{Reason: reason})
-		if err := c.enter(named("b")); err != nil || len(*woken) > 0 {
+		if err := c.ready(); err != nil || len(*woken) > 0 {
 			t.Errorf("%s: got %v, it woke %v", reason, err, *woken)
 		}
 	}

@@ -47,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if remote != nil {
 		remote.Release(err)
 	}
-	if ofConnection(err) || errors.Is(err, errBusy) {
+	if ofConnection(err) {
 		err = nil // What follows the other cluster wakes the source.
 	}
 	if err == nil && o.Earlier != nil {

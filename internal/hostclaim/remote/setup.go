@@ -21,9 +21,16 @@ import (
 // retryMax is how long a source waits at most of which something failed.
 const retryMax = 5 * time.Minute
 
+// A worker waits for the answers of other clusters, which tenants may run. One namespace has few workers, and there are
+// many: clusters of one tenant that answer after seconds delay its own claims alone.
+const (
+	workers      = 8 // times the concurrency
+	ofANamespace = 2
+)
+
 // Options of the controller.
 type Options struct {
-	// Concurrency is the number of sources that are worked on at the same time.
+	// Concurrency is how many sources would be worked on at the same time if other clusters answered at once.
 	Concurrency int
 	// Own is the controller's own cache.
 	Own cache.Cache
@@ -59,14 +66,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return nil
 	})
 	work := hostclaim.Work{
-		Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax,
+		Name: ControllerName, Concurrency: workers * options.Concurrency, Share: ofANamespace, Own: options.Own, RetryMax: retryMax,
 		Place: r.Place, In: hostclaim.ClaimsIn(r.Read.Claims),
 	}
 	if err := hostclaim.AddController(mgr, work, r.watches(), r, awake); err != nil {
 		return err
 	}
 	holder := &Holder{Client: r.Client, Read: r.Read}
-	work.Name, work.In = CredentialsControllerName, holder.secretsIn
+	work.Name, work.In, work.Concurrency = CredentialsControllerName, holder.secretsIn, options.Concurrency
 	return hostclaim.AddController(mgr, work, holder.watches(), holder)
 }
 

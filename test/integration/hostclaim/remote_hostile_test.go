@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -67,6 +68,63 @@ func hostileSpecs(worlds func() (here, there *world)) {
 		}
 		_, err := os.Stat(marker)
 		Expect(os.IsNotExist(err)).To(BeTrue(), "a program was run")
+	})
+
+	It("is not delayed by the slow servers of another tenant, of which few are used", func(ctx SpecContext) {
+		here, there := worlds()
+		slow, other := newStranded(ctx), newTenant(ctx, here, there, "beside-slow")
+		const contexts, most = 40, 16
+		end := make(chan struct{})
+		s := newStranger(func(_ http.ResponseWriter, req *http.Request) {
+			select {
+			case <-end:
+			case <-req.Context().Done():
+			}
+		})
+		answer := sync.OnceFunc(func() { close(end) })
+		defer answer()
+		slow.credentials(ctx, "remote", write(func(c *clientcmdapi.Config) {
+			led, err := clientcmd.Load(s.kubeconfig("t0ken"))
+			Expect(err).NotTo(HaveOccurred())
+			*c = *led
+			for i := range contexts {
+				c.Contexts[fmt.Sprint("x", i)] = c.Contexts["x"].DeepCopy()
+			}
+		}))
+		for i := range contexts {
+			slow.here.claim(ctx, slow.namespace, fmt.Sprint("c", i), fmt.Sprintf(
+				"kind: remote\nidentityRef: {name: remote, context: x%d}\nargs: {real-kind: baremetal}\n", i))
+		}
+		other.claim(ctx, "c", "")
+		Eventually(other.synced(ctx, "c")).Should(Equal(inStep))
+		other.remove(ctx, "c")
+		Eventually(other.synced(ctx, "c")).Should(Equal("NotFound"))
+
+		By("counting what the tenant may have, once its servers answer")
+		answer()
+		refused := func() int {
+			count := 0
+			for i := range contexts {
+				if strings.Contains(slow.synced(ctx, fmt.Sprint("c", i))(), "16 Secrets and contexts") {
+					count++
+				}
+			}
+			return count
+		}
+		Eventually(refused).Should(Equal(contexts - most))
+
+		By("letting one that was refused use the context of another one")
+		var used, without string
+		for i := range contexts {
+			name := fmt.Sprint("c", i)
+			if strings.Contains(slow.synced(ctx, name)(), "16 Secrets and contexts") {
+				without = name
+			} else {
+				used = fmt.Sprint("x", i)
+			}
+		}
+		slow.change(ctx, without, func(c *metal3v1.HostClaim) { c.Spec.IdentityRef.Context = used })
+		Eventually(slow.synced(ctx, without)).ShouldNot(ContainSubstring("16 Secrets and contexts"))
 	})
 
 	It("reads credentials of its own namespace alone", func(ctx SpecContext) {
