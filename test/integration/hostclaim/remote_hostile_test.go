@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -73,9 +74,14 @@ func hostileSpecs(worlds func() (here, there *world)) {
 	It("is not delayed by the slow servers of another tenant, of which few are used", func(ctx SpecContext) {
 		here, there := worlds()
 		slow, other := newStranded(ctx), newTenant(ctx, here, there, "beside-slow")
-		const contexts, most = 40, 16
+		const contexts, most, mostWorkers = 40, 16, 2
 		end := make(chan struct{})
+		var busy, busiest atomic.Int32
 		s := newStranger(func(_ http.ResponseWriter, req *http.Request) {
+			is := busy.Add(1)
+			defer busy.Add(-1)
+			for was := busiest.Load(); is > was && !busiest.CompareAndSwap(was, is); was = busiest.Load() {
+			}
 			select {
 			case <-end:
 			case <-req.Context().Done():
@@ -95,10 +101,12 @@ func hostileSpecs(worlds func() (here, there *world)) {
 			slow.here.claim(ctx, slow.namespace, fmt.Sprint("c", i), fmt.Sprintf(
 				"kind: remote\nidentityRef: {name: remote, context: x%d}\nargs: {real-kind: baremetal}\n", i))
 		}
+		Eventually(busy.Load).Should(BeEquivalentTo(mostWorkers))
 		other.claim(ctx, "c", "")
 		Eventually(other.synced(ctx, "c")).Should(Equal(inStep))
 		other.remove(ctx, "c")
 		Eventually(other.synced(ctx, "c")).Should(Equal("NotFound"))
+		Expect(busiest.Load()).To(BeEquivalentTo(mostWorkers), "workers that wait for the servers of one tenant")
 
 		By("counting what the tenant may have, once its servers answer")
 		answer()
