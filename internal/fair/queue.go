@@ -10,8 +10,7 @@ import (
 )
 
 // turns hands out what waits in many namespaces by turns, and what waits in one namespace in the order in which it came.
-// A namespace that has its share
-// has no turn until some of it is done. It implements workqueue.Queue.
+// A namespace that has its share has no turn until some of it is done. It implements workqueue.Queue.
 type turns struct {
 	most int // of a namespace at the same time
 

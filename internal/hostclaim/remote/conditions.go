@@ -2,6 +2,7 @@ package remote
 
 import (
 	"regexp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -104,7 +105,8 @@ func describe(o Observation, after *metal3v1.HostClaimStatus, now time.Time) {
 	}
 }
 
-func short(text string) string { return text[:min(len(text), maxText)] }
+// short cuts a text between two characters: half of one would be another text once it is stored.
+func short(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
 
 func statusOf(status metav1.ConditionStatus) metav1.ConditionStatus {
 	if status == metav1.ConditionTrue || status == metav1.ConditionFalse {

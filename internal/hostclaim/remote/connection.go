@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
@@ -28,6 +29,14 @@ const (
 	wakeLater      = time.Second
 )
 
+// What another cluster answers has a source written to, and a write has it asked again. So a source has it asked so
+// often, and after that once in a while, whatever the source is woken by: a server that answers something else each time
+// has few writes made.
+const (
+	asksAtOnce = 20
+	askPause   = 5 * time.Second
+)
+
 // connection is one to another cluster.
 type connection struct {
 	all     *Connections
@@ -46,10 +55,39 @@ type connection struct {
 	restart  context.CancelFunc
 }
 
-// user is a source, and how often it may be woken.
+// user is a source, how often it may be woken, and how often it may ask.
 type user struct {
 	source types.NamespacedName
 	wakes  flowcontrol.PassiveRateLimiter
+	asks   *rate.Limiter
+}
+
+func newUser(source types.NamespacedName) user {
+	return user{
+		source, flowcontrol.NewTokenBucketPassiveRateLimiter(wakesPerSecond, wakesAtOnce), rate.NewLimiter(rate.Every(askPause), asksAtOnce),
+	}
+}
+
+// tooSoonError is that a source has asked too often.
+type tooSoonError struct{ wait time.Duration }
+
+// Error implements error.
+func (e *tooSoonError) Error() string { return "it may ask again in " + e.wait.String() }
+
+// mayAsk fails if the source of an origin has asked too often.
+func (c *connection) mayAsk(origin string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asks := c.users[origin].asks
+	if asks == nil {
+		return nil // It has left in the meantime.
+	}
+	turn := asks.Reserve()
+	if wait := turn.Delay(); wait > 0 {
+		turn.Cancel()
+		return &tooSoonError{wait}
+	}
+	return nil
 }
 
 func (c *connection) takeUsers() map[string]user {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/workload"
@@ -104,6 +103,9 @@ func (c *Connections) Use(
 	if err != nil {
 		return nil, err
 	}
+	if err := to.mayAsk(origin); err != nil {
+		return nil, err
+	}
 	if err := to.ready(); err != nil {
 		return nil, err
 	}
@@ -158,7 +160,7 @@ func (c *Connections) connect(
 	c.used[source] = credentials
 	to.mu.Lock()
 	if to.users[origin].source != source {
-		to.users[origin] = user{source, flowcontrol.NewTokenBucketPassiveRateLimiter(wakesPerSecond, wakesAtOnce)}
+		to.users[origin] = newUser(source)
 	}
 	to.mu.Unlock()
 	return to, nil

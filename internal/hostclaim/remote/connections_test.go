@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -27,9 +26,7 @@ func lineTo(sources int) (*connection, *[]string) {
 	}
 	for i := range sources {
 		name := string(rune('a' + i))
-		c.users["origin-"+name] = user{
-			types.NamespacedName{Name: name}, flowcontrol.NewTokenBucketPassiveRateLimiter(wakesPerSecond, wakesAtOnce),
-		}
+		c.users["origin-"+name] = newUser(types.NamespacedName{Name: name})
 	}
 	return c, woken
 }

@@ -24,7 +24,7 @@ type Decision struct {
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
 	claim := o.Claim
-	if claim == nil || o.Paused {
+	if claim == nil || o.Paused || o.Wait > 0 {
 		return Decision{}
 	}
 	if why := hostclaim.Dropped(claim, metal3v1.RemoteFinalizer); why != "" && claim.DeletionTimestamp == nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -319,6 +320,7 @@ func TestHostileTarget(t *testing.T) {
 		c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: "RemoteSynced", Status: "True", Reason: "Forged"})
 		c.Status.Conditions[0].Message = long
 		c.Status.BareMetalHost = &metal3v1.ObjectReference{Namespace: "infra", Name: "h"}
+		c.Status.BootMACAddress = "x" + strings.Repeat("ä", 200) // Half a character is another text once it is stored.
 		c.Status.Remote = &metal3v1.RemoteReference{Server: "https://evil"}
 		for range 1000 {
 			c.Status.NICs = append(c.Status.NICs, metal3v1.NIC{Name: long})
@@ -350,6 +352,8 @@ func TestHostileTarget(t *testing.T) {
 	switch {
 	case status.Status.BareMetalHost != nil, status.Status.Remote.Server != place.Server, len(status.Status.NICs) > 64, len(status.Status.NICs[0].Name) > 256:
 		t.Errorf("it believes %+v", status.Status)
+	case !utf8.ValidString(status.Status.BootMACAddress):
+		t.Error("it writes a status that it does not find again")
 	case ready.Status != "Unknown", ready.Reason != "Unknown", len(ready.Message) > 1024:
 		t.Errorf("it believes %s %s", ready.Status, ready.Reason)
 	case hostclaim.ConditionOf(&status, "RemoteSynced").Reason != "RemoteSynced":

@@ -2,12 +2,15 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -24,6 +27,8 @@ type Observation struct {
 	Paused bool
 	// RealKind is the kind that its target is to have.
 	RealKind string
+	// Wait is how long it is to wait because it has asked the other cluster too often; nothing below is known then.
+	Wait time.Duration
 	// Problem is why the other cluster was not asked, or did not answer. Nothing below is known then.
 	Problem *Problem
 	// Failure is what it failed of, if it was asked.
@@ -106,6 +111,10 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 		return o, nil, err
 	}
 	remote, err := r.Remotes.Use(ctx, key, originKept(claim), credentials)
+	if soon, ok := errors.AsType[*tooSoonError](err); ok {
+		o.Wait = soon.wait
+		return o, nil, nil
+	}
 	if o.Problem = problemOf(err); err != nil {
 		return o, nil, unless(o.Problem, err)
 	}
@@ -164,6 +173,9 @@ func (r *Remote) observe(ctx context.Context, o *Observation) error {
 	target := &metal3v1.HostClaim{}
 	err := r.Cluster.Get(ctx, types.NamespacedName{Namespace: r.Place.Namespace, Name: targetName(origin)}, target)
 	switch {
+	case err == nil && !plausible(target, r.Place.Namespace, targetName(origin)):
+		return refuse(metal3v1.RemoteRejectedReason,
+			"the other cluster answers with something that no API server has: have the kubeconfig lead to a Kubernetes API server")
 	case err == nil:
 		o.Target = target
 	case !apierrors.IsNotFound(err):
@@ -189,6 +201,11 @@ func (r *Remote) observe(ctx context.Context, o *Observation) error {
 		}
 	}
 	return nil
+}
+
+// plausible reports whether an API server can have answered with a target. Its UID is stored here.
+func plausible(target *metal3v1.HostClaim, namespace, name string) bool {
+	return target.Namespace == namespace && target.Name == name && target.UID != "" && len(validation.IsValidLabelValue(string(target.UID))) == 0
 }
 
 // observeEarlier looks for what stands for a source of this name with another UID: this source was restored, or created

@@ -53,6 +53,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err == nil && o.Earlier != nil {
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
+	if err == nil && o.Wait > 0 {
+		return ctrl.Result{RequeueAfter: o.Wait}, nil
+	}
 	return ctrl.Result{}, hostclaim.IgnoreOvertaken(err)
 }
 

@@ -225,6 +225,32 @@ func hostileSpecs(worlds func() (here, there *world)) {
 		Expect(created).To(Equal(map[string]bool{"POST All": true}))
 	})
 
+	It("bounds what a server that answers something else each time has it write (attack R)", func(ctx SpecContext) {
+		t := newStranded(ctx)
+		s := newStranger((&fickle{uid: "uid-of-the-target"}).answer)
+		t.credentials(ctx, "remote", s.kubeconfig("t0ken-of-the-tenant"))
+		t.claim(ctx, "c", "")
+		Eventually(t.nudged(ctx, "c")).Should(Equal(inStep))
+		seen := map[string]bool{}
+		Consistently(func() int {
+			seen[t.here.getClaim(ctx, t.namespace, "c").ResourceVersion] = true
+			return len(seen)
+		}, "10s", "10ms").Should(BeNumerically("<", 50))
+	})
+
+	It("stores no more of an answer than one has (attack R)", func(ctx SpecContext) {
+		t := newStranded(ctx)
+		for name, uid := range map[string]string{"long": strings.Repeat("u", 400_000), "odd": "a\nb", "none": ""} {
+			s := newStranger((&fickle{uid: uid}).answer)
+			t.credentials(ctx, name, s.kubeconfig("t0ken-of-the-tenant"))
+			t.here.claim(ctx, t.namespace, name, "kind: remote\ncredentials: "+name+"\nargs: {real-kind: baremetal}\n")
+			Eventually(t.nudged(ctx, name)).Should(HavePrefix("False RemoteRejected"), name)
+			raw, err := json.Marshal(t.here.getClaim(ctx, t.namespace, name))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(len(raw)).To(BeNumerically("<", 10_000), name)
+		}
+	})
+
 	It("follows a cluster as long as a claim uses it", func(ctx SpecContext) {
 		t := newStranded(ctx)
 		s := newStranger(refusal(403, "Forbidden", "user cannot get resource"))

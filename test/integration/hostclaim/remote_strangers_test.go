@@ -2,6 +2,7 @@ package hostclaim_test
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -63,6 +64,43 @@ func (s *stranger) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`)
 	}
+}
+
+// fickle keeps a claim, and says something else of it whenever it is asked. An empty UID is none.
+type fickle struct {
+	uid string
+
+	mu    sync.Mutex
+	asked int
+	claim map[string]any
+}
+
+func (f *fickle) answer(w http.ResponseWriter, req *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	sent := map[string]any{}
+	if req.Method == http.MethodPost && json.NewDecoder(req.Body).Decode(&sent) == nil && req.URL.Query().Get("dryRun") == "" {
+		f.claim = sent
+	}
+	said := f.claim
+	if req.Method == http.MethodPost {
+		said = sent
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if said == nil {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":%q,"kind":"hostclaims"}}`,
+			req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:])
+		return
+	}
+	if meta, ok := said["metadata"].(map[string]any); ok {
+		meta["uid"], meta["resourceVersion"] = f.uid, fmt.Sprint(f.asked)
+	}
+	said["status"] = map[string]any{"conditions": []any{map[string]any{
+		"type": "Ready", "status": "False", "reason": "Preparing", "message": fmt.Sprint("answer ", f.asked), "lastTransitionTime": "2026-01-01T00:00:00Z",
+	}}}
+	_ = json.NewEncoder(w).Encode(said)
 }
 
 func (s *stranger) watching(more int) {
