@@ -15,30 +15,6 @@ import (
 // A cluster can show in Rancher before its control plane is available, if somebody asks for it. Nothing is read of its
 // workload cluster until then, nor written.
 
-// EarlyImport says which Rancher clusters are created before the control planes of their CAPI Clusters are available.
-type EarlyImport string
-
-const (
-	// EarlyNever is for none, whatever the annotation of a CAPI Cluster asks for. The empty string is the same.
-	EarlyNever EarlyImport = "Never"
-	// EarlyOnRequest is for those of CAPI Clusters whose annotation asks for it.
-	EarlyOnRequest EarlyImport = "OnRequest"
-	// EarlyAlways is for those of all CAPI Clusters whose annotation does not say "false".
-	EarlyAlways EarlyImport = "Always"
-)
-
-// Validate fails if it is none of these.
-func (e EarlyImport) Validate() error {
-	switch e {
-	case EarlyNever, EarlyOnRequest, EarlyAlways:
-		return nil
-	}
-	return fmt.Errorf("%q is none of %s, %s and %s", string(e), EarlyNever, EarlyOnRequest, EarlyAlways)
-}
-
-// some reports whether it may be one.
-func (e EarlyImport) some() bool { return e == EarlyOnRequest || e == EarlyAlways }
-
 // early reads whether the Rancher cluster of a CAPI cluster is to be created before its control plane is available.
 // Booleans are read as in the import label.
 func (r Rules) early(annotations map[string]string) (bool, error) {

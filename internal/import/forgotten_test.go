@@ -77,13 +77,16 @@ func TestANewIncarnationInheritsNothing(t *testing.T) {
 	b.contests.note(key, verdict{standing: agentOfCluster, from: "c-other"})
 	b.takings.Note(key, turtles.Taking{UID: former.UID})
 	b.jobs.entries[key] = &job{}
+	if b.places.take(former, nil, 0, now) || !b.places.anyWaits(key.Namespace) {
+		t.Error("it does not wait for a place")
+	}
 
 	about := func() []string { return slices.Concat(remembered(b.memory, key), remembered(b.memory, former.UID)) }
 	before := about()
 	for field := range reflect.TypeFor[memory]().Fields() {
 		fills := slices.ContainsFunc(before, func(name string) bool { return strings.HasPrefix(name, field.Name+".") })
-		// Names and Leases are not of one cluster.
-		if !fills && !slices.Contains([]string{"reserved", "turtles"}, field.Name) {
+		// Names, Leases and places are not of one cluster.
+		if !fills && !slices.Contains([]string{"reserved", "turtles", "places"}, field.Name) {
 			t.Errorf("the test remembers nothing in %s, or it is not found there", field.Name)
 		}
 	}
@@ -105,6 +108,9 @@ func TestANewIncarnationInheritsNothing(t *testing.T) {
 	look()
 	if diff := cmp.Diff([]string{"incarnations.uids"}, about()); diff != "" || b.jobs.entries[key] != nil {
 		t.Errorf("the new cluster inherits (-want +got), job %v\n%s", b.jobs.entries[key], diff)
+	}
+	if b.places.anyWaits(key.Namespace) {
+		t.Error("the new cluster inherits that the former one waits for a place")
 	}
 
 	if err := b.Client.Delete(t.Context(), again); err != nil {

@@ -276,3 +276,10 @@ func clusterAt(key types.NamespacedName) *clusterv1.Cluster {
 	cluster.Namespace, cluster.Name = key.Namespace, key.Name
 	return cluster
 }
+
+// Backoff of a cluster whose reconcile failed. Unlike the default there is no common bucket: one
+// cluster's failures never slow down another.
+const (
+	retryBase = 200 * time.Millisecond
+	retryMax  = 2 * time.Minute
+)

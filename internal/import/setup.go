@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,10 +198,3 @@ func (r *Reconciler) complete(options Options) error {
 	r.memory = newMemory()
 	return nil
 }
-
-// Backoff of a cluster whose reconcile failed. Unlike the default there is no common bucket: one
-// cluster's failures never slow down another.
-const (
-	retryBase = 200 * time.Millisecond
-	retryMax  = 2 * time.Minute
-)
