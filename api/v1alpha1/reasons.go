@@ -139,7 +139,8 @@ const (
 	// Use an https URL and certificate-authority-data.
 	KubeconfigInsecureReason = "KubeconfigInsecureRefused"
 
-	// KubeconfigProxyReason: the proxy-url of the kubeconfig is not an http, https or socks5 URL. Correct it.
+	// KubeconfigProxyReason: the proxy-url of the kubeconfig is not an http, https or socks5 URL, or leads to a
+	// loopback, link-local, unspecified or multicast address. Correct it.
 	KubeconfigProxyReason = "KubeconfigProxyRefused"
 
 	// KubeconfigCredentialsReason: the user of the kubeconfig has no credentials. Put a token or a client

@@ -140,7 +140,8 @@ func (c *Connection) changed(object any, moved func(why string)) {
 
 // read returns what a Secret holds. The error does not quote it.
 func (c *Connection) read(secret *corev1.Secret) (*rest.Config, error) {
-	config, err := workload.RESTConfig(secret.Data[KubeconfigKey])
+	// An administrator writes it, and may have a proxy beside the manager.
+	config, err := workload.RESTConfig(secret.Data[KubeconfigKey], workload.Allow{LocalProxies: true})
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of Rancher's cluster, key %s of Secret %s, cannot be used: %w", KubeconfigKey, c.secret, err)
 	}

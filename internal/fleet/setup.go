@@ -46,6 +46,8 @@ type Options struct {
 	Concurrency int
 	// ClusterOptions limit what is received from each cluster.
 	ClusterOptions []cluster.Option
+	// AllowLocalProxies accepts kubeconfigs whose proxy-url leads to a local address.
+	AllowLocalProxies bool
 	// Timing bounds what is waited for; the zero value holds the defaults.
 	Timing capi.Timing
 }
@@ -62,7 +64,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (mcmanager.Manager, err
 	// An import alone needs no lasting connection; what is imported is worth one.
 	provider, err := capi.New(mgr, capi.Options{
 		Name: ControllerName + "-clusters", ClusterOptions: options.ClusterOptions, Timing: options.Timing, Metrics: options.Registry, Changed: r.wake,
-		Select: func(cluster *clusterv1.Cluster) bool { return options.Claim.Covers(cluster) && hold.Import.On(cluster) },
+		AllowLocalProxies: options.AllowLocalProxies,
+		Select:            func(cluster *clusterv1.Cluster) bool { return options.Claim.Covers(cluster) && hold.Import.On(cluster) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the provider of workload clusters: %w", err)

@@ -102,6 +102,8 @@ type Options struct {
 	ManifestMaxBytes int64
 	// WorkloadTimeout bounds each request to a workload cluster.
 	WorkloadTimeout time.Duration
+	// AllowLocalProxyURLs accepts kubeconfigs whose proxy-url leads to a loopback or link-local address.
+	AllowLocalProxyURLs bool
 	// AgentDisconnectGrace is how long an agent may be disconnected before anything is done about it.
 	AgentDisconnectGrace time.Duration
 	// InsecureSkipTLSVerify trusts whoever answers under Rancher's address. For development only.

@@ -17,6 +17,8 @@ func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
 		"Part of the agent's Deployment that annotation archelon.io/agent-deployment may set; repeatable: "+
 			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
+	fs.BoolVar(&o.AllowLocalProxyURLs, "allow-local-proxy-urls", o.AllowLocalProxyURLs,
+		"Accept kubeconfigs whose proxy-url leads to a loopback, link-local, unspecified or multicast address.")
 	fs.BoolVar(&o.ClassLabels, "cluster-class-labels", o.ClassLabels,
 		"Label Rancher clusters with the ClusterClass of their CAPI Clusters, for Fleet.")
 	fs.StringSliceVar(&o.UnpropagatedLabels, "unpropagated-label", o.UnpropagatedLabels,

@@ -115,7 +115,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 	if err != nil {
 		return err
 	}
-	workloads, err := workload.NewClients(mgr.GetAPIReader(), workload.Options{Timeout: p.opts.WorkloadTimeout, UserAgent: version.Get().UserAgent()})
+	workloads, err := workload.NewClients(mgr.GetAPIReader(), p.workloadOptions())
 	if err != nil {
 		return err
 	}
@@ -156,6 +156,14 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		reconciler.AgentGone, needs.AgentChanges = p.agents.Gone, p.agents.Tell
 	}
 	return reconciler.SetupWithManager(ctx, mgr, needs)
+}
+
+// workloadOptions are those of clients of clusters whose kubeconfigs tenants may write.
+func (p *parts) workloadOptions() workload.Options {
+	return workload.Options{
+		Timeout: p.opts.WorkloadTimeout, UserAgent: version.Get().UserAgent(),
+		Allow: workload.Allow{LocalProxies: p.opts.AllowLocalProxyURLs},
+	}
 }
 
 // ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses. Origin
@@ -224,7 +232,7 @@ func (p *parts) claimPlace() hostclaim.Place {
 // setupFleet adds the connections to workload clusters.
 func (p *parts) setupFleet(_ context.Context, env controller.Env) error {
 	mgr, err := fleet.SetupWithManager(env.Manager, fleet.Options{
-		Claim: p.place.claim, Registry: metrics.Registry, Concurrency: p.opts.Concurrency,
+		Claim: p.place.claim, Registry: metrics.Registry, Concurrency: p.opts.Concurrency, AllowLocalProxies: p.opts.AllowLocalProxyURLs,
 		ClusterOptions: []cluster.Option{agenthealth.ClusterOptions(env.Manager.GetScheme())},
 	})
 	if err != nil {
@@ -299,7 +307,7 @@ func (p *parts) setupRemoteClaims(ctx context.Context, env controller.Env) error
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, remote.Options{
 		Concurrency: p.opts.Concurrency, Own: env.Own,
-		Workload: workload.Options{Timeout: p.opts.WorkloadTimeout, UserAgent: version.Get().UserAgent()},
+		Workload: p.workloadOptions(),
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ import (
 	"github.com/archelon-io/archelon/feature"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hold"
+	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -163,5 +165,22 @@ func TestOnlyWhatIsOnRuns(t *testing.T) {
 	}
 	if got := names(true); got != "always gated keeper" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestLocalProxiesOfKubeconfigsAreForAdministrators(t *testing.T) {
+	for _, args := range [][]string{{}, {"--allow-local-proxy-urls"}} {
+		opts, err := options.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags := pflag.NewFlagSet("archelon", pflag.ContinueOnError)
+		opts.AddFlags(flags)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if got := (&parts{opts: opts}).workloadOptions().Allow.LocalProxies; got != (len(args) > 0) {
+			t.Errorf("with %q local proxies are allowed: %t", args, got)
+		}
 	}
 }

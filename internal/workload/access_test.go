@@ -33,7 +33,7 @@ current-context: in
 		"a context that is not there": {"gone", "KubeconfigInvalid"},
 		"a cluster that is not there": {"elsewhere", "KubeconfigInvalid"},
 	} {
-		access, err := AccessOf([]byte(text), tc.context)
+		access, err := AccessOf([]byte(text), tc.context, Allow{})
 		got := fmt.Sprint(access.Namespace, " ", access.Misplaced)
 		if err != nil {
 			wantProblem(t, err, outcome.KindWait, "KubeconfigInvalid")

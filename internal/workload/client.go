@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -81,7 +80,7 @@ func (c *Client) GoString() string { return c.String() }
 // newClient makes a client. It has a transport of its own, instead of one from client-go's cache, to
 // close its connections when it is dropped.
 func (c *Clients) newClient(kubeconfig []byte, named, fingerprint string) (*Client, error) {
-	access, err := AccessOf(kubeconfig, named)
+	access, err := AccessOf(kubeconfig, named, c.options.Allow)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +148,7 @@ func NewTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.D
 	}
 	return utilnet.SetTransportDefaults(&http.Transport{
 		Proxy:                  proxy,
-		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		DialContext:            Dialer(config, dialTimeout),
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    dialTimeout,
 		IdleConnTimeout:        idleConnTimeout,

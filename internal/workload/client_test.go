@@ -208,7 +208,7 @@ func TestSilentProxy(t *testing.T) {
 			}()
 		}
 	}()
-	c := connect(t, Options{Timeout: 100 * time.Millisecond}, kubeconfig(t, "https://10.0.0.1:6443", nil, func(cluster *api.Cluster, _ *api.AuthInfo) {
+	c := connect(t, Options{Timeout: 100 * time.Millisecond, Allow: Allow{LocalProxies: true}}, kubeconfig(t, "https://10.0.0.1:6443", nil, func(cluster *api.Cluster, _ *api.AuthInfo) {
 		cluster.ProxyURL = "socks5://" + listener.Addr().String()
 	}))
 	// On a slow machine some time out before they connect.

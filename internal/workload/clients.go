@@ -33,6 +33,8 @@ type Options struct {
 	DialTimeout time.Duration
 	// UserAgent is sent to workload clusters; "archelon" when empty.
 	UserAgent string
+	// Allow says what else kubeconfigs may ask for.
+	Allow Allow
 }
 
 // Kubeconfig says where the kubeconfig of a cluster is.

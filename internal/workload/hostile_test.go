@@ -54,7 +54,7 @@ func TestAHostileKubeconfigCostsLittle(t *testing.T) {
 		for name, text := range hostileTexts(tc.size) {
 			raw := []byte(text)
 			if got := allocated(func() {
-				_, err := RESTConfig(raw)
+				_, err := RESTConfig(raw, Allow{})
 				wantProblem(t, err, outcome.KindWait, "KubeconfigInvalid")
 			}); got > tc.most {
 				t.Errorf("%s: %s of %d KiB takes %d KiB to refuse, want at most %d", tc.reason, name, tc.size>>10, got>>10, tc.most>>10)

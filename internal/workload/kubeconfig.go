@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -28,8 +27,8 @@ const maxKubeconfigBytes = 64 << 10
 // password are taken over, all in line. Programs to run, auth-providers, paths of files, impersonation, plain
 // http and unverified TLS are refused, each with its own Problem. Without CA data the CAs of the
 // system are trusted, as kubectl does.
-func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
-	access, err := AccessOf(kubeconfig, "")
+func RESTConfig(kubeconfig []byte, allow Allow) (*rest.Config, error) {
+	access, err := AccessOf(kubeconfig, "", allow)
 	return access.Config, err
 }
 
@@ -44,7 +43,7 @@ type Access struct {
 }
 
 // AccessOf does as RESTConfig for a context of a kubeconfig, which is the current one without a name.
-func AccessOf(kubeconfig []byte, context string) (Access, error) {
+func AccessOf(kubeconfig []byte, context string, allow Allow) (Access, error) {
 	config, err := load(kubeconfig)
 	if err != nil {
 		return Access{}, err
@@ -65,7 +64,7 @@ func AccessOf(kubeconfig []byte, context string) (Access, error) {
 	if access.Namespace != "" && len(validation.IsDNS1123Label(access.Namespace)) > 0 {
 		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, "names a namespace that cannot be one: correct it")
 	}
-	access.Config, err = reduce(config, current)
+	access.Config, err = reduce(config, current, allow)
 	return access, err
 }
 
@@ -86,7 +85,7 @@ func beside(kubeconfig []byte, context string) string {
 }
 
 // reduce returns what is safe of a context.
-func reduce(config *api.Config, current *api.Context) (*rest.Config, error) {
+func reduce(config *api.Config, current *api.Context, allow Allow) (*rest.Config, error) {
 	cluster, found := config.Clusters[current.Cluster]
 	if !found || cluster == nil {
 		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the cluster of its current context: add it to clusters")
@@ -99,7 +98,7 @@ func reduce(config *api.Config, current *api.Context) (*rest.Config, error) {
 	for _, step := range []error{
 		setServer(result, cluster),
 		setTLS(result, cluster),
-		setProxy(result, cluster),
+		setProxy(result, cluster, allow),
 		setCredentials(result, user),
 	} {
 		if step != nil {
@@ -164,19 +163,6 @@ func setTLS(config *rest.Config, cluster *api.Cluster) error {
 	}
 	config.CAData = cluster.CertificateAuthorityData
 	config.ServerName = cluster.TLSServerName
-	return nil
-}
-
-// setProxy takes over a proxy. A proxy sees no more than any other server that a kubeconfig may name.
-func setProxy(config *rest.Config, cluster *api.Cluster) error {
-	if cluster.ProxyURL == "" {
-		return nil
-	}
-	u, err := url.Parse(cluster.ProxyURL)
-	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5") {
-		return refuse(archelonv1.KubeconfigProxyReason, "has a proxy-url that is not an http, https or socks5 URL: correct it")
-	}
-	config.Proxy = http.ProxyURL(u)
 	return nil
 }
 

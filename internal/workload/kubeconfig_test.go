@@ -30,7 +30,7 @@ func TestRESTConfig(t *testing.T) {
 		}},
 		"Password":   {reason: "a proxy before an API may ask for a password", change: func(_ *api.Cluster, u *api.AuthInfo) { u.Token, u.Username, u.Password = "", "u", "s3cret" }},
 		"HTTPProxy":  {reason: "networks have proxies", change: func(c *api.Cluster, _ *api.AuthInfo) { c.ProxyURL = "http://proxy.example.com:3128" }},
-		"SOCKSProxy": {reason: "some of them speak SOCKS", change: func(c *api.Cluster, _ *api.AuthInfo) { c.ProxyURL = "socks5://127.0.0.1:1080" }},
+		"SOCKSProxy": {reason: "some of them speak SOCKS", change: func(c *api.Cluster, _ *api.AuthInfo) { c.ProxyURL = "socks5://10.0.0.1:1080" }},
 
 		"Exec": {reason: "it would run in the manager", want: "KubeconfigExecRefused", change: func(_ *api.Cluster, u *api.AuthInfo) {
 			u.Exec = &api.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}
@@ -74,7 +74,7 @@ func TestRESTConfig(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			config, err := RESTConfig(kubeconfig(t, "https://127.0.0.1:6443", server.certPEM, tc.change))
+			config, err := RESTConfig(kubeconfig(t, "https://127.0.0.1:6443", server.certPEM, tc.change), Allow{})
 			if tc.want == "" {
 				if err != nil {
 					t.Fatalf("%s: %v", tc.reason, err)
@@ -95,7 +95,7 @@ func TestRESTConfig(t *testing.T) {
 func TestRESTConfigTakesNothingElse(t *testing.T) {
 	raw := kubeconfig(t, "https://127.0.0.1:6443", nil)
 	raw = bytes.Replace(raw, []byte("users:\n"), []byte("users:\n- name: other\n  user:\n    exec: {command: sh, apiVersion: client.authentication.k8s.io/v1}\n"), 1)
-	config, err := RESTConfig(raw)
+	config, err := RESTConfig(raw, Allow{})
 	if err != nil {
 		t.Fatalf("users that are not used do no harm: %v", err)
 	}
@@ -110,7 +110,7 @@ func TestRESTConfigOfBrokenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RESTConfig(asJSON); err != nil {
+	if _, err := RESTConfig(asJSON, Allow{}); err != nil {
 		t.Errorf("JSON is YAML: %v", err)
 	}
 	var bomb strings.Builder
@@ -139,7 +139,7 @@ func TestRESTConfigOfBrokenFiles(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := RESTConfig([]byte(tc.raw))
+			_, err := RESTConfig([]byte(tc.raw), Allow{})
 			wantProblem(t, err, outcome.KindWait, "KubeconfigInvalid")
 			if !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("want %q in: %v", tc.says, err)
@@ -158,7 +158,7 @@ func FuzzRESTConfig(f *testing.F) {
 			"clusters: [{name: c, cluster: {server: 'https://x'}}]\nusers: [{name: c, user: {" + user + "}}]\n"))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		config, err := RESTConfig(raw)
+		config, err := RESTConfig(raw, Allow{})
 		if err != nil {
 			var problem *outcome.Problem
 			if config != nil || !errors.As(err, &problem) || problem.Reason == "" || problem.Message == "" {

@@ -120,6 +120,8 @@ func (c *Client) transportProblem(err error, action string) *outcome.Problem {
 	case errors.As(err, &tooLarge):
 		return fail(archelonv1.WorkloadServerErrorReason,
 			"%s: the workload cluster answered with more than %d bytes: check that the kubeconfig leads to its API", action, tooLarge.Limit)
+	case errors.Is(err, errLocalProxy):
+		return fail(archelonv1.KubeconfigProxyReason, "the kubeconfig %s", localProxy)
 	case errors.As(err, &opErr) && opErr.Op == "dial":
 		return fail(archelonv1.WorkloadUnreachableReason,
 			"no connection to the API of the workload cluster (%s): check its control plane and the network in between", dialCause(err))

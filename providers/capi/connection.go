@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -101,12 +100,8 @@ func newTransport(config *rest.Config, tlsConfig *tls.Config, kept *sockets, dia
 	if config.Proxy != nil {
 		proxy = config.Proxy
 	}
-	var dialer dialFunc = (&net.Dialer{Timeout: dial, KeepAlive: 30 * time.Second}).DialContext
-	if config.Dial != nil {
-		dialer = config.Dial
-	}
 	return utilnet.SetTransportDefaults(&http.Transport{
-		Proxy: proxy, DialContext: kept.keep(dialer), TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dial,
+		Proxy: proxy, DialContext: kept.keep(workload.Dialer(config, dial)), TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dial,
 		IdleConnTimeout: idleConnTimeout, MaxIdleConnsPerHost: maxIdlePerHost, MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression: config.DisableCompression,
 	})

@@ -404,7 +404,7 @@ func (f *fleet) getSecret(_ context.Context, ccl *clusterv1.Cluster) (*rest.Conf
 	case f.err != nil:
 		return nil, f.err
 	case f.raw[ccl.Name] != "":
-		return workload.RESTConfig([]byte(f.raw[ccl.Name]))
+		return workload.RESTConfig([]byte(f.raw[ccl.Name]), workload.Allow{})
 	case access == nil:
 		return nil, missing("no Secret for %s", ccl.Name)
 	default:

@@ -29,9 +29,15 @@ const (
 )
 
 // DefaultGetSecret reads the Secret NAME-kubeconfig beside a Cluster, and reduces what it holds to what is safe to use
-// although a stranger wrote it: programs to run, auth-providers, files, impersonation, plain http and unverified TLS
-// are refused. The reader should not be cached, so that no cache holds credentials.
+// although a stranger wrote it: programs to run, auth-providers, files, impersonation, plain http, unverified TLS
+// and proxies at local addresses are refused. The reader should not be cached, so that no cache holds credentials.
 func DefaultGetSecret(secrets client.Reader) func(context.Context, *clusterv1.Cluster) (*rest.Config, error) {
+	return getSecret(secrets, workload.Allow{})
+}
+
+func getSecret(
+	secrets client.Reader, allow workload.Allow,
+) func(context.Context, *clusterv1.Cluster) (*rest.Config, error) {
 	return func(ctx context.Context, ccl *clusterv1.Cluster) (*rest.Config, error) {
 		key := client.ObjectKey{Namespace: ccl.Namespace, Name: ccl.Name + kubeconfigSuffix}
 		found := &corev1.Secret{}
@@ -44,7 +50,7 @@ func DefaultGetSecret(secrets client.Reader) func(context.Context, *clusterv1.Cl
 		case len(found.Data[kubeconfigKey]) == 0:
 			return nil, missing("Secret %s holds no kubeconfig under key %s", key.Name, kubeconfigKey)
 		}
-		return workload.RESTConfig(found.Data[kubeconfigKey])
+		return workload.RESTConfig(found.Data[kubeconfigKey], allow)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // Options adapt the provider. The zero value holds the defaults.
@@ -24,6 +26,10 @@ type Options struct {
 	// asked again when the Secret changes and when credentials are refused. Exec and auth-provider plugins are
 	// refused: get the token here.
 	GetSecret func(ctx context.Context, ccl *clusterv1.Cluster) (*rest.Config, error)
+
+	// AllowLocalProxies has the default of GetSecret accept a proxy-url that leads to a loopback, link-local, unspecified
+	// or multicast address.
+	AllowLocalProxies bool
 
 	// NewCluster creates a cluster.Cluster from a *rest.Config, by default with cluster.New. The provider starts it. The
 	// config leads to the cluster by its Transport, which outlasts a change of the kubeconfig, and has neither its address
@@ -106,7 +112,7 @@ func (o *Options) complete(secrets client.Reader) error {
 		return errors.New("concurrency and rates cannot be negative")
 	}
 	if o.GetSecret == nil {
-		o.GetSecret = DefaultGetSecret(secrets)
+		o.GetSecret = getSecret(secrets, workload.Allow{LocalProxies: o.AllowLocalProxies})
 	}
 	if o.NewCluster == nil {
 		o.NewCluster = func(

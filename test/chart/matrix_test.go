@@ -91,7 +91,7 @@ func everything() values {
 	selector := values{"namespaceSelector": values{"matchLabels": values{"kubernetes.io/metadata.name": "monitoring"}}}
 	imports := values{
 		"selector":           values{"labels": "env in (a,b)", "classes": []any{"quick", "classes/quick"}, "namespaces": []any{"*"}},
-		"early":              true,
+		"early":              "Always",
 		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
 		"clusterClassLabels": true,
 		"unpropagatedLabels": []any{"owner", "example.com/*"},
@@ -106,7 +106,7 @@ func everything() values {
 		"leaderElection":    values{"namespace": "coordination"},
 		"import":            imports,
 		"kubeAPI":           values{"qps": 1000000, "burst": 1000000},
-		"proxy":             values{"https": "http://proxy:3128", "http": "http://proxy:3128"},
+		"proxy":             values{"https": "http://proxy:3128", "http": "http://proxy:3128", "allowLocalURLs": true},
 		"extraEnv":          []any{values{"name": "GOGC", "value": "80"}, values{"name": "A", "valueFrom": values{"secretKeyRef": values{"name": "a", "key": "b"}}}},
 		"extraArgs":         []any{"--profiler-address=localhost:6060"},
 		"extraVolumes":      []any{values{"name": "ca", "configMap": values{"name": "ca", "items": []any{values{"key": "a", "path": "b"}}}}},

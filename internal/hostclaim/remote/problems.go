@@ -47,7 +47,7 @@ func ofConnection(err error) bool {
 	}
 	switch found.Reason {
 	case archelonv1.WorkloadUnreachableReason, archelonv1.WorkloadTimeoutReason, archelonv1.WorkloadTLSReason,
-		archelonv1.WorkloadUnauthorizedReason:
+		archelonv1.WorkloadUnauthorizedReason, archelonv1.KubeconfigProxyReason:
 		return true
 	default:
 		return false

@@ -58,6 +58,9 @@ func hostileSpecs(worlds func() (here, there *world)) {
 			"insecure":    write(func(c *clientcmdapi.Config) { c.Clusters["x"].InsecureSkipTLSVerify = true }),
 			"plain":       write(func(c *clientcmdapi.Config) { c.Clusters["x"].Server = "http://127.0.0.1:1" }),
 			"proxy":       write(func(c *clientcmdapi.Config) { c.Clusters["x"].ProxyURL = "file:///etc/passwd" }),
+			"local-proxy": write(func(c *clientcmdapi.Config) { c.Clusters["x"].ProxyURL = "http://127.0.0.1:1" }),
+			// It is a name until it is dialled.
+			"named-proxy": write(func(c *clientcmdapi.Config) { c.Clusters["x"].ProxyURL = "http://１２７.0.0.１:1" }),
 			"no-place":    write(func(c *clientcmdapi.Config) { c.Contexts["x"].Namespace = "" }),
 			"no-text":     []byte("{{{"),
 		} {
