@@ -2,7 +2,6 @@ package hostclaim
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -131,15 +130,6 @@ func PolicyProblem(policy *metal3v1.HostDeployPolicy) string {
 		}
 	}
 	return ""
-}
-
-// anchored returns a regular expression for whole names.
-func anchored(expression string) (*regexp.Regexp, error) {
-	// On its own first: what closes a bracket that it has not opened would undo the anchors.
-	if _, err := regexp.Compile(expression); err != nil {
-		return nil, err
-	}
-	return regexp.Compile(`\A(?:` + expression + `)\z`)
 }
 
 // setsNothing reports whether no field selects namespaces.

@@ -1,6 +1,7 @@
 package hostclaim
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,31 @@ func TestPolicyProblem(t *testing.T) {
 		}}
 		if got := PolicyProblem(policy) != ""; got != want {
 			t.Errorf("%q: got %v", expression, got)
+		}
+	}
+}
+
+// An expression of one policy is asked for by each claim, of whatever tenant.
+func TestExpressionsAreCheapToAsk(t *testing.T) {
+	policies := func(expression string) Policies {
+		return Policies{"infra": {{Spec: metal3v1.HostDeployPolicySpec{
+			HostClaimNamespaces: &metal3v1.HostClaimNamespaces{NameMatches: expression},
+		}}}}
+	}
+	for name, expression := range map[string]string{
+		"of the usual kind": "team-[a-z0-9]{1,32}", "with many names": "x" + strings.Repeat("|team-a-b-c-d-e", 60),
+		"that repeats too much": strings.Repeat(`(\pL?){1000}`, 85),
+	} {
+		asked := policies(expression)
+		requester := Requester{Name: strings.Repeat("a", 63)}
+		if got := testing.AllocsPerRun(2, func() { asked.ask("infra", requester) }); got > 5 {
+			t.Errorf("an expression %s: %.0f allocations for each claim", name, got)
+		}
+	}
+	for expression, want := range map[string]string{"team-.*": "", strings.Repeat(`a{1000}`, 3): "it repeats too much", "(": "missing closing )"} {
+		problem := PolicyProblem(&policies(expression)["infra"][0])
+		if (problem == "") != (want == "") || !strings.Contains(problem, want) {
+			t.Errorf("%s: got %q, want %q", expression, problem, want)
 		}
 	}
 }

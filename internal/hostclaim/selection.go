@@ -16,36 +16,82 @@ import (
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 )
 
-// SelectorOf returns the selector of a claim.
-func SelectorOf(s metal3v1.HostSelector) (labels.Selector, error) {
-	selector := labels.NewSelector()
-	add := func(key string, operator selection.Operator, values []string) error {
-		requirement, err := labels.NewRequirement(key, operator, values)
-		if err != nil {
-			return err
-		}
-		selector = selector.Add(*requirement)
-		return nil
+// selectorProblem says why the selector of a claim cannot be read, nil if it can. It is looked at once for each
+// generation: many claims may wait, and are woken by each host that becomes free.
+func selectorProblem(claim *metal3v1.HostClaim) error {
+	said := ConditionOf(claim, metal3v1.AssociatedCondition)
+	switch {
+	case said.ObservedGeneration != claim.Generation:
+	case said.Reason == metal3v1.NoBareMetalHostReason, said.Reason == metal3v1.NotCleanedReason:
+		return nil // Hosts were looked for by it. Should somebody have forged that, Wants knows what it means all the same.
 	}
+	s := claim.Spec.HostSelector
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-		if err := add(key, selection.Equals, []string{s.MatchLabels[key]}); err != nil {
-			return nil, fmt.Errorf("hostSelector.matchLabels: %w", err)
+		if _, err := labels.NewRequirement(key, selection.Equals, []string{s.MatchLabels[key]}); err != nil {
+			return fmt.Errorf("hostSelector.matchLabels: %w", err)
 		}
 	}
-	for _, expression := range s.MatchExpressions {
-		operator, ok := map[string]selection.Operator{
-			"in": selection.In, "notin": selection.NotIn, "exists": selection.Exists, "doesnotexist": selection.DoesNotExist,
-		}[strings.ToLower(expression.Operator)]
+	for _, each := range s.MatchExpressions {
+		operator, ok := operatorOf(each)
 		if !ok {
-			return nil, fmt.Errorf(
-				"hostSelector.matchExpressions: %q is not an operator; use In, NotIn, Exists or DoesNotExist", expression.Operator,
+			return fmt.Errorf(
+				"hostSelector.matchExpressions: %q is not an operator; use In, NotIn, Exists or DoesNotExist", each.Operator,
 			)
 		}
-		if err := add(expression.Key, operator, expression.Values); err != nil {
-			return nil, fmt.Errorf("hostSelector.matchExpressions: %w", err)
+		if _, err := labels.NewRequirement(each.Key, operator, each.Values); err != nil {
+			return fmt.Errorf("hostSelector.matchExpressions: %w", err)
 		}
 	}
-	return selector, nil
+	return nil
+}
+
+// Wants reports whether a host is in the namespace and has the labels that a claim asks for. It is called for all claims
+// that wait, at one event of a host, so it compiles nothing: Select says of a selector that it cannot be read.
+func Wants(s metal3v1.HostSelector, host *bmov1.BareMetalHost) bool {
+	if s.InNamespace != "" && s.InNamespace != host.Namespace {
+		return false
+	}
+	for key, value := range s.MatchLabels {
+		if is, ok := host.Labels[key]; !ok || is != value {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.MatchExpressions, func(each metal3v1.HostSelectorRequirement) bool {
+		return !holds(each, host.Labels)
+	})
+}
+
+// holds reports whether a requirement holds for labels.
+func holds(each metal3v1.HostSelectorRequirement, of map[string]string) bool {
+	value, has := of[each.Key]
+	switch operator, _ := operatorOf(each); operator {
+	case selection.In:
+		return has && slices.Contains(each.Values, value)
+	case selection.NotIn:
+		return !has || !slices.Contains(each.Values, value)
+	case selection.Exists:
+		return has
+	case selection.DoesNotExist:
+		return !has
+	default:
+		return false
+	}
+}
+
+// operatorOf returns the operator of a requirement, in whatever case it is written.
+func operatorOf(each metal3v1.HostSelectorRequirement) (selection.Operator, bool) {
+	switch {
+	case strings.EqualFold(each.Operator, "In"):
+		return selection.In, true
+	case strings.EqualFold(each.Operator, "NotIn"):
+		return selection.NotIn, true
+	case strings.EqualFold(each.Operator, "Exists"):
+		return selection.Exists, true
+	case strings.EqualFold(each.Operator, "DoesNotExist"):
+		return selection.DoesNotExist, true
+	default:
+		return "", false
+	}
 }
 
 // all is the pool of all free hosts.
@@ -86,6 +132,16 @@ func Free(host *bmov1.BareMetalHost) bool {
 		!has(bmov1.PausedAnnotation) && !has(bmov1.DetachedAnnotation) && !Unhealthy(host)
 }
 
+// SameOffer reports whether two versions of a host are the same to claims that wait for one. The status of a host that
+// is free may change every second, and that is no news to them.
+func SameOffer(was, is *bmov1.BareMetalHost) bool {
+	if !Free(was) || !Free(is) {
+		return Free(was) == Free(is)
+	}
+	return was.UID == is.UID && maps.Equal(was.Labels, is.Labels) && maps.Equal(was.Annotations, is.Annotations) &&
+		notCleaned(was) == notCleaned(is) && lastProvisioned(was) == lastProvisioned(is)
+}
+
 // Question is which host a claim is to get.
 type Question struct {
 	Claim     *metal3v1.HostClaim
@@ -122,8 +178,7 @@ type Refusal struct {
 
 // Select chooses a host. Different claims choose different hosts where they can, and one claim always the same.
 func Select(q Question) Answer {
-	selector, err := SelectorOf(q.Claim.Spec.HostSelector)
-	if err != nil {
+	if err := selectorProblem(q.Claim); err != nil {
 		return Answer{Reason: metal3v1.SelectorInvalidReason, Message: err.Error()}
 	}
 	var fit []*bmov1.BareMetalHost
@@ -131,7 +186,7 @@ func Select(q Question) Answer {
 	said := map[string]policiesSay{}
 	for _, host := range q.Hosts {
 		reserved := q.Reserved[types.NamespacedName{Namespace: host.Namespace, Name: host.Name}]
-		if reserved || !fits(host, q.Claim.Spec.HostSelector, selector) {
+		if reserved || !fits(host, q.Claim.Spec.HostSelector) {
 			continue
 		}
 		if _, ok := said[host.Namespace]; !ok {
@@ -167,11 +222,11 @@ func Select(q Question) Answer {
 
 // Check says why a claim must not have a host; nothing if it may.
 func Check(q Question, host *bmov1.BareMetalHost) string {
-	selector, err := SelectorOf(q.Claim.Spec.HostSelector)
+	problem := selectorProblem(q.Claim)
 	switch {
-	case err != nil:
-		return err.Error()
-	case !fits(host, q.Claim.Spec.HostSelector, selector):
+	case problem != nil:
+		return problem.Error()
+	case !fits(host, q.Claim.Spec.HostSelector):
 		return "the host is not free, or does not fit any more"
 	case authorize(host, q.Policies.ask(host.Namespace, q.Requester), q.Requester) != refusedByNobody:
 		return "it is not open to this namespace any more"
@@ -180,8 +235,8 @@ func Check(q Question, host *bmov1.BareMetalHost) string {
 	}
 }
 
-func fits(host *bmov1.BareMetalHost, s metal3v1.HostSelector, selector labels.Selector) bool {
-	return (s.InNamespace == "" || s.InNamespace == host.Namespace) && Free(host) && selector.Matches(labels.Set(host.Labels))
+func fits(host *bmov1.BareMetalHost, s metal3v1.HostSelector) bool {
+	return Free(host) && Wants(s, host)
 }
 
 // choose prefers hosts of the failure domain.

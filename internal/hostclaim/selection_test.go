@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -57,7 +57,7 @@ func TestFree(t *testing.T) {
 	}
 }
 
-func TestSelectorOf(t *testing.T) {
+func TestSelectors(t *testing.T) {
 	one := func(key, operator string, values ...string) metal3v1.HostSelector {
 		return metal3v1.HostSelector{MatchExpressions: []metal3v1.HostSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 	}
@@ -72,6 +72,9 @@ func TestSelectorOf(t *testing.T) {
 		"not in":             {one("a", "NotIn", "1"), "false"},
 		"exists":             {one("a", "EXISTS"), "true"},
 		"does not exist":     {one("a", "doesnotexist"), "false"},
+		"not in, of none":    {one("b", "NotIn", "1"), "true"},
+		"in, of none":        {one("b", "In", "1"), "false"},
+		"all of them":        {metal3v1.HostSelector{MatchExpressions: []metal3v1.HostSelectorRequirement{{Key: "a", Operator: "Exists"}, {Key: "b", Operator: "Exists"}}}, "false"},
 		"no operator":        {one("a", "", "1"), `"" is not an operator`},
 		"another operator":   {one("a", "gt", "1"), `"gt" is not an operator`},
 		"in without values":  {one("a", "In"), "for 'in', 'notin' operators, values set can't be empty"},
@@ -81,10 +84,9 @@ func TestSelectorOf(t *testing.T) {
 			metal3v1.HostSelector{MatchLabels: map[string]string{"a": "*"}}, "a valid label must be",
 		},
 	} {
-		selector, err := SelectorOf(tc.selector)
-		got := fmt.Sprint(err)
-		if err == nil {
-			got = fmt.Sprint(selector.Matches(labels.Set{"a": "1"}))
+		got := fmt.Sprint(selectorProblem(&metal3v1.HostClaim{Spec: metal3v1.HostClaimSpec{HostSelector: tc.selector}}))
+		if got == fmt.Sprint(nil) {
+			got = fmt.Sprint(Wants(tc.selector, &bmov1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "1"}}}))
 		}
 		if !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
@@ -175,5 +177,27 @@ func TestPoolOfHasWhatFits(t *testing.T) {
 		if !found {
 			t.Errorf("a host that has %v is not in pool %q", wanted, pool)
 		}
+	}
+}
+
+// A claim that waits is woken by many hosts, and its selector stays the same.
+func TestASelectorIsReadOnceForEachGeneration(t *testing.T) {
+	claim := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c", Generation: 2}}
+	for range 32 {
+		claim.Spec.HostSelector.MatchExpressions = append(claim.Spec.HostSelector.MatchExpressions, metal3v1.HostSelectorRequirement{
+			Key: "size", Operator: "NotIn", Values: []string{"a", "b", "c", "medium"},
+		})
+	}
+	question := Question{Claim: claim, Hosts: []*bmov1.BareMetalHost{freeHost("h")}}
+	SetCondition(claim, &claim.Status, metav1.Condition{
+		Type: metal3v1.AssociatedCondition, Status: metav1.ConditionFalse, Reason: Select(question).Reason,
+	}, time.Now())
+	if got := testing.AllocsPerRun(5, func() { Select(question) }); got > 10 {
+		t.Errorf("%.0f allocations to look at a host", got)
+	}
+	claim.Generation++
+	claim.Spec.HostSelector.MatchExpressions[0].Operator = "?"
+	if got := Select(question).Reason; got != metal3v1.SelectorInvalidReason {
+		t.Errorf("a selector that has changed: %s", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -140,8 +139,7 @@ func secretKeys(object client.Object) []string {
 	return nil
 }
 
-// claimsOfHost returns the claim that a host names, those that name the host, and if it is free
-// those that wait for such a host.
+// claimsOfHost returns the claim that a host names, and those that name the host.
 func (r *Reconciler) claimsOfHost(ctx context.Context, object client.Object) []reconcile.Request {
 	host, ok := object.(*bmov1.BareMetalHost)
 	if !ok {
@@ -151,18 +149,41 @@ func (r *Reconciler) claimsOfHost(ctx context.Context, object client.Object) []r
 	if key, _, ok := consumerOf(host); ok {
 		requests = append(requests, reconcile.Request{NamespacedName: key})
 	}
-	requests = append(requests, r.claimsBy(ctx, namedIndex, keyOf(host).String())...)
-	return append(requests, r.claimsInWait(ctx, host)...)
+	return append(requests, r.claimsBy(ctx, namedIndex, keyOf(host).String())...)
 }
 
-// claimsInWait returns the claims that wait for such a host, if it is free.
+// offers admits what claims that wait for a host have to know of one. They may be many.
+func offers() predicate.Predicate {
+	free := func(object client.Object) bool {
+		host, ok := object.(*bmov1.BareMetalHost)
+		return ok && hostclaim.Free(host)
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return free(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return free(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, ok := e.ObjectOld.(*bmov1.BareMetalHost)
+			is, ok2 := e.ObjectNew.(*bmov1.BareMetalHost)
+			return ok && ok2 && !hostclaim.SameOffer(was, is)
+		},
+	}
+}
+
+// claimsOfOffer returns the claims that wait for such a host, if it is free.
+func (r *Reconciler) claimsOfOffer(ctx context.Context, object client.Object) []reconcile.Request {
+	if host, ok := object.(*bmov1.BareMetalHost); ok {
+		return r.claimsInWait(ctx, host)
+	}
+	return nil
+}
+
+// claimsInWait returns the claims that wait for such a host, if it is free. It runs in the handler of an event, for all
+// of them: what costs more than a look at a label is for the workers.
 func (r *Reconciler) claimsInWait(ctx context.Context, host *bmov1.BareMetalHost) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, pool := range hostclaim.Pools(host) {
 		r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
-			selector, err := hostclaim.SelectorOf(claim.Spec.HostSelector)
-			in := claim.Spec.HostSelector.InNamespace
-			if err == nil && (in == "" || in == host.Namespace) && selector.Matches(labels.Set(host.Labels)) {
+			if hostclaim.Wants(claim.Spec.HostSelector, host) {
 				requests = append(requests, hostclaim.Itself(ctx, claim)...)
 			}
 		}, client.MatchingFields{waitingIndex: pool})

@@ -2,19 +2,23 @@ package baremetal
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -79,8 +83,8 @@ func TestWakes(t *testing.T) {
 		of    client.Object
 		want  string
 	}{
-		"a free host":                   {r.claimsOfHost, wokenHost("free", ""), "a/waits b/waits"},
-		"a free host of another size":   {r.claimsOfHost, large, "a/large"},
+		"a free host":                   {r.claimsOfOffer, wokenHost("free", ""), "a/waits b/waits"},
+		"a free host of another size":   {r.claimsOfOffer, large, "a/large"},
 		"a host of a claim":             {r.claimsOfHost, wokenHost("x", "knows"), "a/knows"},
 		"a host that is named":          {r.claimsOfHost, wokenHost("known", "other"), "a/knows a/other"},
 		"a host that is about to go":    {r.claimsOfHost, wokenHost("pending", "other"), "a/other a/pends"},
@@ -135,5 +139,92 @@ func TestGaveUp(t *testing.T) {
 	}
 	if !gaveUp().Delete(event.DeleteEvent{Object: claim("h", "")}) || gaveUp().Delete(event.DeleteEvent{Object: claim("", "h")}) {
 		t.Error("of claims that go those matter that were about to take a host")
+	}
+}
+
+// wokenBy returns the claims that a change of a host wakes, as informers and handlers do it.
+func wokenBy(ctx context.Context, r *Reconciler, was, is *bmov1.BareMetalHost) map[string]bool {
+	woken := map[string]bool{}
+	for _, watch := range r.watches() {
+		if _, ofHosts := watch.Object.(*bmov1.BareMetalHost); !ofHosts || !watch.Admits.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+			continue
+		}
+		for _, request := range append(watch.Requests(ctx, was), watch.Requests(ctx, is)...) {
+			woken[request.String()] = true
+		}
+	}
+	return woken
+}
+
+// Many claims may wait for a host whose status changes every second.
+func TestOnlyWhatIsOfferedWakesThoseWhoWait(t *testing.T) {
+	for name, tc := range map[string]struct {
+		was, is func(*bmov1.BareMetalHost)
+		want    bool
+	}{
+		"its status changes":        {is: func(h *bmov1.BareMetalHost) { h.Status.PoweredOn = true }},
+		"it is checked":             {is: func(h *bmov1.BareMetalHost) { h.Status.LastUpdated = new(metav1.Now()) }},
+		"it changes and is in use":  {was: occupied, is: func(h *bmov1.BareMetalHost) { occupied(h); h.Labels["rack"] = "1" }},
+		"it becomes free":           {was: occupied, want: true},
+		"it is free no more":        {is: occupied, want: true},
+		"it has another label":      {is: func(h *bmov1.BareMetalHost) { h.Labels["rack"] = "1" }, want: true},
+		"it is opened":              {was: func(h *bmov1.BareMetalHost) { h.Annotations = nil }, want: true},
+		"nothing cleans it":         {is: func(h *bmov1.BareMetalHost) { h.Spec.AutomatedCleaningMode = "disabled" }, want: true},
+		"it was deleted and is new": {is: func(h *bmov1.BareMetalHost) { h.UID = "new" }, want: true},
+	} {
+		was, is := wokenHost("h", ""), wokenHost("h", "")
+		was.ResourceVersion, is.ResourceVersion = "1", "2"
+		for host, change := range map[*bmov1.BareMetalHost]func(*bmov1.BareMetalHost){was: tc.was, is: tc.is} {
+			if change != nil {
+				change(host)
+			}
+		}
+		if got := wokenBy(t.Context(), wakers(), was, is)["a/waits"]; got != tc.want {
+			t.Errorf("%s: a claim that waits is woken: %v", name, got)
+		}
+	}
+}
+
+func occupied(host *bmov1.BareMetalHost) { host.Spec.ConsumerRef = consumerRef(simClaim("b", "other")) }
+
+// keptClaims is a cache with claims that wait for any host.
+type keptClaims struct {
+	client.Reader
+
+	claims []metal3v1.HostClaim
+}
+
+// List implements client.Reader.
+func (k keptClaims) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	asked := (&client.ListOptions{}).ApplyOptions(opts)
+	pool := client.MatchingFields{waitingIndex: hostclaim.PoolOf(metal3v1.HostSelector{})}
+	if claims, ok := list.(*metal3v1.HostClaimList); ok && asked.FieldSelector.String() == fields.Set(pool).String() {
+		claims.Items = k.claims
+	}
+	return nil
+}
+
+// What tenants ask for is not compiled in the handler of an event, which all other events wait for.
+func TestAHostThatBecomesFreeCostsNothingForEachClaim(t *testing.T) {
+	const claims = 300
+	asked := simClaim("a", "c")
+	asked.Spec.HostSelector = metal3v1.HostSelector{}
+	for range 32 {
+		each := metal3v1.HostSelectorRequirement{Key: "size", Operator: "NotIn"}
+		for i := range 8 {
+			each.Values = append(each.Values, fmt.Sprintf("%s%d", strings.Repeat("v", 62), i))
+		}
+		asked.Spec.HostSelector.MatchExpressions = append(asked.Spec.HostSelector.MatchExpressions, each)
+	}
+	asked.Spec.HostSelector.MatchExpressions[31].Operator = "In"
+	r := &Reconciler{Read: Readers{Claims: []client.Reader{keptClaims{claims: slices.Repeat([]metal3v1.HostClaim{*asked}, claims)}}}}
+	was, is := wokenHost("h", ""), wokenHost("h", "")
+	was.ResourceVersion, is.ResourceVersion = "1", "2"
+	occupied(was)
+	start := time.Now()
+	allocated := testing.AllocsPerRun(1, func() { wokenBy(t.Context(), r, was, is) })
+	t.Logf("%.0f allocations and %s for %d claims", allocated, time.Since(start)/2, claims)
+	if allocated > claims {
+		t.Errorf("%.0f allocations for %d claims that do not fit", allocated, claims)
 	}
 }
