@@ -24,6 +24,8 @@ const (
 	CredentialsArg = "credentials"
 )
 
+// What tenants write is kept in memory by the controllers, so all of it has bounds: a spec has about 64 KiB at most.
+
 // HostClaimSpec says what is asked for.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.online) || !has(self.poweredOn) || self.online == self.poweredOn",message="online and poweredOn are two names of one thing: they must not contradict each other"
@@ -49,6 +51,7 @@ type HostClaimSpec struct {
 
 	// args are for the controller of the kind.
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.map(key, size(key) + size(self[key])).sum() <= 16384",message="args are too long: all keys and values together may have 16384 characters"
 	// +optional
 	Args map[string]Argument `json:"args,omitempty"`
 
@@ -75,18 +78,22 @@ type HostClaimSpec struct {
 	CustomDeploy *CustomDeploy `json:"customDeploy,omitempty"`
 
 	// userData is a Secret in the namespace of the claim with user data for the first boot.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.name) || size(self.name) <= 253) && (!has(self.__namespace__) || size(self.__namespace__) <= 63)",message="it is too long: the name of a Secret has at most 253 characters, that of a namespace 63"
 	// +optional
 	UserData *corev1.SecretReference `json:"userData,omitempty"`
 
 	// metaData is a Secret in the namespace of the claim with metadata for the first boot.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.name) || size(self.name) <= 253) && (!has(self.__namespace__) || size(self.__namespace__) <= 63)",message="it is too long: the name of a Secret has at most 253 characters, that of a namespace 63"
 	// +optional
 	MetaData *corev1.SecretReference `json:"metaData,omitempty"`
 
 	// networkData is a Secret in the namespace of the claim with the configuration of the network.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.name) || size(self.name) <= 253) && (!has(self.__namespace__) || size(self.__namespace__) <= 63)",message="it is too long: the name of a Secret has at most 253 characters, that of a namespace 63"
 	// +optional
 	NetworkData *corev1.SecretReference `json:"networkData,omitempty"`
 
 	// consumerRef may say what uses the claim. Nothing depends on it.
+	// +kubebuilder:validation:XValidation:rule="size(self.?apiVersion.orValue('')) + size(self.?fieldPath.orValue('')) + size(self.?kind.orValue('')) + size(self.?name.orValue('')) + size(self.?__namespace__.orValue('')) + size(self.?resourceVersion.orValue('')) + size(self.?uid.orValue('')) <= 1024",message="consumerRef is too long: all its fields together may have 1024 characters"
 	// +optional
 	ConsumerRef *corev1.ObjectReference `json:"consumerRef,omitempty"`
 
@@ -154,12 +161,14 @@ type IdentityReference struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.__namespace__)",message="the field is called inNamespace"
 type HostSelector struct {
 	// matchLabels are labels that a host must have.
-	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="it is too long: the key of a label has at most 317 characters, its value 63"
 	// +optional
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 
 	// matchExpressions must all hold for the labels of a host.
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.map(each, has(each.values) ? size(each.values) : 0).sum() <= 256",message="there are too many values: all expressions together may have 256"
 	// +optional
 	MatchExpressions []HostSelectorRequirement `json:"matchExpressions,omitempty"`
 
@@ -169,6 +178,7 @@ type HostSelector struct {
 	InNamespace string `json:"inNamespace,omitempty"`
 
 	// namespace is refused, so that nobody takes it for inNamespace.
+	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
@@ -183,6 +193,7 @@ type HostSelectorRequirement struct {
 	Operator string `json:"operator"`
 	// values are for In and NotIn.
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
 	// +optional
 	Values []string `json:"values,omitempty"`
 }
@@ -194,6 +205,8 @@ type HostClaimStatus struct {
 	// AvailableForProvisioning and Ready; and RemoteSynced, if the kind is remote.
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:XValidation:rule="size(self.message) <= 2048",message="a message is too long: it may have 2048 characters"
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
@@ -202,14 +215,17 @@ type HostClaimStatus struct {
 	Ready bool `json:"ready"`
 
 	// addresses are those of the host.
+	// +kubebuilder:validation:MaxItems=128
 	// +optional
 	Addresses []HostAddress `json:"addresses,omitempty"`
 
 	// bootMACAddress is that of the network card which the host boots from.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	BootMACAddress string `json:"bootMACAddress,omitempty"`
 
 	// nics are the network cards of the host.
+	// +kubebuilder:validation:MaxItems=128
 	// +optional
 	NICs []NIC `json:"nics,omitempty"`
 
@@ -245,20 +261,25 @@ type HostClaimStatus struct {
 // HostAddress is an address of a host.
 type HostAddress struct {
 	// type is InternalIP, Hostname or InternalDNS.
+	// +kubebuilder:validation:MaxLength=256
 	Type string `json:"type"`
 	// address is the address.
+	// +kubebuilder:validation:MaxLength=256
 	Address string `json:"address"`
 }
 
 // NIC is a network card.
 type NIC struct {
 	// MAC is its hardware address.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	MAC string `json:"MAC,omitempty"`
 	// ip is its address.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	IP string `json:"ip,omitempty"`
 	// name is what the operating system calls it.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Name string `json:"name,omitempty"`
 }
@@ -266,22 +287,29 @@ type NIC struct {
 // ObjectReference names an object.
 type ObjectReference struct {
 	// namespace is that of the object.
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 	// name is that of the object.
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
 // RemoteReference names a HostClaim in another cluster.
 type RemoteReference struct {
 	// server is the URL of the API server of that cluster.
+	// +kubebuilder:validation:MaxLength=4096
 	Server string `json:"server"`
 	// authority is a hash of the certificates that vouch for the server.
+	// +kubebuilder:validation:MaxLength=256
 	Authority string `json:"authority"`
 	// namespace is that of the HostClaim there.
+	// +kubebuilder:validation:MaxLength=256
 	Namespace string `json:"namespace"`
 	// name is that of the HostClaim there.
+	// +kubebuilder:validation:MaxLength=256
 	Name string `json:"name"`
 	// uid is that of the HostClaim there, once it was seen.
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 256",message="a UID is too long: it may have 256 characters"
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 }

@@ -19,9 +19,11 @@ type HostDeployPolicySpec struct {
 type HostClaimNamespaces struct {
 	// names are names of namespaces. An empty list is no namespace.
 	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=63
 	// +optional
 	Names []string `json:"names,omitzero"`
-	// nameMatches is a regular expression for the whole name of a namespace.
+	// nameMatches is a regular expression for the whole name of a namespace. One that repeats so much that it takes
+	// long to look for allows nobody.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	NameMatches string `json:"nameMatches,omitempty"`
