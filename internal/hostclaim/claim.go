@@ -32,12 +32,12 @@ func LostForGood(claim *metal3v1.HostClaim) bool {
 	return ConditionOf(claim, metal3v1.AssociatedCondition).Reason == metal3v1.HostLostReason
 }
 
-// deleteForMove is what clusterctl puts on what it deletes because it has moved it.
-const deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
+// DeleteForMove is what clusterctl puts on what it deletes because it has moved it.
+const DeleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
 // Moved reports whether a claim is deleted because clusterctl has moved it: all that belongs to it is its successor's.
 func Moved(claim *metal3v1.HostClaim) bool {
-	_, moved := claim.Annotations[deleteForMove]
+	_, moved := claim.Annotations[DeleteForMove]
 	return moved
 }
 

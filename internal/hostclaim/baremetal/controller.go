@@ -2,6 +2,7 @@ package baremetal
 
 import (
 	"context"
+	"maps"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -71,30 +73,42 @@ func Controller(gate featuregate.Feature, setup func(context.Context, controller
 // other one is in the controller's own cache, as are the labels of all Namespaces of the scope.
 func watched(scope shard.Scope) []controller.Watch {
 	return []controller.Watch{
-		{Object: &metal3v1.HostClaim{}, By: cache.ByObject{Field: ofKind(metal3v1.KindBareMetal)}},
+		{Object: &metal3v1.HostClaim{}, By: ofKind(metal3v1.KindBareMetal)},
 		{Object: &bmov1.BareMetalHost{}, By: cache.ByObject{Transform: trimHost}},
-		{Object: &metal3v1.HostDeployPolicy{}},
+		{Object: &metal3v1.HostDeployPolicy{}, By: cache.ByObject{Transform: hostclaim.KeepPolicy}},
 		{Object: &clusterv1.Cluster{}},
-		{Own: true, Object: &metal3v1.HostClaim{}, By: cache.ByObject{Field: ofKind(metal3v1.KindBareMetalHost)}},
+		{Own: true, Object: &metal3v1.HostClaim{}, By: ofKind(metal3v1.KindBareMetalHost)},
 		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{Label: scope.NamespaceObjects(), Transform: keepLabels}},
-		{Own: true, Object: secretMetadata(), By: cache.ByObject{Transform: keepLabels}},
+		{Own: true, Object: secretMetadata(), By: cache.ByObject{Transform: keepCopy}},
 		{Own: true, Object: hardwareMetadata(), By: cache.ByObject{Transform: controller.KeepIdentity}},
 	}
 }
 
-func ofKind(kind string) fields.Selector { return fields.OneTermEqualSelector("spec.kind", kind) }
+func ofKind(kind string) cache.ByObject {
+	return cache.ByObject{Field: fields.OneTermEqualSelector("spec.kind", kind), Transform: hostclaim.KeepClaim}
+}
 
-// trimHost drops what is large and not read.
+// trimHost drops what is large and not read. All labels stay: claims select by them.
 func trimHost(object any) (any, error) {
 	host, ok := object.(*bmov1.BareMetalHost)
 	if !ok {
 		return object, nil
 	}
-	host.ManagedFields = nil
+	host.ManagedFields, host.Annotations = nil, hostclaim.KeepRead(host.Annotations)
 	if details := host.Status.HardwareDetails; details != nil {
 		host.Status.HardwareDetails = &bmov1.HardwareDetails{NIC: details.NIC, Hostname: details.Hostname}
 	}
 	return host, nil
+}
+
+// keepCopy leaves of the metadata of a Secret what tells one version of it from another, and whose copy it is.
+func keepCopy(object any) (any, error) {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+		maps.DeleteFunc(found.Labels, func(key, _ string) bool {
+			return key != metal3v1.ClaimUIDLabel && key != metal3v1.SourceLabel
+		})
+	}
+	return keepLabels(object)
 }
 
 // keepLabels leaves of metadata what tells one object, and one version of it, from another, and the labels.

@@ -210,7 +210,7 @@ func hostOf(claim *metal3v1.HostClaim) *types.NamespacedName {
 func (r Readers) claim(ctx context.Context, key types.NamespacedName) (*metal3v1.HostClaim, error) {
 	for _, claims := range r.Claims {
 		claim, err := claimFrom(ctx, claims, key)
-		if claim != nil && claim.Status.PendingHost != nil {
+		if claim != nil && (claim.Status.PendingHost != nil || !hostclaim.IsKept(claim)) {
 			// A host must not be taken for a claim that has gone meanwhile.
 			return claimFrom(ctx, r.Live, key)
 		}

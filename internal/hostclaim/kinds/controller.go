@@ -52,10 +52,24 @@ func Controller(
 				others[i] = fields.OneTermNotEqualSelector("spec.kind", kind)
 			}
 			return []controller.Watch{{Own: true, Object: &metal3v1.HostClaim{}, By: cache.ByObject{
-				Field: fields.AndSelectors(others...),
+				Field: fields.AndSelectors(others...), Transform: keepKind,
 			}}}
 		},
 	}
+}
+
+// keepKind leaves of a claim its kind, and whether somebody works on it.
+func keepKind(object any) (any, error) {
+	if claim, ok := object.(*metal3v1.HostClaim); ok {
+		claim.ObjectMeta = metav1.ObjectMeta{
+			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
+			Generation: claim.Generation, CreationTimestamp: claim.CreationTimestamp, DeletionTimestamp: claim.DeletionTimestamp,
+			Finalizers: hostclaim.KeepFinalizers(claim.Finalizers),
+		}
+		claim.Spec = metal3v1.HostClaimSpec{Kind: claim.Spec.Kind}
+		claim.Status = metal3v1.HostClaimStatus{Ready: claim.Status.Ready, Conditions: claim.Status.Conditions}
+	}
+	return object, nil
 }
 
 // Reconciler says of claims that nobody handles their kind.

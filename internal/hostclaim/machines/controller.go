@@ -10,6 +10,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -46,10 +47,11 @@ func Controller(
 // watched are all Metal3Machines, and what was created for them: the API server selects that.
 func watched(shard.Scope) []controller.Watch {
 	created := cache.ByObject{Label: controller.Having(metal3v1.MachineLabel)}
+	claims := cache.ByObject{Label: created.Label, Transform: hostclaim.KeepClaim}
 	return []controller.Watch{
 		{Object: &clusterv1.Cluster{}},
 		{Own: true, Object: newMachine(), By: cache.ByObject{Transform: keepRequest}},
-		{Own: true, Object: &metal3v1.HostClaim{}, By: created},
+		{Own: true, Object: &metal3v1.HostClaim{}, By: claims},
 		{Own: true, Object: &bmov1.BareMetalHost{}, By: created},
 	}
 }

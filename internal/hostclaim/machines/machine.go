@@ -33,13 +33,14 @@ type Machine struct {
 	Problem string
 }
 
-// spec is the part of a Metal3Machine that is read. Released types have no kind, args and credentials.
+// spec is the part of a Metal3Machine that is read. Released types have no kind, args and credentials. What may be too
+// large to be kept comes last: what comes before it is read all the same.
 type spec struct {
 	Kind          string                       `json:"kind,omitempty"`
-	Args          map[string]metal3v1.Argument `json:"args,omitempty"`
 	Credentials   string                       `json:"credentials,omitempty"`
-	HostSelector  *metal3v1.HostSelector       `json:"hostSelector,omitempty"`
 	FailureDomain string                       `json:"failureDomain,omitempty"`
+	Args          map[string]metal3v1.Argument `json:"args,omitempty"`
+	HostSelector  *metal3v1.HostSelector       `json:"hostSelector,omitempty"`
 }
 
 // newMachine returns an object of the kind.
@@ -56,14 +57,6 @@ func newMachineList() *unstructured.UnstructuredList {
 	return list
 }
 
-// keepRequest leaves of a Metal3Machine what is read of it. It is a transform of a cache.
-func keepRequest(object any) (any, error) {
-	if machine, ok := object.(*unstructured.Unstructured); ok {
-		machine.SetManagedFields(nil)
-		delete(machine.Object, "status")
-	}
-	return object, nil
-}
 
 // read reads a Metal3Machine. Where a field is not there, an annotation is in its place.
 func read(object *unstructured.Unstructured) *Machine {
@@ -74,8 +67,7 @@ func read(object *unstructured.Unstructured) *Machine {
 	var s spec
 	if raw, ok := object.Object["spec"].(map[string]any); ok {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &s); err != nil {
-			m.Problem = "spec cannot be read"
-			return m
+			m.Problem = "spec.args or spec.hostSelector cannot be read, or is too large"
 		}
 	}
 	m.Kind, m.Args, m.Credentials, m.FailureDomain = s.Kind, s.Args, s.Credentials, s.FailureDomain

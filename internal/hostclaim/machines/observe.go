@@ -52,6 +52,14 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 		}
 		isThere[each] = err == nil
 	}
+	if isThere[claim] && !hostclaim.IsKept(claim) {
+		*claim = metal3v1.HostClaim{}
+		err := r.Read.Live.Get(ctx, key, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return o, fmt.Errorf("reading HostClaim %s: %w", key, err)
+		}
+		isThere[claim] = err == nil
+	}
 	if isThere[claim] && isClaim(claim) {
 		o.Claim = claim
 	}

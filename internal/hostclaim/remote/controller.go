@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -57,7 +59,7 @@ func watched(shard.Scope) []controller.Watch {
 	return []controller.Watch{
 		{Object: &clusterv1.Cluster{}},
 		{Own: true, Object: &metal3v1.HostClaim{}, By: cache.ByObject{
-			Field: fields.OneTermEqualSelector("spec.kind", metal3v1.KindRemote),
+			Field: fields.OneTermEqualSelector("spec.kind", metal3v1.KindRemote), Transform: hostclaim.KeepClaim,
 		}},
 		{Own: true, Object: secretMetadata(), By: cache.ByObject{Transform: keepFinalizers}},
 	}
@@ -67,13 +69,27 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	return controller.MetadataOf(corev1.SchemeGroupVersion, "Secret")
 }
 
-// keepFinalizers leaves of metadata what tells one object, and one version of it, from another, and what holds it.
+// maxFinalizers is how many finalizers of a Secret a cache keeps. Tenants can set thousands.
+const maxFinalizers = 16
+
+// keepFinalizers leaves of metadata what tells one object, and one version of it, from another, and what holds it. A
+// list is patched as a whole: of one that is too long, there is one finalizer too many for a list that is kept.
 func keepFinalizers(object any) (any, error) {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+		finalizers := found.Finalizers
+		if len(finalizers) > maxFinalizers {
+			held := hostclaim.KeepFinalizers(finalizers, metal3v1.CredentialsFinalizer)
+			finalizers = append(slices.Clone(finalizers[:maxFinalizers]), held[0])
+		}
 		found.ObjectMeta = metav1.ObjectMeta{
 			Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
-			Finalizers: found.Finalizers, DeletionTimestamp: found.DeletionTimestamp,
+			Finalizers: finalizers, DeletionTimestamp: found.DeletionTimestamp,
 		}
 	}
 	return object, nil
+}
+
+// hasAllFinalizers reports whether the cache has kept those of a Secret.
+func hasAllFinalizers(secret *metav1.PartialObjectMetadata) bool {
+	return len(secret.Finalizers) <= maxFinalizers
 }

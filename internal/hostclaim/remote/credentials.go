@@ -30,6 +30,12 @@ func (h *Holder) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err := h.Read.Secrets.Get(ctx, request.NamespacedName, before); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if !hasAllFinalizers(before) {
+		before = secretMetadata()
+		if err := h.Read.Live.Get(ctx, request.NamespacedName, before); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
 	used, err := h.used(ctx, request)
 	if err != nil {
 		return ctrl.Result{}, err

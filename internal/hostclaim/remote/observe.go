@@ -126,7 +126,12 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 // claim returns nil if there is no claim of this kind.
 func (r Readers) claim(ctx context.Context, key types.NamespacedName) (*metal3v1.HostClaim, error) {
 	claim := &metal3v1.HostClaim{}
-	switch err := r.Claims.Get(ctx, key, claim); {
+	err := r.Claims.Get(ctx, key, claim)
+	if err == nil && !hostclaim.IsKept(claim) {
+		*claim = metal3v1.HostClaim{}
+		err = r.Live.Get(ctx, key, claim)
+	}
+	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
