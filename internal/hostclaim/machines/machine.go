@@ -57,7 +57,6 @@ func newMachineList() *unstructured.UnstructuredList {
 	return list
 }
 
-
 // read reads a Metal3Machine. Where a field is not there, an annotation is in its place.
 func read(object *unstructured.Unstructured) *Machine {
 	m := &Machine{ObjectMeta: metav1.ObjectMeta{
