@@ -16,8 +16,8 @@ import (
 //
 //   - A map from which something was left out keeps one key of that, without its value. If it were empty, a patch that
 //     removes the last key that is read would remove all others with it.
-//   - A list is patched as a whole. If it is too long, all metadata of the claim is left out, and who works on the claim
-//     reads it from the API server.
+//   - A list is patched as a whole. If it is too long, the cache leaves out all metadata of the claim, and controllers
+//     read that claim from the API server.
 
 // maxMetadata is how much a cache keeps of the metadata of a claim.
 const maxMetadata = 16 << 10
@@ -32,7 +32,7 @@ func KeepClaim(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	claim.ManagedFields, claim.SelfLink = nil, ""
+	claim.ManagedFields = nil
 	claim.Labels, claim.Annotations = KeepRead(claim.Labels), KeepRead(claim.Annotations)
 	for i, owner := range claim.OwnerReferences {
 		claim.OwnerReferences[i] = metav1.OwnerReference{Kind: owner.Kind, UID: owner.UID}

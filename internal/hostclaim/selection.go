@@ -45,8 +45,8 @@ func selectorProblem(claim *metal3v1.HostClaim) error {
 	return nil
 }
 
-// Wants reports whether a host is in the namespace and has the labels that a claim asks for. It is called for all claims
-// that wait, at one event of a host, so it compiles nothing: Select says of a selector that it cannot be read.
+// Wants reports whether a host is in the namespace and has the labels that a claim asks for. It is called for all
+// claims that wait, at one event of a host, so it compiles nothing: Select reports a selector that cannot be read.
 func Wants(s metal3v1.HostSelector, host *bmov1.BareMetalHost) bool {
 	if s.InNamespace != "" && s.InNamespace != host.Namespace {
 		return false

@@ -27,7 +27,7 @@ func swell(object client.Object, domain string) client.Object {
 		labels[key], annotations[key] = strings.Repeat("v", 63), strings.Repeat("v", 250)
 		finalizers = append(finalizers, key)
 		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Metal3Machine", Name: strings.Repeat("n", 250), UID: types.UID(key)})
-		managed = append(managed, metav1.ManagedFieldsEntry{Manager: key, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{}}`)}})
+		managed = append(managed, metav1.ManagedFieldsEntry{Manager: key, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`)})
 	}
 	object.SetLabels(labels)
 	object.SetAnnotations(annotations)
@@ -51,10 +51,6 @@ func swell(object client.Object, domain string) client.Object {
 
 // Whoever may write HostClaims, Secrets and Metal3Machines in one namespace must not fill the memory of all.
 func TestWhatTenantsWriteIsNotKeptWhole(t *testing.T) {
-	const bound = 20 << 10
-	// All labels of these are read: claims select hosts by them, policies Namespaces, and the import copies those of
-	// Clusters.
-	labelled := []string{"BareMetalHost", "Namespace", "Cluster"}
 	all := Controllers()
 	common, err := cacheOptions(all, shard.Scope{}, false, 0)
 	if err != nil {
@@ -73,34 +69,41 @@ func TestWhatTenantsWriteIsNotKeptWhole(t *testing.T) {
 			}
 			for _, domain := range []string{"example.com", "x.metal3.io"} {
 				seen++
-				object, _ := watch.Object.DeepCopyObject().(client.Object)
-				before := size(t, swell(object, domain))
-				kept, err := transformOf(t, options, watch.Object)(object)
-				if err != nil {
-					t.Fatal(err)
-				}
-				is, _ := kept.(client.Object)
-				kind := is.GetObjectKind().GroupVersionKind().Kind
-				if kind == "" {
-					kind = reflect.TypeOf(is).Elem().Name()
-				}
-				if len(is.GetManagedFields()) > 0 {
-					t.Errorf("%s: a %s keeps its managedFields", c.Name, kind)
-				}
-				if slices.Contains(labelled, kind) {
-					continue
-				}
-				if after := size(t, is); after > bound {
-					t.Errorf("%s: of a %s of %d KiB with keys of %s, %d KiB are kept", c.Name, kind, before>>10, domain, after>>10)
-				}
-				if is.GetName() != "x" || is.GetNamespace() != "team" {
-					t.Errorf("%s: a %s has lost its name", c.Name, kind)
-				}
+				checkKept(t, c.Name, watch.Object, transformOf(options, watch.Object), domain)
 			}
 		}
 	}
 	if seen < 20 {
 		t.Errorf("only %d kinds were looked at", seen)
+	}
+}
+
+// checkKept has a cache of a controller keep a large object.
+func checkKept(t *testing.T, by string, of client.Object, keep func(any) (any, error), domain string) {
+	t.Helper()
+	const bound = 20 << 10
+	// All labels of these are read: claims select hosts by them, policies Namespaces, and the import copies those of
+	// Clusters.
+	labelled := []string{"BareMetalHost", "Namespace", "Cluster"}
+	object, _ := of.DeepCopyObject().(client.Object)
+	before := size(t, swell(object, domain))
+	kept, err := keep(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, _ := kept.(client.Object)
+	kind := is.GetObjectKind().GroupVersionKind().Kind
+	if kind == "" {
+		kind = reflect.TypeOf(is).Elem().Name()
+	}
+	if len(is.GetManagedFields()) > 0 {
+		t.Errorf("%s: a %s keeps its managedFields", by, kind)
+	}
+	if after := size(t, is); after > bound && !slices.Contains(labelled, kind) {
+		t.Errorf("%s: of a %s of %d KiB with keys of %s, %d KiB are kept", by, kind, before>>10, domain, after>>10)
+	}
+	if is.GetName() != "x" || is.GetNamespace() != "team" {
+		t.Errorf("%s: a %s has lost its name", by, kind)
 	}
 }
 
@@ -114,8 +117,7 @@ func size(t *testing.T, object client.Object) int {
 }
 
 // transformOf returns what a cache does with an object of a kind.
-func transformOf(t *testing.T, options cache.Options, object client.Object) func(any) (any, error) {
-	t.Helper()
+func transformOf(options cache.Options, object client.Object) func(any) (any, error) {
 	for other, by := range options.ByObject {
 		same := reflect.TypeOf(other) == reflect.TypeOf(object) &&
 			other.GetObjectKind().GroupVersionKind() == object.GetObjectKind().GroupVersionKind()
