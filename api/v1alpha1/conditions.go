@@ -71,6 +71,10 @@ const (
 	// InvalidSettingReason: an annotation with agent settings cannot be read. The message says what it must hold.
 	InvalidSettingReason = "InvalidSetting"
 
+	// TooManyLabelsReason: the labels that the Rancher cluster gets from the CAPI Cluster are too large. Those in Rancher
+	// stay as they are. Remove labels, or exclude some of them.
+	TooManyLabelsReason = "TooManyLabels"
+
 	// NameTooLongReason: the name or namespace of the CAPI Cluster is over 63 characters and cannot be the
 	// value of an owner label. The cluster cannot be imported under this name.
 	NameTooLongReason = "NameTooLong"

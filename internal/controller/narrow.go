@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
@@ -51,10 +52,37 @@ func KeepIdentity(object any) (any, error) {
 	return object, nil
 }
 
+// KeepLabels is KeepIdentity for kinds of which some labels are read, and whether they are being deleted.
+func KeepLabels(keys ...string) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+			labels, deletion := OnlyLabels(found.Labels, keys...), found.DeletionTimestamp
+			if _, err := KeepIdentity(object); err != nil {
+				return nil, err
+			}
+			found.Labels, found.DeletionTimestamp = labels, deletion
+		}
+		return object, nil
+	}
+}
+
+// KeepAllLabels is KeepLabels for Namespaces that are selected by their labels. These are what an administrator
+// writes: whoever may write them decides who works in a namespace.
+func KeepAllLabels(object any) (any, error) {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+		labels, deletion := found.Labels, found.DeletionTimestamp
+		if _, err := KeepIdentity(object); err != nil {
+			return nil, err
+		}
+		found.Labels, found.DeletionTimestamp = labels, deletion
+	}
+	return object, nil
+}
+
 // KeepLease leaves of a Lease what tells who holds it. It is a transform of a cache.
 func KeepLease(object any) (any, error) {
 	if lease, ok := object.(*coordinationv1.Lease); ok {
-		lease.ManagedFields, lease.Labels, lease.Annotations = nil, nil, nil
+		lease.ManagedFields, lease.Labels, lease.Annotations, lease.Finalizers, lease.OwnerReferences = nil, nil, nil, nil, nil
 		lease.Spec.PreferredHolder, lease.Spec.Strategy = nil, nil
 	}
 	return object, nil

@@ -29,7 +29,7 @@ func (s Scope) readable(namespace string) bool {
 // Watches returns what the controller receives, and how narrowly. In its own cache are the metadata of the Namespaces
 // of the scope, and of Secrets in the namespaces that the policy names: without any, of no Secret at all.
 func (s Scope) Watches() []controller.Watch {
-	identities := cache.ByObject{Transform: keepLabels}
+	identities := cache.ByObject{Transform: reduce}
 	if shared := s.trustedElsewhere(); len(shared) > 0 {
 		identities.Namespaces = s.Shard.Namespaces()
 		for _, name := range shared {
@@ -38,10 +38,10 @@ func (s Scope) Watches() []controller.Watch {
 	}
 	watches := []controller.Watch{
 		{Object: &infrav1.OCIClusterIdentity{}, By: identities},
-		{Object: &infrav1.OCICluster{}, By: cache.ByObject{Transform: keepLabels}},
-		{Object: &infrav1.OCIManagedCluster{}, By: cache.ByObject{Transform: keepLabels}},
+		{Object: &infrav1.OCICluster{}, By: cache.ByObject{Transform: reduce}},
+		{Object: &infrav1.OCIManagedCluster{}, By: cache.ByObject{Transform: reduce}},
 		{Own: true, Object: controller.MetadataOf(corev1.SchemeGroupVersion, "Namespace"), By: cache.ByObject{
-			Label: s.Shard.NamespaceObjects(), Transform: keepLabels,
+			Label: s.Shard.NamespaceObjects(), Transform: controller.KeepAllLabels,
 		}},
 	}
 	if len(s.Policy.SecretNamespaces) == 0 {
@@ -60,18 +60,30 @@ func (s Scope) trustedElsewhere() []string {
 	return slices.DeleteFunc(slices.Clone(s.Policy.TrustedNamespaces), s.Shard.Owns)
 }
 
-// keepLabels drops metadata that is not read. Annotations can be large, and can hold what an object is made of: one of
-// them is read, that with which an identity may be removed although clusters use it.
-func keepLabels(object any) (any, error) {
+// longestText is how much is kept of a text in a reference or an annotation. None that is longer can be right.
+const longestText = 1 << 10
+
+// reduce drops what is not read of an identity, or of a cluster that uses one. Annotations can be large, and can hold
+// what an object is made of: one of them is read, that with which an identity may be removed although clusters use it.
+func reduce(object any) (any, error) {
 	if found, ok := object.(client.Object); ok {
 		value, allowed := found.GetAnnotations()[infrav1.AllowDeletionAnnotation]
 		found.SetAnnotations(nil)
 		if allowed {
-			found.SetAnnotations(map[string]string{infrav1.AllowDeletionAnnotation: value})
+			found.SetAnnotations(map[string]string{infrav1.AllowDeletionAnnotation: controller.Head(value, longestText)})
 		}
+		found.SetLabels(controller.OnlyLabels(found.GetLabels(), infrav1.CredentialUIDLabel))
 		found.SetManagedFields(nil)
 		found.SetOwnerReferences(nil)
 		found.SetFinalizers(nil)
+	}
+	if user, ok := object.(User); ok {
+		if ref := user.IdentityRef(); ref != nil {
+			*ref = corev1.ObjectReference{
+				APIVersion: controller.Head(ref.APIVersion, longestText), Kind: controller.Head(ref.Kind, longestText),
+				Namespace: controller.Head(ref.Namespace, longestText), Name: controller.Head(ref.Name, longestText),
+			}
+		}
 	}
 	return object, nil
 }

@@ -112,7 +112,7 @@ func TestTransformsDropWhatCanHoldKeys(t *testing.T) {
 	for name, tc := range map[string]struct {
 		transform func(any) (any, error)
 		want      metav1.ObjectMeta
-	}{"Secret": {controller.KeepIdentity, secret}, "Namespace": {keepLabels, namespace}} {
+	}{"Secret": {controller.KeepIdentity, secret}, "Namespace": {controller.KeepAllLabels, namespace}} {
 		got, err := tc.transform(full())
 		if err != nil {
 			t.Fatal(err)

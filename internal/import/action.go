@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/condition"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
@@ -58,11 +61,29 @@ func (r *Reconciler) liveInRancher() client.Reader {
 	return r.APIReader
 }
 
+// wholeFinalizers has two versions of the metadata of an object have the finalizers that the cache has left out.
+func (r *Reconciler) wholeFinalizers(ctx context.Context, object, from, to client.Object) error {
+	live := r.liveInRancher()
+	var whole client.Object
+	switch object.(type) {
+	case *clusterv1.Cluster:
+		live, whole = r.APIReader, &clusterv1.Cluster{}
+	case *managementv3.Cluster:
+		whole = &managementv3.Cluster{}
+	default:
+		whole = &provisioningv1.Cluster{}
+	}
+	return controller.WholeFinalizers(ctx, live, whole, from, to)
+}
+
 // patchLocked writes what differs in the metadata of two versions of an object, if the API server has the first one.
 // All else that a Rancher cluster has would take long to compare.
 func (r *Reconciler) patchLocked(ctx context.Context, before, after client.Object) error {
-	locked := client.MergeFromWithOptions(meta.AsPartialObjectMetadata(before), client.MergeFromWithOptimisticLock{})
-	patch, err := locked.Data(meta.AsPartialObjectMetadata(after))
+	from, to := meta.AsPartialObjectMetadata(before), meta.AsPartialObjectMetadata(after)
+	if err := r.wholeFinalizers(ctx, before, from, to); err != nil {
+		return err
+	}
+	patch, err := client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{}).Data(to)
 	if err != nil {
 		return err
 	}

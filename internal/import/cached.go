@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,23 +11,22 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
 )
 
 // The cache holds of a CAPI cluster and of a Rancher cluster what an import reads, and no more. What is read of them is
 // said here and nowhere else: a change of anything else wakes nobody. Objects from the cache are the base of patches,
-// so what is left out must never look as if it had been taken off: an annotation that nobody reads keeps its key and
-// loses its value. Then a list or a map is empty only if it is empty on the API server.
+// so what is left out must never look as if it had been taken off. A list or a map is empty only if it is empty on the
+// API server: one annotation that nobody reads keeps its key and loses its value. What tenants write has a bound, and
+// what exceeds it is known by that: see internal/controller/bound.go.
 
 // Reduce leaves of an object for the cache what an import reads of it. It is a transform of the cache.
-func Reduce(object any) (any, error) {
+func (r Rules) Reduce(object any) (any, error) {
 	switch object := object.(type) {
 	case *clusterv1.Cluster:
-		reduceMeta(&object.ObjectMeta)
-		for key, value := range object.Annotations {
-			if len(value) > longestAnnotation {
-				object.Annotations[key] = strings.ToValidUTF8(strings.Clone(value[:longestAnnotation]), "")
-			}
-		}
+		object.Labels = r.labelsRead(object.Labels)
+		reduceMeta(&object.ObjectMeta, longest)
+		object.OwnerReferences = controller.BoundOwners(object.OwnerReferences, ofRancher)
 		object.Spec = clusterv1.ClusterSpec{
 			Paused: object.Spec.Paused, InfrastructureRef: object.Spec.InfrastructureRef, Topology: clusterv1.Topology{ClassRef: object.Spec.Topology.ClassRef},
 		}
@@ -35,8 +35,17 @@ func Reduce(object any) (any, error) {
 			Phase:          object.Status.Phase, // The fleet reads it.
 			Conditions:     conditionsRead(object.Status.Conditions),
 		}
+		return object, nil
+	default:
+		return Reduce(object)
+	}
+}
+
+// Reduce is Rules.Reduce for Rancher clusters, which no option has a part in.
+func Reduce(object any) (any, error) {
+	switch object := object.(type) {
 	case *managementv3.Cluster:
-		reduceMeta(&object.ObjectMeta)
+		reduceRecord(&object.ObjectMeta)
 		spec := managementv3.ClusterSpec{
 			DisplayName:        object.Spec.DisplayName,
 			Description:        object.Spec.Description,
@@ -56,7 +65,7 @@ func Reduce(object any) (any, error) {
 			Conditions:          managementConditionsRead(object.Status.Conditions),
 		}
 	case *provisioningv1.Cluster:
-		reduceMeta(&object.ObjectMeta)
+		reduceRecord(&object.ObjectMeta)
 		object.Spec = provisioningv1.ClusterSpec{
 			AgentEnvVars:                        object.Spec.AgentEnvVars,
 			ClusterAgentDeploymentCustomization: object.Spec.ClusterAgentDeploymentCustomization,
@@ -66,16 +75,111 @@ func Reduce(object any) (any, error) {
 	return object, nil
 }
 
-// longestAnnotation is how much is kept of an annotation that is read of a CAPI cluster, which tenants write. Nothing
-// that is longer can be used, but for a description, which is cut.
-const longestAnnotation = 16 << 10
+// What is kept of an annotation. Nothing that is longer can be used, but for a description, which is cut: settings
+// have at most 8 KiB, and everything else is a name or a boolean.
+const (
+	longestSetting = 16 << 10
+	longestValue   = 1 << 10
+)
 
-func reduceMeta(meta *metav1.ObjectMeta) {
-	meta.ManagedFields = nil
-	for key := range meta.Annotations {
-		if !readsAnnotation(key) {
-			meta.Annotations[key] = ""
+// longest is how much is kept of an annotation of a CAPI cluster.
+func longest(key string) int {
+	switch key {
+	case archelonv1.AgentEnvAnnotation, archelonv1.AgentDeploymentAnnotation, archelonv1.MembersAnnotation, archelonv1.DescriptionAnnotation:
+		return longestSetting
+	}
+	return longestValue
+}
+
+// Bounds of Rancher clusters, which people edit in Rancher. The annotations that name what was propagated have the keys
+// of all labels that can be, and a text that is cut is still longer than any that this project writes.
+const (
+	longestOfRecord = 2 * controller.MaxLabels
+	maxRecordLabels = 4 * controller.MaxLabels
+	maxAnnotations  = 64 << 10
+)
+
+// labelsRead are the labels of a CAPI cluster that are read: those that its Rancher cluster gets, which have a bound,
+// and those that are read by their keys.
+func (r Rules) labelsRead(labels map[string]string) map[string]string {
+	if !controller.Exceeds(labels, controller.MaxLabels) {
+		return labels
+	}
+	keys := r.labelsByKey()
+	byKey := func(key string) bool { return slices.Contains(keys, key) }
+	read := maps.Clone(controller.Bound(r.propagated(labels), controller.MaxLabels, byKey))
+	maps.Copy(read, controller.OnlyLabels(labels, keys...))
+	return read
+}
+
+// labelsByKey are the keys of labels of CAPI clusters that are read beside those that Rancher clusters get.
+func (r Rules) labelsByKey() []string {
+	keys := []string{archelonv1.ImportLabel, clusterv1.WatchLabel}
+	if r.Selector.labels != nil {
+		requirements, _ := r.Selector.labels.Requirements()
+		for _, requirement := range requirements {
+			keys = append(keys, requirement.Key())
 		}
+	}
+	return keys
+}
+
+// reduceRecord leaves of the metadata of a Rancher cluster what is read. The labels that were propagated are compared
+// with those that are to be, so none of them is left out.
+func reduceRecord(meta *metav1.ObjectMeta) {
+	reduceMeta(meta, func(string) int { return longestOfRecord })
+	if controller.Exceeds(meta.Labels, maxRecordLabels) {
+		propagated := strings.Split(meta.Annotations[archelonv1.PropagatedLabelsAnnotation], ",")
+		read := append(propagated,
+			archelonv1.OwnedLabel, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel, archelonv1.OwnerUIDLabel,
+			archelonv1.ManagementClusterLabel, classNameLabel, classNamespaceLabel)
+		slices.Sort(read)
+		meta.Labels = controller.Bound(meta.Labels, maxRecordLabels, func(key string) bool {
+			_, found := slices.BinarySearch(read, key)
+			return found
+		})
+	}
+	meta.OwnerReferences = controller.BoundOwners(meta.OwnerReferences, func(metav1.OwnerReference) bool { return true })
+}
+
+// reduceMeta leaves of metadata what is read of it, but for labels and owners. Of the value of an annotation it keeps so
+// many bytes.
+func reduceMeta(meta *metav1.ObjectMeta, longest func(key string) int) {
+	meta.ManagedFields = nil
+	meta.Finalizers = controller.BoundFinalizers(meta.Finalizers)
+	if len(meta.Annotations) == 0 {
+		return
+	}
+	read, unread := map[string]string{}, ""
+	for key, value := range meta.Annotations {
+		switch {
+		case readsAnnotation(key):
+			read[key] = controller.Head(value, longest(key))
+		case unread == "" || key < unread:
+			unread = key
+		}
+	}
+	if unread != "" {
+		read[unread] = ""
+	}
+	keys := annotationsByKey()
+	meta.Annotations = controller.Bound(read, maxAnnotations, func(key string) bool { return slices.Contains(keys, key) })
+}
+
+// annotationsByKey are the annotations that are kept whatever others there are in the same domains: on a CAPI cluster,
+// and on a Rancher cluster.
+func annotationsByKey() []string {
+	return []string{
+		clusterv1.PausedAnnotation, archelonv1.RecordAnnotation, archelonv1.InstanceAnnotation,
+		archelonv1.ImportedAnnotation, archelonv1.KeptOutAnnotation, archelonv1.EarlyImportAnnotation, archelonv1.ManagedByAnnotation,
+		archelonv1.AgentEnvAnnotation, archelonv1.AgentDeploymentAnnotation, archelonv1.MembersAnnotation, archelonv1.DescriptionAnnotation,
+		archelonv1.DisplayNameAnnotation, archelonv1.FleetWorkspaceAnnotation, archelonv1.ExternalFleetAnnotation,
+		archelonv1.TakeOverAgentAnnotation, archelonv1.ImportManagementClusterAnnotation,
+
+		madeFromNamespace, madeFromName, forceDeployAnnotation,
+		archelonv1.PropagatedLabelsAnnotation, archelonv1.PropagatedSettingsAnnotation, archelonv1.RegistrationRequestedAnnotation,
+		archelonv1.TakenOverAnnotation, archelonv1.NoCreatorRBACAnnotation, archelonv1.VersionManagementAnnotation,
+		archelonv1.ExternallyManagedAnnotation, archelonv1.RancherDescriptionAnnotation, administratedAnnotation,
 	}
 }
 

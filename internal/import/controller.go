@@ -91,7 +91,9 @@ func ownWatches(scope shard.Scope) []controller.Watch {
 		{Own: true, Object: secretMetadata(), By: cache.ByObject{
 			Field: controller.Named(rancher.DefaultTokenSecretName), Namespaces: controller.Everywhere(), Transform: controller.KeepIdentity,
 		}, Rancher: true},
-		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{Label: controller.Having(archelonv1.ManagedByLabel).Add(inScope...)}},
+		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{
+			Label: controller.Having(archelonv1.ManagedByLabel).Add(inScope...), Transform: controller.KeepLabels(archelonv1.ManagedByLabel),
+		}},
 		{Own: true, Object: &rancher.NamedCluster{}, By: cache.ByObject{Transform: rancher.TrimNamedCluster}, Rancher: true},
 	}
 }

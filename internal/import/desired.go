@@ -51,7 +51,10 @@ func (r Rules) desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, 
 		return Desired{}, invalidSetting(archelonv1.ExternalFleetAnnotation, err)
 	}
 
-	propagated := r.propagatedLabels(cluster)
+	propagated, err := r.propagatedLabels(cluster)
+	if err != nil {
+		return Desired{}, err
+	}
 	labels := maps.Clone(propagated)
 	labels[archelonv1.OwnedLabel] = ""
 	labels[archelonv1.OwnerNameLabel] = cluster.Name

@@ -1,10 +1,15 @@
 package importer
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // owners are domains of labels by which tools find what they own, or what they are to leave alone. A tool that finds
@@ -37,9 +42,24 @@ var owners = []string{ //nolint:gochecknoglobals // it is never changed
 }
 
 // propagatedLabels returns the labels of the CAPI cluster that its Rancher cluster carries as well.
-func (r Rules) propagatedLabels(cluster *clusterv1.Cluster) map[string]string {
+// It fails if they are too large: then the cache has left some of them out, and those must not look as if they had been
+// taken off the CAPI cluster.
+func (r Rules) propagatedLabels(cluster *clusterv1.Cluster) (map[string]string, error) {
+	labels := r.propagated(cluster.Labels)
+	if controller.Exceeds(labels, controller.MaxLabels) {
+		return nil, &outcome.Problem{
+			Kind: outcome.KindStall, Reason: archelonv1.TooManyLabelsReason,
+			Message: fmt.Sprintf("The labels that the Rancher cluster gets from this Cluster have more than %d KiB; the labels in Rancher stay as they are: "+
+				"remove labels from this Cluster, or ask an administrator to exclude some (Helm value import.unpropagatedLabels)", controller.MaxLabels>>10),
+		}
+	}
+	return labels, nil
+}
+
+// propagated returns those of the labels that a Rancher cluster carries as well.
+func (r Rules) propagated(all map[string]string) map[string]string {
 	labels := map[string]string{}
-	for key, value := range cluster.Labels {
+	for key, value := range all {
 		if !reserved(key) && !ofOwner(key) && !r.unpropagated(key) {
 			labels[key] = value
 		}

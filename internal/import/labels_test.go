@@ -27,8 +27,9 @@ func TestOwnersLabelsAreNotPropagated(t *testing.T) {
 	} {
 		cluster := testCluster()
 		cluster.Labels = map[string]string{key: "x", "team": "blue"}
-		if diff := cmp.Diff(map[string]string{"team": "blue"}, (Rules{}).propagatedLabels(cluster)); diff != "" {
-			t.Errorf("%s: (-want +got):\n%s", key, diff)
+		got, err := (Rules{}).propagatedLabels(cluster)
+		if diff := cmp.Diff(map[string]string{"team": "blue"}, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", key, err, diff)
 		}
 	}
 }
@@ -41,7 +42,8 @@ func TestUnpropagatedLabels(t *testing.T) {
 	}
 	r := Rules{UnpropagatedLabels: []string{"example.com/*", "tracked-by"}}
 	want := []string{"myargoproj.io/x", "sub.example.com/app", "team", "topology.kubernetes.io/region"}
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(r.propagatedLabels(cluster)))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	got, err := r.propagatedLabels(cluster)
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

@@ -60,7 +60,10 @@ func (d *deciding) checkNeighbours() Decision {
 // provisionedByRancher reports whether the CAPI cluster is the inside of a cluster that Rancher provisions itself.
 // Importing it would show it twice.
 func provisionedByRancher(cluster *clusterv1.Cluster) bool {
-	return slices.ContainsFunc(cluster.OwnerReferences, func(owner metav1.OwnerReference) bool {
-		return owner.Kind == "Cluster" && strings.HasPrefix(owner.APIVersion, "provisioning.cattle.io/")
-	})
+	return slices.ContainsFunc(cluster.OwnerReferences, ofRancher)
+}
+
+// ofRancher reports whether an owner is a cluster that Rancher provisions.
+func ofRancher(owner metav1.OwnerReference) bool {
+	return owner.Kind == "Cluster" && strings.HasPrefix(owner.APIVersion, "provisioning.cattle.io/")
 }

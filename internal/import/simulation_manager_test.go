@@ -201,7 +201,7 @@ func (w *world) reduced(object client.Object) client.Object {
 	if known := cmp.Or(w.kept[object], w.from.kept[object]); known != nil {
 		return known
 	}
-	kept, _ := importer.Reduce(object.DeepCopyObject())
+	kept, _ := importer.Rules{}.Reduce(object.DeepCopyObject())
 	w.kept[object], _ = kept.(client.Object)
 	return w.kept[object]
 }

@@ -52,7 +52,9 @@ func Controller(gate featuregate.Feature, setup func(context.Context, controller
 // reduce leaves of a binding what is read of it. Rancher writes the status often.
 func reduce(object any) (any, error) {
 	if binding, ok := object.(*managementv3.ClusterRoleTemplateBinding); ok {
-		binding.ManagedFields, binding.Annotations = nil, nil
+		binding.ManagedFields, binding.Annotations, binding.Finalizers, binding.OwnerReferences = nil, nil, nil, nil
+		binding.Labels = controller.OnlyLabels(
+			binding.Labels, archelonv1.OwnerUIDLabel, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel)
 		binding.Status = managementv3.ClusterRoleTemplateBindingStatus{}
 	}
 	return object, nil

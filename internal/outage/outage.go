@@ -36,8 +36,8 @@ const (
 	asks = 20
 	// patience is how long one answer may take.
 	patience = 10 * time.Second
-	// page is how many CAPI Clusters are read at once.
-	page = 500
+	// page is how many CAPI Clusters are read at once. Tenants write them, and one can have more than 1 MiB.
+	page = 50
 )
 
 // Options are what Releaser needs. All are required, except for the logger.
@@ -134,7 +134,7 @@ func (r *Releaser) tell(away bool, cause error) {
 	r.told = away
 }
 
-// clusters reads all CAPI Clusters.
+// clusters reads the CAPI Clusters that are being deleted and are held by an import.
 func (r *Releaser) clusters(ctx context.Context) ([]clusterv1.Cluster, error) {
 	var found []clusterv1.Cluster
 	for next := ""; ; {
@@ -142,7 +142,11 @@ func (r *Releaser) clusters(ctx context.Context) ([]clusterv1.Cluster, error) {
 		if err := r.Reader.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("listing CAPI Clusters: %w", err)
 		}
-		found = append(found, list.Items...)
+		for i := range list.Items {
+			if one := &list.Items[i]; !one.DeletionTimestamp.IsZero() && hold.Import.On(one) {
+				found = append(found, *one)
+			}
+		}
 		if next = list.Continue; next == "" {
 			return found, nil
 		}

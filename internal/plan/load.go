@@ -32,6 +32,7 @@ import (
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/scheme"
+	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -78,7 +79,11 @@ func load(ctx context.Context, from From, opts *options.Options) (*found, error)
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{world: newWorld(known, scheme.Mapper())}
+	rules, err := setup.CachedBy(opts)
+	if err != nil {
+		return nil, err
+	}
+	l := &loader{world: newWorld(known, scheme.Mapper()), rules: rules}
 	namespaces := &metav1.PartialObjectMetadataList{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	clusters, turtles, instances := &clusterv1.ClusterList{}, &coordinationv1.LeaseList{}, &coordinationv1.LeaseList{}
@@ -136,7 +141,11 @@ func explain(what string, err error) error {
 }
 
 // loader fills a world.
-type loader struct{ world *world }
+type loader struct {
+	world *world
+	// rules say what caches keep.
+	rules importer.Rules
+}
 
 func (*loader) ignore(client.ObjectList) error { return nil }
 
@@ -151,7 +160,7 @@ func (l *loader) keep(list client.ObjectList) error {
 		l.world.version = max(l.world.version, version)
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
-		reduced, err := importer.Reduce(item)
+		reduced, err := l.rules.Reduce(item)
 		if err != nil {
 			return err
 		}

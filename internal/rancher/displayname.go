@@ -76,11 +76,20 @@ func AddNamedClusters(s *runtime.Scheme) {
 	metav1.AddToGroupVersion(s, managementv3.SchemeGroupVersion)
 }
 
+// longestName is how much is kept of a display name. Those of imports have at most 63 characters, and Kubernetes'
+// names at most 253.
+const longestName = 1 << 10
+
 // TrimNamedCluster is a transform of a cache. It keeps what DisplayNames reads.
 func TrimNamedCluster(object any) (any, error) {
 	cluster, ok := object.(*NamedCluster)
 	if !ok {
 		return object, nil
+	}
+	spec := cluster.Spec
+	if len(spec.DisplayName) > longestName {
+		// Nothing that is imported has such a name.
+		spec.DisplayName = strings.ToValidUTF8(strings.Clone(spec.DisplayName[:longestName]), "")
 	}
 	owner := cmp.Or(types.UID(cluster.Labels[archelonv1.OwnerUIDLabel]), cluster.Owner) // It may be called again on what it returned.
 	return &NamedCluster{
@@ -88,7 +97,7 @@ func TrimNamedCluster(object any) (any, error) {
 			Name: cluster.Name, UID: cluster.UID, ResourceVersion: cluster.ResourceVersion,
 			CreationTimestamp: cluster.CreationTimestamp, DeletionTimestamp: cluster.DeletionTimestamp,
 		},
-		Spec: cluster.Spec, Owner: owner,
+		Spec: spec, Owner: owner,
 	}, nil
 }
 

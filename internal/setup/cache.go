@@ -19,26 +19,43 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
 	importer "github.com/archelon-io/archelon/internal/import"
+	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // shared are kinds that several controllers read, and so are narrowed by none of them. Of Secrets, kubeconfigs are kept
 // (newInformer), and of these metadata: their data is read through the manager's API reader, at each use.
-func shared(scope shard.Scope, selecting bool) map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&clusterv1.Cluster{}: {Transform: importer.Reduce},
-		&corev1.Secret{}:     {Label: controller.Having(clusterv1.ClusterNameLabel), Transform: controller.KeepIdentity},
-		&corev1.Namespace{}:  {Label: namespaces(scope, selecting)},
+func shared(scope shard.Scope, opts *options.Options) (map[client.Object]cache.ByObject, error) {
+	rules, err := CachedBy(opts)
+	selecting := opts.NamespaceSelector != ""
+	labelsRead := controller.KeepLabels(archelonv1.ImportLabel)
+	if selecting {
+		labelsRead = controller.KeepAllLabels
 	}
+	return map[client.Object]cache.ByObject{
+		&clusterv1.Cluster{}: {Transform: rules.Reduce},
+		&corev1.Secret{}:     {Label: controller.Having(clusterv1.ClusterNameLabel), Transform: controller.KeepIdentity},
+		&corev1.Namespace{}:  {Label: namespaces(scope, selecting), Transform: labelsRead},
+	}, err
+}
+
+// CachedBy are those of the rules of the import that say what caches keep.
+func CachedBy(opts *options.Options) (importer.Rules, error) {
+	selector, err := opts.Selector()
+	return importer.Rules{Selector: selector, UnpropagatedLabels: opts.UnpropagatedLabels}, err
 }
 
 // cacheOptions limits the shared cache to what the controllers read; the API server does not even send the rest. It is
 // an error if two of them narrow one kind: one has to have it in its own cache.
-func cacheOptions(controllers []controller.Controller, scope shard.Scope, selecting bool, syncPeriod time.Duration) (cache.Options, error) {
-	options := scoped(scope, syncPeriod)
-	options.NewInformer = newInformer
-	return narrowed(options, shared(scope, selecting), controllers, scope)
+func cacheOptions(controllers []controller.Controller, scope shard.Scope, opts *options.Options) (cache.Options, error) {
+	limits := scoped(scope, opts.SyncPeriod)
+	limits.NewInformer = newInformer
+	common, err := shared(scope, opts)
+	if err != nil {
+		return limits, err
+	}
+	return narrowed(limits, common, controllers, scope)
 }
 
 // narrowed limits a cache to what is shared and to what the controllers read.

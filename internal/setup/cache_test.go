@@ -17,7 +17,7 @@ import (
 // A tenant may write Leases in its own namespace. They are not even received.
 func TestLeasesOfTurtlesAreReadInItsNamespaces(t *testing.T) {
 	p := &parts{opts: &options.Options{TurtlesNamespaces: []string{"turtles"}}}
-	manager, err := cacheOptions(p.controllers(), shard.Scope{}, false, 0)
+	manager, err := cacheOptions(p.controllers(), shard.Scope{}, &options.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestTwoControllersNarrowAKind(t *testing.T) {
 	other := controller.Controller{Name: "other", Watches: func(shard.Scope) []controller.Watch {
 		return []controller.Watch{{Object: &coordinationv1.Lease{}, By: cache.ByObject{Field: controller.Named("x")}}}
 	}}
-	if _, err := cacheOptions(append(all, other), shard.Scope{}, false, 0); err == nil || !strings.Contains(err.Error(), "rancher-import and other both narrow") {
+	if _, err := cacheOptions(append(all, other), shard.Scope{}, &options.Options{}); err == nil || !strings.Contains(err.Error(), "rancher-import and other both narrow") {
 		t.Errorf("got %v, want both named", err)
 	}
 	own := other
@@ -52,7 +52,7 @@ func TestTwoControllersNarrowAKind(t *testing.T) {
 		watches[0].Own = true
 		return watches
 	}
-	if _, err := cacheOptions(append(all, own), shard.Scope{}, false, 0); err != nil {
+	if _, err := cacheOptions(append(all, own), shard.Scope{}, &options.Options{}); err != nil {
 		t.Errorf("it has its own cache: %v", err)
 	}
 }

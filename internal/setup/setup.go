@@ -267,7 +267,7 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	opts := p.opts
 	settings := serverOptions(opts)
 	var err error
-	if settings.Cache, err = cacheOptions(p.remote.here(on), scope, opts.NamespaceSelector != "", opts.SyncPeriod); err != nil {
+	if settings.Cache, err = cacheOptions(p.remote.here(on), scope, opts); err != nil {
 		return settings, err
 	}
 	settings.Scheme = s

@@ -2,7 +2,6 @@ package baremetal
 
 import (
 	"context"
-	"maps"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +78,7 @@ func watched(scope shard.Scope) []controller.Watch {
 		{Object: &clusterv1.Cluster{}},
 		{Own: true, Object: &metal3v1.HostClaim{}, By: ofKind(metal3v1.KindBareMetalHost)},
 		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{Label: scope.NamespaceObjects(), Transform: keepLabels}},
-		{Own: true, Object: secretMetadata(), By: cache.ByObject{Transform: keepCopy}},
+		{Own: true, Object: secretMetadata(), By: cache.ByObject{Transform: controller.KeepLabels(metal3v1.SourceLabel, metal3v1.ClaimUIDLabel)}},
 		{Own: true, Object: hardwareMetadata(), By: cache.ByObject{Transform: controller.KeepIdentity}},
 	}
 }
@@ -99,16 +98,6 @@ func trimHost(object any) (any, error) {
 		host.Status.HardwareDetails = &bmov1.HardwareDetails{NIC: details.NIC, Hostname: details.Hostname}
 	}
 	return host, nil
-}
-
-// keepCopy leaves of the metadata of a Secret what tells one version of it from another, and whose copy it is.
-func keepCopy(object any) (any, error) {
-	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-		maps.DeleteFunc(found.Labels, func(key, _ string) bool {
-			return key != metal3v1.ClaimUIDLabel && key != metal3v1.SourceLabel
-		})
-	}
-	return keepLabels(object)
 }
 
 // keepLabels leaves of metadata what tells one object, and one version of it, from another, and the labels.

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,27 +68,13 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	return controller.MetadataOf(corev1.SchemeGroupVersion, "Secret")
 }
 
-// maxFinalizers is how many finalizers of a Secret a cache keeps. Tenants can set thousands.
-const maxFinalizers = 16
-
-// keepFinalizers leaves of metadata what tells one object, and one version of it, from another, and what holds it. A
-// list is patched as a whole: of one that is too long, there is one finalizer too many for a list that is kept.
+// keepFinalizers leaves of metadata what tells one object, and one version of it, from another, and what holds it.
 func keepFinalizers(object any) (any, error) {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-		finalizers := found.Finalizers
-		if len(finalizers) > maxFinalizers {
-			held := hostclaim.KeepFinalizers(finalizers, metal3v1.CredentialsFinalizer)
-			finalizers = append(slices.Clone(finalizers[:maxFinalizers]), held[0])
-		}
 		found.ObjectMeta = metav1.ObjectMeta{
 			Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
-			Finalizers: finalizers, DeletionTimestamp: found.DeletionTimestamp,
+			Finalizers: controller.BoundFinalizers(found.Finalizers), DeletionTimestamp: found.DeletionTimestamp,
 		}
 	}
 	return object, nil
-}
-
-// hasAllFinalizers reports whether the cache has kept those of a Secret.
-func hasAllFinalizers(secret *metav1.PartialObjectMetadata) bool {
-	return len(secret.Finalizers) <= maxFinalizers
 }

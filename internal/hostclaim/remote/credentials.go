@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
@@ -30,12 +31,6 @@ func (h *Holder) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err := h.Read.Secrets.Get(ctx, request.NamespacedName, before); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !hasAllFinalizers(before) {
-		before = secretMetadata()
-		if err := h.Read.Live.Get(ctx, request.NamespacedName, before); err != nil {
-			return ctrl.Result{}, client.IgnoreNotFound(err)
-		}
-	}
 	used, err := h.used(ctx, request)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -44,7 +39,11 @@ func (h *Holder) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if !hold(after, used) {
 		return ctrl.Result{}, nil
 	}
-	// What the cache has left out is in neither version.
+	// What else the cache has left out is in neither version.
+	err = controller.WholeFinalizers(ctx, h.Read.Live, secretMetadata(), before, after)
+	if err != nil {
+		return ctrl.Result{}, hostclaim.IgnoreOvertaken(err)
+	}
 	if err := h.Client.Patch(ctx, after, hostclaim.Locked(before), client.FieldOwner(FieldOwner)); err != nil && !hostclaim.Overtaken(err) {
 		return ctrl.Result{}, fmt.Errorf("holding Secret %s: %w", request.NamespacedName, err)
 	}

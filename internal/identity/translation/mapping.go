@@ -129,7 +129,7 @@ func marks(of metav1.ObjectMeta) metav1.ObjectMeta {
 		if kept.Annotations == nil {
 			kept.Annotations = map[string]string{}
 		}
-		kept.Annotations[key] = value[:min(len(value), maxMark)]
+		kept.Annotations[key] = strings.Clone(value[:min(len(value), maxMark)])
 	}
 	return kept
 }
