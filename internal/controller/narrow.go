@@ -82,7 +82,8 @@ func KeepAllLabels(object any) (any, error) {
 // KeepLease leaves of a Lease what tells who holds it. It is a transform of a cache.
 func KeepLease(object any) (any, error) {
 	if lease, ok := object.(*coordinationv1.Lease); ok {
-		lease.ManagedFields, lease.Labels, lease.Annotations, lease.Finalizers, lease.OwnerReferences = nil, nil, nil, nil, nil
+		lease.ManagedFields, lease.Labels, lease.Annotations = nil, nil, nil
+		lease.Finalizers, lease.OwnerReferences = nil, nil
 		lease.Spec.PreferredHolder, lease.Spec.Strategy = nil, nil
 	}
 	return object, nil
