@@ -1,20 +1,13 @@
 package hostclaim
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 )
@@ -27,38 +20,11 @@ func ConditionOf(claim *metal3v1.HostClaim, name string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// LostForGood reports whether a claim has lost a host that was in use, and so gets no other one.
+// LostForGood reports whether a claim has lost a host that was in use, and so gets no other one. The status alone does
+// not say so: a status that was forged, or restored, would keep the claim from all hosts.
 func LostForGood(claim *metal3v1.HostClaim) bool {
-	return ConditionOf(claim, metal3v1.AssociatedCondition).Reason == metal3v1.HostLostReason
-}
-
-// DeleteForMove is what clusterctl puts on what it deletes because it has moved it.
-const DeleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
-
-// Moved reports whether a claim is deleted because clusterctl has moved it: all that belongs to it is its successor's.
-func Moved(claim *metal3v1.HostClaim) bool {
-	_, moved := claim.Annotations[DeleteForMove]
-	return moved
-}
-
-// IsPaused reports whether a claim, or its Cluster, is paused, or on its way to another cluster. There its Cluster may
-// come later than the claim.
-func IsPaused(ctx context.Context, clusters client.Reader, claim *metal3v1.HostClaim) (bool, error) {
-	_, stopped := claim.Annotations[clusterv1.PausedAnnotation]
-	moved := Moved(claim)
-	name := claim.Labels[clusterv1.ClusterNameLabel]
-	if stopped || moved || name == "" {
-		return stopped || moved, nil
-	}
-	cluster := &clusterv1.Cluster{}
-	if err := clusters.Get(ctx, types.NamespacedName{Namespace: claim.Namespace, Name: name}, cluster); err != nil {
-		if apierrors.IsNotFound(err) {
-			_, parked := claim.Annotations[metal3v1.ParkedAnnotation]
-			return parked, nil
-		}
-		return false, fmt.Errorf("reading Cluster %s: %w", name, err)
-	}
-	return ptr.Deref(cluster.Spec.Paused, false), nil
+	lost := ConditionOf(claim, metal3v1.AssociatedCondition).Reason == metal3v1.HostLostReason
+	return lost && claim.Annotations[metal3v1.LostHostAnnotation] != ""
 }
 
 // maxInfo is how many labels, and how many annotations, a claim gets from its host, maxInfoValue how long one may be.

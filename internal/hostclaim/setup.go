@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -144,11 +142,15 @@ func ClaimsBy(ctx context.Context, caches []client.Reader, index, key string) []
 	return requests
 }
 
-// PausedChanged admits Clusters that are paused or go on.
-func PausedChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*clusterv1.Cluster)
-		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
-		return !ok || !ok2 || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
-	}}
+// Going returns the requests of the claims of caches that are being deleted in a namespace.
+func Going(ctx context.Context, caches []client.Reader, namespace string) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, claims := range caches {
+		Each(ctx, claims, func(claim *metal3v1.HostClaim) {
+			if claim.DeletionTimestamp != nil {
+				requests = append(requests, Itself(ctx, claim)...)
+			}
+		}, client.InNamespace(namespace))
+	}
+	return requests
 }

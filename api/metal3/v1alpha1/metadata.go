@@ -14,6 +14,9 @@ const (
 	// ParkedAnnotation of a claim names the host of its namespace that it had when it was paused: "NAMESPACE/NAME". Where
 	// both are moved to, the claim waits for that host, and takes no other one. It goes when the claim has the host.
 	ParkedAnnotation = "hostclaims.metal3.io/parked"
+	// LostHostAnnotation of a claim names the host that it had in use, and has lost. As long as it is there the claim gets
+	// no other host, because what ran there may still run. Who knows better removes it.
+	LostHostAnnotation = "hostclaims.metal3.io/lost-host"
 	// PoweredOnAnnotation of a claim is "true" if it said last that its host is to be powered on. Another CRD of
 	// HostClaims drops spec.online, and cannot drop this. It switches nothing on: without it, a spec that says nothing
 	// means off.

@@ -32,8 +32,9 @@ func dropped(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 	return after
 }
 
-// associate has the metadata of a claim name its host, and no other. Whoever else wrote a name there is told of.
-func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost) {
+// associate has the metadata of a claim name its host, and no other, and the host that it has lost, if it gets no other
+// one for that. Whoever else wrote a name there is told of.
+func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost, lost string) {
 	after := claim.DeepCopy()
 	label, annotation := "", ""
 	if host != nil {
@@ -44,6 +45,7 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 	setLabel(after, metal3v1.HostLabel, label)
 	setAnnotation(after, metal3v1.HostAnnotation, annotation)
 	setAnnotation(after, metal3v1.ParkedAnnotation, "")
+	setAnnotation(after, metal3v1.LostHostAnnotation, lost)
 	if host == nil {
 		hostclaim.Inform(after, nil, nil)
 	} else {
@@ -54,6 +56,26 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 		return
 	}
 	d.Actions = append(d.Actions, changeClaim{claim, after, "have it name its host", forged(claim, label, annotation)})
+}
+
+// had reports whether the metadata of a claim say that it had the host which its status names. They are written before
+// the status, and no request writes both.
+func had(claim *metal3v1.HostClaim, host *metal3v1.ObjectReference) bool {
+	name := host.Namespace + "/" + host.Name
+	return claim.Annotations[metal3v1.HostAnnotation] == name || claim.Annotations[metal3v1.LostHostAnnotation] == name ||
+		claim.Labels[metal3v1.HostLabel] == labelOf(host.Namespace, host.Name)
+}
+
+// lostFor is the name of the host that a claim has lost, empty unless the claim gets no other one for that reason.
+func lostFor(reason string, claim *metal3v1.HostClaim) string {
+	switch was := hostOf(claim); {
+	case reason != metal3v1.HostLostReason:
+		return ""
+	case was != nil:
+		return was.String()
+	default:
+		return claim.Annotations[metal3v1.LostHostAnnotation]
+	}
 }
 
 // forged returns a warning if somebody has a claim name a host that it does not have.

@@ -100,12 +100,13 @@ func trimHost(object any) (any, error) {
 	return host, nil
 }
 
-// keepLabels leaves of metadata what tells one object, and one version of it, from another, and the labels.
+// keepLabels leaves of metadata what tells one object, and one version of it, from another, the labels, and whether the
+// object is being deleted.
 func keepLabels(object any) (any, error) {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
 		found.ObjectMeta = metav1.ObjectMeta{
 			Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
-			Labels: found.Labels,
+			Labels: found.Labels, DeletionTimestamp: found.DeletionTimestamp,
 		}
 	}
 	return object, nil

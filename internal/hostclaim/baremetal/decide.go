@@ -176,11 +176,12 @@ func (o Observation) question() hostclaim.Question {
 // still run, and its successor is for people to decide on.
 func lost(o Observation, now time.Time) Decision {
 	was := o.Claim.Status.BareMetalHost
-	if !inUse(o.Claim) {
+	if !inUse(o.Claim) || !had(o.Claim, was) {
 		return unbound(o, metal3v1.NoBareMetalHostReason, "Looking for another host", now)
 	}
 	note := "BareMetalHost " + was.Namespace + "/" + was.Name + " is gone, or is somebody else's. It was in use, so the " +
-		"claim gets no other host. Delete the claim"
+		"claim gets no other host. Delete the claim, or remove its annotation " + metal3v1.LostHostAnnotation +
+		" to give it another host"
 	d := unbound(o, metal3v1.HostLostReason, note, now)
 	d.Warnings = append(d.Warnings, hostclaim.Warning{Reason: metal3v1.HostLostReason, Note: note})
 	return d
@@ -203,7 +204,7 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 	} else {
 		d.Actions = append(d.Actions, p.surplus...)
 	}
-	d.associate(o.Claim, host)
+	d.associate(o.Claim, host, "")
 	if !restoring(host) {
 		d.Status = statusOf(o, host, associated(o.Claim), p.problems, now)
 	}
@@ -213,7 +214,7 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 // unbound is for a claim without a host.
 func unbound(o Observation, reason, message string, now time.Time) Decision {
 	d := Decision{Actions: leftOver(o)}
-	d.associate(o.Claim, nil)
+	d.associate(o.Claim, nil, lostFor(reason, o.Claim))
 	d.Status = statusOf(o, nil, association{reason: reason, message: message}, nil, now)
 	return d
 }

@@ -73,6 +73,16 @@ func says(kind, status, reason string) func(*metal3v1.HostClaim) {
 	}
 }
 
+// losesH has a claim say which host it has lost, lostForGood that it gets no other one.
+func losesH(claim *metal3v1.HostClaim) {
+	claim.Annotations = hostclaim.Set(claim.Annotations, metal3v1.LostHostAnnotation, "infra/h")
+}
+
+func lostForGood(claim *metal3v1.HostClaim) {
+	losesH(claim)
+	says("Associated", "False", "HostLost")(claim)
+}
+
 func all(changes ...func(*metal3v1.HostClaim)) func(*metal3v1.HostClaim) {
 	return func(claim *metal3v1.HostClaim) {
 		for _, change := range changes {
@@ -201,11 +211,26 @@ func TestDecide(t *testing.T) {
 			"Secret infra/h-hc-userdata: remove it, False NoBareMetalHost",
 		},
 		"lost, and used": {
-			Observation{Claim: claimWith(all(knows, says("Provisioned", "True", "Provisioned"))), Named: foreign},
+			Observation{Claim: claimWith(all(knows, named, says("Provisioned", "True", "Provisioned"))), Named: foreign},
+			"HostClaim a/c: have it name its host, False HostLost (HostLost)",
+		},
+		"lost, used, and written down": {
+			Observation{Claim: claimWith(all(knows, losesH, says("Provisioned", "True", "Provisioned"))), Named: foreign},
 			"False HostLost (HostLost)",
 		},
+		"lost and used, by a status that somebody has forged": {
+			Observation{Claim: claimWith(all(knows, says("Provisioned", "True", "Provisioned"))), Named: foreign, Candidates: list(free)},
+			"False NoBareMetalHost",
+		},
 		"lost for good": {
-			Observation{Claim: claimWith(says("Associated", "False", "HostLost")), Candidates: list(free)}, "False HostLost",
+			Observation{Claim: claimWith(lostForGood), Candidates: list(free)}, "False HostLost",
+		},
+		"lost for good, by a status that somebody has forged": {
+			Observation{Claim: claimWith(says("Associated", "False", "HostLost")), Candidates: list(free)}, "False Binding pending infra/h",
+		},
+		"lost for good, by an annotation that somebody has forged": {
+			Observation{Claim: claimWith(losesH), Candidates: list(free)},
+			"HostClaim a/c: have it name its host, False Binding pending infra/h",
 		},
 		"lost for good, and found": {
 			Observation{Claim: claimWith(all(named, says("Associated", "False", "HostLost"))), Consumed: list(hostOfClaim(nil))},

@@ -89,11 +89,19 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 // paused reports whether a claim is to be left as it is. What is parked may be on its way at this moment: the cache is
 // not believed when it says otherwise.
 func (r *Reconciler) paused(ctx context.Context, o Observation) (bool, error) {
-	paused, err := hostclaim.IsPaused(ctx, r.Read.Objects, o.Claim)
-	if err != nil || paused || !o.parked() {
+	asks := hostclaim.IsPaused
+	goes, err := hostclaim.GoesWithNamespace(ctx, r.Read.Metadata, o.Claim)
+	if goes && !o.movable() {
+		asks = hostclaim.IsPausedByOthers
+	}
+	if err != nil {
+		return false, err
+	}
+	paused, err := asks(ctx, r.Read.Objects, o.Claim)
+	if err != nil || paused || !goes && !o.parked() {
 		return paused, err
 	}
-	return hostclaim.IsPaused(ctx, r.Read.Live, o.Claim)
+	return asks(ctx, r.Read.Live, o.Claim)
 }
 
 // observeSecrets reads about the Secrets of a claim and the copies beside its hosts. Before a host is released, the API

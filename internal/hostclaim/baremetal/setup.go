@@ -82,6 +82,7 @@ func (r *Reconciler) watches() []hostclaim.Watch {
 		{Object: &metal3v1.HostDeployPolicy{}, Requests: r.waitingClaims, Admits: predicate.GenerationChangedPredicate{}},
 		{Object: &clusterv1.Cluster{}, Requests: r.claimsOfCluster, Admits: hostclaim.PausedChanged()},
 		{Object: namespaceMetadata(), Own: true, Requests: r.claimsOfNamespace, Admits: predicate.LabelChangedPredicate{}},
+		{Object: namespaceMetadata(), Own: true, Requests: r.claimsThatGo, Admits: hostclaim.DeletionBegan()},
 		{Object: secretMetadata(), Own: true, Requests: r.claimsOfSecret, Admits: changed},
 		{Object: hardwareMetadata(), Own: true, Requests: r.claimsOfHardware, Admits: created()},
 	}

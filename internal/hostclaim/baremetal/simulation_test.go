@@ -147,6 +147,8 @@ func (w *world) checkTaken(before, after *bmov1.BareMetalHost) {
 		w.t.Fatalf("it took %s, which is not free", describeHost(before))
 	case exists && claim.UID == uid && !held(claim) && !w.forced[uid]:
 		w.t.Fatalf("it took %s for a claim that is not held", describeHost(before))
+	case w.lost[uid] && !w.forged[uid]:
+		w.t.Fatalf("it took %s for a claim that has lost its host while that was in use", describeHost(before))
 	case !exists:
 		w.forced[uid] = true // It went between the look at the claim and the write to the host.
 	}
@@ -167,6 +169,7 @@ func (w *world) check() {
 	hosts := map[types.UID]int{}
 	for _, host := range w.hosts() {
 		if _, uid, ok := consumerOf(host); ok {
+			w.had[uid] = true
 			if hosts[uid]++; hosts[uid] > 1 {
 				w.t.Fatalf("a claim has two hosts: %s", describeHost(host))
 			}
@@ -220,7 +223,11 @@ func (w *world) checkEnd() {
 		}
 	}
 	for _, claim := range w.claims() {
-		if stopped, err := hostclaim.IsPaused(w.ctx, w.server.Client(nil), claim); err == nil && !stopped {
+		pauses := hostclaim.IsPaused
+		if w.namespace(claim.Namespace).GetDeletionTimestamp() != nil {
+			pauses = hostclaim.IsPausedByOthers
+		}
+		if stopped, err := pauses(w.ctx, w.server.Client(nil), claim); err == nil && !stopped {
 			w.checkClaim(claim)
 		}
 	}
@@ -280,6 +287,8 @@ func (w *world) checkClaim(claim *metal3v1.HostClaim) {
 		w.checkBound(claim, mine)
 	case claim.Status.BareMetalHost != nil || claim.Status.PendingHost != nil || claim.Labels[metal3v1.HostLabel] != "":
 		w.t.Fatalf("%s says that it has a host, and has none: %+v", name, claim.Status)
+	case hostclaim.LostForGood(claim) && !w.had[claim.UID]:
+		w.t.Fatalf("%s has lost a host, and never had one: %+v", name, claim.Status)
 	case hostclaim.LostForGood(claim):
 	case len(fit) > 0:
 		w.t.Fatalf("%s waits, and could have %v: %+v", name, fit, claim.Status.Conditions)

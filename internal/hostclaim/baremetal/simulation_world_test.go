@@ -7,6 +7,7 @@ import (
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,6 +56,9 @@ type world struct {
 	forced map[types.UID]bool
 	// vanished are the claims that are gone without having been deleted: somebody has restored them with another UID.
 	vanished map[types.UID]bool
+	// had are the claims that have, or had, a host, or say so since they were restored. lost are those that have lost one
+	// which they said to be in use, and forged those in which somebody has written that himself.
+	had, lost, forged map[types.UID]bool
 }
 
 func simScheme() *runtime.Scheme {
@@ -71,11 +75,12 @@ func simScheme() *runtime.Scheme {
 func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
 		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, forced: map[types.UID]bool{}, vanished: map[types.UID]bool{},
+		had: map[types.UID]bool{}, lost: map[types.UID]bool{}, forged: map[types.UID]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 	}
 	w.server = simulation.NewServer(simScheme())
 	for _, namespace := range []string{"a", "b", "infra"} {
-		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Finalizers: []string{"kubernetes"}}})
 	}
 	w.race = rapid.Bool().Draw(t, "race")
 	if w.race || rapid.Bool().Draw(t, "furnished") {
@@ -220,7 +225,7 @@ var (
 		"deliver", "deliver", "deliver", "work", "work", "work", "work", "fault", "restart", "delete claim", "change host",
 	}
 	everything = []string{
-		"claim", "delete claim", "secret", "secret", "cluster", "hardware", "host", "change host", "change host", "delete host", "policy", "label", "metal3", "metal3",
+		"claim", "delete claim", "secret", "secret", "cluster", "hardware", "host", "change host", "change host", "delete host", "policy", "label", "leave", "metal3", "metal3",
 		"deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "restart", "fault", "fault", "user", "restore", "administer",
 	}
 )
@@ -234,7 +239,7 @@ func (w *world) act() {
 	switch w.Pick("what", what...) {
 	case "claim":
 		claim := simClaim(w.Pick("namespace", "a", "b"), w.Pick("name", "c1", "c2"))
-		if w.server.Get(w.server.KeyOf(claim)) == nil {
+		if w.server.Get(w.server.KeyOf(claim)) == nil && w.namespace(claim.Namespace).GetDeletionTimestamp() == nil {
 			claim.Spec.FailureDomain = w.Pick("domain", "", "z")
 			w.draw(claim)
 			w.server.Put(claim)
@@ -264,8 +269,10 @@ func (w *world) act() {
 	case "change host":
 		w.changeHost()
 	case "delete host":
+		name := w.Pick("host", "h1", "h2", "h3")
+		w.loses(name)
 		w.server.Remove(simulation.Key{Kind: hostGK, NamespacedName: types.NamespacedName{
-			Namespace: "infra", Name: w.Pick("host", "h1", "h2", "h3"),
+			Namespace: "infra", Name: name,
 		}})
 	case "policy":
 		policy := &metal3v1.HostDeployPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "p"}}
@@ -280,9 +287,13 @@ func (w *world) act() {
 		}
 		w.server.Put(policy)
 	case "label":
-		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: w.Pick("namespace", "a", "b"), Labels: map[string]string{"env": w.Pick("env", "prod", "dev")},
-		}})
+		namespace := w.namespace(w.Pick("namespace", "a", "b"))
+		namespace.SetLabels(map[string]string{"env": w.Pick("env", "prod", "dev")})
+		w.server.Put(namespace)
+	case "leave":
+		if w.Pick("leaves", "no", "no", "yes") == "yes" {
+			w.leave(w.Pick("namespace", "a", "b"))
+		}
 	case "metal3":
 		if hosts := w.hosts(); len(hosts) > 0 {
 			w.metal3(hosts[w.Index("host", len(hosts))])
@@ -295,6 +306,25 @@ func (w *world) act() {
 		w.start(w.Index("process", 2))
 	case "fault":
 		w.Disturb("meanwhile", "meanwhile")
+	}
+}
+
+func (w *world) namespace(name string) client.Object {
+	return w.server.Get(simulation.Key{Kind: namespaceGK, NamespacedName: types.NamespacedName{Name: name}})
+}
+
+// leave has a namespace be deleted, and all claims with it. Its tenant may have paused them before.
+func (w *world) leave(name string) {
+	pauses := w.Pick("paused", "yes", "no") == "yes"
+	w.server.Remove(w.server.KeyOf(w.namespace(name)))
+	for _, claim := range w.claims() {
+		if claim.Namespace == name {
+			if pauses {
+				claim.Annotations = hostclaim.Set(claim.Annotations, clusterv1.PausedAnnotation, "yes")
+				w.server.Put(claim)
+			}
+			w.server.Remove(w.server.KeyOf(claim))
+		}
 	}
 }
 
@@ -341,7 +371,7 @@ func (w *world) user() {
 		return
 	}
 	claim := claims[w.Index("claim", len(claims))]
-	switch w.Pick("does", "spec", "spec", "forge", "reboot", "hold", "release", "pause", "resume", "resume", "force") {
+	switch w.Pick("does", "spec", "spec", "forge", "forge status", "reboot", "hold", "release", "pause", "resume", "resume", "force") {
 	case "reboot":
 		if _, ok := claim.Annotations["reboot.metal3.io"]; !ok {
 			w.asked++
@@ -353,7 +383,17 @@ func (w *world) user() {
 		delete(claim.Annotations, "reboot.metal3.io/hold")
 	case "spec":
 		w.draw(claim)
+	case "forge status":
+		// No request writes metadata as well: the host is one that nothing else names.
+		w.forged[claim.UID] = true
+		if claim.Status.BareMetalHost = nil; w.Pick("forged", "provisioned", "lost") == "provisioned" {
+			claim.Status.BareMetalHost = &metal3v1.ObjectReference{Namespace: "infra", Name: "never"}
+			meta.SetStatusCondition(&claim.Status.Conditions, metav1.Condition{Type: "Provisioned", Status: "True", Reason: "Provisioned"})
+		} else {
+			meta.SetStatusCondition(&claim.Status.Conditions, metav1.Condition{Type: "Associated", Status: "False", Reason: "HostLost"})
+		}
 	case "forge":
+		w.forged[claim.UID] = true
 		claim.Labels = hostclaim.Set(claim.Labels, metal3v1.HostLabel, "infra.h1")
 		claim.Annotations = hostclaim.Set(claim.Annotations, metal3v1.HostAnnotation, "infra/h1")
 	case "pause":
@@ -389,6 +429,18 @@ func (w *world) restore() {
 	w.server.Vanish(w.server.KeyOf(claim))
 	if w.Pick("restored", "yes", "yes", "no") == "yes" {
 		w.server.Put(again)
+		uid := w.server.Get(w.server.KeyOf(again)).GetUID()
+		w.had[uid], w.lost[uid], w.forged[uid] = w.had[claim.UID], w.lost[claim.UID], true
+	}
+}
+
+// loses takes note of a claim that loses its host: one that said that it is in use gets no other one.
+func (w *world) loses(host string) {
+	for _, claim := range w.claims() {
+		is := claim.Status.BareMetalHost
+		if is != nil && is.Name == host && inUse(claim) && had(claim, is) {
+			w.lost[claim.UID] = true
+		}
 	}
 }
 
@@ -448,6 +500,7 @@ func (w *world) changeHost() {
 	case "machine":
 		// Metal3's provider takes free hosts, and steals others where it thinks that they are its own.
 		if host.Spec.ConsumerRef == nil || w.Pick("steal", "yes", "no", "no", "no") == "yes" {
+			w.loses(host.Name)
 			host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
 			delete(host.Annotations, metal3v1.SavedAnnotation)
 		}

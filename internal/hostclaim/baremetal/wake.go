@@ -240,6 +240,12 @@ func (r *Reconciler) claimsOfNamespace(ctx context.Context, namespace client.Obj
 	return r.waiting(ctx, func(*metal3v1.HostClaim) bool { return true }, client.InNamespace(namespace.GetName()))
 }
 
+// claimsThatGo returns the claims of a Namespace that is being deleted which are deleted themselves: none of them is
+// held by its own pause any more. Those that are not deleted yet are woken by that.
+func (r *Reconciler) claimsThatGo(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return hostclaim.Going(ctx, r.Read.Claims, namespace.GetName())
+}
+
 func (r *Reconciler) waiting(
 	ctx context.Context, concerned func(*metal3v1.HostClaim) bool, options ...client.ListOption,
 ) []reconcile.Request {

@@ -35,20 +35,19 @@ func wakers() *Reconciler {
 		}
 		server.Put(claim)
 	}
-	lost := says("Associated", "False", "HostLost")
 	put("a", "waits", nil)
 	put("b", "waits", nil)
 	put("a", "large", func(c *metal3v1.HostClaim) { c.Spec.HostSelector.MatchLabels["size"] = "l" })
 	put("a", "elsewhere", func(c *metal3v1.HostClaim) { c.Spec.HostSelector.InNamespace = "other" })
-	put("a", "lost", lost)
+	put("a", "lost", lostForGood)
 	put("a", "pends", func(c *metal3v1.HostClaim) {
 		c.Status.PendingHost = &metal3v1.ObjectReference{Namespace: "infra", Name: "pending"}
 	})
 	put("a", "knows", func(c *metal3v1.HostClaim) {
 		c.Status.BareMetalHost = &metal3v1.ObjectReference{Namespace: "infra", Name: "known"}
 	})
-	put("a", "reads", all(lost, func(c *metal3v1.HostClaim) { c.Spec.UserData = &corev1.SecretReference{Name: "s"} }))
-	put("a", "member", all(lost, func(c *metal3v1.HostClaim) { c.Labels = map[string]string{clusterv1.ClusterNameLabel: "k"} }))
+	put("a", "reads", all(lostForGood, func(c *metal3v1.HostClaim) { c.Spec.UserData = &corev1.SecretReference{Name: "s"} }))
+	put("a", "member", all(lostForGood, func(c *metal3v1.HostClaim) { c.Labels = map[string]string{clusterv1.ClusterNameLabel: "k"} }))
 	server.Put(wokenHost("held", "knows"))
 	server.Put(wokenHost("pending", ""))
 	cache := server.NewCache(simKinds...)

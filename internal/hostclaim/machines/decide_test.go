@@ -185,7 +185,11 @@ func TestStateOfTheProxy(t *testing.T) {
 		"Provisioned":    {inStepOf(bound("Provisioned", "True"), asked), bmov1.StateProvisioned},
 		"Emptied":        {inStepOf(bound("Provisioned", "Provisioning"), nothing), bmov1.StateDeprovisioning},
 		"EmptiedJustNow": {stale(inStepOf(bound("Provisioned", "True"), nothing)), bmov1.StateProvisioned},
-		"LostItsHost":    {inStepOf(map[string]string{"Associated": "HostLost"}, asked), bmov1.StateNone},
+		"LostItsHost": {func() Observation {
+			o := inStepOf(map[string]string{"Associated": "HostLost"}, asked)
+			o.Claim.Annotations = map[string]string{metal3v1.LostHostAnnotation: "infra/h"}
+			return o
+		}(), bmov1.StateNone},
 		"Disputed": {func() Observation {
 			o := inStepOf(map[string]string{"Associated": "AdoptionRequired"}, asked)
 			o.Proxy.Status.Provisioning.State = bmov1.StateProvisioned

@@ -110,6 +110,7 @@ func (w *world) status(claim *metal3v1.HostClaim, mine *server) metal3v1.HostCla
 	inUse := provisioned.Status == "True" || provisioned.Reason == metal3v1.ProvisioningReason
 	switch {
 	case mine == nil && (hostclaim.LostForGood(claim) || claim.Status.BareMetalHost != nil && inUse):
+		claim.Annotations = hostclaim.Set(claim.Annotations, metal3v1.LostHostAnnotation, "infra/lost")
 		set(metal3v1.AssociatedCondition, false, metal3v1.HostLostReason)
 		set(metal3v1.ProvisionedCondition, false, metal3v1.NotProvisionedReason)
 		return after

@@ -29,6 +29,7 @@ const (
 // +kubebuilder:rbac:groups=metal3.io,resources=hostclaims/status,verbs=patch,namespace=scope
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch,namespace=scope
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch,namespace=scope
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=scope
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=hostclaims.metal3.io;clusters.cluster.x-k8s.io,verbs=list;watch
 
@@ -54,18 +55,23 @@ func Controller(
 }
 
 // watched are the claims of this kind alone: the API server selects them.
-func watched(shard.Scope) []controller.Watch {
+func watched(scope shard.Scope) []controller.Watch {
 	return []controller.Watch{
 		{Object: &clusterv1.Cluster{}},
 		{Own: true, Object: &metal3v1.HostClaim{}, By: cache.ByObject{
 			Field: fields.OneTermEqualSelector("spec.kind", metal3v1.KindRemote), Transform: hostclaim.KeepClaim,
 		}},
 		{Own: true, Object: secretMetadata(), By: cache.ByObject{Transform: keepFinalizers}},
+		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{Label: scope.NamespaceObjects(), Transform: keepFinalizers}},
 	}
 }
 
 func secretMetadata() *metav1.PartialObjectMetadata {
 	return controller.MetadataOf(corev1.SchemeGroupVersion, "Secret")
+}
+
+func namespaceMetadata() *metav1.PartialObjectMetadata {
+	return controller.MetadataOf(corev1.SchemeGroupVersion, "Namespace")
 }
 
 // keepFinalizers leaves of metadata what tells one object, and one version of it, from another, and what holds it.

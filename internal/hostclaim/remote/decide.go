@@ -49,12 +49,12 @@ func Decide(o Observation, now time.Time) Decision {
 		return Decision{Status: apart(claim, elsewhereProblem(), now)}
 	case o.Earlier != nil:
 		return Decision{Status: apart(claim, earlierProblem(o.Earlier), now)}
-	case o.Target == nil && hostclaim.LostForGood(claim), lost(o) && wasBound(claim):
+	case o.Target == nil && hostclaim.LostForGood(claim), lost(o) && had(claim) && wasBound(claim):
 		return gone(o, now)
 	case o.Target == nil && (claim.Status.Remote == nil || lost(o)):
 		return announce(o, now)
 	case o.Target != nil && o.Target.DeletionTimestamp != nil:
-		return Decision{Status: mirrored(o, &Problem{
+		return Decision{Actions: inform(o), Status: mirrored(o, &Problem{
 			metal3v1.RemoteDeletingReason, "the claim in the other cluster is being deleted there, and not by this one",
 		}, now)}
 	default:
@@ -120,10 +120,23 @@ func wasBound(claim *metal3v1.HostClaim) bool {
 		hostclaim.ConditionOf(claim, metal3v1.ProvisionedCondition).Reason == metal3v1.ProvisioningReason
 }
 
+// had reports whether the metadata of a source say that it had the target which its status names. They are written
+// before the status says that there is a host, and no request writes both: a status that was forged loses nothing.
+func had(claim *metal3v1.HostClaim) bool {
+	is, kept := known(claim), keptTarget(claim)
+	return is != nil && kept != nil && is.UID == kept.UID
+}
+
 // gone is for a source whose target was deleted by others while it had a host.
 func gone(o Observation, now time.Time) Decision {
-	const note = "The claim in the other cluster is gone, and it had a host. It is not created again. Delete this one"
+	const note = "The claim in the other cluster is gone, and it had a host. It is not created again. Delete this one, " +
+		"or remove its annotation " + metal3v1.LostHostAnnotation + " to have it created again"
 	d := Decision{Actions: removals(o), Status: lostStatus(o.Claim, note, now)}
+	if o.Claim.Annotations[metal3v1.LostHostAnnotation] == "" {
+		after := o.Claim.DeepCopy()
+		after.Annotations = hostclaim.Set(after.Annotations, metal3v1.LostHostAnnotation, lostThere)
+		d.Actions = append(d.Actions, changeSource{o.Claim, after, "have it say that its host is lost", nil})
+	}
 	if !hostclaim.LostForGood(o.Claim) {
 		d.Warnings = []hostclaim.Warning{{Reason: metal3v1.HostLostReason, Note: note}}
 	}
@@ -160,11 +173,18 @@ func inStep(o Observation, now time.Time) Decision {
 	} else {
 		d.Actions = append(d.Actions, p.surplus...)
 	}
-	if after := informed(o); after != nil {
-		d.Actions = append(d.Actions, changeSource{o.Claim, after, "have it tell what its target tells", nil})
-	}
+	d.Actions = append(d.Actions, inform(o)...)
 	d.Status = mirrored(o, p.problem(), now)
 	return d
+}
+
+// inform has a source tell what its target tells.
+func inform(o Observation) []Action {
+	after := informed(o)
+	if after == nil {
+		return nil
+	}
+	return []Action{changeSource{o.Claim, after, "have it tell what its target tells", nil}}
 }
 
 // release has the target deleted, what goes with it removed, and then the source released.

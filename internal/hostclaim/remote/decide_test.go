@@ -73,6 +73,8 @@ func annotated(key, value string) func(*metal3v1.HostClaim) {
 	return func(c *metal3v1.HostClaim) { c.Annotations = hostclaim.Set(c.Annotations, key, value) }
 }
 
+func hasLost(c *metal3v1.HostClaim) { annotated(metal3v1.LostHostAnnotation, lostThere)(c) }
+
 func withUserData(c *metal3v1.HostClaim) {
 	c.Spec.UserData = &corev1.SecretReference{Name: "s"}
 	c.Spec.Image = &metal3v1.Image{URL: "http://image"}
@@ -134,6 +136,7 @@ func TestDecide(t *testing.T) {
 	const (
 		create, change, remove = "creating the claim in the other cluster", "changing the claim in the other cluster", "deleting the claim in the other cluster"
 		copied, removed        = "copying Secret s to the other cluster", "removing a Secret from the other cluster"
+		loses                  = "HostClaim a/c: have it say that its host is lost"
 		drop, tell             = "HostClaim a/c: release it", "HostClaim a/c: have it tell what its target tells"
 	)
 	unreachable := &Problem{"RemoteUnreachable", "silence"}
@@ -212,10 +215,21 @@ func TestDecide(t *testing.T) {
 		"gone, without a host": {Observation{Claim: sourceWith(pinned("uid-t")), Place: place}, "False RemoteConnecting"},
 		"gone, with a host": {
 			Observation{Claim: sourceWith(pinned("uid-t"), bound), Place: place, Copies: copiesOf(data, "x", "y")},
-			removed + ", False HostLost, !HostLost",
+			removed + ", " + loses + ", False HostLost, !HostLost",
+		},
+		"gone, with a host, and written down": {
+			Observation{Claim: sourceWith(pinned("uid-t"), bound, hasLost), Place: place}, "False HostLost, !HostLost",
+		},
+		"gone, with a host, by a status that somebody has forged": {
+			Observation{Claim: sourceWith(pinned("uid-t"), bound, func(c *metal3v1.HostClaim) {
+				delete(c.Annotations, metal3v1.TargetAnnotation)
+			}), Place: place}, "False RemoteConnecting",
 		},
 		"still gone": {
-			Observation{Claim: sourceWith(pinned("uid-t"), says("Associated", "False", "HostLost")), Place: place}, "False HostLost",
+			Observation{Claim: sourceWith(pinned("uid-t"), says("Associated", "False", "HostLost"), hasLost), Place: place}, "False HostLost",
+		},
+		"still gone, and somebody says that it is to have another one": {
+			Observation{Claim: sourceWith(pinned("uid-t"), says("Associated", "False", "HostLost")), Place: place}, "False RemoteConnecting",
 		},
 		"deleted, and marked as unhealthy": {
 			Observation{Claim: sourceWith(deleted, pinned("uid-t"), unhealthy), Place: place, Target: targetOf(sourceWith())},
@@ -253,7 +267,7 @@ func TestDecide(t *testing.T) {
 			Observation{Claim: sourceWith(pinned("uid-t"), statusDropped), Place: elsewhere}, "False RemoteIdentityChanged",
 		},
 		"another CRD has dropped where its target was, and it is gone with its host": {
-			Observation{Claim: sourceWith(pinned("uid-t"), statusDropped, bound), Place: place}, "False HostLost, !HostLost",
+			Observation{Claim: sourceWith(pinned("uid-t"), statusDropped, bound), Place: place}, loses + ", False HostLost, !HostLost",
 		},
 		"another CRD has dropped where its target was, which is there": {
 			Observation{Claim: sourceWith(pinned("uid-t"), statusDropped), Place: place, Target: targetOf(sourceWith())}, "True RemoteSynced",
@@ -276,7 +290,7 @@ func TestDecisionsComeToRest(t *testing.T) {
 	for name, o := range map[string]Observation{
 		"silence":  {Claim: sourceWith(), Problem: &Problem{"RemoteUnreachable", "silence"}},
 		"in step":  {Claim: sourceWith(pinned("uid-t")), Place: place, Target: targetOf(sourceWith(), says("Ready", "True", "Ready"))},
-		"lost":     {Claim: sourceWith(pinned("uid-t"), says("Associated", "True", "x")), Place: place},
+		"lost":     {Claim: sourceWith(pinned("uid-t"), says("Associated", "True", "x"), hasLost), Place: place},
 		"leaving":  {Claim: sourceWith(deleted, pinned("uid-t")), Place: place, Target: targetOf(sourceWith(), deleted, says("Ready", "True", "Ready"))},
 		"stranger": {Claim: sourceWith(), Place: place, Target: targetOf(sourceWith(), func(c *metal3v1.HostClaim) { c.Labels = nil })},
 	} {

@@ -50,8 +50,8 @@ type Observation struct {
 type Readers struct {
 	// Claims and Secrets are caches. Of Secrets there is metadata.
 	Claims, Secrets client.Reader
-	// Clusters is a cache of CAPI Clusters.
-	Clusters client.Reader
+	// Clusters is a cache of CAPI Clusters, Namespaces one of the metadata of Namespaces.
+	Clusters, Namespaces client.Reader
 	// Live reads from the API server.
 	Live client.Reader
 }
@@ -95,7 +95,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 		return o, nil, nil
 	}
 	o.Claim = claim
-	if o.Paused, err = hostclaim.IsPaused(ctx, r.Read.Clusters, claim); err != nil || o.Paused || !held(claim) {
+	if o.Paused, err = r.paused(ctx, claim); err != nil || o.Paused || !held(claim) {
 		return o, nil, err
 	}
 	var credentials Credentials
@@ -121,6 +121,19 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	err = remote.observe(ctx, &o)
 	o.Problem, o.Failure = problemOf(err), err
 	return o, remote, unless(o.Problem, err)
+}
+
+// paused reports whether a source is to be left as it is.
+func (r *Reconciler) paused(ctx context.Context, claim *metal3v1.HostClaim) (bool, error) {
+	goes, err := hostclaim.GoesWithNamespace(ctx, r.Read.Namespaces, claim)
+	switch {
+	case err != nil:
+		return false, err
+	case goes:
+		return hostclaim.IsPausedByOthers(ctx, r.Read.Clusters, claim)
+	default:
+		return hostclaim.IsPaused(ctx, r.Read.Clusters, claim)
+	}
 }
 
 // claim returns nil if there is no claim of this kind.

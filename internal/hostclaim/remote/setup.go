@@ -52,7 +52,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return fmt.Errorf("adding connections to other clusters: %w", err)
 	}
 	r.Remotes = connections
-	r.Read = Readers{Claims: options.Own, Secrets: options.Own, Clusters: mgr.GetCache(), Live: mgr.GetAPIReader()}
+	r.Read = Readers{
+		Claims: options.Own, Secrets: options.Own, Namespaces: options.Own, Clusters: mgr.GetCache(), Live: mgr.GetAPIReader(),
+	}
 	if err := r.complete(); err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // complete rejects missing dependencies and fills in defaults.
 func (r *Reconciler) complete() error {
 	if r.Client == nil || r.Recorder == nil || r.Remotes == nil || r.Read.Claims == nil || r.Read.Secrets == nil ||
-		r.Read.Clusters == nil || r.Read.Live == nil {
+		r.Read.Clusters == nil || r.Read.Namespaces == nil || r.Read.Live == nil {
 		return errors.New("the controller of remote claims needs a client, readers, other clusters and a recorder of events")
 	}
 	if r.Clock == nil {

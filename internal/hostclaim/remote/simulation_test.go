@@ -130,7 +130,7 @@ func (w *world) checkEnd() {
 	}
 	w.check()
 	for _, source := range w.sources() {
-		if _, paused := source.Annotations[clusterv1.PausedAnnotation]; !paused {
+		if _, paused := source.Annotations[clusterv1.PausedAnnotation]; !paused || w.leaves() {
 			w.checkSource(source)
 		}
 	}

@@ -28,6 +28,9 @@ var (
 	claimGK   = schema.GroupKind{Group: "metal3.io", Kind: "HostClaim"}
 	secretGK  = schema.GroupKind{Kind: "Secret"}
 	clusterGK = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}
+
+	namespaceGK  = schema.GroupKind{Kind: "Namespace"}
+	namespaceKey = simulation.Key{Kind: namespaceGK, NamespacedName: types.NamespacedName{Name: "a"}}
 )
 
 // world are two simulated API servers, two controllers at once with their holders of Secrets, what works in the other
@@ -73,6 +76,7 @@ func newWorld(ctx context.Context, t *rapid.T) *world {
 		clock: clocktesting.NewFakePassiveClock(now),
 	}
 	w.kubeconfig("u1")
+	w.here.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{"kubernetes"}}})
 	if rapid.Bool().Draw(t, "furnished") {
 		for _, name := range []string{"c1", "c2"} {
 			w.here.Put(simClaim(name))
@@ -110,7 +114,7 @@ func (w *world) kubeconfig(to string) {
 func (w *world) start(n int) {
 	i := &instance{w: w, there: w.there.NewCache(claimGK, secretGK), used: map[types.NamespacedName]string{}}
 	cache := func() *simulation.Cache {
-		c := w.here.NewCache(claimGK, secretGK, clusterGK)
+		c := w.here.NewCache(claimGK, secretGK, clusterGK, namespaceGK)
 		for _, index := range indexes() {
 			c.Index(index.Object, index.Name, index.Keys)
 		}
@@ -120,7 +124,7 @@ func (w *world) start(n int) {
 	of := cache()
 	r := &Reconciler{
 		Client: live, Recorder: simulation.Silent{}, Clock: w.clock, Remotes: i,
-		Read: Readers{Claims: of, Secrets: of, Clusters: of, Live: live},
+		Read: Readers{Claims: of, Secrets: of, Clusters: of, Namespaces: of, Live: live},
 	}
 	if err := r.complete(); err != nil {
 		w.t.Fatal(err)
@@ -234,16 +238,20 @@ func claimsOf(s *simulation.Server) []*metal3v1.HostClaim {
 func (w *world) act() {
 	n := w.Index("process", 2)
 	switch w.Pick("what",
-		"claim", "delete", "user", "user", "secret", "secret", "credentials", "silence", "operator", "operator", "operator", "stranger",
+		"claim", "delete", "leave", "user", "user", "secret", "secret", "credentials", "silence", "operator", "operator", "operator", "stranger",
 		"deliver", "deliver", "deliver", "hear", "hear", "hear", "work", "work", "work", "work", "hold", "restart", "fault", "fault",
 	) {
 	case "claim":
-		if claim := simClaim(w.Pick("name", "c1", "c2")); w.here.Get(w.here.KeyOf(claim)) == nil {
+		if claim := simClaim(w.Pick("name", "c1", "c2")); w.here.Get(w.here.KeyOf(claim)) == nil && !w.leaves() {
 			w.draw(claim)
 			w.here.Put(claim)
 		}
 	case "delete":
 		w.here.Remove(simulation.Key{Kind: claimGK, NamespacedName: types.NamespacedName{Namespace: "a", Name: w.Pick("name", "c1", "c2")}})
+	case "leave":
+		if w.Pick("leaves", "no", "no", "no", "yes") == "yes" {
+			w.leave()
+		}
 	case "user":
 		w.user()
 	case "secret":
@@ -283,6 +291,17 @@ func (w *world) act() {
 		w.Disturb()
 	}
 }
+
+// leave has the namespace be deleted, and all sources with it.
+func (w *world) leave() {
+	w.here.Remove(namespaceKey)
+	for _, source := range w.sources() {
+		w.here.Remove(w.here.KeyOf(source))
+	}
+}
+
+// leaves reports whether the namespace is being deleted.
+func (w *world) leaves() bool { return w.here.Get(namespaceKey).GetDeletionTimestamp() != nil }
 
 // draw draws what a source asks for.
 func (w *world) draw(claim *metal3v1.HostClaim) {

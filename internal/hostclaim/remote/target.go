@@ -134,6 +134,11 @@ func known(claim *metal3v1.HostClaim) *metal3v1.RemoteReference {
 	if claim.Status.Remote != nil {
 		return claim.Status.Remote
 	}
+	return keptTarget(claim)
+}
+
+// keptTarget is what the metadata of a source keep of where its target is, nil if that is nothing.
+func keptTarget(claim *metal3v1.HostClaim) *metal3v1.RemoteReference {
 	kept := &metal3v1.RemoteReference{}
 	if json.Unmarshal([]byte(claim.Annotations[metal3v1.TargetAnnotation]), kept) != nil || kept.Namespace == "" {
 		return nil
@@ -158,12 +163,20 @@ func informed(o Observation) *metal3v1.HostClaim {
 		keepTarget(after, at(o))
 		hostclaim.Inform(after, o.Target.Labels, o.Target.Annotations)
 		hostclaim.Rebooted(after, o.Target.Annotations)
+		lost := ""
+		if hostclaim.ConditionOf(o.Target, metal3v1.AssociatedCondition).Reason == metal3v1.HostLostReason {
+			lost = lostThere
+		}
+		after.Annotations = hostclaim.Set(after.Annotations, metal3v1.LostHostAnnotation, lost)
 	}
 	if equality.Semantic.DeepEqual(after.ObjectMeta, o.Claim.ObjectMeta) {
 		return nil
 	}
 	return after
 }
+
+// lostThere is what a source says of a host that was lost in the other cluster. Its name there says nothing here.
+const lostThere = "remote"
 
 // reference returns how the target names a Secret, nil if it is to have none.
 func (p *plan) reference(r hostclaim.Role) *corev1.SecretReference {

@@ -60,8 +60,15 @@ func (r *Reconciler) watches() []hostclaim.Watch {
 	return []hostclaim.Watch{
 		{Object: &metal3v1.HostClaim{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
 		{Object: secretMetadata(), Own: true, Requests: r.claimsBy(secretIndex), Admits: changed},
+		{Object: namespaceMetadata(), Own: true, Requests: r.claimsThatGo, Admits: hostclaim.DeletionBegan()},
 		{Object: &clusterv1.Cluster{}, Requests: r.claimsBy(clusterIndex), Admits: hostclaim.PausedChanged()},
 	}
+}
+
+// claimsThatGo returns the sources of a Namespace that is being deleted which are deleted themselves: none of them is
+// held by its own pause any more. Those that are not deleted yet are woken by that.
+func (r *Reconciler) claimsThatGo(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return hostclaim.Going(ctx, []client.Reader{r.Read.Claims}, namespace.GetName())
 }
 
 // claimsBy returns the sources that have an object in an index.
