@@ -3,12 +3,13 @@ package baremetal
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
@@ -21,11 +22,12 @@ type fleet struct {
 	server           *simulation.Server
 	process          *simulation.Process
 	requests, writes int
+	clock            *clocktesting.FakePassiveClock
 }
 
 func newFleet(t *testing.T, hosts, claims int) *fleet {
 	t.Helper()
-	f := &fleet{t: t, server: simulation.NewServer(simScheme())}
+	f := &fleet{t: t, server: simulation.NewServer(simScheme()), clock: clocktesting.NewFakePassiveClock(time.Now())}
 	for i := range hosts {
 		f.server.Put(simHost(fmt.Sprintf("h-%d", i), "*"))
 	}
@@ -54,7 +56,7 @@ func (f *fleet) start() {
 		cache.Index(index.Object, index.Name, index.Keys)
 	}
 	r := &Reconciler{
-		Client: live, Recorder: simulation.Silent{}, Clock: clock.RealClock{},
+		Client: live, Recorder: simulation.Silent{}, Clock: f.clock,
 		Read: Readers{Claims: []client.Reader{cache}, Objects: cache, Metadata: cache, Live: live},
 	}
 	if err := r.complete(); err != nil {
@@ -68,8 +70,10 @@ func (f *fleet) start() {
 func (f *fleet) settle() (requests, writes int) {
 	f.t.Helper()
 	requests, writes = f.requests, f.writes
-	if !f.process.Settle(f.t.Context(), 1_000_000) {
-		f.t.Fatal("it does not come to rest")
+	for waits := true; waits; waits = later(f.clock, f.process) {
+		if !f.process.Settle(f.t.Context(), 1_000_000) {
+			f.t.Fatal("it does not come to rest")
+		}
 	}
 	return f.requests - requests, f.writes - writes
 }

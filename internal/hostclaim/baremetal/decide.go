@@ -21,6 +21,12 @@ type Decision struct {
 	Status *metal3v1.HostClaimStatus
 	// Warnings are told in Events, once the status is written.
 	Warnings []hostclaim.Warning
+	// Waits is whether the claim would take a host if there was one, and Takes is the host that it is about to take.
+	Waits bool
+	Takes *types.NamespacedName
+	// Left are hosts that are left to other namespaces. If nobody takes them for a time, After, the claim does.
+	Left  []types.NamespacedName
+	After time.Duration
 	// Refusals are reported to those who administer the hosts.
 	Refusals []hostclaim.Refusal
 }
@@ -144,13 +150,18 @@ func awaited(o Observation, now time.Time) Decision {
 
 // choose looks for a host, and writes down which one before it is touched.
 func choose(o Observation, now time.Time) Decision {
-	answer := hostclaim.Select(o.question())
-	if answer.Host == nil {
+	answer, left, until := fairly(o, now)
+	switch {
+	case answer.Host == nil && len(left) > 0:
+		// It says nothing: 10,000 claims would be written for a moment.
+		return Decision{Waits: true, Left: left, After: until.Sub(now)}
+	case answer.Host == nil:
 		d := unbound(o, answer.Reason, answer.Message, now)
-		d.Refusals = answer.Refusals
+		d.Refusals, d.Waits = answer.Refusals, answer.Reason != metal3v1.SelectorInvalidReason
 		return d
 	}
 	d := unbound(o, metal3v1.BindingReason, answer.Message, now)
+	d.Takes = new(keyOf(answer.Host))
 	d.Status.PendingHost = &metal3v1.ObjectReference{Namespace: answer.Host.Namespace, Name: answer.Host.Name}
 	return d
 }

@@ -3,6 +3,7 @@ package baremetal
 import (
 	"context"
 	"fmt"
+	"time"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,10 @@ type Observation struct {
 	Policies   hostclaim.Policies
 	// Reserved are hosts that other claims are about to take.
 	Reserved map[types.NamespacedName]bool
+	// Rivals are what claims of other namespaces wait for which go first. Offered is since when hosts are left to them, and
+	// Taken since when other claims are about to take some.
+	Rivals         []Rival
+	Offered, Taken map[types.NamespacedName]time.Time
 	// Secrets are those that the claim names, and the copies beside its host.
 	Secrets Secrets
 	// HardwareData is whether there is an object about the hardware of the host.
@@ -170,7 +175,7 @@ func (r *Reconciler) observeCandidates(ctx context.Context, o *Observation) erro
 			}
 		}
 	}
-	return nil
+	return r.observeRivals(ctx, o)
 }
 
 // observeLeftOver reads about copies beside a host that the claim had, and has lost.

@@ -31,7 +31,8 @@ type Reconciler struct {
 	// Clock is optional.
 	Clock clock.PassiveClock
 
-	told refusalsTold
+	told  refusalsTold
+	turns turns
 }
 
 // Reconcile implements reconcile.Reconciler. What is done wakes it again: a run that has done something ends there.
@@ -40,7 +41,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	d := Decide(o, r.Clock.Now())
+	now := r.Clock.Now()
+	d := Decide(o, now)
+	r.turns.note(request.NamespacedName, o, d, now)
 	for _, action := range d.Actions {
 		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
 		if err := action.do(ctx, r); hostclaim.Overtaken(err) {
@@ -54,5 +57,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	r.report(d.Refusals)
-	return ctrl.Result{}, hostclaim.IgnoreOvertaken(r.publish(ctx, o.Claim, d))
+	return ctrl.Result{RequeueAfter: d.After}, hostclaim.IgnoreOvertaken(r.publish(ctx, o.Claim, d))
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -197,11 +198,21 @@ func (w *world) settle() bool {
 		for _, process := range w.processes {
 			behind = behind || len(process.Cache.Behind()) > 0
 		}
-		if !moved && !behind && before == w.writes {
+		if !moved && !behind && before == w.writes && !later(w.clock, w.processes...) {
 			return true
 		}
 	}
 	return false
+}
+
+// later has time pass until claims do not leave hosts to others any more. It reports false if none does.
+func later(clock *clocktesting.FakePassiveClock, processes ...*simulation.Process) bool {
+	waits := false
+	for _, process := range processes {
+		waits = process.Later() > 0 || waits
+	}
+	clock.SetTime(clock.Now().Add(patience))
+	return waits
 }
 
 // checkEnd is what must hold when faults have stopped and everything has come to rest.
