@@ -56,11 +56,11 @@ func KeepIdentity(object any) (any, error) {
 func KeepLabels(keys ...string) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-			labels, deletion := OnlyLabels(found.Labels, keys...), found.DeletionTimestamp
+			kept, deletion := OnlyLabels(found.Labels, keys...), found.DeletionTimestamp
 			if _, err := KeepIdentity(object); err != nil {
 				return nil, err
 			}
-			found.Labels, found.DeletionTimestamp = labels, deletion
+			found.Labels, found.DeletionTimestamp = kept, deletion
 		}
 		return object, nil
 	}
@@ -70,11 +70,11 @@ func KeepLabels(keys ...string) toolscache.TransformFunc {
 // writes: whoever may write them decides who works in a namespace.
 func KeepAllLabels(object any) (any, error) {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-		labels, deletion := found.Labels, found.DeletionTimestamp
+		kept, deletion := found.Labels, found.DeletionTimestamp
 		if _, err := KeepIdentity(object); err != nil {
 			return nil, err
 		}
-		found.Labels, found.DeletionTimestamp = labels, deletion
+		found.Labels, found.DeletionTimestamp = kept, deletion
 	}
 	return object, nil
 }

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// turns hands out what waits in many namespaces by turns, and what waits in one namespace in the order in which it came.
-// A namespace that has its share has no turn until some of it is done. It implements workqueue.Queue.
+// turns hands out what waits in many namespaces by turns, and what waits in one namespace in the order in which it
+// came. A namespace that has its share has no turn until some of it is done. It implements workqueue.Queue.
 type turns struct {
 	most int // of a namespace at the same time
 

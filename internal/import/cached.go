@@ -130,9 +130,10 @@ func reduceRecord(meta *metav1.ObjectMeta) {
 	reduceMeta(meta, func(string) int { return longestOfRecord })
 	if controller.Exceeds(meta.Labels, maxRecordLabels) {
 		propagated := strings.Split(meta.Annotations[archelonv1.PropagatedLabelsAnnotation], ",")
-		read := append(propagated,
+		read := slices.Concat(propagated, []string{
 			archelonv1.OwnedLabel, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel, archelonv1.OwnerUIDLabel,
-			archelonv1.ManagementClusterLabel, classNameLabel, classNamespaceLabel)
+			archelonv1.ManagementClusterLabel, classNameLabel, classNamespaceLabel,
+		})
 		slices.Sort(read)
 		meta.Labels = controller.Bound(meta.Labels, maxRecordLabels, func(key string) bool {
 			_, found := slices.BinarySearch(read, key)
@@ -142,8 +143,8 @@ func reduceRecord(meta *metav1.ObjectMeta) {
 	meta.OwnerReferences = controller.BoundOwners(meta.OwnerReferences, func(metav1.OwnerReference) bool { return true })
 }
 
-// reduceMeta leaves of metadata what is read of it, but for labels and owners. Of the value of an annotation it keeps so
-// many bytes.
+// reduceMeta leaves of metadata what is read of it, but for labels and owners. Of the value of an annotation it keeps
+// so many bytes.
 func reduceMeta(meta *metav1.ObjectMeta, longest func(key string) int) {
 	meta.ManagedFields = nil
 	meta.Finalizers = controller.BoundFinalizers(meta.Finalizers)

@@ -304,6 +304,17 @@ func reducedCopy(t *testing.T, object client.Object) client.Object {
 	return object
 }
 
+// unreadOf counts the annotations of an object that nobody reads.
+func unreadOf(object client.Object) int {
+	count := 0
+	for key := range object.GetAnnotations() {
+		if !readsAnnotation(key) {
+			count++
+		}
+	}
+	return count
+}
+
 // What is not read goes, and what tells objects and their versions apart stays.
 func TestReduceDropsTheRest(t *testing.T) {
 	v3, v1, capi := fullManagement(), fullProvisioning(), fullCluster()
@@ -314,13 +325,7 @@ func TestReduceDropsTheRest(t *testing.T) {
 		if object.GetUID() != uid || object.GetResourceVersion() != version || len(object.GetManagedFields()) > 0 {
 			t.Errorf("%T: UID %s, version %s, managed fields %v", object, object.GetUID(), object.GetResourceVersion(), object.GetManagedFields())
 		}
-		unread := 0
-		for key := range object.GetAnnotations() {
-			if !readsAnnotation(key) {
-				unread++
-			}
-		}
-		if unread != 1 {
+		if unread := unreadOf(object); unread != 1 {
 			t.Errorf("%T: %d annotations that nobody reads, want one: the last one that goes would take the others along", object, unread)
 		}
 		if got := object.GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"]; got != "" {

@@ -73,6 +73,9 @@ func (r *Reconciler) clustersForPlace(ctx context.Context, namespace string) []r
 // watchPlaces has clusters that leave a place wake those that wait for one: they get a control plane, or their Rancher
 // cluster goes.
 func (r *Reconciler) watchPlaces(b *builder.Builder, from cache.Cache) *builder.Builder {
+	if !r.Early.some() {
+		return b
+	}
 	none := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },

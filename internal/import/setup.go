@@ -114,9 +114,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			NewQueue:                fair.NewQueue(options.Concurrency),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
-	if r.Early.some() {
-		b = r.watchPlaces(b, options.Rancher)
-	}
 	if r.Principals != nil {
 		b = b.WatchesRawSource(r.principalChanged())
 	}
@@ -129,7 +126,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			return nil
 		}))
 	}
-	b = r.watchRancher(b, options.Rancher)
+	b = r.watchPlaces(r.watchRancher(b, options.Rancher), options.Rancher)
 	if err := b.Complete(beginning(options.Begin, r)); err != nil {
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)
 	}

@@ -60,7 +60,7 @@ func cacheOptions(controllers []controller.Controller, scope shard.Scope, opts *
 
 // narrowed limits a cache to what is shared and to what the controllers read.
 func narrowed(
-	options cache.Options, common map[client.Object]cache.ByObject, controllers []controller.Controller, scope shard.Scope,
+	limits cache.Options, common map[client.Object]cache.ByObject, controllers []controller.Controller, scope shard.Scope,
 ) (cache.Options, error) {
 	s, err := scheme.New()
 	if err != nil {
@@ -76,7 +76,7 @@ func narrowed(
 			return fmt.Errorf("%s and %s both narrow %s: let one have it in its own cache", other, who, kind)
 		}
 		by[kind] = who
-		options.ByObject[object] = how
+		limits.ByObject[object] = how
 		return nil
 	}
 	var errs []error
@@ -90,18 +90,18 @@ func narrowed(
 			}
 		}
 	}
-	return options, errors.Join(errs...)
+	return limits, errors.Join(errs...)
 }
 
 // ownOptions limits a controller's own cache to what it has in there.
 func ownOptions(c controller.Controller, scope shard.Scope, syncPeriod time.Duration) cache.Options {
-	options := scoped(scope, syncPeriod)
+	limits := scoped(scope, syncPeriod)
 	for _, watch := range c.Watches(scope) {
 		if watch.Own {
-			options.ByObject[watch.Object] = watch.By
+			limits.ByObject[watch.Object] = watch.By
 		}
 	}
-	return options
+	return limits
 }
 
 // scoped limits a cache to the namespaces of a scope, where a kind does not say otherwise.

@@ -197,6 +197,6 @@ func answerName(connection net.Conn, address netip.Addr) {
 		answer = append(answer, 0xc0, header, 0, byte(asked), 0, 1, 0, 0, 0, 0, 0, byte(address.BitLen()/8))
 		answer = append(answer, address.AsSlice()...)
 	}
-	framed := binary.BigEndian.AppendUint16(nil, uint16(len(answer))) //nolint:gosec // it is short
+	framed := binary.BigEndian.AppendUint16(nil, uint16(len(answer)))
 	_, _ = connection.Write(append(framed, answer...))
 }

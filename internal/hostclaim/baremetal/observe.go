@@ -37,8 +37,8 @@ type Observation struct {
 	Policies   hostclaim.Policies
 	// Reserved are hosts that other claims are about to take.
 	Reserved map[types.NamespacedName]bool
-	// Rivals are what claims of other namespaces wait for which go first. Offered is since when hosts are left to them, and
-	// Taken since when other claims are about to take some.
+	// Rivals are what claims of other namespaces wait for which go first. Offered is since when hosts are left to them,
+	// and Taken since when other claims are about to take some.
 	Rivals         []Rival
 	Offered, Taken map[types.NamespacedName]time.Time
 	// Secrets are those that the claim names, and the copies beside its host.

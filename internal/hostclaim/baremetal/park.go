@@ -71,8 +71,8 @@ func (o Observation) parked() bool {
 	})
 }
 
-// movable reports whether the claim has a host that was prepared for a move. The host can run in another cluster by now.
-// Only a host beside the claim can.
+// movable reports whether the claim has a host that was prepared for a move. The host can run in another cluster by
+// now. Only a host beside the claim can.
 func (o Observation) movable() bool {
 	return slices.ContainsFunc(o.owned(), func(host *bmov1.BareMetalHost) bool {
 		prepared := host.Spec.ConsumerRef.UID == "" || host.Annotations[bmov1.PausedAnnotation] == byUs

@@ -73,9 +73,9 @@ const maxWants = 16
 // offeredFor is how long it is remembered that a host was left to others and nobody took it.
 const offeredFor = time.Minute
 
-// turns remembers which namespaces wait, and how many hosts each of them got while others waited. What it has depends on
-// namespaces, not on how many claims they have. It is for good manners: only the order depends on it. The zero value is
-// ready for use.
+// turns remembers which namespaces wait, and how many hosts each of them got while others waited. How long it takes
+// depends on namespaces, not on how many claims they have. It is for good manners: only the order depends on it. The
+// zero value is ready for use.
 type turns struct {
 	mu sync.Mutex
 	// wants are what the claims of a namespace that wait ask for, with how many ask for it, and asks that of each claim.
@@ -143,7 +143,7 @@ func (t *turns) note(key types.NamespacedName, o Observation, d Decision, now ti
 	}
 }
 
-// wait has a claim be one that waits. A namespace that begins to wait has no more and no less than the others had before.
+// wait has a claim be one that waits. A namespace that begins to wait has no more and no less than others had before.
 func (t *turns) wait(key types.NamespacedName, selector metal3v1.HostSelector) {
 	of := t.wants[key.Namespace]
 	if of == nil {

@@ -30,8 +30,8 @@ const (
 )
 
 // What another cluster answers has a source written to, and a write has it asked again. So a source has it asked so
-// often, and after that once in a while, whatever the source is woken by: a server that answers something else each time
-// has few writes made.
+// often, and after that once in a while, whatever wakes the source: a server that answers something else each time has
+// few writes made.
 const (
 	asksAtOnce = 20
 	askPause   = 5 * time.Second

@@ -15,8 +15,8 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Scenario: a tenant writes labels without end on its own cluster. Caches have a bound, and what they leave out must not
-// look as if somebody had taken it off.
+// Scenario: a tenant writes labels without end on its own cluster. Caches have a bound, and what they leave out must
+// not look as if somebody had taken it off.
 var _ = Describe("A Cluster with a megabyte of labels", Ordered, func() {
 	var (
 		f         *fixture
