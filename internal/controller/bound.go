@@ -110,8 +110,8 @@ func readFinalizers() []string {
 }
 
 // WholeFinalizers prepares a patch of two versions of an object, of which the first comes from a cache. If the cache
-// has left finalizers out, it reads them into whole and puts them into both versions, which differ as before. It fails with
-// a conflict if the object has changed since.
+// has left finalizers out, it reads them into whole and puts them into both versions, which differ as before. It fails
+// with a conflict if the object has changed since.
 func WholeFinalizers(ctx context.Context, live client.Reader, whole, before, after client.Object) error {
 	if !exceedsFinalizers(before.GetFinalizers()) || slices.Equal(before.GetFinalizers(), after.GetFinalizers()) {
 		return nil

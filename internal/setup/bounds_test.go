@@ -53,14 +53,7 @@ func TestCachesAreBounded(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s %s %v", c.Name, kind.Kind, watch.Own)+selecting, func(t *testing.T) {
-					transform := watch.By.Transform
-					if !watch.Own && transform == nil {
-						transform = sharedBy(t, c, common, kind).Transform
-					}
-					if transform == nil {
-						t.Fatal("nothing reduces it")
-					}
-					checkBound(t, transform, watch.Object, limitOf(c, kind.Kind, selecting != "" && !watch.Own))
+					checkBound(t, transformOf(t, c, watch, common), watch.Object, limitOf(c, kind.Kind, selecting != "" && !watch.Own))
 				})
 			}
 		}
@@ -94,6 +87,21 @@ func kindOf(t *testing.T, c controller.Controller, object client.Object) schema.
 		t.Fatal(err)
 	}
 	return kind
+}
+
+// transformOf returns what a cache does with the objects of a watch.
+func transformOf(
+	t *testing.T, c controller.Controller, watch controller.Watch, common map[client.Object]cache.ByObject,
+) toolscache.TransformFunc {
+	t.Helper()
+	transform := watch.By.Transform
+	if !watch.Own && transform == nil {
+		transform = sharedBy(t, c, common, kindOf(t, c, watch.Object)).Transform
+	}
+	if transform == nil {
+		t.Fatal("nothing reduces it")
+	}
+	return transform
 }
 
 // sharedBy returns how the shared cache has a kind: as internal/setup says, or as another controller does.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 )
 
-// slowSpecs are about servers of strangers that answer slowly, or something else each time.
+// slowSpecs are about servers of strangers that answer slowly.
 func slowSpecs(worlds func() (here, there *world)) {
 	newStranded := stranded(worlds, "slow")
 
@@ -59,30 +60,25 @@ func slowSpecs(worlds func() (here, there *world)) {
 
 		By("counting what the tenant may have, once its servers answer")
 		answer()
+		isRefused := func(i int) bool {
+			return strings.Contains(slow.synced(ctx, fmt.Sprint("c", i))(), "16 Secrets and contexts")
+		}
 		refused := func() int {
-			count := 0
-			for i := range contexts {
-				if strings.Contains(slow.synced(ctx, fmt.Sprint("c", i))(), "16 Secrets and contexts") {
-					count++
-				}
-			}
-			return count
+			return len(slices.DeleteFunc(numbers(contexts), func(i int) bool { return !isRefused(i) }))
 		}
 		Eventually(refused).Should(Equal(contexts - most))
 
 		By("letting one that was refused use the context of another one")
-		var used, without string
-		for i := range contexts {
-			name := fmt.Sprint("c", i)
-			if strings.Contains(slow.synced(ctx, name)(), "16 Secrets and contexts") {
-				without = name
-			} else {
-				used = fmt.Sprint("x", i)
-			}
-		}
+		without := fmt.Sprint("c", slices.IndexFunc(numbers(contexts), isRefused))
+		used := fmt.Sprint("x", slices.IndexFunc(numbers(contexts), func(i int) bool { return !isRefused(i) }))
 		slow.change(ctx, without, func(c *metal3v1.HostClaim) { c.Spec.IdentityRef.Context = used })
 		Eventually(slow.synced(ctx, without)).ShouldNot(ContainSubstring("16 Secrets and contexts"))
 	})
+}
+
+// fickleSpecs are about servers of strangers that answer something else each time.
+func fickleSpecs(worlds func() (here, there *world)) {
+	newStranded := stranded(worlds, "fickle")
 
 	It("bounds what a server that answers something else each time has it write (attack R)", func(ctx SpecContext) {
 		t := newStranded(ctx)
@@ -109,4 +105,13 @@ func slowSpecs(worlds func() (here, there *world)) {
 			Expect(len(raw)).To(BeNumerically("<", 10_000), name)
 		}
 	})
+}
+
+// numbers returns those from 0.
+func numbers(most int) []int {
+	all := make([]int, most)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }

@@ -98,6 +98,7 @@ var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 	faultSpecs(func() (*world, *world) { return here, there })
 	hostileSpecs(func() (*world, *world) { return here, there })
 	slowSpecs(func() (*world, *world) { return here, there })
+	fickleSpecs(func() (*world, *world) { return here, there })
 	permissionSpecs(func() *world { return here })
 	exampleSpecs(func() (*world, *world, *standin.Standin) { return here, there, metal3 })
 
