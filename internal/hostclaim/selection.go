@@ -228,11 +228,20 @@ func Check(q Question, host *bmov1.BareMetalHost) string {
 		return problem.Error()
 	case !fits(host, q.Claim.Spec.HostSelector):
 		return "the host is not free, or does not fit any more"
-	case authorize(host, q.Policies.ask(host.Namespace, q.Requester), q.Requester) != refusedByNobody:
+	case !open(host, q.Policies, q.Requester):
 		return "it is not open to this namespace any more"
 	default:
 		return ""
 	}
+}
+
+// MayHave reports whether claims of a namespace with a selector that can be read may have a host. It compiles nothing.
+func MayHave(host *bmov1.BareMetalHost, s metal3v1.HostSelector, policies Policies, r Requester) bool {
+	return fits(host, s) && open(host, policies, r)
+}
+
+func open(host *bmov1.BareMetalHost, policies Policies, r Requester) bool {
+	return authorize(host, policies.ask(host.Namespace, r), r) == refusedByNobody
 }
 
 func fits(host *bmov1.BareMetalHost, s metal3v1.HostSelector) bool {

@@ -2,6 +2,7 @@ package baremetal
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,9 +39,7 @@ func (o Observation) due(host *bmov1.BareMetalHost, now time.Time) time.Time {
 		return time.Time{}
 	}
 	for _, rival := range o.Rivals {
-		asks := &metal3v1.HostClaim{Spec: metal3v1.HostClaimSpec{HostSelector: rival.Selector}}
-		q := hostclaim.Question{Claim: asks, Requester: rival.Requester, Policies: o.Policies}
-		if hostclaim.Check(q, host) == "" {
+		if hostclaim.MayHave(host, rival.Selector, o.Policies, rival.Requester) {
 			return until
 		}
 	}
@@ -79,8 +78,8 @@ const offeredFor = time.Minute
 type turns struct {
 	mu sync.Mutex
 	// wants are what the claims of a namespace that wait ask for, with how many ask for it, and asks that of each claim.
-	wants map[string]map[string]*want
-	asks  map[types.NamespacedName]string
+	wants map[string]map[digest]*want
+	asks  map[types.NamespacedName]digest
 	// got counts hosts, and taking are claims that count and have yet to get theirs.
 	got    map[string]int
 	taking map[types.NamespacedName]bool
@@ -92,6 +91,9 @@ type turns struct {
 	takes map[types.NamespacedName]types.NamespacedName
 }
 
+// digest stands for a selector, which may have some KiB.
+type digest [sha256.Size]byte
+
 type want struct {
 	selector metal3v1.HostSelector
 	claims   int
@@ -102,7 +104,7 @@ func (t *turns) note(key types.NamespacedName, o Observation, d Decision, now ti
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.asks == nil {
-		t.wants, t.asks = map[string]map[string]*want{}, map[types.NamespacedName]string{}
+		t.wants, t.asks = map[string]map[digest]*want{}, map[types.NamespacedName]digest{}
 		t.got, t.taking = map[string]int{}, map[types.NamespacedName]bool{}
 		t.takes = map[types.NamespacedName]types.NamespacedName{}
 		t.offered, t.taken = map[types.NamespacedName]time.Time{}, map[types.NamespacedName]time.Time{}
@@ -154,10 +156,10 @@ func (t *turns) wait(key types.NamespacedName, selector metal3v1.HostSelector) {
 			}
 		}
 		t.got[key.Namespace] = max(t.got[key.Namespace], least)
-		of = map[string]*want{}
+		of = map[digest]*want{}
 		t.wants[key.Namespace] = of
 	}
-	name := fmt.Sprintf("%+v", selector) // Maps are in the order of their keys there.
+	name := digest(sha256.Sum256(fmt.Appendf(nil, "%+v", selector))) // Maps are in the order of their keys there.
 	if of[name] == nil {
 		of[name] = &want{selector: selector}
 	}
