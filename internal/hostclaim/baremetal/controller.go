@@ -4,7 +4,6 @@ import (
 	"context"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/featuregate"
@@ -77,7 +76,7 @@ func watched(scope shard.Scope) []controller.Watch {
 		{Object: &metal3v1.HostDeployPolicy{}, By: cache.ByObject{Transform: hostclaim.KeepPolicy}},
 		{Object: &clusterv1.Cluster{}},
 		{Own: true, Object: &metal3v1.HostClaim{}, By: ofKind(metal3v1.KindBareMetalHost)},
-		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{Label: scope.NamespaceObjects(), Transform: keepLabels}},
+		{Own: true, Object: namespaceMetadata(), By: cache.ByObject{Label: scope.NamespaceObjects(), Transform: controller.KeepAllLabels}},
 		{Own: true, Object: secretMetadata(), By: cache.ByObject{Transform: controller.KeepLabels(metal3v1.SourceLabel, metal3v1.ClaimUIDLabel)}},
 		{Own: true, Object: hardwareMetadata(), By: cache.ByObject{Transform: controller.KeepIdentity}},
 	}
@@ -98,16 +97,4 @@ func trimHost(object any) (any, error) {
 		host.Status.HardwareDetails = &bmov1.HardwareDetails{NIC: details.NIC, Hostname: details.Hostname}
 	}
 	return host, nil
-}
-
-// keepLabels leaves of metadata what tells one object, and one version of it, from another, the labels, and whether the
-// object is being deleted.
-func keepLabels(object any) (any, error) {
-	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-		found.ObjectMeta = metav1.ObjectMeta{
-			Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
-			Labels: found.Labels, DeletionTimestamp: found.DeletionTimestamp,
-		}
-	}
-	return object, nil
 }
