@@ -188,6 +188,7 @@ type question struct {
 	Label           string     `json:"label"`
 	Description     string     `json:"description"`
 	Type            string     `json:"type"`
+	Options         []any      `json:"options,omitempty"`
 	Default         any        `json:"default"`
 	Min             *int       `json:"min,omitempty"`
 	Max             *int       `json:"max,omitempty"`
@@ -241,8 +242,11 @@ func checkQuestion(t *testing.T, q question, all *schema, defaults map[string]an
 	if of.Ref != "" && of.Type == nil {
 		of = all.Definitions[strings.TrimPrefix(of.Ref, "#/definitions/")]
 	}
-	if want := map[string]string{"string": "string", "boolean": "boolean", "int": "integer", "array[string]": "array"}[q.Type]; want != of.Type {
+	if want := map[string]string{"string": "string", "enum": "string", "boolean": "boolean", "int": "integer", "array[string]": "array"}[q.Type]; want != of.Type {
 		t.Errorf("%s is asked for as %s, and is of type %v", q.Variable, q.Type, of.Type)
+	}
+	if diff := cmp.Diff(of.Enum, q.Options); diff != "" {
+		t.Errorf("%s: what can be chosen (-schema +questions.yaml):\n%s", q.Variable, diff)
 	}
 	if diff := cmp.Diff(value, q.Default); diff != "" {
 		t.Errorf("%s: default (-values.yaml +questions.yaml):\n%s", q.Variable, diff)

@@ -21,6 +21,7 @@ type schema struct {
 	Properties           map[string]*schema `json:"properties"`
 	AdditionalProperties json.RawMessage    `json:"additionalProperties"`
 	Items                *schema            `json:"items"`
+	Enum                 []any              `json:"enum"`
 	Definitions          map[string]*schema `json:"definitions"`
 }
 
