@@ -33,8 +33,8 @@ const (
 // often, and after that once in a while, whatever wakes the source: a server that answers something else each time has
 // few writes made.
 const (
-	asksAtOnce = 20
-	askPause   = 5 * time.Second
+	asksAtOnce = 40
+	askPause   = 2 * time.Second
 )
 
 // connection is one to another cluster.

@@ -75,6 +75,13 @@ type fickle struct {
 	claim map[string]any
 }
 
+// isCreated reports whether somebody has created a claim there.
+func (f *fickle) isCreated() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.claim != nil
+}
+
 func (f *fickle) answer(w http.ResponseWriter, req *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
