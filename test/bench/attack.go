@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -26,10 +25,6 @@ const (
 	hostileSecrets   = 200
 	hostileEnvs      = 200
 	hostileLeases    = 2000
-	// hostileLabelled is how many Clusters, and how many Secrets that are named like kubeconfigs, have as many labels as
-	// fit into an object: hostileLabels of 70 bytes.
-	hostileLabelled = 200
-	hostileLabels   = 14_000
 	// hostileScopes is how many of the Leases change their scope all the time.
 	hostileScopes = 20
 
@@ -54,18 +49,11 @@ func (a *attack) begin(ctx context.Context) error {
 	var calls []func() error
 	for i := range hostileSecrets {
 		calls = append(calls, func() error {
-			return errors.Join(a.client.Create(ctx, hostileSecret(i, 0)), a.cluster(ctx, secretName(i), "", nil))
+			return errors.Join(a.client.Create(ctx, hostileSecret(i, 0)), a.cluster(ctx, secretName(i), ""))
 		})
 	}
 	for i := range hostileEnvs {
-		calls = append(calls, func() error { return a.cluster(ctx, envName(i), hostileEnv(0), nil) })
-	}
-	for i := range hostileLabelled {
-		calls = append(calls, func() error {
-			secret := builder.KubeconfigSecret(hostileNamespace, labelledName(i), []byte("none"))
-			maps.Copy(secret.Labels, hostileLabelling())
-			return errors.Join(a.client.Create(ctx, secret), a.cluster(ctx, labelledName(i), "", hostileLabelling()))
-		})
+		calls = append(calls, func() error { return a.cluster(ctx, envName(i), hostileEnv(0)) })
 	}
 	for i := range hostileLeases {
 		calls = append(calls, func() error { return a.client.Create(ctx, hostileLease(i)) })
@@ -121,20 +109,9 @@ func (a *attack) goOn(ctx context.Context) (end func() error) {
 func secretName(i int) string { return fmt.Sprintf("secret-%04d", i) }
 func envName(i int) string    { return fmt.Sprintf("env-%04d", i) }
 
-func labelledName(i int) string { return fmt.Sprintf("labelled-%04d", i) }
-
-func hostileLabelling() map[string]string {
-	labels, value := map[string]string{}, strings.Repeat("v", 63)
-	for i := range hostileLabels {
-		labels[fmt.Sprintf("l%06d", i)] = value
-	}
-	return labels
-}
-
 // cluster creates a cluster whose control plane is up.
-func (a *attack) cluster(ctx context.Context, name, env string, labels map[string]string) error {
+func (a *attack) cluster(ctx context.Context, name, env string) error {
 	cluster := builder.Cluster(hostileNamespace, name)
-	cluster.Labels = labels
 	if env != "" {
 		cluster.Annotations = map[string]string{archelonv1.AgentEnvAnnotation: env}
 	}

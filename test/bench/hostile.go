@@ -117,8 +117,7 @@ func (r *run) soak(ctx context.Context) (result soaked, err error) {
 // returned function is called. It returns the highest memory of the manager until then.
 func (r *run) attack(ctx context.Context) (end func() error, peak float64, err error) {
 	a := &attack{client: r.stage.Client}
-	r.say("writing %d hostile Secrets, %d hostile environments, %d made-up Leases, and %d Clusters and Secrets with %d labels",
-		hostileSecrets, hostileEnvs, hostileLeases, hostileLabelled, hostileLabels)
+	r.say("writing %d hostile Secrets, %d hostile environments and %d made-up Leases", hostileSecrets, hostileEnvs, hostileLeases)
 	if err := a.begin(ctx); err != nil {
 		return nil, 0, fmt.Errorf("attacking: %w", err)
 	}
