@@ -25,9 +25,9 @@ const (
 	// WaitingForControlPlaneReason: the control plane is not available yet, or not any more.
 	WaitingForControlPlaneReason = "WaitingForControlPlane"
 
-	// RecordTerminatingReason: an earlier Rancher cluster of this CAPI cluster is still being deleted
+	// RancherClusterTerminatingReason: an earlier Rancher cluster of this CAPI cluster is still being deleted
 	// by Rancher. If it stays, look at the finalizers of the Rancher cluster that the message names.
-	RecordTerminatingReason = "RecordTerminating"
+	RancherClusterTerminatingReason = "RancherClusterTerminating"
 
 	// WaitingForRancherReason: the Rancher cluster exists and Rancher has yet to prepare it. If it stays,
 	// look whether Rancher is running.
@@ -91,28 +91,28 @@ const (
 	// annotation archelon.io/managed-by to "archelon" to take the cluster over.
 	ManagedByTurtlesReason = "ManagedByTurtles"
 
-	// ForeignRecordReason: a Rancher cluster names this CAPI cluster as its owner and was not made for it, or
+	// ForeignRancherClusterReason: a Rancher cluster names this CAPI cluster as its owner and was not made for it, or
 	// not for this incarnation of it; or has a name that its record needs; or is a v3 Cluster that its v1 record leads to
 	// and was not made from. Delete the Rancher cluster that the message names, or its owner labels.
-	ForeignRecordReason = "ForeignRecord"
+	ForeignRancherClusterReason = "ForeignRancherCluster"
 
 	// IncompleteOwnerLabelsReason: a Rancher cluster carries only one of the two owner labels. Restore the
 	// other one or delete that Rancher cluster.
 	IncompleteOwnerLabelsReason = "IncompleteOwnerLabels"
 
-	// DuplicateRecordsReason: two Rancher clusters exist for this CAPI cluster. Delete one of them.
-	DuplicateRecordsReason = "DuplicateRecords"
+	// DuplicateRancherClustersReason: two Rancher clusters exist for this CAPI cluster. Delete one of them.
+	DuplicateRancherClustersReason = "DuplicateRancherClusters"
 
-	// RecordNameTakenReason: another CAPI Cluster has the name of the v1 Rancher cluster, and Rancher would delete it
+	// RancherClusterNameTakenReason: another CAPI Cluster has the name of the v1 Rancher cluster, and Rancher would delete it
 	// together with that. Delete or rename the other CAPI Cluster first.
-	RecordNameTakenReason = "RecordNameTaken"
+	RancherClusterNameTakenReason = "RancherClusterNameTaken"
 
 	// DisplayNameTakenReason: another Rancher cluster has the display name that this one would have. Rancher brings
 	// Secrets to clusters by that name. Set annotation archelon.io/display-name to another name.
 	DisplayNameTakenReason = "DisplayNameTaken"
 
-	// RecordRejectedReason: the API server or a webhook of Rancher refused the Rancher cluster.
-	RecordRejectedReason = "RecordRejected"
+	// RancherClusterRejectedReason: the API server or a webhook of Rancher refused the Rancher cluster.
+	RancherClusterRejectedReason = "RancherClusterRejected"
 
 	// InternalErrorReason: a request to the management cluster failed, or met nothing but conflicts
 	// for some time; it is retried.

@@ -108,7 +108,7 @@ func (a createRecord) do(ctx context.Context, r *Reconciler, o *Observation) out
 		o.occupied = true
 		return outcome.Done()
 	case isRejection(err):
-		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("%s was refused: %w", doing, err))
+		return outcome.Fail(archelonv1.RancherClusterRejectedReason, fmt.Errorf("%s was refused: %w", doing, err))
 	case err != nil:
 		return failure(doing, err)
 	}
@@ -245,7 +245,7 @@ func (a updateRecord) do(ctx context.Context, r *Reconciler, o *Observation) out
 	known := a.record
 	known.Object, _ = a.record.DeepCopyObject().(client.Object)
 	if err := r.patchUID(ctx, known.Object, a.patch); err != nil {
-		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("updating the Rancher cluster: %w", err))
+		return outcome.Fail(archelonv1.RancherClusterRejectedReason, fmt.Errorf("updating the Rancher cluster: %w", err))
 	}
 	known.settled = true
 	o.renew(known)
@@ -276,7 +276,7 @@ func (a updateManagement) do(ctx context.Context, r *Reconciler, o *Observation)
 		doing, news = "renaming the v3 Rancher cluster", "Renamed Rancher cluster"
 	}
 	if err := r.patchUID(ctx, object, a.patch); err != nil {
-		return outcome.Fail(archelonv1.RecordRejectedReason, fmt.Errorf("%s: %w", doing, err))
+		return outcome.Fail(archelonv1.RancherClusterRejectedReason, fmt.Errorf("%s: %w", doing, err))
 	}
 	after := *known
 	after.object = object

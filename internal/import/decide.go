@@ -29,7 +29,7 @@ func rulesOf(i intent) []rule {
 	case intentDelete, intentUnimport:
 		return []rule{
 			{"take-over", (*deciding).takeOver},
-			{"delete-records", (*deciding).deleteRecords},
+			{"delete-rancher-clusters", (*deciding).deleteRancherClusters},
 			{"release-cluster", (*deciding).releaseCluster},
 		}
 	case intentImport:
@@ -47,7 +47,7 @@ func rulesOf(i intent) []rule {
 			{"namesake", (*deciding).checkNamesake},
 			{"claim", (*deciding).claim},
 			{"derived", (*deciding).waitForDerived},
-			{"record", (*deciding).ensureRecord},
+			{"rancher-cluster", (*deciding).ensureRecord},
 			{"sync", (*deciding).syncRecord},
 			{"management", (*deciding).findManagement},
 			{"display-name", (*deciding).checkDisplayName},

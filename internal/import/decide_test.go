@@ -274,9 +274,9 @@ func decideRows() map[string]decideRow {
 			o.current[why] = current
 		}
 	}
-	confirm := askCluster{"before its record is created"}
+	confirm := askCluster{"before its Rancher cluster is created"}
 	confirmed := func(change ...func(*clusterv1.Cluster)) state { return live(confirm.why, change...) }
-	confirmRelease, confirmUnimport := askCluster{"before its record is released"}, askCluster{"before its record is deleted"}
+	confirmRelease, confirmUnimport := askCluster{"before its Rancher cluster is released"}, askCluster{"before its Rancher cluster is deleted"}
 	unimported := func(change ...func(*clusterv1.Cluster)) state { return live(confirmRelease.why, change...) }
 	unimportedStill := func(change ...func(*clusterv1.Cluster)) state { return live(confirmUnimport.why, change...) }
 	// It has no label any more that tells whose it is.
@@ -287,7 +287,7 @@ func decideRows() map[string]decideRow {
 	}
 	noNamespace := asked(askNamespace{"c-abcde"})
 	with := func(states []state, more ...state) []state { return append(slices.Clone(states), more...) }
-	occupant := askRecord{strategy: decideV3{}, name: "c-abcde", why: ", which has the name of the record"}
+	occupant := askRecord{strategy: decideV3{}, name: "c-abcde", why: ", which has the name of the Rancher cluster"}
 	second := askRecord{strategy: decideV3{}, name: "c-other", why: ", whose name may be free"}
 	occupied := func(found *record) state {
 		return func(o *Observation, _ *Rules) {
@@ -309,7 +309,7 @@ func decideRows() map[string]decideRow {
 		change(found)
 		return &record{Object: found, strategy: decideV3{}, unseen: true}
 	}
-	formers := askCluster{"for records of another one"}
+	formers := askCluster{"for Rancher clusters of another one"}
 	free := func(besides, name string) state {
 		return func(o *Observation, _ *Rules) {
 			o.answered[askOwned{}.String()] = true // It comes before.
@@ -373,12 +373,12 @@ func decideRows() map[string]decideRow {
 		"StrangerInvalid": {[]state{func(o *Observation, _ *Rules) {
 			o.namespace = map[string]string{"cluster-api.cattle.io/rancher-auto-import": "maybe"}
 		}}, "idle | selection: Stall InvalidImportLabel"},
-		"StrangerGoing": {[]state{v3(of2, goingV3)}, "idle | removal: ask for the CAPI cluster, for records of another one"},
+		"StrangerGoing": {[]state{v3(of2, goingV3)}, "idle | removal: ask for the CAPI cluster, for Rancher clusters of another one"},
 
 		// What the installation selects.
 		"Selected":      {[]state{bySelector, quiet}, "import | control-plane: Wait WaitingForControlPlane"},
 		"SelectedElse":  {[]state{bySelector, func(o *Observation, _ *Rules) { o.cluster.Namespace = "other" }}, "idle | done"},
-		"SelectedFalse": {[]state{bySelector, labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release it before it is deleted"},
+		"SelectedFalse": {[]state{bySelector, labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-rancher-clusters: v3 Rancher cluster c-abcde: release it before it is deleted"},
 		"SelectedLost":  {importedV3("Connected")[1:], "import | done"},
 
 		// What a cluster has left behind.
@@ -405,7 +405,7 @@ func decideRows() map[string]decideRow {
 		"TheirsSettled":  {[]state{theirs, forgotten, claimedV3, v3()}, "leave to others | leave: done"},
 		"TheirsRemoved":  {[]state{theirs, forgotten, claimedV3, v3(goingV3)}, "leave to others | leave: ask for other instances"},
 		"TheirsRuns":     {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{}), func(o *Observation, _ *Rules) { o.elsewhere = true }}, "leave to others | leave: done"},
-		"TheirsNobody":   {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{})}, "leave to others | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
+		"TheirsNobody":   {[]state{theirs, forgotten, claimedV3, v3(goingV3), asked(askOthers{})}, "leave to others | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its Rancher cluster was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
 		"TheirsNoted":    {[]state{theirs, forgotten, stopped, note("imported", "true"), saying("True", "Imported"), asked(askOthers{})}, "leave to others | permission: Stall RemovedInRancher"},
 		"Relabelled":     {[]state{relabelled, claimedV3, v3()}, "leave to others | let: forget the cluster"},
 		"RelabelledStop": {[]state{relabelled, claimedV3, v3(), forgotten}, "leave to others | let: ask for the work in the workload cluster"},
@@ -414,39 +414,39 @@ func decideRows() map[string]decideRow {
 			"leave to others | let: CAPI cluster tenant/prod: leave it to the instance that selects its namespace"},
 		"RelabelledLeft":    {[]state{relabelled, claimedV3, unmarked, v3(), forgotten}, "leave to others | leave: done"},
 		"RelabelledUnknown": {[]state{selects("!team", nil), claimedV3, unmarked, v3(), forgotten}, "leave to others | leave: done"},
-		"RelabelledEnds":    {[]state{relabelled, claimedV3, v3(), ending, stopped}, "delete | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"RelabelledEnds":    {[]state{relabelled, claimedV3, v3(), ending, stopped}, "delete | delete-rancher-clusters: v3 Rancher cluster c-abcde: release and delete it"},
 		"Kept":              {[]state{selects("team=red", map[string]string{"team": "red"}), claimedV3, v3(), func(o *Observation, _ *Rules) { o.kept = true }}, "nothing | nothing: done"},
 		"KeptLetGo": {[]state{selects("team=red", map[string]string{"team": "red"}), claimedV3, unmarked, v3()},
 			"import | take-over: CAPI cluster tenant/prod: take it over from instance \"\""},
-		"TheirsDeleting": {[]state{theirs, claimedV3, ending}, `delete | delete-records: end the work in the workload cluster`},
+		"TheirsDeleting": {[]state{theirs, claimedV3, ending}, `delete | delete-rancher-clusters: end the work in the workload cluster`},
 
 		// Deletion and un-import.
-		"Delete":          {[]state{claimedV3, ending, stopped}, "delete | delete-records: ask for Rancher cluster v3/c-abcde"},
+		"Delete":          {[]state{claimedV3, ending, stopped}, "delete | delete-rancher-clusters: ask for Rancher cluster v3/c-abcde"},
 		"DeleteTakesOver": {[]state{claimedV3, ending, note("archelon.io/instance", "/old")}, `delete | take-over: CAPI cluster tenant/prod: take it over from instance "/old"`},
-		"DeleteRecord":    {[]state{claimedV3, ending, stopped, v3()}, "delete | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		"DeleteRecord":    {[]state{claimedV3, ending, stopped, v3()}, "delete | delete-rancher-clusters: v3 Rancher cluster c-abcde: release and delete it"},
 		"DeleteForeign":   {[]state{claimedV3, ending, stopped, v3(of2)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
 		"DeleteGoing":     {[]state{claimedV3, ending, stopped, v3(goingV3, unheld)}, "delete | release-cluster: CAPI cluster tenant/prod: release it"},
 		"DeleteReleased":  {[]state{ending, stopped}, "delete | done"},
-		"DeleteWebhook":   {[]state{claimedV3, ending, stopped, v3(), refused()}, "delete | delete-records: Poll Deleting"},
-		"DeleteNoWebhook": {[]state{claimedV3, later, stopped, v3(), refused()}, "delete | delete-records: v3 Rancher cluster c-abcde: delete it, and release it when that is possible"},
-		"DeleteUnseen":    {[]state{claimedV3, later, stopped, v3(), unseen, refused()}, "delete | delete-records: Fail InternalError"},
-		"DeleteHalfLabel": {[]state{claimedV3, later, stopped, v3(func(c *managementv3.Cluster) { delete(c.Labels, "cluster-api.cattle.io/capi-cluster-owner") }), refused()}, "delete | delete-records: Fail InternalError"},
-		"DeleteV1":        {[]state{claimedV3, ending, stopped, asked(named), v1()}, "delete | delete-records: ask for CAPI cluster tenant/prod-capi"},
-		"DeleteV1Twin":    {[]state{claimedV3, ending, stopped, asked(named), v1(), twinThere}, "delete | delete-records: v1 Rancher cluster tenant/prod-capi: leave it to the administrator"},
-		"UnimportAsks":    {[]state{labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-records: ask for the CAPI cluster, before its record is released"},
-		"UnimportStale":   {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} })}, "un-import | delete-records: Poll InternalError"},
-		"UnimportNewer":   {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) { c.UID = "uid-2" })}, "un-import | delete-records: Poll InternalError"},
-		"UnimportGone":    {[]state{labelledFalse, claimedV3, stopped, v3(), asked(confirmRelease)}, "un-import | delete-records: Poll InternalError"},
+		"DeleteWebhook":   {[]state{claimedV3, ending, stopped, v3(), refused()}, "delete | delete-rancher-clusters: Poll Deleting"},
+		"DeleteNoWebhook": {[]state{claimedV3, later, stopped, v3(), refused()}, "delete | delete-rancher-clusters: v3 Rancher cluster c-abcde: delete it, and release it when that is possible"},
+		"DeleteUnseen":    {[]state{claimedV3, later, stopped, v3(), unseen, refused()}, "delete | delete-rancher-clusters: Fail InternalError"},
+		"DeleteHalfLabel": {[]state{claimedV3, later, stopped, v3(func(c *managementv3.Cluster) { delete(c.Labels, "cluster-api.cattle.io/capi-cluster-owner") }), refused()}, "delete | delete-rancher-clusters: Fail InternalError"},
+		"DeleteV1":        {[]state{claimedV3, ending, stopped, asked(named), v1()}, "delete | delete-rancher-clusters: ask for CAPI cluster tenant/prod-capi"},
+		"DeleteV1Twin":    {[]state{claimedV3, ending, stopped, asked(named), v1(), twinThere}, "delete | delete-rancher-clusters: v1 Rancher cluster tenant/prod-capi: leave it to the administrator"},
+		"UnimportAsks":    {[]state{labelledFalse, claimedV3, stopped, v3()}, "un-import | delete-rancher-clusters: ask for the CAPI cluster, before its Rancher cluster is released"},
+		"UnimportStale":   {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) { c.Labels = map[string]string{importLabel: "true"} })}, "un-import | delete-rancher-clusters: Poll InternalError"},
+		"UnimportNewer":   {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) { c.UID = "uid-2" })}, "un-import | delete-rancher-clusters: Poll InternalError"},
+		"UnimportGone":    {[]state{labelledFalse, claimedV3, stopped, v3(), asked(confirmRelease)}, "un-import | delete-rancher-clusters: Poll InternalError"},
 		"UnimportDeleted": {[]state{labelledFalse, claimedV3, stopped, v3(), unimported(func(c *clusterv1.Cluster) {
 			c.Labels, c.DeletionTimestamp = nil, &metav1.Time{Time: decideNow}
-		})}, "un-import | delete-records: v3 Rancher cluster c-abcde: release it before it is deleted"},
-		"Unimport":         {[]state{labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release it before it is deleted"},
-		"UnimportReleased": {[]state{labelledFalse, claimedV3, stopped, v3(), toEnd, unimported()}, "un-import | delete-records: ask for the CAPI cluster, before its record is deleted"},
-		"UnimportEnds":     {[]state{labelledFalse, claimedV3, stopped, v3(), toEnd, unimported(), unimportedStill()}, "un-import | delete-records: v3 Rancher cluster c-abcde: release and delete it"},
+		})}, "un-import | delete-rancher-clusters: v3 Rancher cluster c-abcde: release it before it is deleted"},
+		"Unimport":         {[]state{labelledFalse, claimedV3, stopped, v3(), unimported()}, "un-import | delete-rancher-clusters: v3 Rancher cluster c-abcde: release it before it is deleted"},
+		"UnimportReleased": {[]state{labelledFalse, claimedV3, stopped, v3(), toEnd, unimported()}, "un-import | delete-rancher-clusters: ask for the CAPI cluster, before its Rancher cluster is deleted"},
+		"UnimportEnds":     {[]state{labelledFalse, claimedV3, stopped, v3(), toEnd, unimported(), unimportedStill()}, "un-import | delete-rancher-clusters: v3 Rancher cluster c-abcde: release and delete it"},
 		"UnimportRevoked": {[]state{labelledFalse, claimedV3, stopped, v3(), toEnd, unimported(), unimportedStill(func(c *clusterv1.Cluster) {
 			c.Labels = map[string]string{importLabel: "true"}
-		})}, "un-import | delete-records: Poll InternalError"},
-		"UnimportV1Twin":    {[]state{labelledFalse, claimedV3, stopped, asked(named), v1(), twinThere, unimported()}, "un-import | delete-records: Stall RecordNameTaken"},
+		})}, "un-import | delete-rancher-clusters: Poll InternalError"},
+		"UnimportV1Twin":    {[]state{labelledFalse, claimedV3, stopped, asked(named), v1(), twinThere, unimported()}, "un-import | delete-rancher-clusters: Stall RancherClusterNameTaken"},
 		"UnimportedAlready": {[]state{labelledFalse}, "idle | done"},
 
 		// Rancher Turtles.
@@ -456,7 +456,7 @@ func decideRows() map[string]decideRow {
 		"TurtlesRuns":       {[]state{labelledTrue, up, turtlesHolding}, "import | turtles: Poll TurtlesActive"},
 		"TurtlesMistake":    {[]state{labelledTrue, note("archelon.io/managed-by", "me")}, "import | turtles: Stall InvalidSetting"},
 		"TurtlesAdopt":      {[]state{labelledTrue, up, adopts, quiet, turtlesV3}, "import | adopt: CAPI cluster tenant/prod: claim v3/c-abcde of Rancher Turtles; v3 Rancher cluster c-abcde: adopt it"},
-		"TurtlesAdoptTwice": {[]state{labelledTrue, up, adopts, quiet, turtlesV3, turtlesV3}, "import | adopt: Stall DuplicateRecords"},
+		"TurtlesAdoptTwice": {[]state{labelledTrue, up, adopts, quiet, turtlesV3, turtlesV3}, "import | adopt: Stall DuplicateRancherClusters"},
 		"TurtlesAdoptKind":  {[]state{labelledTrue, up, adopts, quiet, turtlesV3, switchToV1}, "import | adopt: CAPI cluster tenant/prod: claim v3/c-abcde of Rancher Turtles; v3 Rancher cluster c-abcde: adopt it"},
 		"TurtlesTakeBack": {append(importedV3("Connected"), adopts, quiet, func(o *Observation, _ *Rules) { theirFinalizer(o.records[0].Object) }),
 			"import | adopt: v3 Rancher cluster c-abcde: take the finalizer of Rancher Turtles off"},
@@ -476,19 +476,19 @@ func decideRows() map[string]decideRow {
 		"BlockedMaybe":  {[]state{labelledTrue, stopped, note("archelon.io/imported", "maybe")}, "import | permission: Stall InvalidSetting"},
 		"BlockedLater":  {append(importedV3("Connected"), note("archelon.io/imported", "true")), "import | done"},
 		"BlockedHidden": {[]state{labelledTrue, claimedV3, note("imported", "true")}, "import | permission: ask for Rancher cluster v3/c-abcde"},
-		"Removed":       {[]state{labelledTrue, claimedV3, v3(goingV3)}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
-		"RemovedNoted":  {[]state{labelledTrue, note("imported", "true"), v3(goingV3), asked(askCluster{"for the name of its record"})}, "import | removal: v3 Rancher cluster c-abcde: release it"},
-		"RemovedBehind": {[]state{labelledTrue, note("imported", "true"), v3(goingV3), asked(askCluster{"for the name of its record"}), func(o *Observation, _ *Rules) {
-			o.current["for the name of its record"] = namedCluster("v3/c-abcde")
+		"Removed":       {[]state{labelledTrue, claimedV3, v3(goingV3)}, "import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its Rancher cluster was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
+		"RemovedNoted":  {[]state{labelledTrue, note("imported", "true"), v3(goingV3), asked(askCluster{"for the name of its Rancher cluster"})}, "import | removal: v3 Rancher cluster c-abcde: release it"},
+		"RemovedBehind": {[]state{labelledTrue, note("imported", "true"), v3(goingV3), asked(askCluster{"for the name of its Rancher cluster"}), func(o *Observation, _ *Rules) {
+			o.current["for the name of its Rancher cluster"] = namedCluster("v3/c-abcde")
 		}}, "import | permission: end the work in the workload cluster"},
 		"RemovedOne": {[]state{labelledTrue, claimedV3, v3(goingV3), v3(another), shows("c-other", false)},
-			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: follow its other record; v3 Rancher cluster c-abcde: release it"},
+			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: follow its other Rancher cluster; v3 Rancher cluster c-abcde: release it"},
 		"RemovedOneLate": {[]state{labelledTrue, claimedV3, v3(goingV3), v3(another), shows("c-other", true)},
-			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
+			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its Rancher cluster was deleted in Rancher; v3 Rancher cluster c-abcde: release it"},
 		"RemovedOther": {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, another)}, "import | removal: ask for Rancher cluster v3/c-abcde"},
 		"RemovedSpare": {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, another), shows("c-abcde", false)}, "import | removal: v3 Rancher cluster c-other: release it"},
 		"RemovedBoth": {[]state{labelledTrue, claimedV3, v3(), v3(goingV3, another), shows("c-abcde", true)},
-			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its record was deleted in Rancher; v3 Rancher cluster c-other: release it"},
+			"import | removal: end the work in the workload cluster; CAPI cluster tenant/prod: note that its Rancher cluster was deleted in Rancher; v3 Rancher cluster c-other: release it"},
 		"RemovedAhead": {[]state{labelledTrue, claimedV3, v3(goingV3, func(c *managementv3.Cluster) { c.Name = "c-other" })}, "import | removal: ask for Rancher cluster v3/c-abcde"},
 		"Principal":    {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) { delete(o.answered, askPrincipal{}.String()) }}, "import | principal: ask for the principal of the infrastructure"},
 		"PrincipalNo": {[]state{labelledTrue, up, quiet, func(o *Observation, _ *Rules) {
@@ -505,8 +505,8 @@ func decideRows() map[string]decideRow {
 		"EarlyNot":       {[]state{labelledTrue, quiet, always, note("archelon.io/early-import", "false")}, "import | control-plane: Wait WaitingForControlPlane"},
 		"EarlyMaybe":     {[]state{labelledTrue, quiet, note("archelon.io/early-import", "maybe")}, "import | control-plane: Stall InvalidSetting"},
 		"Namesake":       {[]state{labelledTrue, up, asked(askTurtles{})}, "import | namesake: ask for Rancher clusters of the cluster's name"},
-		"NamesakeOther":  {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, cached: true}} }), "import | namesake: Stall RecordNameTaken"},
-		"NamesakeHidden": {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, left: time.Minute}} }), "import | namesake: Poll RecordNameTaken"},
+		"NamesakeOther":  {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, cached: true}} }), "import | namesake: Stall RancherClusterNameTaken"},
+		"NamesakeHidden": {with(newcomer, func(o *Observation, _ *Rules) { o.namesakes = []namesake{{record: *foreign, left: time.Minute}} }), "import | namesake: Poll RancherClusterNameTaken"},
 
 		// The name of the record.
 		"Name":           {newcomer, `import | claim: ask for a free name besides ""`},
@@ -519,54 +519,54 @@ func decideRows() map[string]decideRow {
 		"NameApartNot":   {with(newcomer, free("", "c-new22"), holder("prod", "", ""), ofWest, renames), `import | claim: reserve the display name "prod"`},
 		"NameApartAsked": {with(newcomer, free("", "c-new22"), note("archelon.io/display-name", "blue"), holder("blue", "c-x", ""), ofWest, renames), "import | claim: Stall DisplayNameTaken"},
 		"NameReserved":   {with(newcomer, free("", "c-new22"), holder("prod", "", ""), asked(reserveName{"prod"}), func(o *Observation, _ *Rules) { o.reserved["prod"] = time.Second }), "import | claim: Poll DisplayNameTaken"},
-		"NameAhead":      {with(newcomer, free("", "c-new22"), holder("prod", "", ""), asked(reserveName{"prod"})), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-new22"},
+		"NameAhead":      {with(newcomer, free("", "c-new22"), holder("prod", "", ""), asked(reserveName{"prod"})), "import | claim: CAPI cluster tenant/prod: write ahead the name of its Rancher cluster, v3/c-new22"},
 		"NameInvalid":    {with(newcomer, free("", "c-new22"), note("archelon.io/display-name", "Not A Name")), "import | claim: Stall InvalidSetting"},
-		"NameOfOwn":      {with(newcomer, v3()), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-abcde"},
-		"NameWaits":      {with(newcomer, v3(goingV3, unheld)), "import | claim: Wait RecordTerminating"},
-		"NameWaitsBlind": {with(newcomer, v3(goingV3, unheld), func(o *Observation, _ *Rules) { o.records[0].unseen = true }), "import | claim: Poll RecordTerminating"},
+		"NameOfOwn":      {with(newcomer, v3()), "import | claim: CAPI cluster tenant/prod: write ahead the name of its Rancher cluster, v3/c-abcde"},
+		"NameWaits":      {with(newcomer, v3(goingV3, unheld)), "import | claim: Wait RancherClusterTerminating"},
+		"NameWaitsBlind": {with(newcomer, v3(goingV3, unheld), func(o *Observation, _ *Rules) { o.records[0].unseen = true }), "import | claim: Poll RancherClusterTerminating"},
 		"NameForged":     {with(ahead, note(recordKey, "v3/victim")), "import | claim: ask for Rancher cluster v3/victim"},
 		"NameForgedTwo":  {with(ahead, note(recordKey, "v3/victim"), asked(askRecord{strategy: decideV3{}, name: "victim"}, askOwned{})), `import | claim: ask for a free name besides ""`},
 		"NameForgedMore": {with(ahead, note(recordKey, "v3/victim"), asked(askRecord{strategy: decideV3{}, name: "victim"})), "import | claim: ask for Rancher clusters of the CAPI cluster"},
 		"NameEdited":     {with(ahead, note(recordKey, "v3/c-other"), v3()), "import | claim: ask for Rancher cluster v3/c-abcde, which the cluster does not name"},
 
 		// The record.
-		"Record":           {ahead, "import | record: ask for the CAPI cluster, before its record is created"},
-		"RecordGone":       {with(ahead, asked(confirm)), "import | record: Fail InternalError"},
-		"RecordChanged":    {with(ahead, confirmed(annotated("imported", "true"))), "import | record: Poll InternalError"},
-		"RecordNamespace":  {with(ahead, confirmed()), "import | record: ask for namespace c-abcde"},
-		"RecordName":       {with(ahead, confirmed(), noNamespace), "import | record: ask for the display name prod"},
-		"RecordCreate":     {with(ahead, confirmed(), noNamespace, holder("prod", "", ""), asked(reserveName{"prod"})), "import | record: v3 Rancher cluster c-abcde: create it"},
-		"RecordClaimed":    {with(ahead, func(o *Observation, _ *Rules) { o.claimed, o.free[""] = true, "c-abcde" }), "import | record: v3 Rancher cluster c-abcde: create it"},
-		"RecordAwaited":    {with(ahead, func(o *Observation, _ *Rules) { o.creation = creation{"v3/c-abcde", decideNow} }), "import | record: Poll WaitingForRancher"},
-		"RecordOccupied":   {with(ahead, func(o *Observation, _ *Rules) { o.occupied = true }), "import | record: ask for " + occupant.String()},
-		"RecordVanished":   {with(ahead, occupied(nil)), "import | record: Fail InternalError"},
-		"RecordOfOthers":   {with(ahead, occupied(foreign), asked(askOwned{})), `import | record: ask for a free name besides "c-abcde"`},
-		"RecordOthersMore": {with(ahead, occupied(foreign)), "import | record: ask for Rancher clusters of the CAPI cluster"},
-		"RecordOthersGo":   {with(ahead, occupied(foreignGoing)), "import | record: Poll RecordTerminating"},
-		"RecordFormerGoes": {with(ahead, occupied(former(func(*managementv3.Cluster) {}))), "import | record: ask for the CAPI cluster, for records of another one"},
-		"RecordFormerHeld": {with(ahead, occupied(former(func(*managementv3.Cluster) {})), live(formers.why)), "import | record: v3 Rancher cluster c-abcde: release it"},
-		"RecordFormerFree": {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Finalizers = nil })), live(formers.why)), "import | record: Poll RecordTerminating"},
-		"RecordNeighbours": {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Labels["cluster-api.cattle.io/capi-cluster-owner"] = "test" })), live(formers.why)), "import | record: Poll RecordTerminating"},
-		"RecordNamesakes":  {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Labels["archelon.io/management-cluster"] = "other" })), live(formers.why)), "import | record: Poll RecordTerminating"},
-		"RecordNoName":     {with(ahead, occupied(foreign), free("c-abcde", "c-abcde")), "import | record: Poll ForeignRecord"},
-		"RecordSecond":     {with(ahead, occupied(foreign), free("c-abcde", "c-other")), "import | record: ask for " + second.String()},
-		"RecordRename":     {with(ahead, occupied(foreign), free("c-abcde", "c-other"), asked(second)), "import | record: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-other; Poll WaitingForRancher"},
-		"RecordTakesSpace": {with(ahead, confirmed(), noNamespace, func(o *Observation, _ *Rules) { o.namespaces["c-abcde"] = true }), "import | record: ask for Rancher cluster v3/c-abcde, which may have the namespace"},
+		"Record":           {ahead, "import | rancher-cluster: ask for the CAPI cluster, before its Rancher cluster is created"},
+		"RecordGone":       {with(ahead, asked(confirm)), "import | rancher-cluster: Fail InternalError"},
+		"RecordChanged":    {with(ahead, confirmed(annotated("imported", "true"))), "import | rancher-cluster: Poll InternalError"},
+		"RecordNamespace":  {with(ahead, confirmed()), "import | rancher-cluster: ask for namespace c-abcde"},
+		"RecordName":       {with(ahead, confirmed(), noNamespace), "import | rancher-cluster: ask for the display name prod"},
+		"RecordCreate":     {with(ahead, confirmed(), noNamespace, holder("prod", "", ""), asked(reserveName{"prod"})), "import | rancher-cluster: v3 Rancher cluster c-abcde: create it"},
+		"RecordClaimed":    {with(ahead, func(o *Observation, _ *Rules) { o.claimed, o.free[""] = true, "c-abcde" }), "import | rancher-cluster: v3 Rancher cluster c-abcde: create it"},
+		"RecordAwaited":    {with(ahead, func(o *Observation, _ *Rules) { o.creation = creation{"v3/c-abcde", decideNow} }), "import | rancher-cluster: Poll WaitingForRancher"},
+		"RecordOccupied":   {with(ahead, func(o *Observation, _ *Rules) { o.occupied = true }), "import | rancher-cluster: ask for " + occupant.String()},
+		"RecordVanished":   {with(ahead, occupied(nil)), "import | rancher-cluster: Fail InternalError"},
+		"RecordOfOthers":   {with(ahead, occupied(foreign), asked(askOwned{})), `import | rancher-cluster: ask for a free name besides "c-abcde"`},
+		"RecordOthersMore": {with(ahead, occupied(foreign)), "import | rancher-cluster: ask for Rancher clusters of the CAPI cluster"},
+		"RecordOthersGo":   {with(ahead, occupied(foreignGoing)), "import | rancher-cluster: Poll RancherClusterTerminating"},
+		"RecordFormerGoes": {with(ahead, occupied(former(func(*managementv3.Cluster) {}))), "import | rancher-cluster: ask for the CAPI cluster, for Rancher clusters of another one"},
+		"RecordFormerHeld": {with(ahead, occupied(former(func(*managementv3.Cluster) {})), live(formers.why)), "import | rancher-cluster: v3 Rancher cluster c-abcde: release it"},
+		"RecordFormerFree": {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Finalizers = nil })), live(formers.why)), "import | rancher-cluster: Poll RancherClusterTerminating"},
+		"RecordNeighbours": {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Labels["cluster-api.cattle.io/capi-cluster-owner"] = "test" })), live(formers.why)), "import | rancher-cluster: Poll RancherClusterTerminating"},
+		"RecordNamesakes":  {with(ahead, occupied(former(func(c *managementv3.Cluster) { c.Labels["archelon.io/management-cluster"] = "other" })), live(formers.why)), "import | rancher-cluster: Poll RancherClusterTerminating"},
+		"RecordNoName":     {with(ahead, occupied(foreign), free("c-abcde", "c-abcde")), "import | rancher-cluster: Poll ForeignRancherCluster"},
+		"RecordSecond":     {with(ahead, occupied(foreign), free("c-abcde", "c-other")), "import | rancher-cluster: ask for " + second.String()},
+		"RecordRename":     {with(ahead, occupied(foreign), free("c-abcde", "c-other"), asked(second)), "import | rancher-cluster: CAPI cluster tenant/prod: write ahead the name of its Rancher cluster, v3/c-other; Poll WaitingForRancher"},
+		"RecordTakesSpace": {with(ahead, confirmed(), noNamespace, func(o *Observation, _ *Rules) { o.namespaces["c-abcde"] = true }), "import | rancher-cluster: ask for Rancher cluster v3/c-abcde, which may have the namespace"},
 
 		// Another kind.
 		"KindStays":    {append(importedV3("Connected"), switchToV1), "import | done"},
 		"KindLost":     {append(importedV3("Waiting"), switchToV1, quiet), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
-		"KindNames":    {append(importedV3("Connected"), switchToV1, quiet, asked(askOwned{}, askRecord{strategy: decideV1{}, name: "prod-capi"}), note(recordKey, "v1/prod-capi")), "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v3/c-abcde"},
+		"KindNames":    {append(importedV3("Connected"), switchToV1, quiet, asked(askOwned{}, askRecord{strategy: decideV1{}, name: "prod-capi"}), note(recordKey, "v1/prod-capi")), "import | claim: CAPI cluster tenant/prod: write ahead the name of its Rancher cluster, v3/c-abcde"},
 		"KindHidden":   {[]state{labelledTrue, claimedV3, up, switchToV1, quiet}, "import | kind: ask for Rancher cluster v3/c-abcde"},
-		"KindNotThere": {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, asked(named), free("", "prod-capi")}, "import | claim: CAPI cluster tenant/prod: write ahead the name of its record, v1/prod-capi"},
+		"KindNotThere": {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, asked(named), free("", "prod-capi")}, "import | claim: CAPI cluster tenant/prod: write ahead the name of its Rancher cluster, v1/prod-capi"},
 		"KindMayBeOwn": {[]state{labelledTrue, claimedV3, up, switchToV1, quiet, asked(named)}, "import | claim: ask for Rancher clusters of the CAPI cluster"},
 		"KindLabels":   {append(importedV3("Connected"), switchToV1, quiet, withoutUID), "import | sync: v3 Rancher cluster c-abcde: update it"},
 		"KindUnseen":   {append(importedV3("Connected"), switchToV1, quiet, withoutUID, unseen), "import | sync: v3 Rancher cluster c-abcde: update it"},
-		"KindTwice":    {append(importedV3("Connected"), switchToV1, quiet, v1()), "import | neighbours: Stall DuplicateRecords"},
+		"KindTwice":    {append(importedV3("Connected"), switchToV1, quiet, v1()), "import | neighbours: Stall DuplicateRancherClusters"},
 		"KindGoes": {append(importedV3("Connected"), switchToV1, quiet, asked(askOwned{}), func(o *Observation, _ *Rules) {
 			o.records[0].SetDeletionTimestamp(new(metav1.NewTime(decideNow)))
 			o.records[0].SetFinalizers(nil)
-		}), "import | claim: Wait RecordTerminating"},
+		}), "import | claim: Wait RancherClusterTerminating"},
 		"KindCompanion": {[]state{labelledTrue, claimedV3, up, quiet, func(o *Observation, r *Rules) { v3(goingV3, unheld)(o, r); o.derived, o.records = o.records, nil }}, "import | removal: ask for Rancher cluster v3/c-abcde"},
 
 		// What is imported.
@@ -576,9 +576,9 @@ func decideRows() map[string]decideRow {
 		"SyncLater":      {append(importedV3("Connected"), func(o *Observation, _ *Rules) { o.records[0].settled, o.records[0].ahead = false, true }), "import | done"},
 		"NoManagement":   {[]state{labelledTrue, claimedV3, up, v3()}, "import | management: ask for v3 Rancher cluster c-abcde"},
 		"NotYet":         {[]state{labelledTrue, claimedV3, up, v3(), asked(askManagement{name: "c-abcde"})}, "import | management: Wait WaitingForRancher"},
-		"ManagementGoes": {append(importedV3("Connected"), func(o *Observation, _ *Rules) { goingV3(o.managements["c-abcde"].object) }), "import | management: Wait RecordTerminating"},
+		"ManagementGoes": {append(importedV3("Connected"), func(o *Observation, _ *Rules) { goingV3(o.managements["c-abcde"].object) }), "import | management: Wait RancherClusterTerminating"},
 		"V1NoManagement": {[]state{labelledTrue, up, claimedV3, note(recordKey, "v1/prod-capi"), switchToV1, v1(func(c *provisioningv1.Cluster) { c.Status.ClusterName = "" })}, "import | management: Wait WaitingForRancher"},
-		"V1Foreign":      {[]state{labelledTrue, up, claimedV3, note(recordKey, "v1/prod-capi"), switchToV1, v1(func(c *provisioningv1.Cluster) { c.Status.ClusterName = "prod-capi" }), management("prod-capi", "m")}, "import | management: Poll ForeignRecord"},
+		"V1Foreign":      {[]state{labelledTrue, up, claimedV3, note(recordKey, "v1/prod-capi"), switchToV1, v1(func(c *provisioningv1.Cluster) { c.Status.ClusterName = "prod-capi" }), management("prod-capi", "m")}, "import | management: Poll ForeignRancherCluster"},
 		"V1Behind":       {[]state{labelledTrue, up, claimedV3, note(recordKey, "v1/prod-capi"), switchToV1, v1(), management("c-m-1", "m", "Connected"), func(o *Observation, _ *Rules) { o.managements["c-m-1"].synced = false }}, "import | sync-management: v3 Rancher cluster c-m-1: update it"},
 		"Rename":         {append(importedV3("Connected"), note("archelon.io/display-name", "blue"), func(o *Observation, r *Rules) { r.Active = renaming{}; o.records[0].strategy = renaming{} }), "import | display-name: ask for the display name blue"},
 		"RenameFree":     {append(importedV3("Connected"), note("archelon.io/display-name", "blue"), holder("blue", "", ""), asked(reserveName{"blue"}), func(o *Observation, r *Rules) { r.Active = renaming{}; o.records[0].strategy = renaming{} }), `import | display-name: v3 Rancher cluster c-abcde: give it the display name "blue"`},

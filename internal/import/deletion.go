@@ -20,8 +20,8 @@ import (
 // must be able to leave while Rancher, or its webhook, is down. It needs neither the workload cluster nor the
 // control plane nor the label.
 
-// deleteRecords deletes every record that was created for this cluster, of whatever kind.
-func (d *deciding) deleteRecords() Decision {
+// deleteRancherClusters deletes every record that was created for this cluster, of whatever kind.
+func (d *deciding) deleteRancherClusters() Decision {
 	if !d.stopped {
 		return act(stopWork{})
 	}
@@ -34,7 +34,7 @@ func (d *deciding) deleteRecords() Decision {
 			continue
 		}
 		if !found.left && !found.deleting() {
-			if confirmed := d.confirmUnimport("before its record is released"); !confirmed.passes() {
+			if confirmed := d.confirmUnimport("before its Rancher cluster is released"); !confirmed.passes() {
 				return confirmed
 			}
 		}
@@ -100,7 +100,7 @@ func (d *deciding) unimport(found *record) Decision {
 		action.ends, action.optional = true, true
 		return act(action)
 	}
-	if confirmed := d.confirmUnimport("before its record is deleted"); !confirmed.passes() {
+	if confirmed := d.confirmUnimport("before its Rancher cluster is deleted"); !confirmed.passes() {
 		return confirmed
 	}
 	return act(endRecord{record: *found, locked: true})
@@ -108,7 +108,7 @@ func (d *deciding) unimport(found *record) Decision {
 
 // heldByTwin stalls where a record has to stay, because Rancher would delete a CAPI cluster together with it.
 func heldByTwin(found *record) Decision {
-	return stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
+	return stall(archelonv1.RancherClusterNameTakenReason, fmt.Sprintf(
 		"Rancher would delete the CAPI cluster %s together with the %s, because they have the same name; delete that CAPI cluster first, or keep this import",
 		found.GetName(), found))
 }
@@ -210,7 +210,7 @@ func (d *deciding) removalOf(found *record) Decision {
 			return ask(named)
 		}
 	}
-	action, _ := d.changed("follow its other record", "noting the removal in Rancher", func(cluster *clusterv1.Cluster) {
+	action, _ := d.changed("follow its other Rancher cluster", "noting the removal in Rancher", func(cluster *clusterv1.Cluster) {
 		if other != nil {
 			metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.RecordAnnotation, other.id())
 			return
@@ -219,7 +219,7 @@ func (d *deciding) removalOf(found *record) Decision {
 		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, archelonv1.ImportedAnnotation, "true")
 	})
 	if other == nil {
-		action.what, action.removes = "note that its record was deleted in Rancher", true
+		action.what, action.removes = "note that its Rancher cluster was deleted in Rancher", true
 	}
 	// In one go: without its labels the record is known by what is written on the cluster alone.
 	return act(stopWork{}, action, released(found))
@@ -250,7 +250,7 @@ func (d *deciding) other() (*record, *askRecord) {
 // releaseNoted releases a record whose removal is noted. The API server confirms that, for the cache may be older
 // than the name on the cluster.
 func (d *deciding) releaseNoted(found *record) Decision {
-	current := askCluster{"for the name of its record"}
+	current := askCluster{"for the name of its Rancher cluster"}
 	if d.lacks(current) {
 		return ask(current)
 	}
@@ -269,7 +269,7 @@ func (d *deciding) stranger(found *record) Decision {
 	if !found.deleting() || !found.held() || namespace == "" {
 		return pass()
 	}
-	current := askCluster{"for records of another one"}
+	current := askCluster{"for Rancher clusters of another one"}
 	if d.lacks(current) {
 		return ask(current)
 	}

@@ -36,7 +36,7 @@ func (d *deciding) waitForDerived() Decision {
 		if !old.madeFor(d.cluster) || !old.deleting() {
 			continue
 		}
-		out := outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
+		out := outcome.Wait(archelonv1.RancherClusterTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
 		if own := d.standing(); own != nil && own.unseen {
 			out.Kind, out.After = outcome.KindPoll, unseenRecheck
 		}

@@ -54,7 +54,7 @@ func TestMoved(t *testing.T) {
 			o := seen(named)
 			o.claimed = tc.claimed
 			out := b.obey(t.Context(), o, (*deciding).checkNamesake).Outcome
-			if stopped := out.Kind == outcome.KindPoll && out.Reason == "ForeignRecord"; stopped != tc.stops || !stopped && !out.IsDone() || live.reads != tc.reads {
+			if stopped := out.Kind == outcome.KindPoll && out.Reason == "ForeignRancherCluster"; stopped != tc.stops || !stopped && !out.IsDone() || live.reads != tc.reads {
 				t.Errorf("%s: got %s %s %q after %d requests", tc.reason, out.Kind, out.Reason, out.Message, live.reads)
 			}
 		})

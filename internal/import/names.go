@@ -100,7 +100,7 @@ func (d *deciding) rename(found *record) Decision {
 	}
 	other := d.free[name]
 	if other == name {
-		return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+		return stop(outcome.Poll(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
 			"The %s has the name of this cluster's record and was not made for it; delete it", found), unseenRecheck))
 	}
 	second := askRecord{strategy: strategy, name: other, why: ", whose name may be free"}
@@ -108,7 +108,7 @@ func (d *deciding) rename(found *record) Decision {
 		return ask(second)
 	}
 	if occupant := d.live[recordID(strategy, other)]; occupant != nil && !occupant.madeFor(d.cluster) {
-		return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+		return stop(outcome.Poll(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
 			"The %s and the %s have the names that this cluster's record may have, and were not made for it; delete one of them", found, occupant), unseenRecheck))
 	}
 	ahead := d.writeAhead(other)
@@ -120,8 +120,8 @@ func (d *deciding) rename(found *record) Decision {
 
 func (d *deciding) writeAhead(name string) Decision {
 	id := recordID(d.kind(), name)
-	what := "write ahead the name of its record, " + id
-	action, differs := d.changed(what, "writing the record's name ahead", func(cluster *clusterv1.Cluster) {
+	what := "write ahead the name of its Rancher cluster, " + id
+	action, differs := d.changed(what, "writing the name of the Rancher cluster ahead", func(cluster *clusterv1.Cluster) {
 		d.hold(cluster, id)
 	})
 	if !differs {

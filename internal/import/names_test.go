@@ -130,8 +130,8 @@ func TestRenameStops(t *testing.T) {
 	for _, name := range []string{"prod-capi", "prod-1-capi"} {
 		o := seen(namedCluster("v1/" + name))
 		out := r.obey(t.Context(), o, func(d *deciding) Decision { return d.rename(&record{Object: foreign(name), strategy: v1}) }).Outcome
-		if out.Reason != "ForeignRecord" || out.After != unseenRecheck || !strings.Contains(out.Message, "tenant/prod-capi") || !strings.Contains(out.Message, "tenant/prod-1-capi") {
-			t.Errorf("%s: got %+v, want ForeignRecord that names both, and a look after %s", name, out, unseenRecheck)
+		if out.Reason != "ForeignRancherCluster" || out.After != unseenRecheck || !strings.Contains(out.Message, "tenant/prod-capi") || !strings.Contains(out.Message, "tenant/prod-1-capi") {
+			t.Errorf("%s: got %+v, want ForeignRancherCluster that names both, and a look after %s", name, out, unseenRecheck)
 		}
 		if got := o.cluster.Annotations["archelon.io/rancher-cluster"]; got != "v1/"+name {
 			t.Errorf("%s: %s was written", name, got)

@@ -26,11 +26,11 @@ func (d *deciding) checkNamesake() Decision {
 	}
 	found := d.namesakes[0]
 	if found.cached {
-		return stall(archelonv1.RecordNameTakenReason, fmt.Sprintf(
+		return stall(archelonv1.RancherClusterNameTakenReason, fmt.Sprintf(
 			"The %s stands for another CAPI cluster, and its kubeconfig Secret has the name of this cluster's; "+
 				"create this cluster under another name", found.record))
 	}
-	return stop(outcome.Poll(archelonv1.RecordNameTakenReason, fmt.Sprintf(
+	return stop(outcome.Poll(archelonv1.RancherClusterNameTakenReason, fmt.Sprintf(
 		"The %s was created by somebody else, and its kubeconfig Secret has the name of this cluster's; "+
 			"create this cluster under another name. "+
 			"Do not delete that Rancher cluster while this one exists: Rancher would delete this CAPI cluster together with it",
@@ -59,7 +59,7 @@ func (d *deciding) checkMoved() Decision {
 		labels[archelonv1.OwnerNameLabel] != d.cluster.Name || labels[archelonv1.OwnerNamespaceLabel] != d.cluster.Namespace {
 		return pass()
 	}
-	return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+	return stop(outcome.Poll(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
 		"The %s that this Cluster names is of another management cluster, or of none (label %s): attach it, if this Cluster was moved here "+
 			"(docs/operations/backup.md#after-clusterctl-move); if it is a copy, remove annotation %s",
 		named, archelonv1.ManagementClusterLabel, archelonv1.RecordAnnotation), unseenRecheck))

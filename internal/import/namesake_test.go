@@ -73,7 +73,7 @@ func TestNamesake(t *testing.T) {
 			if out.Kind != tc.kind || live.reads != tc.reads || !strings.Contains(out.Message, tc.mentions) {
 				t.Errorf("%s: got %s %q after %d requests", tc.reason, out.Kind, out.Message, live.reads)
 			}
-			if !out.IsDone() && out.Reason != "RecordNameTaken" {
+			if !out.IsDone() && out.Reason != "RancherClusterNameTaken" {
 				t.Errorf("%s: the reason is %s", tc.reason, out.Reason)
 			}
 		})

@@ -47,12 +47,12 @@ func (d *deciding) checkNeighbours() Decision {
 					record, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel))
 			}
 		default:
-			return stall(archelonv1.ForeignRecordReason, fmt.Sprintf(
+			return stall(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
 				"The %s names this cluster as its owner and was not made for it (label %s); delete it or its owner labels", record, archelonv1.OwnerUIDLabel))
 		}
 	}
 	if len(own) > 1 {
-		return stall(archelonv1.DuplicateRecordsReason, "There are several records of this cluster: "+strings.Join(own, ", ")+"; delete all but one in Rancher")
+		return stall(archelonv1.DuplicateRancherClustersReason, "There are several records of this cluster: "+strings.Join(own, ", ")+"; delete all but one in Rancher")
 	}
 	return pass()
 }

@@ -73,7 +73,7 @@ func TestOnlyAnImportAsksForAPrincipal(t *testing.T) {
 		asks := false
 		for at, phase := range rulesOf(i) {
 			asks = asks || phase.name == "principal"
-			if i == intentImport && !asks && (phase.name == "adopt" || phase.name == "claim" || phase.name == "record") {
+			if i == intentImport && !asks && (phase.name == "adopt" || phase.name == "claim" || phase.name == "rancher-cluster") {
 				t.Errorf("phase %d, %s, comes before", at, phase.name)
 			}
 		}

@@ -119,7 +119,7 @@ func (q askTwin) String() string { return "CAPI cluster " + q.key.String() }
 func (q askTwin) read(ctx context.Context, r *Reconciler, o *Observation) error {
 	err := r.APIReader.Get(ctx, q.key, &clusterv1.Cluster{})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("looking for a CAPI cluster of the record's name: %w", err)
+		return fmt.Errorf("looking for a CAPI cluster with the name of the Rancher cluster: %w", err)
 	}
 	o.twins[q.key] = err == nil
 	return nil
@@ -134,7 +134,7 @@ func (q askNamespace) read(ctx context.Context, r *Reconciler, o *Observation) e
 	namespaces := &metav1.PartialObjectMetadataList{}
 	namespaces.SetGroupVersionKind(namespaceMetadata().GetObjectKind().GroupVersionKind())
 	if err := r.liveInRancher().List(ctx, namespaces, client.MatchingFields{"metadata.name": q.name}); err != nil {
-		return fmt.Errorf("looking for a namespace of the record's name: %w", err)
+		return fmt.Errorf("looking for a namespace with the name of the Rancher cluster: %w", err)
 	}
 	o.namespaces[q.name] = len(namespaces.Items) > 0
 	return nil

@@ -66,7 +66,7 @@ func (d *deciding) waitForTerminating() Decision {
 }
 
 func stillDeleted(old *record) Decision {
-	out := outcome.Wait(archelonv1.RecordTerminatingReason, fmt.Sprintf(
+	out := outcome.Wait(archelonv1.RancherClusterTerminatingReason, fmt.Sprintf(
 		"The earlier %s is still being deleted by Rancher, held by the finalizers %s", old, strings.Join(old.GetFinalizers(), ", ")))
 	if old.unseen {
 		out.Kind, out.After = outcome.KindPoll, unseenRecheck
@@ -79,7 +79,7 @@ func stillDeleted(old *record) Decision {
 func (d *deciding) ensureRecord() Decision {
 	strategy, name, ok := d.splitID(d.cluster.Annotations[archelonv1.RecordAnnotation])
 	if !ok || strategy != d.kind() {
-		return fail(errors.New("the record's name was changed by somebody else; starting over"))
+		return fail(errors.New("the name of the Rancher cluster was changed by another writer; starting over"))
 	}
 	id := recordID(strategy, name)
 	if found := d.find(id); found != nil && found.madeFor(d.cluster) {
@@ -124,7 +124,7 @@ func (d *deciding) confirmClaim() Decision {
 	if d.claimed {
 		return pass()
 	}
-	confirm := askCluster{"before its record is created"}
+	confirm := askCluster{"before its Rancher cluster is created"}
 	if d.lacks(confirm) {
 		return ask(confirm)
 	}
@@ -143,7 +143,7 @@ func (d *deciding) confirmClaim() Decision {
 // occupiedBy looks at what exists under the chosen name: the record itself, which the cache does not show yet or,
 // without its owner labels, any more, or somebody else's.
 func (d *deciding) occupiedBy(strategy Strategy, name string) Decision {
-	occupant := askRecord{strategy: strategy, name: name, why: ", which has the name of the record"}
+	occupant := askRecord{strategy: strategy, name: name, why: ", which has the name of the Rancher cluster"}
 	if d.lacks(occupant) {
 		return ask(occupant) // One of this cluster is among the records then, and not looked at here.
 	}
@@ -181,11 +181,11 @@ func (d *deciding) findManagement() Decision {
 	case !d.record.stands(found.object):
 		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make,
 		// becomes the companion of that.
-		return stop(outcome.Poll(archelonv1.ForeignRecordReason, fmt.Sprintf(
+		return stop(outcome.Poll(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
 			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s and import the cluster again",
 			d.record, name, d.record), unseenRecheck))
 	case !found.object.DeletionTimestamp.IsZero():
-		return wait(archelonv1.RecordTerminatingReason, "The Rancher cluster is being deleted in Rancher")
+		return wait(archelonv1.RancherClusterTerminatingReason, "The Rancher cluster is being deleted in Rancher")
 	}
 	d.management = viewOf(found.object)
 	return pass()

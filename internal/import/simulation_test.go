@@ -259,12 +259,12 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 		return
 	}
 	reason := conditions.GetReason(cluster, archelonv1.RancherImportedCondition)
-	if w.twins && reason == archelonv1.RecordNameTakenReason {
+	if w.twins && reason == archelonv1.RancherClusterNameTakenReason {
 		return // Rancher would delete a CAPI cluster of the name together with the Rancher cluster.
 	}
 	if w.vandals && slices.Contains([]string{
-		archelonv1.ForeignRecordReason, archelonv1.IncompleteOwnerLabelsReason, archelonv1.DuplicateRecordsReason, archelonv1.RecordNameTakenReason,
-		archelonv1.RecordTerminatingReason,
+		archelonv1.ForeignRancherClusterReason, archelonv1.IncompleteOwnerLabelsReason, archelonv1.DuplicateRancherClustersReason, archelonv1.RancherClusterNameTakenReason,
+		archelonv1.RancherClusterTerminatingReason,
 	}, reason) {
 		return
 	}
@@ -283,7 +283,7 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 		case reason == archelonv1.DisplayNameTakenReason && ok &&
 			other.Spec.DisplayName == cmp.Or(cluster.Annotations[archelonv1.DisplayNameAnnotation], cluster.Name):
 			return
-		case reason == archelonv1.ForeignRecordReason && w.lost[owner] && object.GetLabels()[archelonv1.OwnerNamespaceLabel] == cluster.Namespace:
+		case reason == archelonv1.ForeignRancherClusterReason && w.lost[owner] && object.GetLabels()[archelonv1.OwnerNamespaceLabel] == cluster.Namespace:
 			return // It was restored, and its record is that of before. A person has to decide.
 		case reason == archelonv1.AgentOfAnotherClusterReason && w.lost[owner] && w.vandalized && !labelledAsOwned(object) &&
 			w.sites[client.ObjectKeyFromObject(cluster)].agent.cluster == object.GetName():

@@ -209,7 +209,7 @@ func (w *world) checkAbandoned(key simulation.Key, before, after client.Object) 
 // heldByTwin reports whether a CAPI cluster has to stay in Rancher because another one would
 // be deleted with its record.
 func (w *world) heldByTwin(cluster *clusterv1.Cluster) bool {
-	return w.twins && w.cluster(simTwin) != nil && conditions.GetReason(cluster, archelonv1.RancherImportedCondition) == archelonv1.RecordNameTakenReason
+	return w.twins && w.cluster(simTwin) != nil && conditions.GetReason(cluster, archelonv1.RancherImportedCondition) == archelonv1.RancherClusterNameTakenReason
 }
 
 // round has everybody do something. It ends although runs may fail over and over.

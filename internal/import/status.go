@@ -177,10 +177,10 @@ func (r *Reconciler) publishDeeds(o *Observation) {
 		r.event(o, corev1.EventTypeNormal, createdEvent, "Created the %s", o.created)
 	}
 	if o.adopted {
-		r.event(o, corev1.EventTypeNormal, adoptedEvent, "Took the record of Rancher Turtles over, with its registration")
+		r.event(o, corev1.EventTypeNormal, adoptedEvent, "Adopted the Rancher cluster of Rancher Turtles, with its registration")
 	}
 	if o.abandoned != nil {
-		r.event(o, corev1.EventTypeWarning, archelonv1.RecordNameTakenReason,
+		r.event(o, corev1.EventTypeWarning, archelonv1.RancherClusterNameTakenReason,
 			"Left the %s alone: Rancher would delete the CAPI cluster of the same name together with it", o.abandoned)
 	}
 	if o.removed {

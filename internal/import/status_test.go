@@ -34,7 +34,7 @@ func TestConditionFor(t *testing.T) {
 		"Imported":      {reason: "all phases are done", intent: intentImport, out: outcome.Done(), want: imported},
 		"Waiting":       {reason: "the phase that stopped gives reason and message", intent: intentImport, out: outcome.Wait("WaitingForRancher", "w"), want: waiting},
 		"Lost":          {reason: "an import that lost its agent is not True", intent: intentImport, out: outcome.Poll("AgentDisconnected", "m", 1), before: imported, want: condition(metav1.ConditionFalse, "AgentDisconnected", "m")},
-		"Failed":        {reason: "the cause of a failure is the message", intent: intentImport, out: outcome.Fail("RecordRejected", errors.New("no")), want: condition(metav1.ConditionFalse, "RecordRejected", "no")},
+		"Failed":        {reason: "the cause of a failure is the message", intent: intentImport, out: outcome.Fail("RancherClusterRejected", errors.New("no")), want: condition(metav1.ConditionFalse, "RancherClusterRejected", "no")},
 		"JobRuns":       {reason: "a job that only just started is not worth a write", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), before: waiting},
 		"JobRunsFirst":  {reason: "unless nothing is said yet", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), want: condition(metav1.ConditionFalse, "ConnectingAgent", "c")},
 		"JobRunsRepair": {reason: "or what is said is not true any more", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), before: imported, want: condition(metav1.ConditionFalse, "ConnectingAgent", "c")},
@@ -62,8 +62,8 @@ func TestConditionFor(t *testing.T) {
 func TestLongEvent(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)
 	r := &Reconciler{Recorder: recorder}
-	r.event(seen(testCluster()), "Warning", "RecordRejected", "%s", strings.Repeat("é", 1000))
-	_, note, _ := strings.Cut(<-recorder.Events, "RecordRejected ")
+	r.event(seen(testCluster()), "Warning", "RancherClusterRejected", "%s", strings.Repeat("é", 1000))
+	_, note, _ := strings.Cut(<-recorder.Events, "RancherClusterRejected ")
 	if len(note) > 1024 || !utf8.ValidString(note) || !strings.HasSuffix(note, "...") {
 		t.Errorf("got a note of %d bytes, %q; the API server takes 1024 and refuses more", len(note), note)
 	}

@@ -30,7 +30,7 @@ func (d *deciding) syncRecord() Decision {
 		return fail(err)
 	}
 	if !found.held() && !found.deleting() {
-		held := recordChange(found, "hold it", "holding the record", hold.Import.Add)
+		held := recordChange(found, "hold it", "holding the Rancher cluster", hold.Import.Add)
 		return act(held)
 	}
 	if desired.Description == "" && wasGiven(found.Object, archelonv1.DescriptionAnnotation) {

@@ -94,7 +94,7 @@ func (d *deciding) adopt() Decision {
 	}
 	var actions []Action
 	what := "claim " + candidate.id() + " of Rancher Turtles"
-	claim, differs := d.changed(what, "claiming the record of Rancher Turtles", func(cluster *clusterv1.Cluster) {
+	claim, differs := d.changed(what, "claiming the Rancher cluster of Rancher Turtles", func(cluster *clusterv1.Cluster) {
 		turtles.Release(cluster)
 		d.hold(cluster, candidate.id())
 	})
@@ -104,7 +104,7 @@ func (d *deciding) adopt() Decision {
 	if d.lease.Left > 0 {
 		actions = append(actions, noteTaking{d.lease})
 	}
-	adopted := recordChange(candidate, "adopt it", "adopting the record of Rancher Turtles", func(object client.Object) {
+	adopted := recordChange(candidate, "adopt it", "adopting the Rancher cluster of Rancher Turtles", func(object client.Object) {
 		labels := maps.Clone(object.GetLabels())
 		if labels == nil {
 			labels = map[string]string{}
@@ -133,7 +133,7 @@ func (d *deciding) adoptable() (*record, Decision) {
 		case !candidate.ofTurtles() && candidate.halfLabelled():
 			continue // Nobody can tell; the next rule refuses it.
 		case found != nil:
-			return nil, stall(archelonv1.DuplicateRecordsReason, fmt.Sprintf(
+			return nil, stall(archelonv1.DuplicateRancherClustersReason, fmt.Sprintf(
 				"Rancher Turtles left two records of this cluster, the %s and the %s; delete one of them in Rancher", found, candidate))
 		}
 		found = candidate

@@ -124,13 +124,13 @@ func TestImport(t *testing.T) {
 		want []string
 	}{
 		"V3": {Options{Labels: []string{"team-a"}}, "gates=managementv3-cluster=true", []string{
-			"prod | import | patch | clusters.cluster.x-k8s.io | prod | CAPI cluster team-a/prod: write ahead the name of its record, v3/c-NEW-team-a-prod",
+			"prod | import | patch | clusters.cluster.x-k8s.io | prod | CAPI cluster team-a/prod: write ahead the name of its Rancher cluster, v3/c-NEW-team-a-prod",
 			"prod | import | create | clusters.management.cattle.io | c-NEW-team-a-prod | v3 Rancher cluster c-NEW-team-a-prod: create it",
 			"prod | import | patch | clusters.cluster.x-k8s.io/status | prod | CAPI cluster team-a/prod: set condition RancherImported to False, WaitingForRancher",
 			waits,
 		}},
 		"V1": {Options{Labels: []string{"team-a/prod"}}, "", []string{
-			"prod | import | patch | clusters.cluster.x-k8s.io | prod | CAPI cluster team-a/prod: write ahead the name of its record, v1/prod-capi",
+			"prod | import | patch | clusters.cluster.x-k8s.io | prod | CAPI cluster team-a/prod: write ahead the name of its Rancher cluster, v1/prod-capi",
 			"prod | import | create | clusters.provisioning.cattle.io | prod-capi | v1 Rancher cluster team-a/prod-capi: create it",
 			"prod | import | patch | clusters.cluster.x-k8s.io/status | prod | CAPI cluster team-a/prod: set condition RancherImported to False, WaitingForRancher",
 			waits,

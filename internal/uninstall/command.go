@@ -19,7 +19,7 @@ func Command() *cobra.Command {
 		Use:   Name,
 		Short: "Release all that an instance holds, before it is uninstalled",
 		Long: "Print what an instance holds. With --yes, stop its manager and remove the finalizers of Archelon from all of that.\n" +
-			"Rancher clusters and their agents stay, unless --delete-records is given. The chart runs it as a hook. It can be\n" +
+			"Rancher clusters and their agents stay, unless --delete-rancher-clusters is given. The chart runs it as a hook. It can be\n" +
 			"interrupted, and run again at any time.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -5,7 +5,7 @@
 // The chart runs it as a pre-delete hook. It needs these rights, everywhere that the instance works:
 //
 //	list, patch of clusters.cluster.x-k8s.io, clusters.provisioning.cattle.io and clusters.management.cattle.io
-//	get of them, and delete of the latter two, with --delete-records
+//	get of them, and delete of the latter two, with --delete-rancher-clusters
 //	list, patch of hostclaims.metal3.io and secrets, with --host-claims
 //
 // if it works in named namespaces,
@@ -44,8 +44,8 @@ type Options struct {
 	HostClaims bool
 	// OnlyHostClaims releases HostClaims and nothing else, of a manager that goes on without the feature.
 	OnlyHostClaims bool
-	// DeleteRecords deletes the Rancher clusters that the instance made.
-	DeleteRecords bool
+	// DeleteRancherClusters deletes the Rancher clusters that the instance made.
+	DeleteRancherClusters bool
 	// RancherKubeconfig is the Secret with the kubeconfig of Rancher's cluster, as "namespace/name",
 	// if that is another cluster.
 	RancherKubeconfig string
@@ -76,7 +76,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, which is scaled to zero first. Default: none, the manager does not run any more.")
 	fs.BoolVar(&o.HostClaims, "host-claims", o.HostClaims, "Release HostClaims as well: the manager has feature host-claim. Their hosts stay as they are.")
 	fs.BoolVar(&o.OnlyHostClaims, "only-host-claims", o.OnlyHostClaims, "Release HostClaims and nothing else, of a manager that goes on without feature host-claim.")
-	fs.BoolVar(&o.DeleteRecords, "delete-records", o.DeleteRecords, "Delete the Rancher clusters that this instance made. Their agents are removed by Rancher.")
+	fs.BoolVar(&o.DeleteRancherClusters, "delete-rancher-clusters", o.DeleteRancherClusters, "Delete the Rancher clusters that this instance made. Their agents are removed by Rancher.")
 	fs.StringVar(&o.RancherKubeconfig, "rancher-kubeconfig", o.RancherKubeconfig,
 		"As the manager has it: Secret NAMESPACE/NAME with the kubeconfig of Rancher's cluster.")
 	fs.StringVar(&o.RancherNamespace, "rancher-namespace", o.RancherNamespace,
@@ -100,14 +100,14 @@ func (o *Options) Validate() error {
 	if o.Timeout <= 0 {
 		problems = append(problems, errors.New("--timeout must be greater than zero"))
 	}
-	if o.OnlyHostClaims && (o.DeleteRecords || o.Deployment != "") {
-		problems = append(problems, errors.New("--only-host-claims deletes nothing and stops nothing: take out --delete-records and --deployment"))
+	if o.OnlyHostClaims && (o.DeleteRancherClusters || o.Deployment != "") {
+		problems = append(problems, errors.New("--only-host-claims deletes nothing and stops nothing: take out --delete-rancher-clusters and --deployment"))
 	}
 	if o.LeaveRancher && o.RancherKubeconfig == "" {
 		problems = append(problems, errors.New("--leave-rancher is for a Rancher in another cluster: add --rancher-kubeconfig, as the manager has it"))
 	}
-	if o.LeaveRancher && o.DeleteRecords {
-		problems = append(problems, errors.New("--leave-rancher makes no request to Rancher: take out --delete-records"))
+	if o.LeaveRancher && o.DeleteRancherClusters {
+		problems = append(problems, errors.New("--leave-rancher makes no request to Rancher: take out --delete-rancher-clusters"))
 	}
 	if _, err := o.scope(); err != nil {
 		problems = append(problems, err)

@@ -33,7 +33,7 @@ func (u *uninstaller) pass(ctx context.Context) (int, error) {
 				return nil
 			}
 			return u.once(&found, holding.Finalizer, created, func() error {
-				return u.releaseCreated(ctx, holding, created, u.opts.DeleteRecords && (owner == nil || u.covers(owner) && !u.ofAnother(owner)))
+				return u.releaseCreated(ctx, holding, created, u.opts.DeleteRancherClusters && (owner == nil || u.covers(owner) && !u.ofAnother(owner)))
 			})
 		},
 		Held: func(holding hold.Holding, held *object) error {
@@ -200,7 +200,7 @@ func (u *uninstaller) deleteRecord(ctx context.Context, record *object) error {
 // in the scope any more: it may be meant for another instance.
 func (u *uninstaller) releaseObject(ctx context.Context, holding hold.Holding, cluster *object) error {
 	inside := u.covers(cluster)
-	recordDeleted := u.opts.DeleteRecords && inside && !u.ofAnother(cluster)
+	recordDeleted := u.opts.DeleteRancherClusters && inside && !u.ofAnother(cluster)
 	if deleting(cluster) && !recordDeleted {
 		u.say("%s is being deleted and the manager has not deleted its Rancher cluster %s: delete it in Rancher", describe(cluster), cluster.Annotations[archelonv1.RecordAnnotation])
 	}

@@ -73,7 +73,7 @@ func TestPass(t *testing.T) {
 		reason             string
 		namespaces, except []string
 		filter             string
-		deleteRecords      bool
+		deleteRancherClusters      bool
 		held, deleted      []string
 		outside            int
 	}{
@@ -86,7 +86,7 @@ func TestPass(t *testing.T) {
 			held: []string{"never-ours", "not-by-us", "taken-over", "theirs"}, outside: 2,
 		},
 		"NarrowedAndDeletes": {
-			reason: "what is not in the scope any more may be meant for another instance", except: []string{"left"}, filter: "blue", deleteRecords: true,
+			reason: "what is not in the scope any more may be meant for another instance", except: []string{"left"}, filter: "blue", deleteRancherClusters: true,
 			held: []string{"never-ours", "not-by-us", "taken-over", "theirs"}, deleted: []string{"ours", "unnamed"}, outside: 2,
 		},
 		"Isolated": {
@@ -95,7 +95,7 @@ func TestPass(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := uninstallerOf(t, &Options{Namespaces: tc.namespaces, ExcludedNamespaces: tc.except, WatchFilter: tc.filter, DeleteRecords: tc.deleteRecords})
+			u := uninstallerOf(t, &Options{Namespaces: tc.namespaces, ExcludedNamespaces: tc.except, WatchFilter: tc.filter, DeleteRancherClusters: tc.deleteRancherClusters})
 			if _, err := u.pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}

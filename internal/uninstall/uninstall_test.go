@@ -62,8 +62,8 @@ func TestValidate(t *testing.T) {
 		"OnlyClaims":     {func(o *Options) { o.OnlyHostClaims = true }, ""},
 		"OnlyAndStops":   {func(o *Options) { o.OnlyHostClaims, o.Deployment = true, "archelon" }, "--only-host-claims"},
 		"LeavesAndDeletes": {func(o *Options) {
-			o.RancherKubeconfig, o.LeaveRancher, o.DeleteRecords = "a/b", true, true
-		}, "take out --delete-records"},
+			o.RancherKubeconfig, o.LeaveRancher, o.DeleteRancherClusters = "a/b", true, true
+		}, "take out --delete-rancher-clusters"},
 		"LeavesRancherHere": {func(o *Options) { o.LeaveRancher = true }, "add --rancher-kubeconfig"},
 		"SeveralProblems":   {func(o *Options) { o.Instance, o.Timeout = "", -1 }, "--timeout"},
 	} {

@@ -140,7 +140,7 @@ func everything() values {
 			"enabled": true, "metricsFrom": []any{selector, values{"ipBlock": values{"cidr": "10.0.0.0/24", "except": []string{"10.0.0.1/32"}}}},
 			"egress": []any{values{"to": []any{selector}, "ports": []any{values{"port": 443, "protocol": "TCP", "endPort": 444}, values{"port": "dns"}}}},
 		},
-		"uninstall": values{"deleteRecords": true, "resources": values{"limits": values{"cpu": "500m"}}},
+		"uninstall": values{"deleteRancherClusters": true, "resources": values{"limits": values{"cpu": "500m"}}},
 	}
 }
 

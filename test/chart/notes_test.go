@@ -45,8 +45,8 @@ func TestNotesHaveTheCommandOfTheJob(t *testing.T) {
 				merged(values{"rancher": values{"kubeconfigSecret": "to.rancher", "namespace": "there"}}),
 			own + " --rancher-kubeconfig=archelon-system/to.rancher --rancher-namespace=there",
 		},
-		"DeletesRecords": {usual, values{"uninstall": values{"deleteRecords": true, "timeoutSeconds": 300}},
-			own + " --delete-records"},
+		"DeletesRecords": {usual, values{"uninstall": values{"deleteRancherClusters": true, "timeoutSeconds": 300}},
+			own + " --delete-rancher-clusters"},
 		"OtherNames": {release{"true", "1e3"}, values{"leaderElection": values{"namespace": "0x10"}, "instance": "007"},
 			"--instance=007 --instance-namespace=1e3 --leader-elect-namespace=0x10 --deployment=true-archelon"},
 		"LongNames": {release{"a-release-with-a-name-as-long-as-helm-takes-it-abcdef", "n"}, values{"leaderElection": values{"namespace": "c"}},
@@ -54,7 +54,7 @@ func TestNotesHaveTheCommandOfTheJob(t *testing.T) {
 				" --deployment=a-release-with-a-name-as-long-a-03561c5e"},
 		"Everything": {usual, everything().merged(values{"fullnameOverride": "a-name-with-as-many-letters-as-are-taken"}),
 			"--instance=archelon1 --instance-namespace=archelon-system --leader-elect-namespace=coordination" +
-				" --deployment=a-name-with-as-many-letters-as-are-taken --delete-records"},
+				" --deployment=a-name-with-as-many-letters-as-are-taken --delete-rancher-clusters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

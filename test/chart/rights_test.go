@@ -343,8 +343,8 @@ func TestRightsOfTheUninstaller(t *testing.T) {
 	for name, set := range map[string]values{
 		"Central":         {},
 		"Isolated":        {"namespaces": []string{"watch1", "watch2"}},
-		"CentralDeletes":  {"uninstall": values{"deleteRecords": true}},
-		"IsolatedDeletes": {"namespaces": []string{"watch1", "watch2"}, "uninstall": values{"deleteRecords": true}},
+		"CentralDeletes":  {"uninstall": values{"deleteRancherClusters": true}},
+		"IsolatedDeletes": {"namespaces": []string{"watch1", "watch2"}, "uninstall": values{"deleteRancherClusters": true}},
 		"LeaseElsewhere":  {"leaderElection": values{"namespace": "coordination"}},
 		"Claims":          {"features": values{"host-claim": values{"enabled": true}}},
 		"IsolatedClaims":  {"features": values{"host-claim": values{"enabled": true}}, "namespaces": []string{"watch1", "watch2"}},

@@ -151,7 +151,7 @@ var _ = Describe("A release", Label("kind"), Ordered, func() {
 	})
 
 	It("deletes its Rancher clusters when it is told to", Label("nightly"), func(ctx context.Context) {
-		release.Values = with(release.Values, map[string]any{"uninstall": map[string]any{"deleteRecords": true}})
+		release.Values = with(release.Values, map[string]any{"uninstall": map[string]any{"deleteRancherClusters": true}})
 		Expect(r.helm.Upgrade(ctx, release)).To(Succeed())
 		clusters = append(clusters, r.leftBehind(ctx, watch1, "left-isolated"))
 		began := metav1.NowMicro()
@@ -179,7 +179,7 @@ var _ = Describe("Releases side by side", Label("kind", "nightly"), Ordered, fun
 		one = r.release(ctx, "archelon1", map[string]any{"namespaces": []any{watch1}, "replicaCount": 1})
 		two = r.release(ctx, "archelon2", map[string]any{"namespaces": []any{watch2}, "replicaCount": 1, "features": map[string]any{"managementv3-cluster": map[string]any{"enabled": true}}})
 		all = r.release(ctx, "archelon", map[string]any{
-			"excludedNamespaces": []any{watch1, watch2}, "replicaCount": 1, "uninstall": map[string]any{"deleteRecords": true},
+			"excludedNamespaces": []any{watch1, watch2}, "replicaCount": 1, "uninstall": map[string]any{"deleteRancherClusters": true},
 		})
 		for _, release := range []helm.Release{one, two, all} {
 			r.install(ctx, release)

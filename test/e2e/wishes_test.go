@@ -134,7 +134,7 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 				wanted := "schedulingCustomization: {priorityClass: {value: 1000}}"
 				if ok {
 					annotate(ctx, "archelon.io/agent-deployment", wanted)
-					Eventually(f.Reason(ctx, cluster)).Should(Equal("False/RecordRejected"))
+					Eventually(f.Reason(ctx, cluster)).Should(Equal("False/RancherClusterRejected"))
 					Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)).
 						To(ContainSubstring("cluster-agent-scheduling-customization"))
 					Expect(rancher.SetFeature(ctx, "cluster-agent-scheduling-customization", true)).To(Succeed())

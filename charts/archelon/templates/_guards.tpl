@@ -225,8 +225,8 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- if .Values.namespaces }}
 {{- fail "features.remote-rancher cannot be used with namespaces yet: leave them out, or use excludedNamespaces" }}
 {{- end }}
-{{- if and .Values.uninstall.leaveRancher .Values.uninstall.deleteRecords }}
-{{- fail "uninstall.leaveRancher makes no request to Rancher: take uninstall.deleteRecords out" }}
+{{- if and .Values.uninstall.leaveRancher .Values.uninstall.deleteRancherClusters }}
+{{- fail "uninstall.leaveRancher makes no request to Rancher: take uninstall.deleteRancherClusters out" }}
 {{- end }}
 {{- else if .Values.uninstall.leaveRancher }}
 {{- fail "uninstall.leaveRancher is for features.remote-rancher: enable it, or leave the value out" }}

@@ -179,8 +179,8 @@ the release, as it is to be written. Nothing in them has to be quoted for a shel
 - {{ printf "--rancher-kubeconfig=%s/%s" .Release.Namespace .Values.rancher.kubeconfigSecret | quote }}
 - {{ printf "--rancher-namespace=%s" .Values.rancher.namespace | quote }}
 {{- end }}
-{{- if .Values.uninstall.deleteRecords }}
-- --delete-records
+{{- if .Values.uninstall.deleteRancherClusters }}
+- --delete-rancher-clusters
 {{- end }}
 {{- if .Values.uninstall.leaveRancher }}
 - --leave-rancher

@@ -105,7 +105,7 @@ var _ = Describe("A Rancher in another cluster that is away", Ordered, func() {
 		namesake = site.Create(ctx, "team-a", "one", workload, func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{"archelon.io/rancher-cluster": "v3/" + record.Name}
 		})
-		Eventually(site.Reason(ctx, namesake)).Should(Equal("False/ForeignRecord"))
+		Eventually(site.Reason(ctx, namesake)).Should(Equal("False/ForeignRancherCluster"))
 		untouched(ctx)
 		Expect(countOrphans()).To(BeEquivalentTo(1))
 		Expect(site.orphans(ctx)).To(HaveExactElements(HaveField("RancherCluster", "v3/"+record.Name)))

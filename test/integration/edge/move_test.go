@@ -34,7 +34,7 @@ var _ = Describe("A CAPI Cluster that moves between management clusters", Label(
 
 		By("waiting until it is attached, instead of importing it a second time")
 		moved := apart.Move(ctx, east.Cluster, west.Cluster, cluster)
-		Eventually(west.Reason(ctx, moved)).Should(Equal("False/ForeignRecord"))
+		Eventually(west.Reason(ctx, moved)).Should(Equal("False/ForeignRancherCluster"))
 		Consistently(records).Should(same)
 
 		By("continuing once it is attached")

@@ -40,7 +40,7 @@ var _ = Describe("An ordinary installation that becomes one with Rancher elsewhe
 		site.run(ctx)
 
 		By("waiting for a person, instead of importing it a second time")
-		Eventually(site.Reason(ctx, moved)).Should(Equal("False/ForeignRecord"))
+		Eventually(site.Reason(ctx, moved)).Should(Equal("False/ForeignRancherCluster"))
 		Consistently(records).Should(HaveExactElements(HaveField("UID", first[0].UID)))
 
 		By("going on once it is attached")

@@ -300,11 +300,11 @@ func (w *badWorld) badObjects() {
 		{"the Fleet workspace is no name", "workspace", "InvalidSetting", "annotation archelon.io/fleet-workspace .*: it must be", never},
 		{"the name does not fit into a label", longName, "NameTooLong", "64 characters; .* at most 63", never},
 		{"a record has one of two owner labels", "half", "IncompleteOwnerLabels", "complete its labels or delete it", never},
-		{"a record is of another UID", "other-uid", "ForeignRecord", "delete it or its owner labels", never},
-		{"a record is of nobody", "nobodys", "ForeignRecord", "delete it or its owner labels", never},
+		{"a record is of another UID", "other-uid", "ForeignRancherCluster", "delete it or its owner labels", never},
+		{"a record is of nobody", "nobodys", "ForeignRancherCluster", "delete it or its owner labels", never},
 		{"a record is of Turtles", "turtles", "ManagedByTurtles", "delete it there first", never},
-		{"there are two records", "twice", "DuplicateRecords", "delete all but one in Rancher", never},
-		{"Rancher's webhook refuses the record", "rejected", "RecordRejected", rejection, never},
+		{"there are two records", "twice", "DuplicateRancherClusters", "delete all but one in Rancher", never},
+		{"Rancher's webhook refuses the record", "rejected", "RancherClusterRejected", rejection, never},
 	}
 	if importing.Isolated() {
 		// A record that names no namespace is nothing that such an instance receives: see the limits in

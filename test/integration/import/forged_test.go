@@ -117,8 +117,8 @@ func describeForgedNames(strategy string) {
 			}
 			record.Annotations = map[string]string{"field.cattle.io/no-creator-rbac": "true"}
 			Expect(f.Client.Create(ctx, record)).To(Succeed())
-			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
-			Consistently(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRancherCluster"))
+			Consistently(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRancherCluster"))
 			unimport(ctx, cluster)
 
 			Consistently(func(g Gomega) {
@@ -139,7 +139,7 @@ func describeForgedNames(strategy string) {
 				Expect(f.Client.Create(ctx, foreign)).To(Succeed())
 			}
 			cluster := f.ClusterWith(ctx, namespace, "squeezed", []byte("none"), importing.Selected)
-			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRecord"))
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/ForeignRancherCluster"))
 			version := importing.Current(ctx, f.Client, cluster).ResourceVersion
 			Consistently(func() string { return importing.Current(ctx, f.Client, cluster).ResourceVersion }).Should(Equal(version))
 		})

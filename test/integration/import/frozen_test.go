@@ -161,7 +161,7 @@ var _ = Describe("Frozen writes", Ordered, ContinueOnFailure, func() {
 		Expect(f.Client.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(namespace))).To(Succeed())
 		next := f.ClusterWith(ctx, namespace, "created", unused, importing.Selected)
 		Expect(creation.thaw(ctx)).To(Equal(http.StatusCreated))
-		Eventually(f.Reason(ctx, next)).Should(Equal("False/ForeignRecord"))
+		Eventually(f.Reason(ctx, next)).Should(Equal("False/ForeignRancherCluster"))
 		Consistently(func() []managementv3.Cluster { return f.V3Records(ctx, next) }).Should(ConsistOf(
 			HaveField("Labels", HaveKeyWithValue(importing.UIDLabel, string(cluster.UID))),
 		))

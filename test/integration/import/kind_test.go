@@ -186,7 +186,7 @@ var _ = Describe("A cluster with two Rancher clusters", Label("nightly"), func()
 			Spec:       first.Spec,
 		}
 		Expect(f.Client.Create(ctx, second)).To(Succeed())
-		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/DuplicateRecords"))
+		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/DuplicateRancherClusters"))
 		Expect(f.Client.Delete(ctx, first)).To(Succeed())
 		Eventually(f.K(ctx).Get(first)).Should(Satisfy(apierrors.IsNotFound))
 		Eventually(f.Reason(ctx, cluster)).WithTimeout(2 * patience).Should(Equal("True/Imported"))

@@ -189,7 +189,7 @@ func describeLostLabels(strategy string) {
 					c.Finalizers = []string{importing.Finalizer}
 					importing.SetAnnotation(c, importing.RecordKey, strategy+"/"+taken.GetName())
 				})
-				Eventually(f.Reason(ctx, third)).Should(Equal("False/RecordTerminating"))
+				Eventually(f.Reason(ctx, third)).Should(Equal("False/RancherClusterTerminating"))
 				Consistently(func() []string { return importing.Current(ctx, f.Client, taken).GetFinalizers() }).Should(ContainElement(importing.Finalizer))
 				pause(false)
 				Eventually(func() map[string]string { return importing.Current(ctx, f.Client, first).Annotations }).

@@ -46,7 +46,7 @@ var _ = Describe("A CAPI cluster that is restored beside its record", func() {
 			f.Status(ctx, restored, builder.ControlPlaneUp)
 
 			f.run(ctx, importing.Gate(strategy), "--sync-period=1h")
-			Eventually(f.Reason(ctx, restored)).Should(Equal("False/ForeignRecord"))
+			Eventually(f.Reason(ctx, restored)).Should(Equal("False/ForeignRancherCluster"))
 			Expect(f.Manager.Stop()).To(Succeed())
 
 			By("attaching it, beside two of a tenant who would like to have that record, one that comes first and one that comes last")
