@@ -31,6 +31,19 @@ func TestConditionReasons(t *testing.T) {
 	compare(t, conditionsPage, code, documented)
 }
 
+func TestReasonsOfManifests(t *testing.T) {
+	page, code, documented := filepath.Join("operations", "agent-delivery.md"), map[string]string{}, map[string]string{}
+	for _, reason := range constants(parse(t, "internal/agentmanifest"), "Reason") {
+		code[reason] = ""
+	}
+	for _, row := range tables(t, page, "## Condition AgentManifest") {
+		for _, reason := range row.code(0) {
+			documented[reason] = ""
+		}
+	}
+	compare(t, page, code, documented)
+}
+
 func TestReasonsOfMembers(t *testing.T) {
 	page, code, documented := filepath.Join("..", "examples", "members", "README.md"), map[string]string{}, map[string]string{}
 	for _, reason := range constants(parse(t, "internal/members"), "Reason") {

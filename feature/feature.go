@@ -53,6 +53,12 @@ const (
 	// alpha: v0.1
 	RancherClusterMembers featuregate.Feature = "rancher-cluster-members"
 
+	// AgentManifest writes the manifest of Rancher's agent into a Secret beside a CAPI Cluster whose annotation
+	// archelon.io/agent-delivery is "manual", for those who apply it in the workload cluster.
+	//
+	// alpha: v0.1
+	AgentManifest featuregate.Feature = "agent-manifest"
+
 	// RemoteRancher imports into a Rancher in another cluster, which Options.RancherKubeconfig leads to.
 	// It needs ManagementV3Cluster.
 	//
@@ -71,6 +77,7 @@ func NewGates() (featuregate.MutableFeatureGate, error) {
 		HostClaimMachines:        {Default: false, PreRelease: featuregate.Alpha},
 		Fleet:                    {Default: false, PreRelease: featuregate.Alpha},
 		RancherClusterMembers:    {Default: false, PreRelease: featuregate.Alpha},
+		AgentManifest:            {Default: false, PreRelease: featuregate.Alpha},
 		RemoteRancher:            {Default: false, PreRelease: featuregate.Alpha},
 	}); err != nil {
 		return nil, err

@@ -13,6 +13,11 @@ const FleetEngagedCondition = "FleetEngaged"
 // reasons are those of package internal/members.
 const RancherMembersCondition = "RancherMembers"
 
+// AgentManifestCondition on a CAPI Cluster says whether a Secret has the manifest of Rancher's agent, for those who apply
+// it in the workload cluster. It is there where gate agent-manifest is on and annotation archelon.io/agent-delivery is
+// "manual". Its reasons are those of package internal/agentmanifest, and those of RancherImported that are about Rancher.
+const AgentManifestCondition = "AgentManifest"
+
 // ImportedReason is the reason of RancherImported=True: the Rancher cluster exists and Rancher
 // reports its agent as connected.
 const ImportedReason = "Imported"

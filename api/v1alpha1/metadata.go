@@ -108,6 +108,17 @@ const (
 	// available, "true" or "false". It wins over what the installation says.
 	EarlyImportAnnotation = "archelon.io/early-import"
 
+	// AgentDeliveryAnnotation on a CAPI Cluster is ManualDelivery if other means than Archelon apply the manifest of
+	// Rancher's agent in the workload cluster, because that cannot be reached from the management cluster for example.
+	// Archelon writes the manifest into a Secret then. An administrator has to allow it, with gate agent-manifest.
+	AgentDeliveryAnnotation = "archelon.io/agent-delivery"
+	// ManualDelivery is the value of AgentDeliveryAnnotation.
+	ManualDelivery = "manual"
+
+	// ManifestInputAnnotation on the Secret with the manifest of Rancher's agent is a digest of what the manifest was
+	// made from.
+	ManifestInputAnnotation = "archelon.io/manifest-input"
+
 	// AgentEnvAnnotation on a CAPI Cluster lists environment variables of Rancher's agent in the
 	// workload cluster, a proxy for example, as a YAML or JSON map of strings without YAML anchors.
 	AgentEnvAnnotation = "archelon.io/agent-env"

@@ -24,6 +24,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/archelon-io/archelon/internal/agent"
 )
 
 const importLabel = "cluster-api.cattle.io/rancher-auto-import"
@@ -151,6 +153,7 @@ func readers() []struct {
 		key  string
 		read func(map[string]string) error
 	}{
+		{"archelon.io/agent-delivery", ignoreValue(agent.ManualDelivery)},
 		{"archelon.io/agent-env", func(a map[string]string) error {
 			if _, err := agentEnv(a); len(a["archelon.io/agent-env"]) > maxAgentEnvBytes {
 				return err

@@ -40,10 +40,17 @@ func (d *deciding) connectAgent() Decision {
 	if err := d.terms.settingsErr; err != nil {
 		return fail(fmt.Errorf("reading Rancher's settings: %w", err))
 	}
-	if !d.worked {
+	manual, err := d.manualDelivery(d.cluster.Annotations)
+	switch {
+	case err != nil:
+		return fail(invalidSetting(archelonv1.AgentDeliveryAnnotation, err))
+	case manual:
+		return d.awaitDelivery()
+	case !d.worked:
 		return act(work{input: d.input(want), management: *d.management, want: want, watched: d.terms.kubeconfig != ""})
+	default:
+		return d.workDone()
 	}
-	return d.workDone()
 }
 
 // workDone says what came of the work in the workload cluster. It is done again while the agent does not connect:

@@ -126,5 +126,5 @@ func (v verdict) refusal(approved string) error {
 
 // input digests the wish for the input of a job.
 func (w wish) input() string {
-	return digestOf(fmt.Sprintf("%q %t %s", w.takeOver, w.managementCluster, w.settings.Digest))
+	return agent.Digest(fmt.Sprintf("%q %t %s", w.takeOver, w.managementCluster, w.settings.Digest))
 }

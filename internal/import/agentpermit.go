@@ -125,7 +125,7 @@ func (r *Reconciler) checkIdentity(ctx context.Context, i *installation) error {
 // approvedTakeOver returns whose agent may be taken over by annotation, unless that is used up.
 func approvedTakeOver(cluster, management client.Object) string {
 	value := cluster.GetAnnotations()[archelonv1.TakeOverAgentAnnotation]
-	if management.GetAnnotations()[archelonv1.TakenOverAnnotation] == digestOf(value) {
+	if management.GetAnnotations()[archelonv1.TakenOverAnnotation] == agent.Digest(value) {
 		return ""
 	}
 	return value
@@ -140,10 +140,10 @@ func (d *deciding) noteTakeOver() Decision {
 	note := "null"
 	switch {
 	case value == "" && noted == "", behind.ahead, behind.noted,
-		value != "" && (!d.management.connected || noted == digestOf(value)):
+		value != "" && (!d.management.connected || noted == agent.Digest(value)):
 		return pass()
 	case value != "":
-		note = fmt.Sprintf("%q", digestOf(value))
+		note = fmt.Sprintf("%q", agent.Digest(value))
 	}
 	return act(noteTakenOver{
 		name:  object.Name,

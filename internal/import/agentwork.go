@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 )
@@ -62,7 +63,7 @@ func (d *deciding) wish() (wish, error) {
 	if err := d.terms.valuesErr; err != nil {
 		return wish{}, fmt.Errorf("reading Rancher's settings: %w", err)
 	}
-	settings, err := settingsOf(d.management.object, d.terms.values)
+	settings, err := agent.SettingsOf(d.management.object, d.terms.values, rancher.Strict(d.terms.values))
 	if err != nil {
 		return wish{}, err
 	}

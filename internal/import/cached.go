@@ -204,7 +204,7 @@ func conditionsRead(all []metav1.Condition) []metav1.Condition {
 	var read []metav1.Condition
 	for _, condition := range all {
 		switch condition.Type {
-		case archelonv1.RancherImportedCondition, archelonv1.FleetEngagedCondition, archelonv1.RancherMembersCondition,
+		case archelonv1.RancherImportedCondition, archelonv1.FleetEngagedCondition, archelonv1.RancherMembersCondition, archelonv1.AgentManifestCondition,
 			clusterv1.ClusterControlPlaneAvailableCondition:
 			read = append(read, condition)
 		}

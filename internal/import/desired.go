@@ -46,6 +46,9 @@ func (r Rules) desiredRecord(cluster *clusterv1.Cluster, name string) (Desired, 
 	if err != nil {
 		return Desired{}, err
 	}
+	if _, err := r.manualDelivery(cluster.Annotations); err != nil {
+		return Desired{}, invalidSetting(archelonv1.AgentDeliveryAnnotation, err)
+	}
 	external, err := externalFleet(cluster.Annotations)
 	if err != nil {
 		return Desired{}, invalidSetting(archelonv1.ExternalFleetAnnotation, err)

@@ -72,6 +72,9 @@ func (askEarlyPlace) read(ctx context.Context, r *Reconciler, o *Observation) er
 
 // keepOffBefore keeps off a workload cluster whose control plane never was available: its record was created early.
 func (d *deciding) keepOffBefore() Decision {
+	if manual, err := d.manualDelivery(d.cluster.Annotations); err != nil || manual {
+		return pass() // The manifest may be needed to create the control plane, and is applied by others.
+	}
 	if controlPlaneUp(d.cluster) || initialized(d.cluster) || d.management.connected || d.management.served() {
 		return pass()
 	}

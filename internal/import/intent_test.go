@@ -59,19 +59,19 @@ func TestIntend(t *testing.T) {
 		want    string
 		intent  intent
 	}{
-		"Stranger":          {reason: "no label, no record", cluster: testCluster(), want: "", intent: intentIdle},
-		"Refused":           {reason: "false on a cluster that is not imported", cluster: testCluster(), want: "false", intent: intentIdle},
-		"Selected":          {reason: "true imports", cluster: testCluster(), want: "true", intent: intentImport},
-		"LabelRemoved":      {reason: "no label leaves an import as it is", cluster: testCluster(finalizer), want: "", intent: intentImport},
-		"LabelRemovedToo":   {reason: "a record counts even if annotation and finalizer were lost", cluster: testCluster(), records: []record{testRecord("v3", "c-1")}, want: "", intent: intentImport},
-		"RecordGoing":       {reason: "a record that is going does not", cluster: testCluster(), records: []record{testRecord("v3", "c-1", terminating)}, want: "", intent: intentIdle},
-		"ForeignRancherCluster":     {reason: "nor does one of another cluster", cluster: testCluster(func(c *clusterv1.Cluster) { c.UID = "uid-2" }), records: []record{testRecord("v3", "c-1")}, want: "", intent: intentIdle},
-		"Unimport":          {reason: "false un-imports", cluster: testCluster(finalizer), want: "false", intent: intentUnimport},
-		"UnimportClaimed":   {reason: "also what was only claimed", cluster: testCluster(annotated("archelon.io/rancher-cluster", "v3/c-1")), want: "false", intent: intentUnimport},
-		"Deleting":          {reason: "deletion comes before the label", cluster: testCluster(finalizer, deleting), want: "true", intent: intentDelete},
-		"DeletingUnlabeled": {reason: "and needs none", cluster: testCluster(finalizer, deleting), want: "", intent: intentDelete},
-		"Paused":            {reason: "a pause comes first, as in CAPI", cluster: testCluster(finalizer, deleting, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), want: "true", intent: intentPause},
-		"PausedAnnotation":  {reason: "also by annotation", cluster: testCluster(annotated("cluster.x-k8s.io/paused", "")), want: "true", intent: intentPause},
+		"Stranger":              {reason: "no label, no record", cluster: testCluster(), want: "", intent: intentIdle},
+		"Refused":               {reason: "false on a cluster that is not imported", cluster: testCluster(), want: "false", intent: intentIdle},
+		"Selected":              {reason: "true imports", cluster: testCluster(), want: "true", intent: intentImport},
+		"LabelRemoved":          {reason: "no label leaves an import as it is", cluster: testCluster(finalizer), want: "", intent: intentImport},
+		"LabelRemovedToo":       {reason: "a record counts even if annotation and finalizer were lost", cluster: testCluster(), records: []record{testRecord("v3", "c-1")}, want: "", intent: intentImport},
+		"RecordGoing":           {reason: "a record that is going does not", cluster: testCluster(), records: []record{testRecord("v3", "c-1", terminating)}, want: "", intent: intentIdle},
+		"ForeignRancherCluster": {reason: "nor does one of another cluster", cluster: testCluster(func(c *clusterv1.Cluster) { c.UID = "uid-2" }), records: []record{testRecord("v3", "c-1")}, want: "", intent: intentIdle},
+		"Unimport":              {reason: "false un-imports", cluster: testCluster(finalizer), want: "false", intent: intentUnimport},
+		"UnimportClaimed":       {reason: "also what was only claimed", cluster: testCluster(annotated("archelon.io/rancher-cluster", "v3/c-1")), want: "false", intent: intentUnimport},
+		"Deleting":              {reason: "deletion comes before the label", cluster: testCluster(finalizer, deleting), want: "true", intent: intentDelete},
+		"DeletingUnlabeled":     {reason: "and needs none", cluster: testCluster(finalizer, deleting), want: "", intent: intentDelete},
+		"Paused":                {reason: "a pause comes first, as in CAPI", cluster: testCluster(finalizer, deleting, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), want: "true", intent: intentPause},
+		"PausedAnnotation":      {reason: "also by annotation", cluster: testCluster(annotated("cluster.x-k8s.io/paused", "")), want: "true", intent: intentPause},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -39,6 +39,8 @@ type Rules struct {
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster
 	// may ask for, of AgentSettings.
 	AgentSettings []string
+	// ManualDelivery allows that other means than Archelon apply the manifest of Rancher's agent in a workload cluster.
+	ManualDelivery bool
 	// ClassLabels has the Rancher cluster carry labels that say of which ClusterClass the CAPI Cluster is.
 	ClassLabels bool
 	// UnpropagatedLabels are keys of labels that Rancher clusters do not get from their CAPI Clusters, beside those

@@ -299,28 +299,6 @@ func TestPolicyIsValidated(t *testing.T) {
 	}
 }
 
-// A cache that is late must not have the same told twice.
-func TestWhatWasToldCountsUntilTheCacheHasIt(t *testing.T) {
-	t.Parallel()
-	var memory told
-	cluster := asking(both, saying("False", "MemberRefused", "no"))
-	cluster.ResourceVersion = "7"
-	memory.note(cluster, publish{condition: &metav1.Condition{Reason: "MembersBound"}})
-	if got := memory.condition(cluster); got == nil || got.Reason != "MembersBound" {
-		t.Errorf("the cache has not moved: got %v", got)
-	}
-	cluster.ResourceVersion = "8"
-	for range 2 {
-		if got := memory.condition(cluster); got == nil || got.Reason != "MemberRefused" {
-			t.Errorf("the cache has moved: got %v", got)
-		}
-	}
-	cluster.ResourceVersion = "7"
-	if got := memory.condition(cluster); got == nil || got.Reason != "MemberRefused" {
-		t.Errorf("what the cache has had is forgotten: got %v", got)
-	}
-}
-
 func TestNamesTellMembersApart(t *testing.T) {
 	t.Parallel()
 	seen := map[string]Member{}

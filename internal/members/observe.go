@@ -44,7 +44,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 		return o, fmt.Errorf("getting Cluster %s: %w", key, err)
 	}
 	by := cluster.Annotations[archelonv1.InstanceAnnotation]
-	o.Cluster, o.Before = cluster, r.told.condition(cluster)
+	o.Cluster, o.Before = cluster, r.written.Of(cluster, archelonv1.RancherMembersCondition)
 	o.Ours = r.Claim.Covers(cluster) && (by == "" || by == r.Self.String())
 	if !o.Ours {
 		return o, nil

@@ -32,7 +32,7 @@ type Reconciler struct {
 	// Clock is the time; default the real one.
 	Clock clock.PassiveClock
 
-	told told
+	written condition.Written
 }
 
 // Reconcile implements reconcile.Reconciler. Each round of actions answers what the one before it left
@@ -61,7 +61,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		} else if err != nil {
 			return ctrl.Result{}, fmt.Errorf("publishing the condition: %w", err)
 		}
-		r.told.note(o.Cluster, d.Publish)
+		if p, ok := d.Publish.(publish); ok {
+			r.written.Note(o.Cluster, p.condition)
+		}
 	}
 	if d.Event != nil {
 		r.Recorder.Eventf(o.Cluster, nil, d.Event.Type, d.Event.Reason, "BindMembers", "%s", d.Event.Note)

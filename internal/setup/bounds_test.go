@@ -27,6 +27,7 @@ const mostKept = 160 << 10
 
 // unbounded are the kinds whose metadata caches keep as it is, by their controllers, and why that may be.
 var unbounded = map[string]string{
+	"agent-manifest Setting":                        "It is that of the import.",
 	"rancher-import Setting":                        "Rancher's settings have no namespace: administrators write them.",
 	"role-keeper RoleBinding":                       "There is one of its name in a namespace.",
 	"oci-credential-translation OCIClusterIdentity": "It is that of the controller of identities, which reduces it.",

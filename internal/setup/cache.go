@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/agentmanifest"
 	"github.com/archelon-io/archelon/internal/controller"
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/options"
@@ -25,7 +26,7 @@ import (
 )
 
 // shared are kinds that several controllers read, and so are narrowed by none of them. Of Secrets, kubeconfigs are kept
-// (newInformer), and of these metadata: their data is read through the manager's API reader, at each use.
+// and the manifests of agents (newInformer), and of these metadata: their data is read through the manager's API reader, at each use.
 func shared(scope shard.Scope, opts *options.Options) (map[client.Object]cache.ByObject, error) {
 	rules, err := CachedBy(opts)
 	selecting := opts.NamespaceSelector != ""
@@ -35,7 +36,7 @@ func shared(scope shard.Scope, opts *options.Options) (map[client.Object]cache.B
 	}
 	return map[client.Object]cache.ByObject{
 		&clusterv1.Cluster{}: {Transform: rules.Reduce},
-		&corev1.Secret{}:     {Label: controller.Having(clusterv1.ClusterNameLabel), Transform: controller.KeepIdentity},
+		&corev1.Secret{}:     {Label: controller.Having(clusterv1.ClusterNameLabel), Transform: agentmanifest.KeepSecret},
 		&corev1.Namespace{}:  {Label: namespaces(scope, selecting), Transform: labelsRead},
 	}, err
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/archelon-io/archelon/feature"
+	"github.com/archelon-io/archelon/internal/agentmanifest"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/fleet"
@@ -47,6 +48,7 @@ func (p *parts) controllers() []controller.Controller {
 		machines.Controller(feature.HostClaimMachines, baremetal.CRD(), p.setupClaimMachines),
 		fleet.Controller(feature.Fleet, p.setupFleet),
 		members.Controller(feature.RancherClusterMembers, p.setupMembers),
+		agentmanifest.Controller(feature.AgentManifest, p.setupAgentManifest),
 	}
 }
 
@@ -193,6 +195,7 @@ func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, 
 		Early:           importer.EarlyImport(opts.EarlyImport),
 		AgentSettings:   opts.AgentSettings,
 		ClassLabels:     opts.ClassLabels,
+		ManualDelivery:  opts.Gates.Enabled(feature.AgentManifest),
 
 		EarlyPerNamespace:  opts.EarlyPerNamespace,
 		UnpropagatedLabels: opts.UnpropagatedLabels,
@@ -249,6 +252,22 @@ func (p *parts) setupMembers(ctx context.Context, env controller.Env) error {
 		Claim: p.place.claim, Self: p.place.member.self, Policy: p.opts.Members, Recorder: env.Manager.GetEventRecorder(members.ControllerName),
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, members.Options{Concurrency: p.opts.Concurrency, Rancher: env.Rancher.GetCache()})
+}
+
+// setupAgentManifest adds the controller of the manifests that others apply.
+func (p *parts) setupAgentManifest(ctx context.Context, env controller.Env) error {
+	tokens, err := rancher.NewTokens(env.Rancher.GetClient(), env.Rancher.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	reconciler := &agentmanifest.Reconciler{
+		Client: env.Manager.GetClient(), APIReader: env.Manager.GetAPIReader(), Rancher: env.Rancher.GetClient(),
+		Settings: p.settings, Tokens: tokens, Downloader: p.downloader,
+		Claim: p.place.claim, Self: p.place.member.self, Recorder: env.Manager.GetEventRecorder(agentmanifest.ControllerName),
+	}
+	return reconciler.SetupWithManager(ctx, env.Manager, agentmanifest.Options{
+		Concurrency: p.opts.Concurrency, Rancher: env.Rancher.GetCache(), TokenSecrets: env.RancherOwn,
+	})
 }
 
 // holdingsOf returns what the controllers hold that are on.

@@ -59,7 +59,7 @@ func TestEachControllerMayReceiveWhatItSays(t *testing.T) {
 	for _, c := range Controllers() {
 		t.Run(c.Name, func(t *testing.T) {
 			may := permissionsOf(t, c.Package)
-			if c.Package == "import" {
+			if c.Package == "import" || c.Package == "agentmanifest" { // Both read what internal/rancher names.
 				in := permissionsOf(t, "rancher")
 				may.Cluster, may.Namespace = append(may.Cluster, in.Cluster...), append(may.Namespace, in.Namespace...)
 			}

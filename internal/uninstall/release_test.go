@@ -70,12 +70,12 @@ func uninstallerOf(t *testing.T, opts *Options) *uninstaller {
 // What an instance imported before its scope was narrowed is let go with the rest; what is another's is not.
 func TestPass(t *testing.T) {
 	for name, tc := range map[string]struct {
-		reason             string
-		namespaces, except []string
-		filter             string
-		deleteRancherClusters      bool
-		held, deleted      []string
-		outside            int
+		reason                string
+		namespaces, except    []string
+		filter                string
+		deleteRancherClusters bool
+		held, deleted         []string
+		outside               int
 	}{
 		"Everything": {
 			reason: "but what another instance works on",

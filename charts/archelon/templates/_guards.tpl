@@ -58,7 +58,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- end }}
 {{- if .Values.namespaceSelector }}
 {{- range $name, $feature := .Values.features }}
-{{- if and $feature.enabled (ne $name "managementv3-cluster") }}
+{{- if and $feature.enabled (not (has $name (list "managementv3-cluster" "agent-manifest"))) }}
 {{- fail (printf "namespaceSelector divides imports alone, and cannot be used with features.%s: use namespaces in its place" $name) }}
 {{- end }}
 {{- end }}

@@ -46,6 +46,10 @@ func rules() []rule {
 			text: "metadata.annotations[archelon.io/agent-env]: it must have at most 8 KiB",
 		},
 		{
+			key: "archelon.io/agent-delivery", set: annotated, good: []string{"", "manual"}, bad: "by-hand", other: "Manual",
+			text: `metadata.annotations[archelon.io/agent-delivery]: it must be "manual"`,
+		},
+		{
 			key: "archelon.io/display-name", set: annotated, good: []string{"", "prod", strings.Repeat("a", 63)}, bad: "Prod", other: strings.Repeat("a", 64),
 			text: "metadata.annotations[archelon.io/display-name]: it must be a name that Rancher accepts for a cluster: at most 63 lower case letters, digits and dashes, with no dash at either end",
 		},

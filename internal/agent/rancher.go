@@ -1,4 +1,4 @@
-package importer
+package agent
 
 import (
 	"crypto/sha256"
@@ -9,14 +9,12 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/archelon-io/archelon/internal/agent"
-	"github.com/archelon-io/archelon/internal/rancher"
 )
 
-// settingsOf digests the settings that Rancher gives the agent of a v3 Cluster in the manifest that is downloaded. The
-// digest goes into the workload cluster, where the environment stands in clear anyway.
-func settingsOf(cluster *managementv3.Cluster, values map[string]string) (agent.Settings, error) {
+// SettingsOf digests the settings that Rancher gives the agent of a v3 Cluster in the manifest that is downloaded: those
+// of the cluster, and the values of Rancher's settings. Strict is whether these have agents trust Rancher's own CA only.
+// The digest goes into the workload cluster, where the environment stands in clear anyway.
+func SettingsOf(cluster *managementv3.Cluster, values map[string]string, strict bool) (Settings, error) {
 	spec := &cluster.Spec
 	part := struct {
 		Settings      map[string]string
@@ -30,13 +28,13 @@ func settingsOf(cluster *managementv3.Cluster, values map[string]string) (agent.
 	}
 	encoded, err := json.Marshal(part) // with the keys of maps in order
 	if err != nil {
-		return agent.Settings{}, fmt.Errorf("encoding the settings of the agent: %w", err)
+		return Settings{}, fmt.Errorf("encoding the settings of the agent: %w", err)
 	}
-	settings := agent.Settings{
+	settings := Settings{
 		Cluster: cluster.Name,
-		Digest:  digestOf(string(encoded)),
+		Digest:  Digest(string(encoded)),
 		Env:     spec.AgentEnvVars,
-		Strict:  values[rancher.AgentTLSModeSetting] == rancher.TLSModeStrict,
+		Strict:  strict,
 	}
 	for i := range cluster.Status.AppliedAgentEnvVars {
 		name := cluster.Status.AppliedAgentEnvVars[i].Name
@@ -47,7 +45,8 @@ func settingsOf(cluster *managementv3.Cluster, values map[string]string) (agent.
 	return settings, nil
 }
 
-func digestOf(text string) string {
+// Digest returns a short digest of a text.
+func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }

@@ -1,4 +1,4 @@
-package importer
+package agent
 
 import (
 	"slices"
@@ -7,19 +7,17 @@ import (
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/archelon-io/archelon/internal/agent"
 )
 
 // Each setting that Rancher's manifest is made from changes the digest, and nothing else does.
 func TestAgentSettings(t *testing.T) {
-	read := func(change func(*managementv3.Cluster, map[string]string)) agent.Settings {
+	read := func(change func(*managementv3.Cluster, map[string]string)) Settings {
 		t.Helper()
 		cluster := &managementv3.Cluster{}
 		cluster.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://user:s3cret@proxy:3128"}}
 		values := map[string]string{"agent-tls-mode": "strict", "agent-image": "rancher/rancher-agent:v2", "system-default-registry": ""}
 		change(cluster, values)
-		got, err := settingsOf(cluster, values)
+		got, err := SettingsOf(cluster, values, values["agent-tls-mode"] == "strict")
 		if err != nil {
 			t.Fatal(err)
 		}

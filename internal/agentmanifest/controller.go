@@ -1,0 +1,80 @@
+package agentmanifest
+
+import (
+	"context"
+
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/featuregate"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/shard"
+)
+
+// ControllerName is the name of the controller in logs, metrics and Events.
+const ControllerName = "agent-manifest"
+
+// What is needed in Rancher's cluster is in internal/rancher.
+//
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch,namespace=scope
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch,namespace=scope
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete,namespace=scope
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=scope
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusters.cluster.x-k8s.io,verbs=list;watch
+
+// Controller describes the controller, which a gate switches on. It also receives registration tokens, in the form in
+// which the import describes them: these are in namespaces of Rancher, not in those of the scope.
+func Controller(gate featuregate.Feature, setup func(context.Context, controller.Env) error) controller.Controller {
+	return controller.Controller{
+		Name: ControllerName, Package: "agentmanifest", Gate: gate,
+		CRDs: []controller.CRD{
+			{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
+			{Name: "clusters.management.cattle.io", Version: "v3", Of: controller.Rancher()},
+			{Name: "clusterregistrationtokens.management.cattle.io", Version: "v3", Of: controller.Rancher()},
+			{Name: "settings.management.cattle.io", Version: "v3", Of: controller.Rancher()},
+		},
+		Watches: func(shard.Scope) []controller.Watch {
+			return []controller.Watch{
+				{Object: &clusterv1.Cluster{}},
+				{Object: secretMetadata()},
+				{Object: &managementv3.Cluster{}, Rancher: true},
+				{Object: &managementv3.Setting{}, Rancher: true},
+				{Own: true, Object: secretMetadata(), By: cache.ByObject{
+					Field: controller.Named(rancher.DefaultTokenSecretName), Namespaces: controller.Everywhere(), Transform: controller.KeepIdentity,
+				}, Rancher: true},
+			}
+		},
+		Setup: setup,
+	}
+}
+
+func secretMetadata() *metav1.PartialObjectMetadata {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return secret
+}
+
+// KeepSecret leaves of the metadata of a Secret what tells one from another, and what its manifest was made from. It is
+// a transform of a cache.
+func KeepSecret(object any) (any, error) {
+	found, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	input, made := found.Annotations[archelonv1.ManifestInputAnnotation]
+	if _, err := controller.KeepIdentity(object); err != nil {
+		return nil, err
+	}
+	if made && len(input) <= maxInput {
+		found.Annotations = map[string]string{archelonv1.ManifestInputAnnotation: input}
+	}
+	return object, nil
+}
+
+// maxInput is longer than a digest of ours.
+const maxInput = 128
