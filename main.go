@@ -24,6 +24,7 @@ import (
 	"github.com/archelon-io/archelon/internal/plan"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/status"
+	"github.com/archelon-io/archelon/internal/terminal"
 	"github.com/archelon-io/archelon/internal/uninstall"
 	"github.com/archelon-io/archelon/internal/version"
 )
@@ -56,8 +57,8 @@ const plugin = "kubectl-archelon"
 func command(name string) *cobra.Command {
 	root := &cobra.Command{
 		Use: "archelon", Short: "Import Cluster API clusters into Rancher",
-		Long: "Import Cluster API clusters into Rancher. Without a command it runs the manager, which the chart does for you.",
-		Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
+		Long:          "Import Cluster API clusters into Rancher. Without a command it runs the manager, which the chart does for you.",
+		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return options.CheckGiven(cmd.Flags()) },
 	}
 	if name == plugin {
@@ -66,6 +67,7 @@ func command(name string) *cobra.Command {
 	} else {
 		root.RunE = manager(root.Flags())
 	}
+	root.SetFlagErrorFunc(suggestFlag)
 	root.AddGroup(
 		&cobra.Group{ID: "clusters", Title: "Clusters:"}, &cobra.Group{ID: "installation", Title: "Installation:"},
 	)
@@ -76,6 +78,17 @@ func command(name string) *cobra.Command {
 		root.AddCommand(cmd)
 	}
 	return root
+}
+
+// suggestFlag names the flag that may be meant by one that does not exist.
+func suggestFlag(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return err
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { known = append(known, "--"+flag.Name) })
+	return fmt.Errorf("%w%s", err, terminal.Suggestion("--"+unknown.GetSpecifiedName(), known))
 }
 
 // checks returns the command that looks for what the controllers need.

@@ -57,6 +57,28 @@ func TestFlagsWithoutAValue(t *testing.T) {
 	}
 }
 
+// A slip must neither pass for a success nor leave the user without the right word.
+func TestMistypedCommands(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"archelon", []string{"statsu"}, "\tstatus\n"},
+		{"kubectl-archelon", []string{"statsu"}, "\tstatus\n"},
+		{"kubectl-archelon", []string{"bogus"}, `unknown command "bogus" for "kubectl archelon"`},
+		{"archelon", []string{"check", "bogus"}, `unknown command "bogus" for "archelon check"`},
+		{"archelon", []string{"status", "--selecter=a"}, "unknown flag: --selecter. Did you mean --selector?"},
+		{"archelon", []string{"--watch-fliter=a"}, "unknown flag: --watch-fliter. Did you mean --watch-filter?"},
+	} {
+		root := command(tc.name)
+		root.SetArgs(tc.args)
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s %q: got %v, want %q", tc.name, tc.args, err, tc.want)
+		}
+	}
+}
+
 // Scripts tell what a check has found from a check that could not look.
 func TestExitCodes(t *testing.T) {
 	for err, want := range map[error]int{

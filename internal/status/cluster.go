@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/agent"
 )
 
 // Cluster is what is known of a CAPI cluster. Its form in JSON and YAML stays as it is.
@@ -34,6 +35,8 @@ type Cluster struct {
 	// Agent is how far Rancher's agent is, by the reason: "installing", "waiting", "connected" or "disconnected". It is
 	// empty before that.
 	Agent string `json:"agent,omitempty"`
+	// Delivery is "manual" if other means than Archelon install the agent.
+	Delivery string `json:"delivery,omitempty"`
 	// Fleet is the reason of condition FleetEngaged, which is there with gate fleet.
 	Fleet string `json:"fleet,omitempty"`
 	// Instance is the instance that works on it, "<namespace>/<name>".
@@ -48,6 +51,9 @@ func Of(cluster *clusterv1.Cluster) Cluster {
 		Namespace: cluster.Namespace, Name: cluster.Name,
 		RancherCluster: cluster.Annotations[archelonv1.RecordAnnotation],
 		Instance:       cluster.Annotations[archelonv1.InstanceAnnotation],
+	}
+	if manual, err := agent.ManualDelivery(cluster.Annotations); err == nil && manual {
+		c.Delivery = archelonv1.ManualDelivery
 	}
 	if imported := meta.FindStatusCondition(cluster.GetConditions(), archelonv1.RancherImportedCondition); imported != nil {
 		c.Imported, c.Reason, c.Message = string(imported.Status), imported.Reason, imported.Message

@@ -2,8 +2,10 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +27,8 @@ import (
 type Options struct {
 	// Namespace is empty for all.
 	Namespace string
+	// Names, if there are any, are those of the CAPI Clusters that are shown.
+	Names []string
 	// Selector is for labels of CAPI Clusters.
 	Selector string
 	// Reasons, if there are any, are those of the condition that are shown.
@@ -56,18 +60,22 @@ func Command() *cobra.Command {
 	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
 	connection := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	cmd := &cobra.Command{
-		Use:   "status",
+		Use:   "status [NAME]...",
 		Short: "Show which CAPI clusters are imported, and why others are not",
-		Long: "Show for each CAPI cluster the state of its import, the reason, since when, its Rancher cluster, Rancher's agent,\n" +
+		Long: "Show for each CAPI cluster, or those with the given names, the state of its import, the reason, since when, its Rancher cluster, Rancher's agent,\n" +
 			"and the instance that works on it. It needs the permission to list clusters.cluster.x-k8s.io, and with --watch\n" +
 			"to watch them. It writes nothing. The exit code is 0 whatever the state of the clusters is, and 1 if it cannot be read.\n" +
 			"Where Rancher is in another cluster, it looks into both, with the credentials that the manager has.",
 		Example: "  archelon status -A\n" +
+			"  archelon status -n team-a prod\n" +
 			"  archelon status -n team-a -o wide --not-imported\n" +
 			"  archelon status -A --reason=WaitingForAgent --watch\n" +
 			"  archelon status -A --orphans --rancher-kubeconfig=archelon-system/rancher-kubeconfig",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if opts.Names = names; len(names) > 0 && opts.Output == terminal.Table {
+				opts.Output = formWide
+			}
 			config, err := connection.ClientConfig()
 			if err != nil {
 				return fmt.Errorf("finding the management cluster: %w", err)
@@ -134,6 +142,9 @@ func Run(ctx context.Context, c client.WithWatch, opts Options, out, notes io.Wr
 			clusters = append(clusters, cluster)
 		}
 	}
+	if err := opts.missing(slices.Collect(maps.Values(t.shown))); err != nil {
+		return err
+	}
 	slices.SortFunc(clusters, compare)
 	t.printer = &printer{form: opts.Output, headers: !opts.NoHeaders, out: out, now: time.Now}
 	if len(clusters) == 0 && (opts.Output == terminal.Table || opts.Output == formWide) {
@@ -167,8 +178,27 @@ func key(c Cluster) string { return c.Namespace + "/" + c.Name }
 
 // shows reports whether a cluster is one of those that are asked for.
 func (o Options) shows(c Cluster) bool {
-	return (len(o.Reasons) == 0 || slices.Contains(o.Reasons, c.Reason)) &&
+	return (len(o.Names) == 0 || slices.Contains(o.Names, c.Name)) && (len(o.Reasons) == 0 || slices.Contains(o.Reasons, c.Reason)) &&
 		(o.Instance == "" || o.Instance == c.Instance) && (!o.NotImported || c.Imported != string(metav1.ConditionTrue))
+}
+
+// missing returns an error if there is no CAPI Cluster of a name that was asked for.
+func (o Options) missing(found []Cluster) error {
+	var errs []error
+	for _, name := range o.Names {
+		if slices.ContainsFunc(found, func(c Cluster) bool { return c.Name == name }) {
+			continue
+		}
+		where, known := "", make([]string, 0, len(found))
+		if o.Namespace != "" {
+			where = " in namespace " + o.Namespace
+		}
+		for _, c := range found {
+			known = append(known, c.Name)
+		}
+		errs = append(errs, fmt.Errorf("no CAPI cluster %q found%s%s", name, where, terminal.Suggestion(name, known)))
+	}
+	return errors.Join(errs...)
 }
 
 // nothing is said where there are no clusters.

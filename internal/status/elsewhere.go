@@ -56,6 +56,9 @@ func runElsewhere(ctx context.Context, config *rest.Config, c client.Client, opt
 	if err := v.read(ctx, config, c); err != nil {
 		return err
 	}
+	if err := opts.missing(v.clusters); err != nil {
+		return err
+	}
 	slices.SortFunc(v.clusters, compare)
 	clusters := slices.DeleteFunc(v.clusters, func(c Cluster) bool { return !opts.shows(c) })
 	if opts.Output == terminal.Table || opts.Output == formWide {

@@ -69,7 +69,7 @@ func TestPrinter(t *testing.T) {
 	clusters := []Cluster{
 		{
 			Namespace: "team-a", Name: "prod", Imported: "True", Reason: "Imported", Since: &since, RancherCluster: "v3/c-abcde",
-			Agent: "connected", Instance: "system/archelon",
+			Agent: "connected", Delivery: "manual", Instance: "system/archelon",
 		},
 		// Whatever a tenant has written stays in its cell.
 		{Namespace: "team-b", Name: "hostile", RancherCluster: "\x1b[2J\nteam-c\u202e", Message: "two\nlines"},
@@ -85,9 +85,9 @@ func TestPrinter(t *testing.T) {
 			"team-b      hostile   -          -          -       \ufffd[2J team-c\ufffd      -           -\n" +
 			"team-b   hostile   -     (deleted)   -     \ufffd[2J team-c\ufffd   -     -\n"},
 		"Wide": {"wide", false, "" +
-			"team-a   prod      True   Imported   3h    v3/c-abcde     connected   system/archelon   -     -\n" +
-			"team-b   hostile   -      -          -     \ufffd[2J team-c\ufffd   -           -                 -     two lines\n" +
-			"team-b   hostile   -     (deleted)   -     \ufffd[2J team-c\ufffd   -     -     -     two lines\n"},
+			"team-a   prod      True   Imported   3h    v3/c-abcde     connected   system/archelon   manual   -     -\n" +
+			"team-b   hostile   -      -          -     \ufffd[2J team-c\ufffd   -           -                 -        -     two lines\n" +
+			"team-b   hostile   -     (deleted)   -     \ufffd[2J team-c\ufffd   -     -     -     -     two lines\n"},
 		"JSON": {"json", true, `{
   "kind": "ClusterStatusList",
   "apiVersion": "archelon.io/v1alpha1",
@@ -100,6 +100,7 @@ func TestPrinter(t *testing.T) {
       "since": "2026-11-22T09:00:00Z",
       "rancherCluster": "v3/c-abcde",
       "agent": "connected",
+      "delivery": "manual",
       "instance": "system/archelon"
     },
     {
@@ -151,5 +152,31 @@ func TestOptionsNameWhatIsWrong(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestMissing(t *testing.T) {
+	found := []Cluster{{Namespace: "team-a", Name: "prod"}, {Namespace: "team-a", Name: "test"}}
+	for name, tc := range map[string]struct {
+		opts Options
+		want string
+	}{
+		"None":  {Options{}, ""},
+		"There": {Options{Names: []string{"prod", "test"}}, ""},
+		"Slip":  {Options{Names: []string{"prdo"}, Namespace: "team-a"}, `no CAPI cluster "prdo" found in namespace team-a. Did you mean prod?`},
+		"Far":   {Options{Names: []string{"production-eu"}}, `no CAPI cluster "production-eu" found`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := tc.opts.missing(found); err != nil {
+				got = err.Error()
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+	if o := (Options{Names: []string{"prod"}}); !o.shows(found[0]) || o.shows(found[1]) {
+		t.Error("the names do not choose")
 	}
 }

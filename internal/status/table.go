@@ -120,7 +120,7 @@ func (p *printer) columns() []column {
 	}
 	all = append(all, column{"AGENT", func(c *Cluster) string { return c.Agent }}, column{"INSTANCE", func(c *Cluster) string { return c.Instance }})
 	if p.form == formWide {
-		all = append(all, column{"FLEET", func(c *Cluster) string { return c.Fleet }}, column{"MESSAGE", func(c *Cluster) string { return c.Message }})
+		all = append(all, column{"DELIVERY", func(c *Cluster) string { return c.Delivery }}, column{"FLEET", func(c *Cluster) string { return c.Fleet }}, column{"MESSAGE", func(c *Cluster) string { return c.Message }})
 	}
 	return all
 }

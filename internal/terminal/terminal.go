@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
 
@@ -31,6 +32,19 @@ func Printable(text string) string {
 			return r
 		}
 	}, text)
+}
+
+// Suggestion asks, in a sentence of its own, whether one of the known words was meant. It is empty if none is close.
+func Suggestion(word string, known []string) string {
+	words := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, k := range known {
+		words.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+	}
+	similar := words.SuggestionsFor(word)
+	if len(similar) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(". Did you mean %s?", Printable(similar[0]))
 }
 
 // Document prints a value as JSON, or as YAML.
