@@ -217,6 +217,12 @@ func turtlesHolding(o *Observation, _ *Rules) {
 	o.answered[askTurtles{}.String()] = true
 	o.lease = turtles.Lease{Left: 10 * time.Second, By: "turtles-0"}
 }
+
+// manual is a Cluster whose agent is installed by other means.
+func manual(o *Observation, r *Rules) {
+	r.ManualDelivery = true
+	annotated("archelon.io/agent-delivery", "manual")(o.cluster)
+}
 func always(_ *Observation, r *Rules) { r.Early = EarlyAlways }
 
 func onRequest(_ *Observation, r *Rules) { r.Early = EarlyOnRequest }
@@ -598,27 +604,32 @@ func decideRows() map[string]decideRow {
 			r.Active, o.records[0].strategy = renaming{}, renaming{}
 			o.managements["c-abcde"].object.Spec.DisplayName = "prod-west"
 		}), "import | done"},
-		"AgentEarly":     {[]state{labelledTrue, claimedV3, v3(), management("c-abcde", "record-1"), selfHolds}, "import | early: Wait WaitingForControlPlane"},
-		"AgentDown":      {append(waitingAgent, selfHolds, down), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
-		"AgentOffDown":   {append(importedV3("Waiting")[:2:2], v3(), management("c-abcde", "record-1", "Waiting")), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
-		"AgentTerms":     {append(waitingAgent, selfHolds), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
-		"AgentWork":      {append(waitingAgent, selfHolds, knownTerms()), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
-		"AgentSoon":      {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: Poll WaitingForRancher"},
-		"AgentSooner":    {append(waitingAgent, selfHolds, knownTerms(), func(o *Observation, _ *Rules) { o.terms.tokened = decideNow.Add(-time.Second) }), "import | agent: Poll WaitingForRancher"},
-		"AgentReady":     {append(importedV3("ServiceAccountSecretsMigrated"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
-		"AgentOther":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Minute)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
-		"AgentAhead":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(-2*time.Second)), "import | agent: Poll WaitingForRancher"},
-		"AgentClock":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(-time.Hour)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
-		"AgentKnown":     {append(importedV3("Waiting"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
-		"AgentRuns":      {append(waitingAgent, selfHolds, knownTerms(), worked(false, outcome.Done())), "import | agent: Wait ConnectingAgent"},
-		"AgentInstalled": {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll WaitingForAgent"},
-		"AgentFailed":    {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Fail("WorkloadUnreachable", errors.New("no")))), "import | agent: Poll WorkloadUnreachable"},
-		"AgentStalled":   {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Stall("ManagementCluster", "m"))), "import | agent: Stall ManagementCluster"},
-		"AgentLost":      {lost, "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
-		"AgentLostRuns":  {with(lost, worked(false, outcome.Done())), "import | agent: Wait AgentDisconnected"},
-		"AgentLostDone":  {with(lost, worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll AgentDisconnected"},
-		"AgentGone":      {append(importedV3("Connected"), func(o *Observation, _ *Rules) { o.agentGone = true }), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
-		"AgentGrace":     {append(importedV3("Waiting"), saying("True", "Imported"), func(_ *Observation, r *Rules) { r.DisconnectGrace = time.Minute }), "import | agent: ask for since when the agent is disconnected"},
+		"AgentEarly":         {[]state{labelledTrue, claimedV3, v3(), management("c-abcde", "record-1"), selfHolds}, "import | early: Wait WaitingForControlPlane"},
+		"AgentDown":          {append(waitingAgent, selfHolds, down), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"AgentOffDown":       {append(importedV3("Waiting")[:2:2], v3(), management("c-abcde", "record-1", "Waiting")), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"AgentTerms":         {append(waitingAgent, selfHolds), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"AgentWork":          {append(waitingAgent, selfHolds, knownTerms()), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentSoon":          {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: Poll WaitingForRancher"},
+		"AgentSooner":        {append(waitingAgent, selfHolds, knownTerms(), func(o *Observation, _ *Rules) { o.terms.tokened = decideNow.Add(-time.Second) }), "import | agent: Poll WaitingForRancher"},
+		"AgentReady":         {append(importedV3("ServiceAccountSecretsMigrated"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentOther":         {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Minute)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentAhead":         {append(waitingAgent, selfHolds, knownTerms(), namespaced(-2*time.Second)), "import | agent: Poll WaitingForRancher"},
+		"AgentClock":         {append(waitingAgent, selfHolds, knownTerms(), namespaced(-time.Hour)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentKnown":         {append(importedV3("Waiting"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentRuns":          {append(waitingAgent, selfHolds, knownTerms(), worked(false, outcome.Done())), "import | agent: Wait ConnectingAgent"},
+		"AgentInstalled":     {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll WaitingForAgent"},
+		"AgentFailed":        {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Fail("WorkloadUnreachable", errors.New("no")))), "import | agent: Poll WorkloadUnreachable"},
+		"AgentStalled":       {append(waitingAgent, selfHolds, knownTerms(), worked(true, outcome.Stall("ManagementCluster", "m"))), "import | agent: Stall ManagementCluster"},
+		"AgentManual":        {append(waitingAgent, selfHolds, knownTerms(), manual, asked(askJob{})), "import | agent: Wait WaitingForAgent"},
+		"AgentManualEarly":   {[]state{labelledTrue, claimedV3, v3(), management("c-abcde", "record-1"), selfHolds, knownTerms(), manual, asked(askJob{})}, "import | agent: Wait WaitingForAgent"},
+		"AgentManualBusy":    {append(waitingAgent, selfHolds, knownTerms(), manual, asked(askJob{}), func(o *Observation, _ *Rules) { o.busy = true }), "import | agent: end the work in the workload cluster"},
+		"AgentManualLost":    {with(lost, manual, asked(askJob{})), "import | agent: Wait AgentDisconnected"},
+		"AgentManualRefused": {append(waitingAgent, selfHolds, knownTerms(), manual, func(_ *Observation, r *Rules) { r.ManualDelivery = false }), "import | agent: Stall InvalidSetting"},
+		"AgentLost":          {lost, "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentLostRuns":      {with(lost, worked(false, outcome.Done())), "import | agent: Wait AgentDisconnected"},
+		"AgentLostDone":      {with(lost, worked(true, outcome.DoneFor(time.Second))), "import | agent: Poll AgentDisconnected"},
+		"AgentGone":          {append(importedV3("Connected"), func(o *Observation, _ *Rules) { o.agentGone = true }), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
+		"AgentGrace":         {append(importedV3("Waiting"), saying("True", "Imported"), func(_ *Observation, r *Rules) { r.DisconnectGrace = time.Minute }), "import | agent: ask for since when the agent is disconnected"},
 		"AgentInGrace": {append(importedV3("Waiting"), saying("True", "Imported"), asked(askDisconnection{}), func(o *Observation, r *Rules) {
 			r.DisconnectGrace, o.disconnected = time.Minute, decideNow.Add(-20*time.Second)
 		}), "import | done for 40s"},

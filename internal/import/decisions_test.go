@@ -86,6 +86,7 @@ func situations() [][2]string {
 		{"AgentInstalled", "The agent is installed, and has yet to connect."},
 		{"AgentFailed", "The installation failed."},
 		{"AgentInGrace", "Its agent was disconnected a moment ago."},
+		{"AgentManual", "It was never connected, and other means install its agent."},
 		{"AgentLost", "Its agent is disconnected."},
 		{"AgentLostDone", "The same, and the agent was looked at."},
 		{"AgentTaken", "Its agent is connected, and was taken over by annotation."},
