@@ -27,7 +27,7 @@ const (
 	// PausedReason: the CAPI Cluster is paused; nothing is done until it is resumed.
 	PausedReason = "Paused"
 
-	// WaitingForControlPlaneReason: the control plane is not available yet, or not any more.
+	// WaitingForControlPlaneReason: Cluster API has not seen the control plane serve yet.
 	WaitingForControlPlaneReason = "WaitingForControlPlane"
 
 	// RancherClusterTerminatingReason: an earlier Rancher cluster of this CAPI cluster is still being deleted

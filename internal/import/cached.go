@@ -27,13 +27,18 @@ func (r Rules) Reduce(object any) (any, error) {
 		object.Labels = r.labelsRead(object.Labels)
 		reduceMeta(&object.ObjectMeta, longest)
 		object.OwnerReferences = controller.BoundOwners(object.OwnerReferences, ofRancher)
+		awaited := clusterv1.ContractVersionedObjectReference{}
+		if !controlPlaneUp(object) {
+			awaited = object.Spec.ControlPlaneRef
+		}
 		object.Spec = clusterv1.ClusterSpec{
 			Paused: object.Spec.Paused, InfrastructureRef: object.Spec.InfrastructureRef, Topology: clusterv1.Topology{ClassRef: object.Spec.Topology.ClassRef},
+			ControlPlaneRef: awaited,
 		}
 		object.Status = clusterv1.ClusterStatus{
 			Initialization: object.Status.Initialization,
 			Phase:          object.Status.Phase, // The fleet reads it.
-			Conditions:     conditionsRead(object.Status.Conditions),
+			Conditions:     conditionsRead(object),
 		}
 		return object, nil
 	default:
@@ -199,13 +204,21 @@ func readsAnnotation(key string) bool {
 	return strings.HasPrefix(key, "io.cattle.agent.") // It has Rancher deploy its agent.
 }
 
-// conditionsRead returns the conditions of a CAPI cluster that are read.
-func conditionsRead(all []metav1.Condition) []metav1.Condition {
+// conditionsRead returns the conditions of a CAPI cluster that are read. The words of Cluster API are read while the
+// control plane is waited for.
+func conditionsRead(cluster *clusterv1.Cluster) []metav1.Condition {
 	var read []metav1.Condition
-	for _, condition := range all {
+	up := controlPlaneUp(cluster)
+	for _, condition := range cluster.Status.Conditions {
 		switch condition.Type {
-		case archelonv1.RancherImportedCondition, archelonv1.FleetEngagedCondition, archelonv1.RancherMembersCondition, archelonv1.AgentManifestCondition,
-			clusterv1.ClusterControlPlaneAvailableCondition:
+		case archelonv1.RancherImportedCondition, archelonv1.FleetEngagedCondition, archelonv1.RancherMembersCondition,
+			archelonv1.AgentManifestCondition:
+			read = append(read, condition)
+		case clusterv1.ClusterControlPlaneAvailableCondition, clusterv1.ClusterControlPlaneInitializedCondition,
+			clusterv1.ClusterRemoteConnectionProbeCondition:
+			if condition.Message = printable(condition.Message, longestQuote); up {
+				condition.Message = ""
+			}
 			read = append(read, condition)
 		}
 	}

@@ -2,7 +2,6 @@ package importer
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -17,25 +16,6 @@ func paused(cluster *clusterv1.Cluster) bool {
 
 // holds reports whether the cluster carries the finalizer of the import.
 func holds(cluster *clusterv1.Cluster) bool { return hold.Import.On(cluster) }
-
-// controlPlaneUp prefers the ControlPlaneAvailable condition; control planes that report none, or
-// Unknown, count as up once they were initialized.
-func controlPlaneUp(cluster *clusterv1.Cluster) bool {
-	if available := meta.FindStatusCondition(cluster.GetConditions(), clusterv1.ClusterControlPlaneAvailableCondition); available != nil {
-		switch available.Status {
-		case metav1.ConditionTrue:
-			return true
-		case metav1.ConditionFalse:
-			return false
-		}
-	}
-	return initialized(cluster)
-}
-
-// initialized reports whether the control plane was available once.
-func initialized(cluster *clusterv1.Cluster) bool {
-	return ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
-}
 
 // leftBehind reports whether there may be something to see to on a cluster that this instance does not claim.
 func leftBehind(cluster *clusterv1.Cluster) bool {

@@ -45,6 +45,8 @@ type findings struct {
 	management *managementCluster
 	// unselected: neither the import label nor a selector asks for the import.
 	unselected bool
+	// quoted is what the outcome says in the words of Cluster API.
+	quoted string
 	// connected says that the agent has connected, and nothing has to be done about it.
 	connected bool
 }

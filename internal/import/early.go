@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -38,23 +37,35 @@ func (d *deciding) waitForControlPlane() Decision {
 		return fail(invalidSetting(archelonv1.EarlyImportAnnotation, err))
 	case d.hasRecord(), controlPlaneUp(d.cluster):
 		return pass()
-	case !early:
-		return waitControlPlane("")
 	case !d.Early.some():
-		return waitControlPlane(". Annotation " + archelonv1.EarlyImportAnnotation +
-			" has no effect, because the administrator of Archelon allows no early imports")
+		allow := `ask your administrator to set the Helm value import.early to "` + string(EarlyOnRequest) + `"`
+		if !early {
+			return d.waitControlPlane(showBefore + allow + ", and set " + earlyAnnotation)
+		}
+		return d.waitControlPlane("Annotation " + archelonv1.EarlyImportAnnotation + " has no effect. " + showBefore + allow)
+	case !early:
+		return d.waitControlPlane(showBefore + "set " + earlyAnnotation)
 	case d.lacks(askEarlyPlace{}):
 		return ask(askEarlyPlace{})
 	case !d.place:
-		return waitControlPlane(fmt.Sprintf(", and its namespace has %d Rancher clusters without a control plane, "+
-			"which is as many as the administrator of Archelon allows", d.EarlyPerNamespace))
+		return d.waitControlPlane(fmt.Sprintf("Namespace %s has %d Rancher clusters without a control plane, as many as the "+
+			"administrator of Archelon allows. %swait until one of these has a control plane, or ask your administrator to "+
+			"increase the Helm value import.earlyPerNamespace", d.key.Namespace, d.EarlyPerNamespace, showBefore))
 	default:
 		return pass()
 	}
 }
 
-func waitControlPlane(why string) Decision {
-	return wait(archelonv1.WaitingForControlPlaneReason, "The control plane is not available yet"+why)
+// What gets past the wait for a control plane.
+const (
+	showBefore      = "To show this Cluster in Rancher before its control plane is available, "
+	earlyAnnotation = "annotation " + archelonv1.EarlyImportAnnotation + ` to "true"`
+)
+
+// waitControlPlane says what a control plane lacks by the words of Cluster API, and what gets past that.
+func (d *deciding) waitControlPlane(past string) Decision {
+	d.quoted = quoted(d.cluster)
+	return wait(archelonv1.WaitingForControlPlaneReason, waitingFor(d.cluster, d.quoted)+". "+past)
 }
 
 // askEarlyPlace asks whether the namespace may have one more Rancher cluster without a control plane.
@@ -70,21 +81,20 @@ func (askEarlyPlace) read(ctx context.Context, r *Reconciler, o *Observation) er
 	return err
 }
 
-// keepOffBefore keeps off a workload cluster whose control plane never was available: its record was created early.
+// keepOffBefore keeps off a workload cluster whose control plane was not up yet: its record was created early.
 func (d *deciding) keepOffBefore() Decision {
 	if manual, err := d.manualDelivery(d.cluster.Annotations); err != nil || manual {
 		return pass() // The manifest may be needed to create the control plane, and is applied by others.
 	}
-	if controlPlaneUp(d.cluster) || initialized(d.cluster) || d.management.connected || d.management.served() {
+	if controlPlaneUp(d.cluster) || d.management.connected || d.management.served() {
 		return pass()
 	}
-	return wait(archelonv1.WaitingForControlPlaneReason,
-		"The Rancher cluster is there before the control plane, as was asked for; Rancher's agent is installed when the control plane is available")
+	return d.waitControlPlane("This Cluster is shown in Rancher already, and Archelon installs Rancher's agent when its " +
+		"control plane is available")
 }
 
 // createdEarly reports whether a record was there before the control plane: what it took to connect
 // is not what an import takes.
 func createdEarly(cluster *clusterv1.Cluster, made *record) bool {
-	available := meta.FindStatusCondition(cluster.GetConditions(), clusterv1.ClusterControlPlaneAvailableCondition)
-	return made != nil && available != nil && available.LastTransitionTime.After(made.GetCreationTimestamp().Time)
+	return made != nil && upSince(cluster).After(made.GetCreationTimestamp().Time)
 }

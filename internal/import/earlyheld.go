@@ -21,13 +21,8 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// neverUp reports whether a CAPI cluster never had a control plane.
-func neverUp(cluster *clusterv1.Cluster) bool {
-	return !controlPlaneUp(cluster) && !initialized(cluster)
-}
-
-// placesHeld returns the UIDs of the CAPI clusters of a namespace that have a Rancher cluster and never had a control
-// plane. It counts Rancher clusters, because tenants can write what CAPI Clusters say of them.
+// placesHeld returns the UIDs of the CAPI clusters of a namespace that have a Rancher cluster and no control plane that
+// was up. It counts Rancher clusters, because tenants can write what CAPI Clusters say of them.
 func (r *Reconciler) placesHeld(ctx context.Context, namespace string) (sets.Set[types.UID], error) {
 	held := sets.Set[types.UID]{}
 	for _, strategy := range r.strategies() {
@@ -39,7 +34,7 @@ func (r *Reconciler) placesHeld(ctx context.Context, namespace string) (sets.Set
 			labels := item.(client.Object).GetLabels() //nolint:forcetypeassert // a list of client.Objects
 			cluster := &clusterv1.Cluster{}
 			err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: labels[archelonv1.OwnerNameLabel]}, cluster)
-			if err == nil && neverUp(cluster) {
+			if err == nil && !controlPlaneUp(cluster) {
 				held.Insert(cluster.UID)
 			}
 			return client.IgnoreNotFound(err)
@@ -84,7 +79,7 @@ func (r *Reconciler) watchPlaces(b *builder.Builder, from cache.Cache) *builder.
 	up.UpdateFunc = func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Cluster)
 		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
-		return ok && ok2 && neverUp(before) && !neverUp(after)
+		return ok && ok2 && !controlPlaneUp(before) && controlPlaneUp(after)
 	}
 	b = b.Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return r.clustersForPlace(ctx, o.GetNamespace())

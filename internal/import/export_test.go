@@ -60,6 +60,6 @@ func NewProcess(t *testing.T, c client.Client, active, other Strategy) *Reconcil
 		Workloads: workloads, Metrics: metrics, Clock: clock.RealClock{}, tokenSecrets: c, assigned: c, DisplayNames: displayNames,
 		memory: newMemory(), jobs: newJobs(1, clock.RealClock{}),
 	}
-	r.steps.patience = 0
+	r.steps.atOnce = true
 	return r
 }

@@ -66,7 +66,7 @@ func TestANewIncarnationInheritsNothing(t *testing.T) {
 	}
 	look()
 	b.told.note(former, &metav1.Condition{Type: "RancherImported"})
-	b.steps.note(former.UID, &metav1.Condition{}, now)
+	b.steps.note(former.UID, &metav1.Condition{}, now, stepPatience)
 	b.creations.note(former.UID, "v3/c-abcde", now)
 	b.writes.note(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: former.UID, ResourceVersion: "1"}})
 	b.conflicts.note(key, now)

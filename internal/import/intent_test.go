@@ -87,34 +87,6 @@ func TestIntend(t *testing.T) {
 	}
 }
 
-func TestControlPlaneUp(t *testing.T) {
-	available := func(status metav1.ConditionStatus) func(*clusterv1.Cluster) {
-		return func(c *clusterv1.Cluster) {
-			c.Status.Conditions = []metav1.Condition{{Type: "ControlPlaneAvailable", Status: status}}
-		}
-	}
-	initialized := func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = new(true) }
-	tests := map[string]struct {
-		reason  string
-		cluster *clusterv1.Cluster
-		want    bool
-	}{
-		"New":         {reason: "nothing is known", cluster: testCluster(), want: false},
-		"Available":   {reason: "the condition says so", cluster: testCluster(available(metav1.ConditionTrue)), want: true},
-		"Down":        {reason: "the condition says that it is down, whatever was before", cluster: testCluster(initialized, available(metav1.ConditionFalse)), want: false},
-		"Initialized": {reason: "a control plane that reports no condition", cluster: testCluster(initialized), want: true},
-		"Unknown":     {reason: "Unknown is no answer", cluster: testCluster(initialized, available(metav1.ConditionUnknown)), want: true},
-		"UnknownNew":  {reason: "Unknown is no answer", cluster: testCluster(available(metav1.ConditionUnknown)), want: false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := controlPlaneUp(tc.cluster); got != tc.want {
-				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
-			}
-		})
-	}
-}
-
 // A record that somebody took the UID off is still known by what nobody else writes.
 func TestMadeFor(t *testing.T) {
 	const name, namespace, uid = "cluster-api.cattle.io/capi-cluster-owner", "cluster-api.cattle.io/capi-cluster-owner-ns", "archelon.io/capi-cluster-uid"

@@ -40,7 +40,7 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{
 		incarnations: newIncarnations(),
-		writes:       newOwnWrites(), told: newTold(), steps: newSteps(stepPatience), creations: newCreations(), holdings: newHoldings(),
+		writes:       newOwnWrites(), told: newTold(), steps: newSteps(), creations: newCreations(), holdings: newHoldings(),
 		conflicts: newConflicts(), looks: newLooks(), registrations: newPatience(registrationPatience), replacements: newReplacements(),
 		reserved: newReservations(), contests: newContests(), places: newEarlyPlaces(),
 	}

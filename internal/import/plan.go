@@ -84,7 +84,7 @@ func newPlanner(ctx context.Context, opts PlannerOptions, workloads *workload.Cl
 		jobs:   newJobs(defaultJobs, clock.RealClock{}),
 		memory: newMemory(), tokenSecrets: opts.Client, assigned: opts.Client,
 	}
-	r.steps.patience = 0 // A plan says what comes of each run.
+	r.steps.atOnce = true // A plan says what comes of each run.
 	if err := r.addIndexes(ctx, opts.Indexes, opts.Indexes, opts.Indexes); err != nil {
 		return nil, err
 	}

@@ -96,7 +96,9 @@ func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) (t
 	case after == nil || sameState(read, after):
 		r.steps.forget(uid)
 	case passing(d, read, after):
-		left = r.steps.note(uid, after, r.Clock.Now())
+		left = r.steps.note(uid, after, r.Clock.Now(), stepPatience)
+	case requoted(d, read, after):
+		left = r.steps.note(uid, after, r.Clock.Now(), quotePatience)
 	}
 	if after != nil && !sameState(read, after) && left <= 0 {
 		r.told.note(o.cluster, after)
@@ -161,6 +163,11 @@ func passing(d Decision, read, next *metav1.Condition) bool {
 	return next.Status == metav1.ConditionFalse && next.Reason != archelonv1.WaitingForControlPlaneReason && slices.Contains(onTheWay, next.Reason) &&
 		(d.Outcome.Kind == outcome.KindWait || d.Outcome.Kind == outcome.KindPoll) && !troubled(d.Outcome) &&
 		(read == nil || read.Status == metav1.ConditionFalse && slices.Contains(onTheWay, read.Reason))
+}
+
+// requoted reports whether a condition says what was said before, and Cluster API another thing.
+func requoted(d Decision, read, next *metav1.Condition) bool {
+	return read != nil && sameReason(read, next) && onlyQuoteDiffers(read.Message, next.Message, d.quoted)
 }
 
 // stampTransition gives a condition the time of its last transition.

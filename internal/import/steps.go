@@ -14,6 +14,10 @@ import (
 // a rule: to write each of them would cost a third of the writes of an import, and nobody could read them.
 const stepPatience = 3 * time.Second
 
+// quotePatience is the same of the words of Cluster API that a condition quotes: a control plane that comes up can
+// change them with each of its own steps, and each change would be a write.
+const quotePatience = 10 * time.Second
+
 // onTheWay are the reasons that an import has one after the other if all goes well.
 var onTheWay = []string{ //nolint:gochecknoglobals // it is never changed
 	archelonv1.WaitingForControlPlaneReason, archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason,
@@ -22,7 +26,8 @@ var onTheWay = []string{ //nolint:gochecknoglobals // it is never changed
 // steps remembers the conditions that are not written yet, because the step of the import that they tell of has only
 // just begun.
 type steps struct {
-	patience time.Duration
+	// atOnce: nothing is told later.
+	atOnce bool
 
 	mu     sync.Mutex
 	untold map[types.UID]step
@@ -34,9 +39,7 @@ type step struct {
 	since time.Time
 }
 
-func newSteps(patience time.Duration) *steps {
-	return &steps{patience: patience, untold: map[types.UID]step{}}
-}
+func newSteps() *steps { return &steps{untold: map[types.UID]step{}} }
 
 // of returns the condition of a cluster that is not written yet, nil if there is none.
 func (s *steps) of(cluster types.UID) *metav1.Condition {
@@ -48,17 +51,22 @@ func (s *steps) of(cluster types.UID) *metav1.Condition {
 	return nil
 }
 
-// note remembers a condition that can be told later, and returns for how much longer it can.
-func (s *steps) note(cluster types.UID, condition *metav1.Condition, now time.Time) time.Duration {
+// note remembers a condition that can be told later by some time, and returns for how much longer it can.
+func (s *steps) note(
+	cluster types.UID, condition *metav1.Condition, now time.Time, patience time.Duration,
+) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.atOnce {
+		return 0
+	}
 	known, ok := s.untold[cluster]
 	if !ok {
 		known.since = now
 	}
 	known.condition = *condition
 	s.untold[cluster] = known
-	return s.patience - now.Sub(known.since)
+	return patience - now.Sub(known.since)
 }
 
 // forget drops a cluster whose condition says what is so, or that is gone.

@@ -37,6 +37,7 @@ func clusterChanged(own *told) predicate.Predicate {
 				paused(before) != paused(after) ||
 				before.Spec.Topology.ClassRef != after.Spec.Topology.ClassRef ||
 				controlPlaneUp(before) != controlPlaneUp(after) ||
+				quoted(before) != quoted(after) ||
 				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 				!maps.Equal(before.Labels, after.Labels) ||
 				!maps.Equal(before.Annotations, after.Annotations) ||

@@ -34,6 +34,12 @@ func ControlPlaneDown(cluster *clusterv1.Cluster) {
 	SetCondition(cluster, clusterv1.ClusterControlPlaneAvailableCondition, metav1.ConditionFalse, "NotAvailable")
 }
 
+// ControlPlaneAwaited gives a CAPI Cluster the status of one whose control plane never served.
+func ControlPlaneAwaited(cluster *clusterv1.Cluster) {
+	cluster.Status.Initialization.ControlPlaneInitialized = nil
+	ControlPlaneDown(cluster)
+}
+
 // SetCondition sets a condition of a CAPI Cluster.
 func SetCondition(cluster *clusterv1.Cluster, kind string, status metav1.ConditionStatus, reason string) {
 	condition := metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.Now()}

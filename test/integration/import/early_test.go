@@ -54,7 +54,7 @@ func describeEarlyImport(strategy string) {
 		Eventually(records(ctx, cluster)).Should(HaveLen(1))
 		Eventually(func() string {
 			return conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)
-		}).Should(ContainSubstring("The Rancher cluster is there before the control plane"))
+		}).Should(ContainSubstring("This Cluster is shown in Rancher already"))
 		Consistently(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
 		Expect(f.Agent(ctx)).To(BeNil())
 	}
@@ -117,7 +117,7 @@ func describeEarlyImport(strategy string) {
 			refused := unborn(ctx, "refused", importing.Selected, early("true"))
 			Eventually(func() string {
 				return conditions.GetMessage(importing.Current(ctx, f.Client, refused), importing.Condition)
-			}).Should(ContainSubstring("the administrator of Archelon allows no early imports"))
+			}).Should(ContainSubstring("Annotation archelon.io/early-import has no effect"))
 			Expect(records(ctx, refused)()).To(BeEmpty())
 			end(ctx, refused)
 			Expect(f.Manager.Stop()).To(Succeed())

@@ -53,7 +53,7 @@ var _ = Describe("Watches", Ordered, func() {
 
 	It("goes on when the control plane comes up", func(ctx context.Context) {
 		cluster := f.Cluster(ctx, namespace, "late")
-		f.Status(ctx, cluster, builder.ControlPlaneDown)
+		f.Status(ctx, cluster, builder.ControlPlaneAwaited)
 		f.Choose(ctx, cluster, "true")
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForControlPlane"))
 		f.Status(ctx, cluster, builder.ControlPlaneUp)
