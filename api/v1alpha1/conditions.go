@@ -119,6 +119,10 @@ const (
 	// RancherClusterRejectedReason: the API server or a webhook of Rancher refused the Rancher cluster.
 	RancherClusterRejectedReason = "RancherClusterRejected"
 
+	// ConversionWebhookFailedReason: the API server cannot convert CAPI Clusters, because the conversion webhook of
+	// Cluster API does not answer, or has a certificate that the CRD does not know.
+	ConversionWebhookFailedReason = "ConversionWebhookFailed"
+
 	// InternalErrorReason: a request to the management cluster failed, or met nothing but conflicts
 	// for some time; it is retried.
 	InternalErrorReason = "InternalError"

@@ -146,7 +146,7 @@ func Look(ctx context.Context, config *rest.Config, opts Options) ([]Finding, er
 
 // looks are the checks, in their order.
 func (c *checker) looks() []func(context.Context) []Finding {
-	all := []func(context.Context) []Finding{c.kinds, c.turtles, c.rancher, c.instances, c.permissions}
+	all := []func(context.Context) []Finding{c.kinds, c.conversion, c.turtles, c.rancher, c.instances, c.permissions}
 	if c.remote() {
 		all = slices.Concat([]func(context.Context) []Finding{c.reachRancher}, all, []func(context.Context) []Finding{c.rancherSide})
 	}

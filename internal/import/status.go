@@ -16,6 +16,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/condition"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -28,6 +29,7 @@ const (
 
 // finish publishes how a run ended and tells the queue what comes next.
 func (r *Reconciler) finish(ctx context.Context, o *Observation, d Decision) (ctrl.Result, error) {
+	d.Outcome = namedConversion(d.Outcome)
 	out := d.Outcome
 	if o.cluster == nil || d.Intent == intentNothing || d.Intent == intentLeave && out.IsDone() {
 		return out.Result()
@@ -105,6 +107,10 @@ func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) (t
 		if err := r.applyCondition(ctx, o.cluster, after); err != nil {
 			// It may be there all the same: then its event has the cluster looked at again, which may have changed since.
 			r.told.forget(o.key)
+			if text := controller.ConversionFailure(err); text != "" {
+				// The condition cannot say it.
+				r.event(o, corev1.EventTypeWarning, archelonv1.ConversionWebhookFailedReason, "%s", conversionRemedy(text))
+			}
 			return 0, fmt.Errorf("publishing condition %s: %w", archelonv1.RancherImportedCondition, err)
 		}
 		r.steps.forget(uid)

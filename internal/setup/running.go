@@ -32,6 +32,7 @@ type running struct {
 	logger      logr.Logger
 	seat        *seat.Seat   // nil where Rancher is in the management cluster
 	left        atomic.Int64 // how many are not synced
+	conversion  *conversion
 
 	// replaced ends the process, to be started again, because another project's CRD has replaced one of a controller.
 	replaced func(controller, crd, cause string)
@@ -143,7 +144,9 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 
 // checks are what the readiness of the process depends on.
 func (r *running) checks() map[string]healthz.Checker {
-	checks := map[string]healthz.Checker{"caches": r.cachesSynced, "rancher-settings": r.settingsReadable}
+	checks := map[string]healthz.Checker{
+		"caches": r.cachesSynced, "capi-conversion": r.conversion.check, "rancher-settings": r.settingsReadable,
+	}
 	if r.seat != nil {
 		checks["rancher-seat"] = r.seat.Ready
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -169,7 +170,7 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 		return err
 	}
 	synced, report := p.synced()
-	running := p.running(parts, place, report, end)
+	running := p.running(parts, place, mgr.GetAPIReader(), report, end)
 	if err := running.add(mgr, config, there, on, place.claim.Scope, p.opts.SyncPeriod); err != nil {
 		return err
 	}
@@ -190,9 +191,12 @@ func (p *process) work(ctx context.Context, place *place, end *ending) error {
 }
 
 // running returns what runs controllers. It calls synced when their caches have what there is.
-func (p *process) running(parts *parts, place *place, synced func(), end *ending) *running {
+func (p *process) running(
+	parts *parts, place *place, live client.Reader, synced func(), end *ending,
+) *running {
 	return &running{
 		settings: parts.settings, synced: synced, logger: p.logger, seat: parts.seat,
+		conversion: newConversion(live, place.claim.Scope.Included(), p.logger),
 		replaced: func(controller, crd, cause string) {
 			end.because("A CRD is not the one any more that this process works with",
 				"controller", controller, "crd", crd, "cause", cause)
@@ -273,6 +277,8 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	settings.Scheme = s
 	settings.Client = clientOptions()
 	settings.PprofBindAddress = opts.ProfilerAddress
+	// What a cache cannot list yet does not end the process: its next one could not do that either. Readiness says why.
+	settings.Controller.CacheSyncTimeout = year
 	settings.LeaderElection = true
 	settings.LeaderElectionReleaseOnCancel = true
 	settings.LeaderElectionResourceLockInterface = lock
@@ -284,6 +290,9 @@ func (p *process) managerOptions(s *runtime.Scheme, on []controller.Controller, 
 	}
 	return settings, nil
 }
+
+// year is longer than any process runs.
+const year = 365 * 24 * time.Hour
 
 // serverOptions are for a manager that serves probes and metrics, and nothing else. Metrics are served over HTTPS, and
 // the API server is asked whether the client may read them.
