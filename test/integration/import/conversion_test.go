@@ -268,6 +268,6 @@ var _ = Describe("The conversion webhook of Cluster API", Ordered, func() {
 		Eventually(m.Ready).WithContext(ctx).Should(Succeed())
 		f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NotSelected"))
-		Expect(records(ctx)).To(BeEmpty())
+		Eventually(func() []client.Object { return records(ctx) }).Should(BeEmpty())
 	})
 })
