@@ -134,9 +134,9 @@ func TestFinalizersBeyondTheBoundStay(t *testing.T) {
 
 // An annotation that is read has to be among those that are kept whatever else there is, or on neither kind of cluster.
 func TestAnnotationsThatAreReadAreKept(t *testing.T) {
-	elsewhere := []string{ // On Leases, and in workload clusters.
+	elsewhere := []string{ // On Leases and Secrets, and in workload clusters.
 		"archelon.io/scope", "archelon.io/works-in", "archelon.io/unelected", "archelon.io/leaving", "archelon.io/watch-filter",
-		"archelon.io/namespace-selector", "archelon.io/agent-cluster", "archelon.io/applied",
+		"archelon.io/namespace-selector", "archelon.io/agent-cluster", "archelon.io/applied", "archelon.io/manifest-input",
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/metadata.go", nil, 0)
 	if err != nil {
