@@ -133,6 +133,15 @@ const (
 	// says which may be asked for.
 	MembersAnnotation = "archelon.io/members"
 
+	// KubeconfigSecretAnnotation on a CAPI Cluster names the Secret in its namespace that has its kubeconfig, as NAME or
+	// NAME/KEY, instead of key value of Secret CLUSTER-kubeconfig. The Secret needs CAPI's label
+	// cluster.x-k8s.io/cluster-name with the name of the Cluster; without it Archelon does not read the Secret.
+	KubeconfigSecretAnnotation = "archelon.io/kubeconfig-secret"
+
+	// KubeconfigContextAnnotation on a CAPI Cluster names the context of its kubeconfig that is used, instead of the
+	// current one.
+	KubeconfigContextAnnotation = "archelon.io/kubeconfig-context"
+
 	// DisplayNameAnnotation on a CAPI Cluster is the name that people see for its v3 Rancher cluster, instead of the
 	// name of the CAPI Cluster.
 	DisplayNameAnnotation = "archelon.io/display-name"

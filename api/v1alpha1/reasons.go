@@ -112,7 +112,8 @@ const (
 // Reasons that concern a workload cluster: its kubeconfig, its API and the agent in it.
 const (
 	// KubeconfigMissingReason: the Secret with the kubeconfig of the workload cluster, or its key value,
-	// does not exist. Its control plane provider makes it; look there if it does not appear.
+	// does not exist. Its control plane provider makes it; look there if it does not appear. A Secret that an annotation
+	// names needs label cluster.x-k8s.io/cluster-name with the name of the Cluster.
 	KubeconfigMissingReason = "KubeconfigMissing"
 
 	// KubeconfigInvalidReason: the kubeconfig cannot be parsed, or its current context does not lead to a

@@ -6,6 +6,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/featuregate"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -59,21 +60,21 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// KeepSecret leaves of the metadata of a Secret what tells one from another, and what its manifest was made from. It is
-// a transform of a cache.
-func KeepSecret(object any) (any, error) {
-	found, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return object, nil
+// KeepInput returns a transform of a cache of Secrets' metadata: another one, which also leaves what a manifest was made
+// from.
+func KeepInput(keep toolscache.TransformFunc) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		found, ok := object.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return keep(object)
+		}
+		input, made := found.Annotations[archelonv1.ManifestInputAnnotation]
+		kept, err := keep(object)
+		if made && len(input) <= maxInput {
+			found.Annotations = map[string]string{archelonv1.ManifestInputAnnotation: input}
+		}
+		return kept, err
 	}
-	input, made := found.Annotations[archelonv1.ManifestInputAnnotation]
-	if _, err := controller.KeepIdentity(object); err != nil {
-		return nil, err
-	}
-	if made && len(input) <= maxInput {
-		found.Annotations = map[string]string{archelonv1.ManifestInputAnnotation: input}
-	}
-	return object, nil
 }
 
 // maxInput is longer than a digest of ours.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -149,12 +150,12 @@ func TestRefusalsAreNotQuoted(t *testing.T) {
 }
 
 // What others write into the annotation must not fill the cache.
-func TestKeepSecret(t *testing.T) {
+func TestKeepInput(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]int{"digest": 1, strings.Repeat("x", 1<<18): 0} {
 		found := secretMetadata()
 		found.Annotations = map[string]string{archelonv1.ManifestInputAnnotation: value, "other": "large"}
-		if _, err := KeepSecret(found); err != nil || len(found.Annotations) != want {
+		if _, err := KeepInput(controller.KeepIdentity)(found); err != nil || len(found.Annotations) != want {
 			t.Errorf("got %d annotations (%v), want %d", len(found.Annotations), err, want)
 		}
 	}

@@ -64,8 +64,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (mcmanager.Manager, err
 	// An import alone needs no lasting connection; what is imported is worth one.
 	provider, err := capi.New(mgr, capi.Options{
 		Name: ControllerName + "-clusters", ClusterOptions: options.ClusterOptions, Timing: options.Timing, Metrics: options.Registry, Changed: r.wake,
-		AllowLocalProxies: options.AllowLocalProxies,
-		Select:            func(cluster *clusterv1.Cluster) bool { return options.Claim.Covers(cluster) && hold.Import.On(cluster) },
+		AllowLocalProxies: options.AllowLocalProxies, KubeconfigAnnotations: true,
+		Select: func(cluster *clusterv1.Cluster) bool { return options.Claim.Covers(cluster) && hold.Import.On(cluster) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the provider of workload clusters: %w", err)

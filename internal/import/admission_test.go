@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/archelon-io/archelon/internal/agent"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 const importLabel = "cluster-api.cattle.io/rancher-auto-import"
@@ -166,6 +167,11 @@ func readers() []struct {
 		{"archelon.io/fleet-workspace", ignoreValue(fleetWorkspace)},
 		{"archelon.io/import-management-cluster", ignoreValue(importManagementCluster)},
 		{"archelon.io/imported", ignoreValue(keptOut)},
+		{"archelon.io/kubeconfig-context", ignoreValue(workload.KubeconfigContext)},
+		{"archelon.io/kubeconfig-secret", func(a map[string]string) error {
+			_, _, err := workload.KubeconfigSecret(a)
+			return err
+		}},
 		{"archelon.io/managed-by", func(a map[string]string) error {
 			_, err := importerNamed(a["archelon.io/managed-by"])
 			return err
@@ -208,19 +214,21 @@ func TestPolicyRefuses(t *testing.T) {
 		cluster *clusterv1.Cluster
 		want    string
 	}{
-		"Plain":     {reason: "nothing of ours, nothing to say", cluster: testCluster()},
-		"Selected":  {reason: "a boolean", cluster: testCluster(labelled("true"))},
-		"Excluded":  {reason: "a boolean as Go reads it", cluster: testCluster(labelled("F"))},
-		"Label":     {reason: "never silently false", cluster: testCluster(labelled("yes")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`},
-		"NoLabel":   {reason: "empty is no boolean", cluster: testCluster(labelled("")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`},
-		"Env":       {reason: "a map in YAML", cluster: testCluster(annotated("archelon.io/agent-env", "A: b"))},
-		"EnvNoMap":  {reason: "no policy can read YAML", cluster: testCluster(annotated("archelon.io/agent-env", "[1]"))},
-		"EnvLarge":  {reason: "nobody needs as much", cluster: testCluster(annotated("archelon.io/agent-env", strings.Repeat("s3cret", 1366))), want: `metadata.annotations[archelon.io/agent-env]: it must have at most 8 KiB`},
-		"Name":      {reason: "no name for Rancher", cluster: testCluster(annotated("archelon.io/display-name", "Prod")), want: `metadata.annotations[archelon.io/display-name]: it must be a name that Rancher accepts for a cluster: at most 63 lower case letters, digits and dashes, with no dash at either end`},
-		"Workspace": {reason: "no name of a workspace", cluster: testCluster(annotated("archelon.io/fleet-workspace", "a/b")), want: `metadata.annotations[archelon.io/fleet-workspace]: it must be the name of a Fleet workspace`},
-		"Fleet":     {reason: "it would be taken for false", cluster: testCluster(annotated("archelon.io/external-fleet", "yes")), want: `metadata.annotations[archelon.io/external-fleet]: it must be "true" or "false"`},
-		"Rancher":   {reason: "it would be taken for false", cluster: testCluster(annotated("archelon.io/import-management-cluster", "2")), want: `metadata.annotations[archelon.io/import-management-cluster]: it must be "true" or "false"`},
-		"Managed":   {reason: "neither of the two", cluster: testCluster(annotated("archelon.io/managed-by", "turtles")), want: `metadata.annotations[archelon.io/managed-by]: it must be "archelon" or "rancher-turtles"`},
+		"Plain":      {reason: "nothing of ours, nothing to say", cluster: testCluster()},
+		"Selected":   {reason: "a boolean", cluster: testCluster(labelled("true"))},
+		"Excluded":   {reason: "a boolean as Go reads it", cluster: testCluster(labelled("F"))},
+		"Label":      {reason: "never silently false", cluster: testCluster(labelled("yes")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`},
+		"NoLabel":    {reason: "empty is no boolean", cluster: testCluster(labelled("")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`},
+		"Env":        {reason: "a map in YAML", cluster: testCluster(annotated("archelon.io/agent-env", "A: b"))},
+		"EnvNoMap":   {reason: "no policy can read YAML", cluster: testCluster(annotated("archelon.io/agent-env", "[1]"))},
+		"EnvLarge":   {reason: "nobody needs as much", cluster: testCluster(annotated("archelon.io/agent-env", strings.Repeat("s3cret", 1366))), want: `metadata.annotations[archelon.io/agent-env]: it must have at most 8 KiB`},
+		"Name":       {reason: "no name for Rancher", cluster: testCluster(annotated("archelon.io/display-name", "Prod")), want: `metadata.annotations[archelon.io/display-name]: it must be a name that Rancher accepts for a cluster: at most 63 lower case letters, digits and dashes, with no dash at either end`},
+		"Workspace":  {reason: "no name of a workspace", cluster: testCluster(annotated("archelon.io/fleet-workspace", "a/b")), want: `metadata.annotations[archelon.io/fleet-workspace]: it must be the name of a Fleet workspace`},
+		"Fleet":      {reason: "it would be taken for false", cluster: testCluster(annotated("archelon.io/external-fleet", "yes")), want: `metadata.annotations[archelon.io/external-fleet]: it must be "true" or "false"`},
+		"Rancher":    {reason: "it would be taken for false", cluster: testCluster(annotated("archelon.io/import-management-cluster", "2")), want: `metadata.annotations[archelon.io/import-management-cluster]: it must be "true" or "false"`},
+		"Kubeconfig": {reason: "a Secret of another namespace", cluster: testCluster(annotated("archelon.io/kubeconfig-secret", "kube-system/a/b")), want: `metadata.annotations[archelon.io/kubeconfig-secret]: it must be the name of a Secret in the namespace of this Cluster, or NAME/KEY`},
+		"Context":    {reason: "it would be a part of lines", cluster: testCluster(annotated("archelon.io/kubeconfig-context", "a\nb")), want: `metadata.annotations[archelon.io/kubeconfig-context]: it must be the name of a context: at most 253 bytes, with no control characters`},
+		"Managed":    {reason: "neither of the two", cluster: testCluster(annotated("archelon.io/managed-by", "turtles")), want: `metadata.annotations[archelon.io/managed-by]: it must be "archelon" or "rancher-turtles"`},
 		"Unset": {reason: "an empty annotation is as none", cluster: testCluster(annotated("archelon.io/agent-env", ""), annotated("archelon.io/display-name", ""),
 			annotated("archelon.io/external-fleet", ""), annotated("archelon.io/fleet-workspace", ""), annotated("archelon.io/import-management-cluster", ""), annotated("archelon.io/managed-by", ""))},
 		"LongName":     {reason: "no owner label holds it", cluster: testCluster(long, labelled("true")), want: `metadata.name: the name of the CAPI cluster has 64 characters; Rancher's owner labels hold at most 63, so it cannot be imported under this name; create it under a shorter one, or without label cluster-api.cattle.io/rancher-auto-import`},
@@ -286,7 +294,8 @@ func TestPolicyAgreesWithTheCondition(t *testing.T) {
 	p := newPolicy(t)
 	values := []string{
 		"", " ", "0", "1", "2", "t", "T", "f", "F", "true", "True", "TRUE", "tRUE", "false", "False", "FALSE", "yes", "no", "true ", "a", "a-", "-a", "-",
-		"a-b", "a.b", "a/b", "A", "ä", "a\n", "archelon", "rancher-turtles", "turtles", "Archelon", "A: b", "{}", "[1]", "null",
+		"a-b", "a.b", "a/b", "a/b/c", "a/", "/a", "a/.", "a/..", "a/..b", "a/.b", "a/A_b.c", "a..b", "a/\u009b", "a\tb", "a\x7f", "\u200b", "a/b\n",
+		strings.Repeat("a", 253), strings.Repeat("a", 254), "a/" + strings.Repeat("a", 253), "a/" + strings.Repeat("a", 254), strings.Repeat("ä", 127), "A", "ä", "a\n", "archelon", "rancher-turtles", "turtles", "Archelon", "A: b", "{}", "[1]", "null",
 		strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("ä", 32),
 		strings.Repeat("a", 8<<10), strings.Repeat("a", 8<<10+1), strings.Repeat("ä", 4<<10), strings.Repeat("ä", 4<<10) + "a",
 	}
@@ -357,11 +366,11 @@ func TestPolicyBoundsItsCost(t *testing.T) {
 
 // FuzzPolicy looks for metadata about which the policy and the condition do not agree.
 func FuzzPolicy(f *testing.F) {
-	f.Add("prod", "yes", true, "HTTPS_PROXY=http://user:hunter2@proxy.example.com", "a/b", "maybe", "me", "Prod", "2")
-	f.Add(strings.Repeat("a", 64), "true", true, strings.Repeat("x", 8<<10+1), "", "", "archelon", "", "")
-	f.Add("prod", "", false, "A: &a [*a]", "\x00", "T", "rancher-turtles", "-", "f")
+	f.Add("prod", "yes", true, "HTTPS_PROXY=http://user:hunter2@proxy.example.com", "a/b", "maybe", "me", "Prod", "2", "a/b/c", "a\nb")
+	f.Add(strings.Repeat("a", 64), "true", true, strings.Repeat("x", 8<<10+1), "", "", "archelon", "", "", "a/..", "\u0085")
+	f.Add("prod", "", false, "A: &a [*a]", "\x00", "T", "rancher-turtles", "-", "f", "a.b/c_D", strings.Repeat("ä", 127))
 	p := newPolicy(f)
-	f.Fuzz(func(t *testing.T, name, label string, has bool, env, workspace, external, managed, display, management string) {
+	f.Fuzz(func(t *testing.T, name, label string, has bool, env, workspace, external, managed, display, management, secret, context string) {
 		if name == "" || !utf8.ValidString(name) || len(name) != utf8.RuneCountInString(name) {
 			t.Skip("an API server has no object of such a name")
 		}
@@ -369,6 +378,7 @@ func FuzzPolicy(f *testing.F) {
 		for key, value := range map[string]string{
 			"archelon.io/agent-env": env, "archelon.io/fleet-workspace": workspace, "archelon.io/external-fleet": external,
 			"archelon.io/managed-by": managed, "archelon.io/display-name": display, "archelon.io/import-management-cluster": management,
+			"archelon.io/kubeconfig-secret": secret, "archelon.io/kubeconfig-context": context,
 		} {
 			if !utf8.ValidString(value) {
 				t.Skip("no request can have it")

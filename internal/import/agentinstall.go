@@ -12,18 +12,19 @@ import (
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // openSite opens a workload cluster by its kubeconfig.
-func (r *Reconciler) openSite(ctx context.Context, key types.NamespacedName) (site, error) {
-	cluster, err := r.Workloads.Get(ctx, kubeconfigOf(key))
+func (r *Reconciler) openSite(ctx context.Context, _ types.NamespacedName, from workload.Kubeconfig) (site, error) {
+	cluster, err := r.Workloads.Get(ctx, from)
 	return agent.Site{Client: cluster}, err
 }
 
 // installAgent is the slow part of an import. It runs as a job.
 func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) outcome.Outcome {
 	// The next try comes after a pause. A client that waits for it would be kept for every cluster that fails.
-	defer r.Workloads.Forget(kubeconfigOf(key))
+	defer r.Workloads.Forget(want.kubeconfig)
 	err := r.tryInstallAgent(ctx, key, management, want)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
 	if out.Kind == outcome.KindFail && ctx.Err() == nil {
@@ -34,7 +35,7 @@ func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName,
 
 func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) error {
 	step := r.Metrics.timeJob("open")
-	cluster, err := r.open(ctx, key)
+	cluster, err := r.open(ctx, key, want.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("opening the workload cluster: %w", err)
 	}

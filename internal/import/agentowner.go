@@ -10,6 +10,7 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // ownerRecheck is when an agent of somebody else is looked at again at first: the workload cluster is not watched.
@@ -52,6 +53,8 @@ type wish struct {
 	managementCluster bool
 	// settings are those that the agent has to be installed with.
 	settings agent.Settings
+	// kubeconfig is where that of the workload cluster is.
+	kubeconfig workload.Kubeconfig
 }
 
 // evidence is what an installed agent says about where it belongs.
@@ -126,5 +129,5 @@ func (v verdict) refusal(approved string) error {
 
 // input digests the wish for the input of a job.
 func (w wish) input() string {
-	return agent.Digest(fmt.Sprintf("%q %t %s", w.takeOver, w.managementCluster, w.settings.Digest))
+	return agent.Digest(fmt.Sprintf("%q %t %s %q", w.takeOver, w.managementCluster, w.settings.Digest, w.kubeconfig))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // askTerms asks for what an agent is installed with. Each part of it is watched, so a change of any starts a new try at
@@ -29,13 +30,16 @@ func (q askTerms) read(ctx context.Context, r *Reconciler, o *Observation) error
 	}
 	t.settings, t.settingsErr = r.Settings.Fingerprint(ctx)
 	t.values, t.valuesErr = r.Settings.AgentSettings(ctx)
+	if t.from, t.fromErr = workload.KubeconfigOf(o.cluster); t.fromErr != nil {
+		t.from = workload.DefaultKubeconfig(o.key)
+	}
 	for _, secret := range []struct {
 		reader  client.Reader
 		key     client.ObjectKey
 		version *string
 		created *time.Time
 	}{
-		{r.Client, kubeconfigOf(o.key).Secret, &t.kubeconfig, new(time.Time)},
+		{r.Client, t.from.Secret, &t.kubeconfig, new(time.Time)},
 		{r.tokenSecrets, client.ObjectKey{Namespace: q.management, Name: rancher.DefaultTokenSecretName}, &t.token, &t.tokened},
 	} {
 		var err error
@@ -60,6 +64,9 @@ func (d *deciding) input(want wish) string {
 
 // wish returns what the CAPI cluster and its v3 Cluster want of the agent.
 func (d *deciding) wish() (wish, error) {
+	if err := d.terms.fromErr; err != nil {
+		return wish{}, err
+	}
 	if err := d.terms.valuesErr; err != nil {
 		return wish{}, fmt.Errorf("reading Rancher's settings: %w", err)
 	}
@@ -73,6 +80,7 @@ func (d *deciding) wish() (wish, error) {
 	}
 	return wish{
 		cluster: d.cluster.UID, takeOver: approvedTakeOver(d.cluster, d.management.object), managementCluster: own, settings: settings,
+		kubeconfig: d.terms.from,
 	}, nil
 }
 

@@ -29,11 +29,12 @@ users: [{name: a, user: {token: x}}]
 contexts: [{name: a, context: {cluster: a, user: a}}]
 current-context: a
 `)}}
-	secret.Namespace, secret.Name = key.Namespace, key.Name+"-kubeconfig"
+	from := workload.DefaultKubeconfig(key)
+	secret.Namespace, secret.Name = from.Secret.Namespace, from.Secret.Name
 	b := newBench(t, instance.Claim{}, secret)
 	get := func() *workload.Client {
 		t.Helper()
-		found, err := b.Workloads.Get(t.Context(), kubeconfigOf(key))
+		found, err := b.Workloads.Get(t.Context(), from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +44,7 @@ current-context: a
 	if again := get(); again != before {
 		t.Fatal("a client is not kept between two requests")
 	}
-	if out := b.installAgent(t.Context(), key, managementCluster{name: "c-abcde"}, wish{}); out.IsDone() {
+	if out := b.installAgent(t.Context(), key, managementCluster{name: "c-abcde"}, wish{kubeconfig: from}); out.IsDone() {
 		t.Fatal("nobody listens there")
 	}
 	if after := get(); after == before {

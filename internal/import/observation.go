@@ -14,6 +14,7 @@ import (
 	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // Observation is all that a run knows: what it has read, what is remembered, and what it has done itself. What costs a
@@ -160,6 +161,9 @@ type agentTerms struct {
 	// values are the settings of the agent.
 	values    map[string]string
 	valuesErr error
+	// from is where the kubeconfig is, and the error why that cannot be told.
+	from    workload.Kubeconfig
+	fromErr error
 	// kubeconfig and token change with every write to these Secrets, and are empty without.
 	kubeconfig, token string
 	// tokened is when Rancher created the Secret with the token, zero without.

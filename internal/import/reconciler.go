@@ -62,7 +62,7 @@ type Reconciler struct {
 	*memory
 	jobs         *jobs
 	identity     identity
-	open         func(ctx context.Context, cluster types.NamespacedName) (site, error)
+	open         func(ctx context.Context, cluster types.NamespacedName, from workload.Kubeconfig) (site, error)
 	tokenSecrets client.Reader
 	assigned     client.Reader // Namespaces with ManagedByLabel
 }
@@ -97,12 +97,11 @@ func (r *Reconciler) forgetAll(key types.NamespacedName) {
 	r.forgetCluster(key)
 }
 
-// forget drops what is kept for the work on a workload cluster: the last result, the connection, and since
-// when its agent is disconnected.
+// forget drops what is kept for the work on a workload cluster: the last result, with which the connection ends, and
+// since when its agent is disconnected.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.jobs.Forget(key)
 	r.registrations.forget(key)
-	r.Workloads.Forget(kubeconfigOf(key))
 	r.disconnections.forget(key)
 	r.contests.forget(key)
 }

@@ -96,7 +96,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged(r.told))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfNamesake), builder.WithPredicates(gone())).
 		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.clustersIn), builder.WithPredicates(namespaceChanged(r.Claim))).
-		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfKubeconfig)).
+		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.clusterOfKubeconfig)).
 		WatchesRawSource(source.Kind(options.TokenSecrets, secretMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
 				return r.clusterOfBackingNamespace(ctx, secret)

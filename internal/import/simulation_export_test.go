@@ -104,10 +104,19 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 	r := &Reconciler{
 		Rules: s.Rules, Client: s.Client, APIReader: s.Live, Recorder: simulation.Silent{}, Settings: settings, Tokens: tokens,
 		DisplayNames: names, Downloader: s.Downloader, Workloads: shared.workloads, Metrics: shared.metrics, Runs: s.Runs,
-		Clock: s.Clock, open: s.Open, tokenSecrets: s.Client, assigned: s.Client,
+		Clock: s.Clock, open: opened(s.Open), tokenSecrets: s.Client, assigned: s.Client,
 		memory: newMemory(), jobs: newJobs(simulatedClusters, s.Clock),
 	}
 	return r, r.jobs.serve(ctx, beside{run: func(request reconcile.Request) { _, _ = r.jobs.Reconcile(ctx, request) }})
+}
+
+// opened opens workload clusters by the CAPI cluster alone.
+func opened(
+	open func(context.Context, types.NamespacedName) (Site, error),
+) func(context.Context, types.NamespacedName, workload.Kubeconfig) (site, error) {
+	return func(ctx context.Context, cluster types.NamespacedName, _ workload.Kubeconfig) (site, error) {
+		return open(ctx, cluster)
+	}
 }
 
 // Planner returns what plans for such a process.
@@ -155,7 +164,7 @@ func (r *Reconciler) Watching(s *runtime.Scheme, labelled ...string) []simulatio
 	watches := []simulation.Watch{
 		simulation.WatchOf(s, someCluster, itself, clusterChanged(r.told)),
 		simulation.WatchOf(s, someCluster, r.clusterOfNamesake, gone()),
-		simulation.WatchOf(s, someSecret, clusterOfKubeconfig, nil),
+		simulation.WatchOf(s, someSecret, r.clusterOfKubeconfig, nil),
 		simulation.WatchOf(s, someSecret, r.clusterOfBackingNamespace, predicate.NewPredicateFuncs(
 			func(object client.Object) bool { return object.GetName() == rancher.DefaultTokenSecretName },
 		)),

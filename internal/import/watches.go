@@ -21,6 +21,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // clusterChanged admits changes of a CAPI cluster that can change what the import does. CAPI updates the
@@ -219,13 +220,20 @@ func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object clien
 	return r.clusterOfRecord(ctx, cluster)
 }
 
-// clusterOfKubeconfig returns the CAPI cluster whose kubeconfig a Secret holds.
-func clusterOfKubeconfig(_ context.Context, secret client.Object) []reconcile.Request {
-	cluster, ok := ClusterOfSecret(client.ObjectKeyFromObject(secret))
-	if !ok {
-		return nil
+// clusterOfKubeconfig returns the CAPI cluster whose kubeconfig a Secret holds. One that is not in the cache yet is
+// woken by its own arrival.
+func (r *Reconciler) clusterOfKubeconfig(ctx context.Context, secret client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, key := range workload.ClustersOf(secret) {
+		cluster := &clusterv1.Cluster{}
+		if r.Client.Get(ctx, key, cluster) != nil {
+			continue
+		}
+		if from, err := workload.KubeconfigOf(cluster); err == nil && from.Secret == client.ObjectKeyFromObject(secret) {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
 	}
-	return []reconcile.Request{{NamespacedName: cluster}}
+	return requests
 }
 
 // principalChanged wakes the clusters whose infrastructure may work with another principal now.

@@ -91,7 +91,7 @@ func eventHandlers(r *Reconciler) map[string]func(context.Context) []reconcile.R
 	add("Token", r.clusterOfBackingNamespace, token)
 	add("Setting", r.clustersNotImported, &managementv3.Setting{})
 	add("Namespace", r.clustersIn, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "tenant-0"}})
-	add("Kubeconfig", clusterOfKubeconfig, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-0", Name: "cluster-0-kubeconfig"}})
+	add("Kubeconfig", r.clusterOfKubeconfig, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-0", Name: "cluster-0-kubeconfig"}})
 	calls := map[string]func(context.Context) []reconcile.Request{}
 	for name, handler := range handlers {
 		calls[name] = func(ctx context.Context) []reconcile.Request { return handler(ctx, objects[name]) }

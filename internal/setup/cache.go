@@ -36,7 +36,7 @@ func shared(scope shard.Scope, opts *options.Options) (map[client.Object]cache.B
 	}
 	return map[client.Object]cache.ByObject{
 		&clusterv1.Cluster{}: {Transform: rules.Reduce},
-		&corev1.Secret{}:     {Label: controller.Having(clusterv1.ClusterNameLabel), Transform: agentmanifest.KeepSecret},
+		&corev1.Secret{}:     {Label: controller.Having(clusterv1.ClusterNameLabel), Transform: agentmanifest.KeepInput(keepKubeconfig)},
 		&corev1.Namespace{}:  {Label: namespaces(scope, selecting), Transform: labelsRead},
 	}, err
 }

@@ -1,37 +1,40 @@
 package setup
 
 import (
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/controller"
-	importer "github.com/archelon-io/archelon/internal/import"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
-// newInformer builds the informers of the manager's cache. Of Secrets it passes on what holds a kubeconfig, or the
-// manifest of an agent: CAPI gives
-// the same label and the same type to the Secrets of a cluster's authorities and to the bootstrap data of each of its
-// machines, and no selector knows the end of a name. So the API server sends the metadata of all of them, and here they
-// are dropped as they come, before anything keeps them.
+// newInformer builds the informers of the manager's cache. Of Secrets it passes on what may hold a kubeconfig, or
+// the manifest of an agent: CAPI gives the same label and the same type to the Secrets of a cluster's authorities and to the bootstrap data of each of
+// its machines, and no selector knows the end of a name or an owner. So the API server sends the metadata of all of
+// them, and here they are dropped as they come, before anything keeps them.
 func newInformer(from toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	if secret, ok := example.(*metav1.PartialObjectMetadata); ok && secret.Kind == "Secret" {
-		from = controller.Only(from, isRead)
+		from = controller.Only(from, mayHoldKubeconfig)
 	}
 	return toolscache.NewSharedIndexInformer(from, example, resync, indexers)
 }
 
-func isRead(secret runtime.Object) bool {
+func mayHoldKubeconfig(secret runtime.Object) bool {
 	object, err := meta.Accessor(secret)
-	if err != nil {
-		return true // The informer says what is wrong with it.
+	return err != nil || !workload.LacksKubeconfig(object) // The informer says what is wrong with it.
+}
+
+// keepKubeconfig leaves of the metadata of a Secret what tells whose kubeconfig it may hold: the label only where that
+// is another cluster than the one that the name tells.
+func keepKubeconfig(object any) (any, error) {
+	if secret, ok := object.(*metav1.PartialObjectMetadata); ok && len(workload.ClustersOf(secret)) > 1 ||
+		ok && workload.ClustersOf(&metav1.ObjectMeta{Name: secret.Name}) == nil {
+		return controller.KeepLabels(clusterv1.ClusterNameLabel)(object)
 	}
-	_, ok := importer.ClusterOfSecret(types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
-	return ok || strings.HasSuffix(object.GetName(), agent.ManifestSecretSuffix)
+	return controller.KeepIdentity(object)
 }

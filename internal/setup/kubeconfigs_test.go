@@ -42,6 +42,13 @@ func secretMeta(cluster int, suffix string) metav1.PartialObjectMetadata {
 	return secret
 }
 
+// ofMachine is the metadata of the Secret with the bootstrap data of a machine.
+func ofMachine(cluster, machine int) metav1.PartialObjectMetadata {
+	secret := secretMeta(cluster, fmt.Sprintf("-md-0-x7k2p-%05d", machine))
+	secret.OwnerReferences[0].APIVersion, secret.OwnerReferences[0].Kind = "bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig"
+	return secret
+}
+
 // secretsOf returns the Secrets of clusters of ten machines.
 func secretsOf(clusters int) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
@@ -50,7 +57,7 @@ func secretsOf(clusters int) *metav1.PartialObjectMetadataList {
 			list.Items = append(list.Items, secretMeta(i, suffix))
 		}
 		for machine := range 10 {
-			list.Items = append(list.Items, secretMeta(i, fmt.Sprintf("-md-0-x7k2p-%05d", machine)))
+			list.Items = append(list.Items, ofMachine(i, machine))
 		}
 	}
 	return list
@@ -83,7 +90,7 @@ func synced(t *testing.T, build build, transform toolscache.TransformFunc, first
 }
 
 func TestOnlyKubeconfigsAreKept(t *testing.T) {
-	informer, more := synced(t, newInformer, controller.KeepIdentity, func() *metav1.PartialObjectMetadataList { return secretsOf(2) })
+	informer, more := synced(t, newInformer, keepKubeconfig, func() *metav1.PartialObjectMetadataList { return secretsOf(2) })
 	changed := make(chan string, 10)
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { changed <- "added " + nameOf(t, o) },
@@ -117,7 +124,17 @@ func TestOnlyKubeconfigsAreKept(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	keys := informer.GetStore().ListKeys()
+	// One that an annotation may name is kept with what tells whose it is.
+	tunnel := secretMeta(3, "-tunnel")
+	more.Add(&tunnel)
+	if got := <-changed; got != "added tenant-003/production-00003-tunnel" {
+		t.Errorf("%s, want the one that an annotation may name", got)
+	}
+	named, _, _ := informer.GetStore().GetByKey("tenant-003/production-00003-tunnel")
+	if secret, ok := named.(*metav1.PartialObjectMetadata); !ok || len(secret.Labels) != 1 || secret.Labels["cluster.x-k8s.io/cluster-name"] != "production-00003" {
+		t.Errorf("the cache holds %+v, want its cluster", named)
+	}
+	keys := slices.DeleteFunc(informer.GetStore().ListKeys(), func(key string) bool { return strings.HasSuffix(key, "-tunnel") })
 	slices.Sort(keys)
 	if want := []string{"tenant-000/production-00000-kubeconfig", "tenant-003/production-00003-kubeconfig"}; !slices.Equal(keys, want) {
 		t.Errorf("the cache holds %v, want %v", keys, want)
@@ -158,7 +175,7 @@ func TestOtherInformersAreAsEver(t *testing.T) {
 func TestSecretsTakeLittleMemory(t *testing.T) {
 	const clusters = 2000
 	before := heapOf(t, clusters, toolscache.NewSharedIndexInformer, cache.TransformStripManagedFields())
-	after := heapOf(t, clusters, newInformer, controller.KeepIdentity)
+	after := heapOf(t, clusters, newInformer, keepKubeconfig)
 	t.Logf("a Secret takes %d bytes with all of their metadata, and %d bytes with that of kubeconfigs alone; 10,000 clusters of ten machines %d MB and %d MB",
 		before/clusters/15, after/clusters/15, before*10_000/clusters>>20, after*10_000/clusters>>20)
 	if after/clusters > 1500 {

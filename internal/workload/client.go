@@ -79,8 +79,8 @@ func (c *Client) GoString() string { return c.String() }
 
 // newClient makes a client. It has a transport of its own, instead of one from client-go's cache, to
 // close its connections when it is dropped.
-func (c *Clients) newClient(kubeconfig []byte, named, fingerprint string) (*Client, error) {
-	access, err := AccessOf(kubeconfig, named, c.options.Allow)
+func (c *Clients) newClient(kubeconfig []byte, from Kubeconfig, fingerprint string) (*Client, error) {
+	access, err := from.Access(kubeconfig, c.options.Allow)
 	if err != nil {
 		return nil, err
 	}

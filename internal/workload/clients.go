@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -45,8 +46,11 @@ type Kubeconfig struct {
 	Key string
 	// Author says in a message whom to look at if there is no Secret.
 	Author string
-	// Context is that of the kubeconfig; its current one if it is empty.
-	Context string
+	// Cluster, if it is set, is the CAPI cluster that the Secret has to name by CAPI's label: it is read by nobody else.
+	Cluster string
+	// Context is that of the kubeconfig; its current one if it is empty. Annotation, if it is set, is the one that
+	// asks for the context.
+	Context, Annotation string
 }
 
 // Clients hands out clients of workload clusters. A client is made when it is asked for and kept until
@@ -117,7 +121,7 @@ func (c *Clients) Get(ctx context.Context, from Kubeconfig) (*Client, error) {
 		problem, _ := refusal.(error)
 		return nil, problem
 	}
-	created, err := c.parse(ctx, kubeconfig, from.Context, fingerprint)
+	created, err := c.parse(ctx, kubeconfig, from, fingerprint)
 	if err != nil {
 		return nil, err
 	}
@@ -131,39 +135,48 @@ func (c *Clients) read(ctx context.Context, from Kubeconfig) ([]byte, error) {
 		return nil, fmt.Errorf("waiting to read a kubeconfig Secret: %w", err)
 	}
 	defer done()
-	secret := &corev1.Secret{}
-	err = c.secrets.Get(ctx, from.Secret, secret)
-	if apierrors.IsNotFound(err) {
+	kubeconfig, err := from.Read(ctx, c.secrets)
+	if _, missing := errors.AsType[*outcome.Problem](err); missing {
 		c.Forget(from)
-		return nil, &outcome.Problem{
-			Kind:   outcome.KindWait,
-			Reason: archelonv1.KubeconfigMissingReason,
-			Message: fmt.Sprintf("Secret %s with the kubeconfig does not exist yet: if it does not appear, look at %s",
-				from.Secret.Name, from.Author),
-		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", from.Secret, err)
+	return kubeconfig, err
+}
+
+// Read returns the kubeconfig, whatever it is. That there is none is a Problem. Of a Secret that belongs to others, it
+// says the same as of one that does not exist: who asks may not be allowed to know.
+func (k Kubeconfig) Read(ctx context.Context, secrets client.Reader) ([]byte, error) {
+	secret := &corev1.Secret{}
+	err := secrets.Get(ctx, k.Secret, secret)
+	switch foreign := k.Cluster != "" && secret.Labels[clusterv1.ClusterNameLabel] != k.Cluster; {
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", k.Secret, err)
+	case foreign:
+		return nil, missing("No Secret %s with label %s: %q exists. Annotation %s names it: correct the annotation, create the Secret, "+
+			"or set that label on it. Archelon reads no Secret without the label",
+			k.Secret, clusterv1.ClusterNameLabel, k.Cluster, archelonv1.KubeconfigSecretAnnotation)
+	case err != nil:
+		return nil, missing("Secret %s with the kubeconfig does not exist yet: if it does not appear, look at %s", k.Secret.Name, k.Author)
+	case len(secret.Data[k.Key]) == 0:
+		return nil, missing("Secret %s holds no kubeconfig under key %s: correct the Secret", k.Secret.Name, k.Key)
 	}
-	if len(secret.Data[from.Key]) == 0 {
-		return nil, &outcome.Problem{
-			Kind:    outcome.KindWait,
-			Reason:  archelonv1.KubeconfigMissingReason,
-			Message: fmt.Sprintf("Secret %s holds no kubeconfig under key %s: correct the Secret", from.Secret.Name, from.Key),
-		}
+	return secret.Data[k.Key], nil
+}
+
+func missing(format string, args ...any) error {
+	return &outcome.Problem{
+		Kind: outcome.KindWait, Reason: archelonv1.KubeconfigMissingReason, Message: fmt.Sprintf(format, args...),
 	}
-	return secret.Data[from.Key], nil
 }
 
 // parse makes a client of a kubeconfig, in a turn with what workload clusters answer: both are strangers' texts. It
 // remembers a refusal: the watch of the Secret wakes the cluster for each write of it, and other things do.
-func (c *Clients) parse(ctx context.Context, kubeconfig []byte, named, fingerprint string) (*Client, error) {
+func (c *Clients) parse(ctx context.Context, kubeconfig []byte, from Kubeconfig, fingerprint string) (*Client, error) {
 	done, err := take(ctx, c.turns)
 	if err != nil {
 		return nil, fmt.Errorf("waiting to parse a kubeconfig: %w", err)
 	}
 	defer done()
-	created, err := c.newClient(kubeconfig, named, fingerprint)
+	created, err := c.newClient(kubeconfig, from, fingerprint)
 	if _, refused := errors.AsType[*outcome.Problem](err); refused {
 		c.refused.Add(fingerprint, err)
 	}

@@ -44,13 +44,21 @@ type Access struct {
 
 // AccessOf does as RESTConfig for a context of a kubeconfig, which is the current one without a name.
 func AccessOf(kubeconfig []byte, context string, allow Allow) (Access, error) {
+	return Kubeconfig{Context: context}.Access(kubeconfig, allow)
+}
+
+// Access does the same for the context that is asked for.
+func (k Kubeconfig) Access(kubeconfig []byte, allow Allow) (Access, error) {
 	config, err := load(kubeconfig)
 	if err != nil {
 		return Access{}, err
 	}
-	lacks := "has no context of the name that is asked for: add it to contexts"
-	if context == "" {
+	context, lacks := k.Context, "has no context of the name that is asked for: add it to contexts"
+	switch {
+	case context == "":
 		context, lacks = config.CurrentContext, "has no current context: set current-context to one of its contexts"
+	case k.Annotation != "":
+		lacks = fmt.Sprintf("has no context of the name in annotation %s: add it to contexts, or correct the annotation", k.Annotation)
 	}
 	current, found := config.Contexts[context]
 	if !found || current == nil {
@@ -88,11 +96,11 @@ func beside(kubeconfig []byte, context string) string {
 func reduce(config *api.Config, current *api.Context, allow Allow) (*rest.Config, error) {
 	cluster, found := config.Clusters[current.Cluster]
 	if !found || cluster == nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the cluster of its current context: add it to clusters")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the cluster of its context: add it to clusters")
 	}
 	user, found := config.AuthInfos[current.AuthInfo]
 	if !found || user == nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the user of its current context: add it to users")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the user of its context: add it to users")
 	}
 	result := &rest.Config{}
 	for _, step := range []error{

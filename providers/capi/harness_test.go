@@ -29,6 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/workload"
 	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
@@ -406,10 +408,14 @@ func (f *fleet) getSecret(_ context.Context, ccl *clusterv1.Cluster) (*rest.Conf
 	case f.raw[ccl.Name] != "":
 		return workload.RESTConfig([]byte(f.raw[ccl.Name]), workload.Allow{})
 	case access == nil:
-		return nil, missing("no Secret for %s", ccl.Name)
+		return nil, missing("no Secret for " + ccl.Name)
 	default:
 		return rest.CopyConfig(access), nil
 	}
+}
+
+func missing(message string) error {
+	return &outcome.Problem{Kind: outcome.KindWait, Reason: archelonv1.KubeconfigMissingReason, Message: message}
 }
 
 // give puts a kubeconfig into the Secret of a cluster; nil deletes it.

@@ -143,9 +143,14 @@ func (m *member) cluster() (*clusterv1.Cluster, *engagement) {
 func (m *member) observe(ccl *clusterv1.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	elsewhere := m.provider.opts.KubeconfigAnnotations && moved(m.ccl, ccl)
 	m.ccl = ccl
 	if m.cancel == nil {
 		m.status.Message = notProvisioned(ccl).Message
+	}
+	if elsewhere {
+		m.reread = true
+		m.awake()
 	}
 }
 

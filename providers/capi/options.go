@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,6 +28,11 @@ type Options struct {
 	// refused: get the token here.
 	GetSecret func(ctx context.Context, ccl *clusterv1.Cluster) (*rest.Config, error)
 
+	// KubeconfigAnnotations has the default of GetSecret follow annotations archelon.io/kubeconfig-secret, NAME or
+	// NAME/KEY, and archelon.io/kubeconfig-context of a Cluster. Another Secret than NAME-kubeconfig has to name the Cluster by label
+	// cluster.x-k8s.io/cluster-name: who may write a Cluster may not be allowed to use the credentials of others.
+	KubeconfigAnnotations bool
+
 	// AllowLocalProxies has the default of GetSecret accept a proxy-url that leads to a loopback, link-local, unspecified
 	// or multicast address.
 	AllowLocalProxies bool
@@ -42,7 +48,8 @@ type Options struct {
 	Select func(*clusterv1.Cluster) bool
 
 	// ClustersOf returns the Clusters whose kubeconfig an object of kind Secret may hold, of which only metadata is known.
-	// By default that is NAME for a Secret called NAME-kubeconfig.
+	// By default that is NAME for a Secret called NAME-kubeconfig, and with KubeconfigAnnotations the one of label
+	// cluster.x-k8s.io/cluster-name besides.
 	ClustersOf func(secret client.Object) []types.NamespacedName
 
 	// Name is that of the controller of Clusters on the local manager, "fleet" by default.
@@ -112,7 +119,7 @@ func (o *Options) complete(secrets client.Reader) error {
 		return errors.New("concurrency and rates cannot be negative")
 	}
 	if o.GetSecret == nil {
-		o.GetSecret = getSecret(secrets, workload.Allow{LocalProxies: o.AllowLocalProxies})
+		o.GetSecret = getSecret(secrets, o.where(), workload.Allow{LocalProxies: o.AllowLocalProxies})
 	}
 	if o.NewCluster == nil {
 		o.NewCluster = func(
@@ -125,7 +132,7 @@ func (o *Options) complete(secrets client.Reader) error {
 		o.Select = func(*clusterv1.Cluster) bool { return true }
 	}
 	if o.ClustersOf == nil {
-		o.ClustersOf = clusterOfSecret
+		o.ClustersOf = o.clustersOf
 	}
 	if o.Changed == nil {
 		o.Changed = func(types.NamespacedName) {}
@@ -134,4 +141,23 @@ func (o *Options) complete(secrets client.Reader) error {
 	o.Concurrency, o.QPS, o.Burst = cmp.Or(o.Concurrency, 64), cmp.Or(o.QPS, 20), cmp.Or(o.Burst, 30)
 	o.Timing.complete()
 	return nil
+}
+
+func (o *Options) where() locate {
+	if o.KubeconfigAnnotations {
+		return annotated
+	}
+	return located
+}
+
+// clustersOf is the default of ClustersOf.
+func (o *Options) clustersOf(secret client.Object) []types.NamespacedName {
+	switch {
+	case !o.KubeconfigAnnotations:
+	case workload.LacksKubeconfig(secret):
+		return nil
+	default:
+		return workload.ClustersOf(secret)
+	}
+	return workload.ClustersOf(&metav1.ObjectMeta{Namespace: secret.GetNamespace(), Name: secret.GetName()})
 }

@@ -16,7 +16,7 @@ func TestLocalProxiesAreForAdministrators(t *testing.T) {
 	secrets := fake.NewClientBuilder().WithObjects(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one-kubeconfig"},
 		Data: map[string][]byte{
-			kubeconfigKey: []byte(kubeconfigOf(anyServer+`, proxy-url: "http://127.0.0.1:1"`, anyUser)),
+			"value": []byte(kubeconfigOf(anyServer+`, proxy-url: "http://127.0.0.1:1"`, anyUser)),
 		},
 	}).Build()
 	for _, allowed := range []bool{false, true} {

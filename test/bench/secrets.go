@@ -48,12 +48,14 @@ func secretsOf(cluster *clusterv1.Cluster, kubeconfig []byte, machines int) []*c
 			name, size = fmt.Sprintf("%s-control-plane-%05d", cluster.Name, i), controlPlaneBytes
 		}
 		add(name, map[string][]byte{"format": []byte("cloud-config"), "value": filler(size)})
+		secrets[len(secrets)-1].OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "bootstrap.cluster.x-k8s.io/v1beta2", Kind: "KubeadmConfig", Name: name, UID: cluster.UID,
+		}}
 	}
 	for _, secret := range secrets {
-		// In a real cluster the owner is the control plane or the machine's KubeadmConfig.
-		secret.OwnerReferences = []metav1.OwnerReference{
-			*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster")),
-		}
+		// In a real cluster the owner is the control plane or the machine's KubeadmConfig alone, which do not exist here.
+		secret.OwnerReferences = append(secret.OwnerReferences,
+			*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster")))
 	}
 	return secrets
 }

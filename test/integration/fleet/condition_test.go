@@ -160,6 +160,29 @@ var _ = Describe("Condition FleetEngaged", func() {
 		Eventually(w.condition(ctx)).Should(Equal("none"))
 	})
 
+	It("follows annotations to another kubeconfig, which has to be the Cluster's own", func(ctx context.Context) {
+		w := newWorld(ctx)
+		operator(ctx, w)
+		w.cluster(ctx, "one", clusterv1.ClusterPhaseProvisioned)
+		w.imported(ctx, true)
+		Eventually(w.condition(ctx)).Should(HavePrefix("False KubeconfigMissing: "))
+		raw, err := workload.KubeconfigFor(workload.Config)
+		Expect(err).NotTo(HaveOccurred())
+		secret := builder.KubeconfigSecret(w.namespace, "other", raw)
+		secret.Data = map[string][]byte{"admin.conf": raw}
+		Expect(managementAdmin.Create(ctx, secret)).To(Succeed())
+		ccl := &clusterv1.Cluster{}
+		Expect(managementAdmin.Get(ctx, w.key("one"), ccl)).To(Succeed())
+		before := ccl.DeepCopy()
+		ccl.Annotations = map[string]string{"archelon.io/kubeconfig-secret": "other-kubeconfig/admin.conf"}
+		Expect(managementAdmin.Patch(ctx, ccl, client.MergeFrom(before))).To(Succeed())
+		Eventually(w.condition(ctx)).Should(HavePrefix(`False KubeconfigMissing: Pending: No Secret ` + w.namespace +
+			`/other-kubeconfig with label cluster.x-k8s.io/cluster-name: "one" exists. `))
+		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: "one"}
+		Expect(managementAdmin.Update(ctx, secret)).To(Succeed())
+		Eventually(w.condition(ctx)).Should(Equal("True Engaged: Engaged"))
+	})
+
 	It("leaves nothing running for a Cluster that leaves", func(ctx context.Context) {
 		w := newWorld(ctx)
 		operator(ctx, w, w.count)
