@@ -180,7 +180,7 @@ func annotationsByKey() []string {
 		archelonv1.ImportedAnnotation, archelonv1.KeptOutAnnotation, archelonv1.EarlyImportAnnotation, archelonv1.ManagedByAnnotation,
 		archelonv1.AgentEnvAnnotation, archelonv1.AgentDeploymentAnnotation, archelonv1.MembersAnnotation, archelonv1.DescriptionAnnotation,
 		archelonv1.KubeconfigSecretAnnotation, archelonv1.KubeconfigContextAnnotation,
-		archelonv1.DisplayNameAnnotation, archelonv1.FleetWorkspaceAnnotation, archelonv1.ExternalFleetAnnotation,
+		archelonv1.DisplayNameAnnotation, archelonv1.DisplayNameFormAnnotation, archelonv1.FleetWorkspaceAnnotation, archelonv1.ExternalFleetAnnotation,
 		archelonv1.TakeOverAgentAnnotation, archelonv1.ImportManagementClusterAnnotation, archelonv1.AgentDeliveryAnnotation,
 
 		madeFromNamespace, madeFromName, forceDeployAnnotation,

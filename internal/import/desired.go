@@ -25,6 +25,7 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 	if err != nil {
 		return desired, err
 	}
+	desired.Form = r.DisplayName
 	r.addClass(&desired)
 	if r.Origin != "" {
 		desired.Labels[archelonv1.ManagementClusterLabel] = string(r.Origin)

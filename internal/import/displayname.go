@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -35,26 +36,30 @@ func naming(cluster *clusterv1.Cluster, record string) (Desired, error) {
 	return Desired{Cluster: cluster, Name: record, DisplayName: display, FleetWorkspace: workspace}, nil
 }
 
-// apartFrom is the display name of a CAPI cluster whose name another management cluster has taken: it
+// apartFrom is the display name of a CAPI cluster whose name, in the form, another management cluster has taken: it
 // names its management cluster as well. It is empty where nobody has named the management cluster, and
 // where the two names are none in one.
-func (r Rules) apartFrom(cluster *clusterv1.Cluster) string {
-	name := cluster.Name + "-" + r.OriginName
+func (r Rules) apartFrom(cluster *clusterv1.Cluster, form DisplayNameForm) string {
+	name := form.Of(cluster) + "-" + r.OriginName
 	if r.OriginName == "" || len(validation.IsDNS1123Label(name)) > 0 {
 		return ""
 	}
 	return name
 }
 
-// wantedNameKeys returns the values of wantedNameIndex for a CAPI cluster.
+// wantedNameKeys returns the values of wantedNameIndex for a CAPI cluster. The form that was chosen is among them: a
+// cluster that keeps the other one looks now and then.
 func (r Rules) wantedNameKeys(object client.Object) []string {
 	cluster, ok := object.(*clusterv1.Cluster)
 	if !ok {
 		return nil
 	}
-	keys := []string{rancher.FoldDisplayName(cluster.Name)}
-	if apart := r.apartFrom(cluster); apart != "" {
-		keys = append(keys, rancher.FoldDisplayName(apart))
+	var keys []string
+	for _, form := range slices.Compact([]DisplayNameForm{NameForm, cmp.Or(r.DisplayName, NameForm)}) {
+		keys = append(keys, rancher.FoldDisplayName(form.Of(cluster)))
+		if apart := r.apartFrom(cluster, form); apart != "" {
+			keys = append(keys, rancher.FoldDisplayName(apart))
+		}
 	}
 	for _, strategy := range r.strategies() {
 		first := strategy.ProposeName(cluster, func(string) bool { return false })
@@ -99,7 +104,7 @@ func (d *deciding) claimDisplayName(desired Desired) Decision {
 // Rancher cluster has the first one.
 func (d *deciding) toldApart(desired Desired) Desired {
 	name, unique := d.kind().DisplayName(desired)
-	if apart := d.apartFrom(desired.Cluster); unique && desired.DisplayName == "" && apart != "" &&
+	if apart := d.apartFrom(desired.Cluster, desired.Form); unique && desired.DisplayName == "" && apart != "" &&
 		otherHolder(d.holders[name], desired.Cluster.UID, desired.Name) != nil {
 		desired.DisplayName = apart
 	}
@@ -172,10 +177,16 @@ func (d *deciding) checkDisplayName() Decision {
 	}
 	// Imports from two management clusters may have found the name free at the same time.
 	desired, err := naming(d.cluster, object.Name)
-	if apart := d.apartFrom(d.cluster); err == nil && itself && apart != "" && name != apart && desired.DisplayName == "" {
+	form := formOf(object)
+	if apart := d.apartFrom(d.cluster, form); err == nil && itself && apart != "" && name != apart && desired.DisplayName == "" {
 		return renamed(object, apart)
 	}
-	return d.displayNameTaken(d.record.strategy, name, holder)
+	taken := d.displayNameTaken(d.record.strategy, name, holder)
+	if form == NamespaceNameForm && form != d.DisplayName {
+		// No watch finds the cluster by that name.
+		taken.Outcome = outcome.Poll(taken.Outcome.Reason, taken.Outcome.Message, unseenRecheck)
+	}
+	return taken
 }
 
 // changeDisplayName renames a v3 record. A name that is taken is refused where the owner of the CAPI cluster asked for
@@ -186,8 +197,10 @@ func (d *deciding) changeDisplayName() Decision {
 	if err != nil {
 		return fail(err)
 	}
+	desired.Form = formOf(object)
 	name, _ := d.record.strategy.DisplayName(desired)
-	if name == object.Spec.DisplayName || desired.DisplayName == "" && d.apartFrom(d.cluster) == object.Spec.DisplayName {
+	apart := d.apartFrom(d.cluster, desired.Form)
+	if name == object.Spec.DisplayName || desired.DisplayName == "" && apart == object.Spec.DisplayName {
 		return pass()
 	}
 	if d.lacks(askHolders{name}) {

@@ -31,7 +31,7 @@ func (namingV3) DisplayName(d Desired) (string, bool) {
 	if d.DisplayName != "" {
 		return d.DisplayName, true
 	}
-	return d.Cluster.Name, true
+	return d.Form.Of(d.Cluster), true
 }
 
 type namingV1 struct{ v1Strategy }
@@ -241,11 +241,19 @@ func TestADisplayNameIsChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string
 		annotation string
+		form       string // of the Rancher cluster
+		chosen     DisplayNameForm
 		has        string
 		others     []*rancher.NamedCluster
 		want       string
 		name       string
 	}{
+		"Kept":       {reason: "it was created under its name, and the other form was chosen since", chosen: NamespaceNameForm, has: "prod", name: "prod"},
+		"Back":       {reason: "the same, and it was renamed in Rancher", chosen: NamespaceNameForm, has: "tenant-prod", name: "prod"},
+		"FormKept":   {reason: "it was created with its namespace, and the other form was chosen since", form: "NamespaceName", chosen: NameForm, has: "tenant-prod", name: "tenant-prod"},
+		"FormBack":   {reason: "the same, and it was renamed in Rancher", form: "NamespaceName", has: "prod", name: "tenant-prod"},
+		"FormAsked":  {reason: "the annotation wins", form: "NamespaceName", annotation: "blue", has: "tenant-prod", name: "blue"},
+		"NoForm":     {reason: "somebody has written another form, which is none", form: "Any", has: "prod", name: "prod"},
 		"Asked":      {reason: "the annotation is set later", annotation: "blue", has: "prod", name: "blue"},
 		"AskedTaken": {reason: "the asked name is another's", annotation: "blue", has: "prod", others: []*rancher.NamedCluster{v3Named("c-other", "Blue", 0)}, want: "DisplayNameTaken", name: "prod"},
 		"TakenBack":  {reason: "the annotation was removed", has: "blue", name: "prod"},
@@ -255,9 +263,12 @@ func TestADisplayNameIsChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			object := v3Record()
 			object.Spec.DisplayName = tc.has
+			if tc.form != "" {
+				metav1.SetMetaDataAnnotation(&object.ObjectMeta, "archelon.io/display-name-form", tc.form)
+			}
 			object.Status = withConditions(map[string]corev1.ConditionStatus{"Waiting": corev1.ConditionTrue, "Connected": corev1.ConditionTrue}).Status
 			b := newBench(t, instance.Claim{}, object)
-			b.Active = namingV3{}
+			b.Active, b.DisplayName = namingV3{}, tc.chosen
 			b.named(t, append(tc.others, v3Named("c-abcde", tc.has, time.Hour))...)
 			cluster := testCluster(held)
 			if tc.annotation != "" {

@@ -30,6 +30,8 @@ type Rules struct {
 	// FleetWorkspaces are those that a CAPI Cluster may ask for. Fleet brings what belongs to a workspace, secrets
 	// included, to all of its clusters, and Rancher asks only whether we may add clusters to it.
 	FleetWorkspaces []string
+	// DisplayName is how new v3 Rancher clusters are called.
+	DisplayName DisplayNameForm
 	// Selector selects what is imported without the import label.
 	Selector Selector
 	// Early says which Rancher clusters are created before control planes are available. A namespace has

@@ -19,7 +19,7 @@ func TestWhatWasRenderedIsSettled(t *testing.T) {
 	cluster.Namespace, cluster.Name, cluster.UID = "tenant", "prod", "uid-1"
 	desired := importer.Desired{
 		Cluster: cluster, Name: "c-abcde", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"},
-		Description: "ours", DisplayName: "prod-1", AgentEnv: []corev1.EnvVar{{Name: "A", Value: "B"}}, FleetWorkspace: "blue",
+		Description: "ours", DisplayName: "prod-1", Form: importer.NamespaceNameForm, AgentEnv: []corev1.EnvVar{{Name: "A", Value: "B"}}, FleetWorkspace: "blue",
 		AgentDeployment: map[string]any{"appendTolerations": []any{map[string]any{"key": "k", "operator": "Exists"}}},
 	}
 	for i := range reflect.ValueOf(desired).NumField() {

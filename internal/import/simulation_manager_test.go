@@ -28,8 +28,10 @@ type manager struct {
 	w    *world
 	name string
 	// works names its namespaces, none for all.
-	works   string
-	kind    string
+	works string
+	kind  string
+	// form is how its process calls new v3 Rancher clusters.
+	form    importer.DisplayNameForm
 	process *simulation.Process
 	names   *nameCache
 	control *importer.Reconciler
@@ -85,7 +87,7 @@ func (m *manager) rules() importer.Rules {
 	w := m.w
 	v3, v1 := importer.Strategy(simV3{named: &w.named}), importer.Strategy(importv1.Strategy{})
 	rules := importer.Rules{Active: v3, Others: []importer.Strategy{v1}, Self: instance.ID{Name: m.name}}
-	rules.Origin, rules.OriginName = m.origin, m.place
+	rules.Origin, rules.OriginName, rules.DisplayName = m.origin, m.place, m.form
 	if m.works != "" {
 		scope, err := shard.New(strings.Split(m.works, ","), nil)
 		if err != nil {
@@ -106,7 +108,9 @@ func (w *world) runs(name string) bool {
 
 // start begins a new process: it knows what is there now, and nothing of what its predecessor did.
 func (m *manager) start() {
-	w, rules := m.w, m.rules()
+	w := m.w
+	m.chooseForm()
+	rules := m.rules()
 	cache := m.cache(rules)
 	live := w.server.Client(m.fault)
 	m.names = newNameCache(w)

@@ -73,7 +73,7 @@ func (w *world) newPlanning(m *manager) *planning {
 	copied := emptyWorld(w.ctx, w.t, simulation.Schedule{})
 	copied.server, copied.clock, copied.managers, copied.named, copied.kept, copied.names, copied.from = w.server.Clone(), w.clock, w.managers, w.named, w.kept, w.names, w.from
 	copied.server.Now = w.clock.Now
-	same := &manager{w: copied, name: m.name, works: m.works, kind: m.kind, origin: m.origin, place: m.place}
+	same := &manager{w: copied, name: m.name, works: m.works, kind: m.kind, form: m.form, origin: m.origin, place: m.place}
 	rules := same.rules()
 	live := copied.server.Client(func(verb string, key simulation.Key, answered bool) error {
 		if answered && verb != "get" && verb != "list" {

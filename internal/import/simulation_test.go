@@ -1,7 +1,6 @@
 package importer_test
 
 import (
-	"cmp"
 	"flag"
 	"maps"
 	"slices"
@@ -141,6 +140,7 @@ func (w *world) checkRecord(verb string, key simulation.Key, before, after clien
 		w.created[before.GetUID()] = types.UID(after.GetLabels()[uidLabel]) // It was the record of nobody any more.
 	}
 	w.checkAbandoned(key, before, after)
+	w.checkForm(before, after)
 	w.checkDeleted(verb, key, before, owner)
 	if verb == "delete" && (after == nil || after.GetDeletionTimestamp() != nil) && before.GetDeletionTimestamp() == nil && w.spared[owner] {
 		for _, cluster := range w.clusters() {
@@ -161,6 +161,7 @@ func (w *world) checkCreated(key simulation.Key, object client.Object) {
 		w.fail("it creates %s although the Rancher cluster of this CAPI cluster was deleted in Rancher", key)
 	}
 	w.checkTitle(key, object)
+	w.checkForm(nil, object)
 	w.created[object.GetUID()] = owner
 }
 
@@ -281,7 +282,7 @@ func (w *world) checkImported(cluster *clusterv1.Cluster, records []simulation.K
 			return // Somebody took the label off by which the record is known. A person has to decide.
 		case owner == cluster.UID:
 		case reason == archelonv1.DisplayNameTakenReason && ok &&
-			other.Spec.DisplayName == cmp.Or(cluster.Annotations[archelonv1.DisplayNameAnnotation], cluster.Name):
+			slices.Contains(w.formsOf(cluster), other.Spec.DisplayName):
 			return
 		case reason == archelonv1.ForeignRancherClusterReason && w.lost[owner] && object.GetLabels()[archelonv1.OwnerNamespaceLabel] == cluster.Namespace:
 			return // It was restored, and its record is that of before. A person has to decide.

@@ -60,6 +60,8 @@ type Desired struct {
 	Description string
 	// DisplayName is the name that the owner of the CAPI cluster asks for; empty leaves it to the strategy.
 	DisplayName string
+	// Form is how it is called otherwise, by the strategies to which that is left.
+	Form DisplayNameForm
 	// AgentEnv holds environment variables of Rancher's agent, sorted by name.
 	AgentEnv []corev1.EnvVar
 	// AgentDeployment is the value of AgentDeploymentField; empty leaves it alone.

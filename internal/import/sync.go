@@ -36,6 +36,7 @@ func (d *deciding) syncRecord() Decision {
 	if desired.Description == "" && wasGiven(found.Object, archelonv1.DescriptionAnnotation) {
 		desired.Description = defaultDescription
 	}
+	desired.Form = formOf(found.Object)
 	rendered := found.strategy.Render(desired)
 	unstructured.RemoveNestedField(rendered.Object, "spec", "displayName") // It may be another's; checkDisplayName follows it.
 	patch, err := syncPatch(found.Object, rendered)

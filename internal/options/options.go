@@ -77,6 +77,8 @@ type Options struct {
 	// EarlyPerNamespace of them at most.
 	EarlyImport       string
 	EarlyPerNamespace int
+	// DisplayName is how new v3 Rancher clusters are called.
+	DisplayName string
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
 	AgentSettings []string
 	// UnpropagatedLabels are keys and patterns of labels that Rancher clusters do not get from their CAPI Clusters.
@@ -163,6 +165,7 @@ func New() (*Options, error) {
 		Seat:                     seat.DefaultTiming(),
 		RancherAway:              10 * time.Minute,
 		EarlyImport:              string(importer.EarlyNever),
+		DisplayName:              string(importer.NameForm),
 		EarlyPerNamespace:        10,
 		Identity:                 Identity{VerifyTimeout: 10 * time.Second},
 

@@ -19,6 +19,9 @@ func (o *Options) addSelectorFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.EarlyImport, "early-import", o.EarlyImport,
 		"Which Rancher clusters are created before control planes are available: Never, OnRequest (those of Clusters with "+
 			"annotation archelon.io/early-import), or Always (all but those of Clusters whose annotation is \"false\").")
+	fs.StringVar(&o.DisplayName, "display-name", o.DisplayName,
+		"Display names of new v3 Rancher clusters: Name (that of the CAPI Cluster), or NamespaceName (NAMESPACE-NAME). "+
+			"Existing ones keep theirs.")
 	fs.IntVar(&o.EarlyPerNamespace, "early-imports-per-namespace", o.EarlyPerNamespace,
 		"How many Rancher clusters without a control plane a namespace can have.")
 }
@@ -34,6 +37,9 @@ func (o *Options) selectorProblems() []error {
 	problems := []error{err}
 	if err := importer.EarlyImport(o.EarlyImport).Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("--early-import: %w", err))
+	}
+	if err := importer.DisplayNameForm(o.DisplayName).Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("--display-name: %w", err))
 	}
 	if o.EarlyPerNamespace < 1 {
 		problems = append(problems, fmt.Errorf("--early-imports-per-namespace is %d: it has to be at least 1", o.EarlyPerNamespace))

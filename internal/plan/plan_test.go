@@ -85,6 +85,8 @@ func managerWith(tb testing.TB, args ...string) *options.Options {
 		switch name {
 		case "gates":
 			err = manager.Gates.Set(value)
+		case "display-name":
+			manager.DisplayName = value
 		case "excluded":
 			manager.ExcludedNamespaces = []string{value}
 		case "namespace":
@@ -164,6 +166,10 @@ func TestTwoOfOneName(t *testing.T) {
 	plans := look(t, reader, Options{}, "gates=managementv3-cluster=true")
 	if len(plans) != 2 || plans[0].Reason != "WaitingForRancher" || plans[1].Reason != "DisplayNameTaken" {
 		t.Errorf("got %q", texts(plans))
+	}
+	plans = look(t, reader, Options{}, "gates=managementv3-cluster=true", "display-name=NamespaceName")
+	if len(plans) != 2 || plans[0].Reason != "WaitingForRancher" || plans[1].Reason != "WaitingForRancher" {
+		t.Errorf("with their namespaces: got %q", texts(plans))
 	}
 }
 

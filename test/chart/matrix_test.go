@@ -92,6 +92,7 @@ func everything() values {
 	imports := values{
 		"selector":           values{"labels": "env in (a,b)", "classes": []any{"quick", "classes/quick"}, "namespaces": []any{"*"}},
 		"early":              "Always",
+		"displayName":        "NamespaceName",
 		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
 		"clusterClassLabels": true,
 		"unpropagatedLabels": []any{"owner", "example.com/*"},

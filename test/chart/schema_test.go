@@ -221,6 +221,7 @@ func badValues() map[string]string {
 		"{import: {selector: {classes: ['*']}}}":                       "/import/selector/classes/0",
 		"{import: {selector: {namespaces: ['tenant-*']}}}":             "/import/selector/namespaces/0",
 		"{import: {early: 1}}":                                         "/import/early",
+		"{import: {displayName: NAMESPACE-NAME}}":                      "/import/displayName",
 		"{import: {clusterClassLabels: 1}}":                            "/import/clusterClassLabels",
 		"{import: {unpropagatedLabels: ['a/b/c']}}":                    "/import/unpropagatedLabels/0",
 		"{import: {agentSettings: [tolerations, tolerations]}}":        "/import/agentSettings",

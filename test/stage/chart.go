@@ -162,6 +162,8 @@ func setImport(imports map[string]any, name, value string) bool {
 		selector["classes"] = strings.Split(value, ",")
 	case "--import-namespace":
 		selector["namespaces"] = strings.Split(value, ",")
+	case "--display-name":
+		imports["displayName"] = value
 	case "--early-import":
 		imports["early"] = value
 	case "--early-imports-per-namespace":

@@ -225,6 +225,9 @@ namespaceSelector: {}
 - --early-import={{ .Values.import.early }}
 - --early-imports-per-namespace={{ .Values.import.earlyPerNamespace }}
 {{- end }}
+{{- if ne .Values.import.displayName "Name" }}
+- --display-name={{ .Values.import.displayName }}
+{{- end }}
 {{- with .Values.import.agentSettings }}
 - --agent-setting={{ join "," . }}
 {{- end }}

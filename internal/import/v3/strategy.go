@@ -4,6 +4,7 @@ package importv3
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -65,10 +66,10 @@ func (Strategy) ProposeName(_ *clusterv1.Cluster, taken func(string) bool) strin
 // with the cluster, so a name of any other form would be somebody's namespace.
 func (Strategy) Names(_ *clusterv1.Cluster, name string) bool { return proposed.MatchString(name) }
 
-// DisplayName implements importer.Strategy. Unless the user gives another one, it is the name of the CAPI cluster. All
-// v3 records share a Fleet workspace, whatever namespaces their CAPI clusters are in.
+// DisplayName implements importer.Strategy. Unless the user gives another one, it is the name of the CAPI cluster,
+// or has its namespace as well. All v3 records share a Fleet workspace, whatever namespaces their CAPI clusters are in.
 func (Strategy) DisplayName(d importer.Desired) (string, bool) {
-	return cmp.Or(d.DisplayName, d.Cluster.Name), true
+	return cmp.Or(d.DisplayName, d.Form.Of(d.Cluster)), true
 }
 
 // Render implements importer.Strategy.
@@ -91,7 +92,12 @@ func (s Strategy) Render(d importer.Desired) *unstructured.Unstructured {
 	record.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	record.SetName(d.Name)
 	record.SetLabels(d.Labels)
-	record.SetAnnotations(d.Annotations)
+	annotations := d.Annotations
+	if d.Form == importer.NamespaceNameForm {
+		annotations = map[string]string{archelonv1.DisplayNameFormAnnotation: string(d.Form)}
+		maps.Copy(annotations, d.Annotations)
+	}
+	record.SetAnnotations(annotations)
 	record.SetFinalizers([]string{archelonv1.ImportFinalizer})
 	return record
 }

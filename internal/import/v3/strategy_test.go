@@ -60,6 +60,21 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// The form is remembered, whatever the name is: the annotation may be removed later.
+func TestTheFormIsRemembered(t *testing.T) {
+	for asked, want := range map[string]string{"": "default-prod", "blue": "blue"} {
+		cluster := capiCluster()
+		cluster.Namespace = "default"
+		got := Strategy{}.Render(importer.Desired{Cluster: cluster, Name: "c-abcde", DisplayName: asked, Form: importer.NamespaceNameForm})
+		if diff := cmp.Diff(map[string]any{"displayName": want}, got.Object["spec"]); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]string{"archelon.io/display-name-form": "NamespaceName"}, got.GetAnnotations()); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	}
+}
+
 func TestDisplayName(t *testing.T) {
 	for asked, want := range map[string]string{"": "prod", "blue": "blue"} {
 		if got, unique := (Strategy{}).DisplayName(importer.Desired{Cluster: capiCluster(), Name: "c-abcde", DisplayName: asked}); got != want || !unique {
