@@ -146,8 +146,8 @@ const (
 	// name of the CAPI Cluster.
 	DisplayNameAnnotation = "archelon.io/display-name"
 
-	// DisplayNameFormAnnotation on a v3 Rancher cluster says in which form it was called when it was created, if that is not
-	// the name of the CAPI Cluster: "NamespaceName". It keeps the form when the installation is told another one.
+	// DisplayNameFormAnnotation on a v3 Rancher cluster says in which form it was called when it was created, if that is
+	// not the name of the CAPI Cluster: "NamespaceName". It keeps the form when the installation is told another one.
 	DisplayNameFormAnnotation = "archelon.io/display-name-form"
 
 	// FleetWorkspaceAnnotation on a CAPI Cluster names the Fleet workspace of its Rancher cluster.

@@ -30,8 +30,8 @@ func (f DisplayNameForm) Validate() error {
 	return fmt.Errorf("%q is neither %s nor %s", string(f), NameForm, NamespaceNameForm)
 }
 
-// Of returns the display name of a CAPI Cluster. Rancher has it as a label of the cluster in Fleet, so a longer one than
-// fits there is cut, with a stable hash.
+// Of returns the display name of a CAPI Cluster. Rancher has it as a label of the cluster in Fleet, so one that is
+// longer than fits there is cut, with a stable hash.
 func (f DisplayNameForm) Of(cluster *clusterv1.Cluster) string {
 	if f != NamespaceNameForm {
 		return cluster.Name

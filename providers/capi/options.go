@@ -29,8 +29,9 @@ type Options struct {
 	GetSecret func(ctx context.Context, ccl *clusterv1.Cluster) (*rest.Config, error)
 
 	// KubeconfigAnnotations has the default of GetSecret follow annotations archelon.io/kubeconfig-secret, NAME or
-	// NAME/KEY, and archelon.io/kubeconfig-context of a Cluster. Another Secret than NAME-kubeconfig has to name the Cluster by label
-	// cluster.x-k8s.io/cluster-name: who may write a Cluster may not be allowed to use the credentials of others.
+	// NAME/KEY, and archelon.io/kubeconfig-context of a Cluster. Another Secret than NAME-kubeconfig has to name the
+	// Cluster by label cluster.x-k8s.io/cluster-name: who may write a Cluster may not be allowed to use the credentials
+	// of others.
 	KubeconfigAnnotations bool
 
 	// AllowLocalProxies has the default of GetSecret accept a proxy-url that leads to a loopback, link-local, unspecified
