@@ -144,6 +144,28 @@ func TestTurtles(t *testing.T) {
 	}
 }
 
+func TestTurtlesFleet(t *testing.T) {
+	const on = "puts finalizer fleetcluster.turtles.cattle.io on the Fleet Clusters of all Rancher clusters, also with a watch"
+	const off, alone = "--feature-gates=agent-tls-mode=true,fleet-integration=false", "leaves Fleet Clusters alone"
+	for name, tc := range map[string]struct {
+		args  []string
+		state State
+		words string
+	}{
+		"Default":   {args: []string{"--feature-gates=agent-tls-mode=true"}, state: OK, words: alone},
+		"Off":       {args: []string{off}, state: OK, words: alone},
+		"On":        {args: []string{"--feature-gates=fleet-integration=true", "--watch-filter=a"}, state: Warning, words: on},
+		"TwoWords":  {args: []string{"--feature-gates", "fleet-integration=true"}, state: Warning, words: on},
+		"Spaces":    {args: []string{"--feature-gates=ui-plugin=true, fleet-integration = 1"}, state: Warning, words: on},
+		"Overrides": {args: []string{"--feature-gates=fleet-integration=true", off}, state: OK, words: alone},
+		"Overrode":  {args: []string{off, "--feature-gates=fleet-integration=true"}, state: Warning, words: on},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, judgeTurtlesFleet("cattle-turtles-system", turtlesWith(tc.args...)), tc.state, tc.words)
+		})
+	}
+}
+
 func leaseOf(namespace, name, in string, renewed time.Time) coordinationv1.Lease {
 	holder, lasts, at := "somebody", int32(15), metav1.NewMicroTime(renewed)
 	return coordinationv1.Lease{

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,11 +20,16 @@ import (
 )
 
 const (
-	turtlesID = "turtles"
+	turtlesID      = "turtles"
+	turtlesFleetID = "turtles-fleet"
 	// turtlesDeployment is what charts of Turtles call its manager.
 	turtlesDeployment = "rancher-turtles-controller-manager"
 	// turtlesFilter is the argument that parks its importer.
 	turtlesFilter = "--watch-filter"
+	// turtlesGates is the argument that switches its features on and off. Turtles lets a later one override.
+	turtlesGates = "--feature-gates"
+	// turtlesFleetGate is the gate of Turtles 0.28 whose controller works whatever the watch filter is.
+	turtlesFleetGate = "fleet-integration"
 
 	parkRemedy = "Park its importer as docs/operations/turtles.md says, and install with turtles.parked=true."
 )
@@ -49,14 +55,14 @@ func (c *checker) turtles(ctx context.Context) []Finding {
 			continue
 		}
 		if parkedBy(deployment) == "" {
-			return []Finding{c.judgeTurtles(namespace, deployment, false)}
+			return withFleet(c.judgeTurtles(namespace, deployment, false), namespace, deployment)
 		}
 		fits := &clusterv1.ClusterList{}
 		err = c.reader.List(ctx, fits, client.MatchingLabels{clusterv1.WatchLabel: parkedBy(deployment)}, client.Limit(1))
 		if client.IgnoreNotFound(err) != nil {
 			return []Finding{unseen(turtlesID, "Which CAPI Clusters the watch filter of Rancher Turtles fits", err)}
 		}
-		return []Finding{c.judgeTurtles(namespace, deployment, len(fits.Items) > 0)}
+		return withFleet(c.judgeTurtles(namespace, deployment, len(fits.Items) > 0), namespace, deployment)
 	}
 	f := Finding{ID: turtlesID, State: OK, Message: fmt.Sprintf("Rancher Turtles does not run in %s.", strings.Join(c.TurtlesNamespaces, " or "))}
 	return []Finding{f}
@@ -67,23 +73,63 @@ func turtlesRuns(lease *coordinationv1.Lease, deployment *appsv1.Deployment, now
 	return lease != nil && instance.Held(lease, now) || deployment != nil && ptr.Deref(deployment.Spec.Replicas, 1) > 0
 }
 
-// parkedBy returns the watch filter of the importer of Turtles, empty if it has none.
-func parkedBy(deployment *appsv1.Deployment) string {
+// withFleet adds what Turtles does with Fleet Clusters to the finding about its importer. The Deployment can be nil.
+func withFleet(importer Finding, namespace string, deployment *appsv1.Deployment) []Finding {
 	if deployment == nil {
-		return ""
+		return []Finding{importer}
 	}
-	filter := ""
-	for _, container := range deployment.Spec.Template.Spec.Containers {
-		for i, argument := range container.Args {
-			switch {
-			case strings.HasPrefix(argument, turtlesFilter+"="):
-				filter = strings.TrimPrefix(argument, turtlesFilter+"=")
-			case argument == turtlesFilter && i+1 < len(container.Args):
-				filter = container.Args[i+1]
+	return []Finding{importer, judgeTurtlesFleet(namespace, deployment)}
+}
+
+// judgeTurtlesFleet says what a Turtles that runs does with Fleet Clusters.
+func judgeTurtlesFleet(namespace string, deployment *appsv1.Deployment) Finding {
+	on := false
+	for _, gates := range argumentsOf(deployment, turtlesGates) {
+		for gate := range strings.SplitSeq(gates, ",") {
+			name, value, _ := strings.Cut(gate, "=")
+			if strings.TrimSpace(name) == turtlesFleetGate {
+				on, _ = strconv.ParseBool(strings.TrimSpace(value)) // Turtles does not start with another value.
 			}
 		}
 	}
-	return filter
+	if !on {
+		message := fmt.Sprintf("Rancher Turtles in %s leaves Fleet Clusters alone: its gate %s is off.", namespace, turtlesFleetGate)
+		return Finding{ID: turtlesFleetID, State: OK, Message: message}
+	}
+	return Finding{
+		ID: turtlesFleetID, State: Warning,
+		Message: fmt.Sprintf("Rancher Turtles runs in %s with gate %s: it puts finalizer fleetcluster.turtles.cattle.io on "+
+			"the Fleet Clusters of all Rancher clusters, also with a watch filter.", namespace, turtlesFleetGate),
+		Remedy: "Unless you use it, switch the gate off and remove the finalizer, as docs/operations/turtles.md says. " +
+			"Nobody removes it while the gate is off or Turtles does not run.",
+	}
+}
+
+// parkedBy returns the watch filter of the importer of Turtles, empty if it has none.
+func parkedBy(deployment *appsv1.Deployment) string {
+	filters := argumentsOf(deployment, turtlesFilter)
+	if len(filters) == 0 {
+		return ""
+	}
+	return filters[len(filters)-1]
+}
+
+// argumentsOf returns the values of an argument of Turtles in their order. The Deployment can be nil.
+func argumentsOf(deployment *appsv1.Deployment, name string) []string {
+	if deployment == nil {
+		return nil
+	}
+	var values []string
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for i, argument := range container.Args {
+			if value, found := strings.CutPrefix(argument, name+"="); found {
+				values = append(values, value)
+			} else if argument == name && i+1 < len(container.Args) {
+				values = append(values, container.Args[i+1])
+			}
+		}
+	}
+	return values
 }
 
 // judgeTurtles says what a Turtles that runs means. The Deployment is nil if nobody sees one.

@@ -185,13 +185,16 @@ var _ = Describe("archelon check", Ordered, func() {
 		Expect(found).To(HaveKeyWithValue("turtles", be(check.Error, "imports clusters with the same label")))
 		Expect(found).To(HaveKeyWithValue("instances", be(check.Error, "would get no namespace: cattle-turtles-system/other has all namespaces")))
 
-		turtles.Spec.Template.Spec.Containers[0].Args = []string{"--watch-filter=parked"}
+		turtles.Spec.Template.Spec.Containers[0].Args = []string{
+			"--feature-gates=agent-tls-mode=true,fleet-integration=true", "--watch-filter=parked",
+		}
 		Expect(admin.Update(ctx, turtles)).To(Succeed())
 		turtles.Status.ObservedGeneration = turtles.Generation
 		Expect(admin.Status().Update(ctx, turtles)).To(Succeed())
 		found, err = run(ctx, administrator, "--turtles-parked", "--namespace=team-a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found).To(HaveKeyWithValue("turtles", be(check.OK, "is parked")))
+		Expect(found).To(HaveKeyWithValue("turtles-fleet", be(check.Warning, "on the Fleet Clusters of all Rancher clusters")))
 		Expect(found).To(HaveKeyWithValue("instances", be(check.OK, "No other instance has any of namespaces team-a")))
 		Expect(admin.Delete(ctx, turtles)).To(Succeed())
 		Expect(admin.Delete(ctx, other)).To(Succeed())
