@@ -8,12 +8,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/instance"
 )
+
+// maxNamespaces is how many namespaces are named for a reason. More of them have a cause that is no tenant's, and with
+// each of them as a series the metrics of a failing Rancher would be as many as the clusters.
+const maxNamespaces = 100
+
+// group is what the inventory counts together. The namespace is empty for imported clusters, and for a reason that
+// clusters of more than maxNamespaces have.
+type group struct{ status, reason, namespace string }
 
 // inventory counts clusters by their condition whenever metrics are read. Counts that are kept on the side would drift;
 // a list from the cache costs no request.
@@ -53,8 +62,9 @@ type view struct {
 
 func newInventory() *inventory {
 	return &inventory{views: map[*view]struct{}{}, desc: prometheus.NewDesc("archelon_import_clusters",
-		"CAPI clusters that are imported or to be imported, by status and reason of their condition RancherImported. Only the leader counts.",
-		[]string{"status", "reason"}, nil)}
+		"CAPI clusters that are imported or to be imported, by status and reason of their condition RancherImported, "+
+			"and by namespace unless they are imported or many namespaces have the reason. Only the leader counts.",
+		[]string{"status", "reason", "cluster_namespace"}, nil)}
 }
 
 // Describe implements prometheus.Collector.
@@ -68,20 +78,36 @@ func (i *inventory) Collect(metrics chan<- prometheus.Metric) {
 	if len(views) == 0 {
 		return
 	}
-	counts := map[[2]string]int{}
+	counts := map[group]int{}
 	for _, seen := range views {
 		if err := seen.count(counts); err != nil {
 			metrics <- prometheus.NewInvalidMetric(i.desc, err)
 			return
 		}
 	}
-	for key, count := range counts {
-		metrics <- prometheus.MustNewConstMetric(i.desc, prometheus.GaugeValue, float64(count), key[0], key[1])
+	for of, count := range withFewNamespaces(counts) {
+		metrics <- prometheus.MustNewConstMetric(
+			i.desc, prometheus.GaugeValue, float64(count), of.status, of.reason, of.namespace)
 	}
 }
 
-// count adds the clusters by status and reason of their condition.
-func (v *view) count(counts map[[2]string]int) error {
+// withFewNamespaces adds up what clusters of too many namespaces have.
+func withFewNamespaces(counts map[group]int) map[group]int {
+	namespaces := map[group]int{}
+	for of := range counts {
+		namespaces[group{of.status, of.reason, ""}]++
+	}
+	for of, count := range counts {
+		if all := (group{of.status, of.reason, ""}); of != all && namespaces[all] > maxNamespaces {
+			delete(counts, of)
+			counts[all] += count
+		}
+	}
+	return counts
+}
+
+// count adds the clusters by status, reason and namespace.
+func (v *view) count(counts map[group]int) error {
 	list := &clusterv1.ClusterList{}
 	// Nothing of it is changed. The context never ends: a list from a cache does not wait.
 	if err := v.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
@@ -89,10 +115,16 @@ func (v *view) count(counts map[[2]string]int) error {
 	}
 	ours := v.namespaces(list)
 	for n := range list.Items {
-		if condition := meta.FindStatusCondition(list.Items[n].GetConditions(), archelonv1.RancherImportedCondition); condition != nil && v.claim.Covers(&list.Items[n]) &&
-			ours[list.Items[n].Namespace] {
-			counts[[2]string{string(condition.Status), condition.Reason}]++
+		cluster := &list.Items[n]
+		condition := meta.FindStatusCondition(cluster.GetConditions(), archelonv1.RancherImportedCondition)
+		if condition == nil || !v.claim.Covers(cluster) || !ours[cluster.Namespace] {
+			continue
 		}
+		of := group{status: string(condition.Status), reason: condition.Reason}
+		if condition.Status != metav1.ConditionTrue {
+			of.namespace = cluster.Namespace
+		}
+		counts[of]++
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -67,6 +68,7 @@ func TestInventory(t *testing.T) {
 	counting := counting{inventory: metrics.present, view: view{claim: instance.Claim{Scope: scope, WatchFilter: "mine"}, reader: clusters{
 		cluster("a", "mine", "True", "Imported"), cluster("b", "mine", "True", "Imported"), cluster("a", "mine", "False", "InvalidSetting"),
 		cluster("a", "mine", "", ""), cluster("a", "another", "True", "Imported"), cluster("other", "mine", "True", "Imported"),
+		cluster("b", "mine", "False", "InvalidSetting"), cluster("b", "mine", "False", "InvalidSetting"),
 	}}}
 	if got := gauges(t, registry); len(got) > 0 {
 		t.Errorf("a replica that does not lead counts %v", got)
@@ -78,7 +80,9 @@ func TestInventory(t *testing.T) {
 		runtime.Gosched()
 	}
 	want := map[string]float64{
-		"archelon_import_clusters reason=Imported status=True": 2, "archelon_import_clusters reason=InvalidSetting status=False": 1,
+		"archelon_import_clusters cluster_namespace= reason=Imported status=True":         2,
+		"archelon_import_clusters cluster_namespace=a reason=InvalidSetting status=False": 1,
+		"archelon_import_clusters cluster_namespace=b reason=InvalidSetting status=False": 2,
 	}
 	if diff := cmp.Diff(want, gauges(t, registry)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -87,5 +91,36 @@ func TestInventory(t *testing.T) {
 	<-ended
 	if got := gauges(t, registry); len(got) > 0 {
 		t.Errorf("a replica that has stopped to lead counts %v", got)
+	}
+}
+
+// What hits many namespaces is no cause of a tenant, and series for each would be without bound.
+func TestInventoryNamesFewNamespaces(t *testing.T) {
+	counted := func(namespaces int) map[string]float64 {
+		var all clusters
+		for n := range namespaces {
+			found := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("tenant-%d", n)}}
+			found.Status.Conditions = []metav1.Condition{{Type: "RancherImported", Status: metav1.ConditionFalse, Reason: "AgentDisconnected"}}
+			all = append(all, found, found)
+		}
+		other := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-0"}}
+		other.Status.Conditions = []metav1.Condition{{Type: "RancherImported", Status: metav1.ConditionFalse, Reason: "InvalidSetting"}}
+		registry := prometheus.NewRegistry()
+		metrics, err := NewMetrics(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer metrics.present.add(&view{reader: append(all, other)})()
+		return gauges(t, registry)
+	}
+	if got := counted(100); len(got) != 101 || got["archelon_import_clusters cluster_namespace=tenant-7 reason=AgentDisconnected status=False"] != 2 {
+		t.Errorf("100 namespaces are %d series, want 101: %v", len(got), got)
+	}
+	want := map[string]float64{
+		"archelon_import_clusters cluster_namespace= reason=AgentDisconnected status=False":      202,
+		"archelon_import_clusters cluster_namespace=tenant-0 reason=InvalidSetting status=False": 1,
+	}
+	if diff := cmp.Diff(want, counted(101)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -22,7 +22,8 @@ type Metrics struct {
 //	archelon_import_stops_total{phase,outcome,reason}       reconciles that stopped before the end of their phases
 //	archelon_import_duration_seconds{strategy}              from the making of a record to its connection
 //	archelon_import_agent_step_duration_seconds{step}       steps of installing the agent, in seconds
-//	archelon_import_clusters{status,reason}                 clusters by their condition, counted by the leader
+//	archelon_import_clusters{status,reason,cluster_namespace}
+//	                                                        clusters by their condition, counted by the leader
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	if registry == nil {
 		return nil, errors.New("metrics need a registry")
