@@ -1,14 +1,19 @@
 package docs_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -48,8 +53,8 @@ func TestAlerts(t *testing.T) {
 	code := map[string]string{}
 	for _, rule := range alerts(t) {
 		code[rule.Alert] = rule.Labels["severity"] + " after " + rule.For
-		anchor := strings.ToLower(rule.Alert)
-		if want := "https://github.com/archelon-io/archelon/blob/main/docs/operations/alerts.md#" + anchor; rule.Annotations["runbook_url"] != want {
+		const operations = "https://github.com/archelon-io/archelon/blob/main/docs/operations/"
+		if want := operations + runbookOf(t, rule); rule.Annotations["runbook_url"] != want {
 			t.Errorf("the runbook of %s is %s, want %s", rule.Alert, rule.Annotations["runbook_url"], want)
 		}
 		if !slices.Contains([]string{"critical", "warning"}, rule.Labels["severity"]) || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
@@ -74,6 +79,72 @@ func TestAlerts(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(content, -1) {
 		if _, ok := code[match[1]]; !ok {
 			t.Errorf("%s has a section on %s, which is no alert", page, match[1])
+		}
+	}
+}
+
+// sharedRunbooks are alerts with the same steps as another one, which has the page.
+func sharedRunbooks() map[string]string {
+	return map[string]string{"ArchelonManyClustersDisconnected": "ArchelonClusterDisconnected"}
+}
+
+// runbookOf returns the page of an alert, or its section of the page on alerts. A runbook says what the rule says.
+func runbookOf(t *testing.T, rule alert) string {
+	t.Helper()
+	name := cmp.Or(sharedRunbooks()[rule.Alert], rule.Alert)
+	page := "runbooks/" + strings.ToLower(name) + ".md"
+	content, err := os.ReadFile(filepath.Join("operations", filepath.FromSlash(page)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "alerts.md#" + strings.ToLower(rule.Alert)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(content)
+	for _, part := range []string{
+		"# " + name + "\n", "`" + rule.Alert + "`", rule.Labels["severity"],
+		"\n| effect |", "\n| Archelon already tried |", "| you see | then |", "escalate",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s lacks %q", page, part)
+		}
+	}
+	if fires := "for " + strings.NewReplacer("m", " minutes", "h", " hour").Replace(rule.For); !strings.Contains(text, fires) {
+		t.Errorf("%s does not say that %s fires when that has lasted %q", page, rule.Alert, fires)
+	}
+	return page
+}
+
+// The alert of a tenant's cause has the tenant's namespace. What is wrong with Rancher has not, so the reasons of Rancher
+// on the page of conditions are those that the rule adds up over all namespaces.
+func TestAlertsOfTenants(t *testing.T) {
+	var named, summed []string
+	for _, rule := range alerts(t) {
+		const ofTenant = "{{ or $labels.cluster_namespace $labels.namespace }}"
+		if strings.Contains(rule.Expr, "cluster_namespace") != (rule.Labels["namespace"] == ofTenant) {
+			t.Errorf("label namespace of %s is %q, which does not fit its expression", rule.Alert, rule.Labels["namespace"])
+		}
+		if rule.Alert != "ArchelonImportNeedsAttention" {
+			continue
+		}
+		for _, match := range selector.FindAllStringSubmatch(rule.Expr, -1) {
+			if strings.Contains(match[2], "reason!") {
+				named = namedReasons(match[2])
+			} else {
+				summed = namedReasons(match[2])
+			}
+		}
+	}
+	want := []string{"TurtlesActive", "InternalError"}
+	for _, row := range tables(t, conditionsPage, "### Rancher") {
+		want = append(want, row.code(0)...)
+	}
+	if diff := gocmp.Diff(want, summed); diff != "" {
+		t.Errorf("what is no tenant's cause (-page of conditions +rule):\n%s", diff)
+	}
+	for _, reason := range summed {
+		if !slices.Contains(named, reason) {
+			t.Errorf("%s has both an alert with namespaces and one without", reason)
 		}
 	}
 }

@@ -33,7 +33,9 @@ func shelves() []shelf {
 			"docs/operations/install.md", "docs/operations/turtles.md", "docs/operations/sharding.md", "docs/operations/sizing.md", "docs/operations/upgrade.md",
 			"docs/operations/backup.md", "docs/operations/uninstall.md",
 		}},
-		{"At night", "", []string{"docs/operations/troubleshooting.md", "docs/operations/alerts.md", "docs/operations/metrics.md"}},
+		{"At night", "docs/operations/runbooks", []string{
+			"docs/operations/troubleshooting.md", "docs/operations/alerts.md", "docs/operations/metrics.md",
+		}},
 		{"Features", "", []string{"docs/operations/agent-delivery.md", "docs/operations/identity.md", "docs/operations/hostclaim.md", "docs/operations/fleet.md"}},
 		{"Look up", "charts/archelon", []string{
 			"charts/archelon/README.md", "docs/operations/flags.md", "docs/operations/rbac.md", "docs/operations/admission.md", "docs/operations/glossary.md",
