@@ -24,7 +24,6 @@ import (
 	"github.com/archelon-io/archelon/internal/plan"
 	"github.com/archelon-io/archelon/internal/setup"
 	"github.com/archelon-io/archelon/internal/status"
-	"github.com/archelon-io/archelon/internal/terminal"
 	"github.com/archelon-io/archelon/internal/uninstall"
 	"github.com/archelon-io/archelon/internal/version"
 )
@@ -67,7 +66,7 @@ func command(name string) *cobra.Command {
 	} else {
 		root.RunE = manager(root.Flags())
 	}
-	root.SetFlagErrorFunc(suggestFlag)
+	root.SetFlagErrorFunc(options.SuggestFlag)
 	root.AddGroup(
 		&cobra.Group{ID: "clusters", Title: "Clusters:"}, &cobra.Group{ID: "installation", Title: "Installation:"},
 	)
@@ -78,17 +77,6 @@ func command(name string) *cobra.Command {
 		root.AddCommand(cmd)
 	}
 	return root
-}
-
-// suggestFlag names the flag that may be meant by one that does not exist.
-func suggestFlag(cmd *cobra.Command, err error) error {
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok {
-		return err
-	}
-	var known []string
-	cmd.Flags().VisitAll(func(flag *pflag.Flag) { known = append(known, "--"+flag.Name) })
-	return fmt.Errorf("%w%s", err, terminal.Suggestion("--"+unknown.GetSpecifiedName(), known))
 }
 
 // checks returns the command that looks for what the controllers need.

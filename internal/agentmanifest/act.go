@@ -62,9 +62,7 @@ func (a deliver) String() string {
 func (a deliver) do(ctx context.Context, r *Reconciler, o *Observation) error {
 	var found *metav1.PartialObjectMetadata
 	if a.known {
-		var err error
-		if found, err = a.look(ctx, r); err != nil {
-			o.Problem = err
+		if found, o.Problem = a.look(ctx, r); o.Problem != nil {
 			return nil
 		}
 	}

@@ -92,12 +92,12 @@ func ownerOf(object client.Object) types.NamespacedName {
 // token that is replaced changes its Secret.
 func (r *Reconciler) input(ctx context.Context, owner types.UID, management *managementv3.Cluster) (string, agent.Settings, error) {
 	registration, registrationErr := r.Tokens.Fingerprint(ctx, management.Name)
-	settings, settingsErr := r.Settings.Fingerprint(ctx)
+	ofRancher, settingsErr := r.Settings.Fingerprint(ctx)
 	values, valuesErr := r.Settings.AgentSettings(ctx)
 	if err := errors.Join(registrationErr, settingsErr, valuesErr); err != nil {
 		return "", agent.Settings{}, err
 	}
-	ofCluster, err := agent.SettingsOf(management, values, rancher.Strict(values))
+	spec, err := rancher.AgentSpecOf(management, values)
 	if err != nil {
 		return "", agent.Settings{}, err
 	}
@@ -106,6 +106,7 @@ func (r *Reconciler) input(ctx context.Context, owner types.UID, management *man
 	if client.IgnoreNotFound(err) != nil {
 		return "", agent.Settings{}, fmt.Errorf("looking for the Secret of the registration token: %w", err)
 	}
-	parts := append([]string{string(owner), management.Name, registration, settings, string(token.UID), token.ResourceVersion, ofCluster.Digest}, ofCluster.Dropped...)
-	return agent.Digest(strings.Join(parts, "\n")), ofCluster, nil
+	parts := append([]string{string(owner), management.Name, registration, ofRancher, string(token.UID), token.ResourceVersion, spec.Digest}, spec.Dropped...)
+	settings := agent.Settings{Cluster: management.Name, Digest: spec.Digest, Env: spec.Env, Dropped: spec.Dropped, Strict: spec.Strict}
+	return rancher.Digest(strings.Join(parts, "\n")), settings, nil
 }

@@ -168,8 +168,8 @@ func managementChanged() predicate.Predicate {
 			!slices.Equal(ownerUID(before), ownerUID(after)) {
 			return true
 		}
-		was, err := agent.SettingsOf(before, nil, false)
-		is, err2 := agent.SettingsOf(after, nil, false)
+		was, err := rancher.AgentSpecOf(before, nil)
+		is, err2 := rancher.AgentSpecOf(after, nil)
 		return err != nil || err2 != nil || was.Digest != is.Digest || !slices.Equal(was.Dropped, is.Dropped)
 	}}
 }

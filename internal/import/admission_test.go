@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/archelon-io/archelon/internal/agent"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/internal/kubeconfig"
 )
 
 const importLabel = "cluster-api.cattle.io/rancher-auto-import"
@@ -167,9 +167,9 @@ func readers() []struct {
 		{"archelon.io/fleet-workspace", ignoreValue(fleetWorkspace)},
 		{"archelon.io/import-management-cluster", ignoreValue(importManagementCluster)},
 		{"archelon.io/imported", ignoreValue(keptOut)},
-		{"archelon.io/kubeconfig-context", ignoreValue(workload.KubeconfigContext)},
+		{"archelon.io/kubeconfig-context", ignoreValue(kubeconfig.Context)},
 		{"archelon.io/kubeconfig-secret", func(a map[string]string) error {
-			_, _, err := workload.KubeconfigSecret(a)
+			_, _, err := kubeconfig.Secret(a)
 			return err
 		}},
 		{"archelon.io/managed-by", func(a map[string]string) error {

@@ -10,6 +10,7 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -129,5 +130,5 @@ func (v verdict) refusal(approved string) error {
 
 // input digests the wish for the input of a job.
 func (w wish) input() string {
-	return agent.Digest(fmt.Sprintf("%q %t %s %q", w.takeOver, w.managementCluster, w.settings.Digest, w.kubeconfig))
+	return rancher.Digest(fmt.Sprintf("%q %t %s %q", w.takeOver, w.managementCluster, w.settings.Digest, w.kubeconfig))
 }

@@ -13,6 +13,7 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/rancher"
 )
 
 // permission is whether the agent is to be installed, and how.
@@ -125,7 +126,7 @@ func (r *Reconciler) checkIdentity(ctx context.Context, i *installation) error {
 // approvedTakeOver returns whose agent may be taken over by annotation, unless that is used up.
 func approvedTakeOver(cluster, management client.Object) string {
 	value := cluster.GetAnnotations()[archelonv1.TakeOverAgentAnnotation]
-	if management.GetAnnotations()[archelonv1.TakenOverAnnotation] == agent.Digest(value) {
+	if management.GetAnnotations()[archelonv1.TakenOverAnnotation] == rancher.Digest(value) {
 		return ""
 	}
 	return value
@@ -140,10 +141,10 @@ func (d *deciding) noteTakeOver() Decision {
 	note := "null"
 	switch {
 	case value == "" && noted == "", behind.ahead, behind.noted,
-		value != "" && (!d.management.connected || noted == agent.Digest(value)):
+		value != "" && (!d.management.connected || noted == rancher.Digest(value)):
 		return pass()
 	case value != "":
-		note = fmt.Sprintf("%q", agent.Digest(value))
+		note = fmt.Sprintf("%q", rancher.Digest(value))
 	}
 	return act(noteTakenOver{
 		name:  object.Name,

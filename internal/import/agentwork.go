@@ -11,9 +11,9 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
+	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // askTerms asks for what an agent is installed with. Each part of it is watched, so a change of any starts a new try at
@@ -30,8 +30,8 @@ func (q askTerms) read(ctx context.Context, r *Reconciler, o *Observation) error
 	}
 	t.settings, t.settingsErr = r.Settings.Fingerprint(ctx)
 	t.values, t.valuesErr = r.Settings.AgentSettings(ctx)
-	if t.from, t.fromErr = workload.KubeconfigOf(o.cluster); t.fromErr != nil {
-		t.from = workload.DefaultKubeconfig(o.key)
+	if t.from, t.fromErr = kubeconfig.Of(o.cluster); t.fromErr != nil {
+		t.from = kubeconfig.Default(o.key)
 	}
 	for _, secret := range []struct {
 		reader  client.Reader
@@ -70,9 +70,12 @@ func (d *deciding) wish() (wish, error) {
 	if err := d.terms.valuesErr; err != nil {
 		return wish{}, fmt.Errorf("reading Rancher's settings: %w", err)
 	}
-	settings, err := agent.SettingsOf(d.management.object, d.terms.values, rancher.Strict(d.terms.values))
+	spec, err := rancher.AgentSpecOf(d.management.object, d.terms.values)
 	if err != nil {
 		return wish{}, err
+	}
+	settings := agent.Settings{
+		Cluster: d.management.name, Digest: spec.Digest, Env: spec.Env, Dropped: spec.Dropped, Strict: spec.Strict,
 	}
 	own, err := importManagementCluster(d.cluster.Annotations)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -29,7 +30,7 @@ users: [{name: a, user: {token: x}}]
 contexts: [{name: a, context: {cluster: a, user: a}}]
 current-context: a
 `)}}
-	from := workload.DefaultKubeconfig(key)
+	from := kubeconfig.Default(key)
 	secret.Namespace, secret.Name = from.Secret.Namespace, from.Secret.Name
 	b := newBench(t, instance.Claim{}, secret)
 	get := func() *workload.Client {

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // clusterChanged admits changes of a CAPI cluster that can change what the import does. CAPI updates the
@@ -224,12 +224,12 @@ func (r *Reconciler) clusterOfBackingNamespace(ctx context.Context, object clien
 // woken by its own arrival.
 func (r *Reconciler) clusterOfKubeconfig(ctx context.Context, secret client.Object) []reconcile.Request {
 	var requests []reconcile.Request
-	for _, key := range workload.ClustersOf(secret) {
+	for _, key := range kubeconfig.ClustersOf(secret) {
 		cluster := &clusterv1.Cluster{}
 		if r.Client.Get(ctx, key, cluster) != nil {
 			continue
 		}
-		if from, err := workload.KubeconfigOf(cluster); err == nil && from.Secret == client.ObjectKeyFromObject(secret) {
+		if from, err := kubeconfig.Of(cluster); err == nil && from.Secret == client.ObjectKeyFromObject(secret) {
 			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
 	}

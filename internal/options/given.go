@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/archelon-io/archelon/internal/terminal"
 )
 
 // emptyMeansNone are flags with a default, for which an empty value has a meaning: none of it.
@@ -27,4 +30,15 @@ func CheckGiven(flags *pflag.FlagSet) error {
 		}
 	})
 	return errors.Join(problems...)
+}
+
+// SuggestFlag adds to the error about a flag that does not exist the one that may be meant.
+func SuggestFlag(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return err
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { known = append(known, "--"+flag.Name) })
+	return fmt.Errorf("%w%s", err, terminal.Suggestion("--"+unknown.GetSpecifiedName(), known))
 }

@@ -62,9 +62,6 @@ func (s *Settings) AgentSettings(ctx context.Context) (map[string]string, error)
 	return values, nil
 }
 
-// Strict reports whether settings as AgentSettings returns them have agents trust Rancher's own CA only.
-func Strict(values map[string]string) bool { return values[AgentTLSModeSetting] == TLSModeStrict }
-
 // missing reports whether a setting does not exist.
 func missing(err error) bool {
 	problem, ok := errors.AsType[*outcome.Problem](err)

@@ -48,10 +48,10 @@ func (c *conversion) check(request *http.Request) error {
 func (c *conversion) report(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case why == c.reported:
+	switch why {
+	case c.reported:
 		return
-	case why == "":
+	case "":
 		c.logger.Info("CAPI Clusters can be read again")
 	default:
 		c.logger.Info("CAPI Clusters cannot be read; waiting for the conversion webhook of Cluster API", "cause", why)

@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/archelon-io/archelon/internal/controller"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/internal/kubeconfig"
 )
 
 // newInformer builds the informers of the manager's cache. Of Secrets it passes on what may hold a kubeconfig, or
@@ -26,14 +26,14 @@ func newInformer(from toolscache.ListerWatcher, example runtime.Object, resync t
 
 func mayHoldKubeconfig(secret runtime.Object) bool {
 	object, err := meta.Accessor(secret)
-	return err != nil || !workload.LacksKubeconfig(object) // The informer says what is wrong with it.
+	return err != nil || !kubeconfig.Lacks(object) // The informer says what is wrong with it.
 }
 
 // keepKubeconfig leaves of the metadata of a Secret what tells whose kubeconfig it may hold: the label only where that
 // is another cluster than the one that the name tells.
 func keepKubeconfig(object any) (any, error) {
-	if secret, ok := object.(*metav1.PartialObjectMetadata); ok && len(workload.ClustersOf(secret)) > 1 ||
-		ok && workload.ClustersOf(&metav1.ObjectMeta{Name: secret.Name}) == nil {
+	if secret, ok := object.(*metav1.PartialObjectMetadata); ok && len(kubeconfig.ClustersOf(secret)) > 1 ||
+		ok && kubeconfig.ClustersOf(&metav1.ObjectMeta{Name: secret.Name}) == nil {
 		return controller.KeepLabels(clusterv1.ClusterNameLabel)(object)
 	}
 	return controller.KeepIdentity(object)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -46,8 +45,9 @@ type Kubeconfig struct {
 	Key string
 	// Author says in a message whom to look at if there is no Secret.
 	Author string
-	// Cluster, if it is set, is the CAPI cluster that the Secret has to name by CAPI's label: it is read by nobody else.
-	Cluster string
+	// Label and Cluster, if they are set, are a label that the Secret has to have, and its value: the cluster that the
+	// Secret is for. A Secret of another cluster is not used.
+	Label, Cluster string
 	// Context is that of the kubeconfig; its current one if it is empty. Annotation, if it is set, is the one that
 	// asks for the context.
 	Context, Annotation string
@@ -147,13 +147,13 @@ func (c *Clients) read(ctx context.Context, from Kubeconfig) ([]byte, error) {
 func (k Kubeconfig) Read(ctx context.Context, secrets client.Reader) ([]byte, error) {
 	secret := &corev1.Secret{}
 	err := secrets.Get(ctx, k.Secret, secret)
-	switch foreign := k.Cluster != "" && secret.Labels[clusterv1.ClusterNameLabel] != k.Cluster; {
+	switch foreign := k.Label != "" && secret.Labels[k.Label] != k.Cluster; {
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", k.Secret, err)
 	case foreign:
 		return nil, missing("No Secret %s with label %s: %q exists. Annotation %s names it: correct the annotation, create the Secret, "+
 			"or set that label on it. Archelon reads no Secret without the label",
-			k.Secret, clusterv1.ClusterNameLabel, k.Cluster, archelonv1.KubeconfigSecretAnnotation)
+			k.Secret, k.Label, k.Cluster, archelonv1.KubeconfigSecretAnnotation)
 	case err != nil:
 		return nil, missing("Secret %s with the kubeconfig does not exist yet: if it does not appear, look at %s", k.Secret.Name, k.Author)
 	case len(secret.Data[k.Key]) == 0:

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -30,12 +31,12 @@ type locate func(*clusterv1.Cluster) (workload.Kubeconfig, error)
 
 // located is where CAPI's contract has it.
 func located(ccl *clusterv1.Cluster) (workload.Kubeconfig, error) {
-	return workload.DefaultKubeconfig(client.ObjectKeyFromObject(ccl)), nil
+	return kubeconfig.Default(client.ObjectKeyFromObject(ccl)), nil
 }
 
 // annotated is where annotations of the Cluster have it.
 func annotated(ccl *clusterv1.Cluster) (workload.Kubeconfig, error) {
-	return workload.KubeconfigOf(ccl)
+	return kubeconfig.Of(ccl)
 }
 
 // moved reports whether annotations of a Cluster have another kubeconfig than before.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -155,10 +156,10 @@ func (o *Options) where() locate {
 func (o *Options) clustersOf(secret client.Object) []types.NamespacedName {
 	switch {
 	case !o.KubeconfigAnnotations:
-	case workload.LacksKubeconfig(secret):
+	case kubeconfig.Lacks(secret):
 		return nil
 	default:
-		return workload.ClustersOf(secret)
+		return kubeconfig.ClustersOf(secret)
 	}
-	return workload.ClustersOf(&metav1.ObjectMeta{Namespace: secret.GetNamespace(), Name: secret.GetName()})
+	return kubeconfig.ClustersOf(&metav1.ObjectMeta{Namespace: secret.GetNamespace(), Name: secret.GetName()})
 }

@@ -99,12 +99,14 @@ func (f *Fixture) play(
 	Expect(err).NotTo(HaveOccurred())
 	Expect(ctrl.NewControllerManagedBy(mgr).Named(name).For(of).Complete(
 		reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-			if err := act(ctx, request.NamespacedName); err != nil && !apierrors.IsConflict(err) {
-				return ctrl.Result{}, fmt.Errorf("playing %s: %w", name, err)
-			} else if err != nil {
+			err := act(ctx, request.NamespacedName)
+			if apierrors.IsConflict(err) {
 				return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 			}
-			return ctrl.Result{}, nil
+			if err != nil {
+				err = fmt.Errorf("playing %s: %w", name, err)
+			}
+			return ctrl.Result{}, err
 		}))).To(Succeed())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)

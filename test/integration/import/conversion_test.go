@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	certutil "k8s.io/client-go/util/cert"
-	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // it is what is converted
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capiconversion "sigs.k8s.io/cluster-api/core/webhooks/conversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,7 +82,7 @@ func (c *converter) stop() {
 }
 
 // trust has the CRD name a CA.
-func (c *converter) trust(ctx context.Context, ca []byte) {
+func (c *converter) trust(ca []byte) {
 	GinkgoHelper()
 	Eventually(komega.New(c.admin).Update(c.crd, func() { c.crd.Spec.Conversion.Webhook.ClientConfig.CABundle = ca })).Should(Succeed())
 }
@@ -153,12 +153,12 @@ var _ = Describe("The conversion webhook of Cluster API", Ordered, func() {
 	away := func(ctx context.Context) {
 		GinkgoHelper()
 		webhook.stop()
-		webhook.trust(ctx, webhook.stranger)
+		webhook.trust(webhook.stranger)
 	}
 	back := func(ctx context.Context) {
 		GinkgoHelper()
 		webhook.start(ctx)
-		webhook.trust(ctx, webhook.ca)
+		webhook.trust(webhook.ca)
 	}
 	reads := func(ctx context.Context) func() error {
 		return func() error { return f.Client.Get(ctx, client.ObjectKeyFromObject(cluster), &clusterv1.Cluster{}) }
@@ -250,7 +250,7 @@ var _ = Describe("The conversion webhook of Cluster API", Ordered, func() {
 	It("has a certificate that the CRD does not know when the manager starts: it waits, says so, and goes on", func(ctx context.Context) {
 		before := records(ctx)
 		Expect(before).To(HaveLen(1))
-		webhook.trust(ctx, webhook.stranger)
+		webhook.trust(webhook.stranger)
 		Eventually(reads(ctx)).Should(MatchError(ContainSubstring("x509")))
 
 		m, err := f.StartManager(ctx, manager, GinkgoWriter, "-v=1")
@@ -264,7 +264,7 @@ var _ = Describe("The conversion webhook of Cluster API", Ordered, func() {
 			HaveField("GetUID()", before[0].GetUID()), HaveField("GetDeletionTimestamp()", BeNil()))))
 		Expect(m.Done()).NotTo(BeClosed())
 
-		webhook.trust(ctx, webhook.ca)
+		webhook.trust(webhook.ca)
 		Eventually(m.Ready).WithContext(ctx).Should(Succeed())
 		f.Choose(ctx, importing.Current(ctx, f.Client, cluster), "false")
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NotSelected"))

@@ -23,9 +23,7 @@ import (
 
 const deliveryKey = "archelon.io/agent-delivery"
 
-func delivery(value string) func(*clusterv1.Cluster) {
-	return func(c *clusterv1.Cluster) { importing.SetAnnotation(c, deliveryKey, value) }
-}
+func delivery(c *clusterv1.Cluster) { importing.SetAnnotation(c, deliveryKey, "manual") }
 
 // Scenario: a workload cluster cannot be reached from the management cluster, so its owner applies Rancher's manifest
 // there by other means.
@@ -96,7 +94,7 @@ func describeDelivery(strategy string) {
 
 		It("is refused where an administrator has not allowed it", func(ctx context.Context) {
 			f.run(ctx, importing.Gate(strategy))
-			cluster := unreachable(ctx, "refused", delivery("manual"))
+			cluster := unreachable(ctx, "refused", delivery)
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/InvalidSetting"))
 			Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)).To(SatisfyAll(
 				ContainSubstring(deliveryKey), ContainSubstring("ask your administrator"), ContainSubstring("features.agent-manifest.enabled")))
@@ -107,7 +105,7 @@ func describeDelivery(strategy string) {
 
 		It("connects a cluster that Archelon cannot reach, with the manifest of a Secret that stays current", func(ctx context.Context) {
 			allowed(ctx)
-			cluster := unreachable(ctx, "prod", delivery("manual"))
+			cluster := unreachable(ctx, "prod", delivery)
 			Eventually(said(ctx, cluster)).Should(Equal("True/ManifestReady"))
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForAgent"))
 			Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), importing.Condition)).To(ContainSubstring(namespace + "/prod-rancher-agent"))
@@ -154,7 +152,7 @@ func describeDelivery(strategy string) {
 			cluster := builder.Cluster(namespace, "unborn")
 			importing.Selected(cluster)
 			importing.SetAnnotation(cluster, earlyKey, "true")
-			delivery("manual")(cluster)
+			delivery(cluster)
 			Expect(f.Client.Create(ctx, cluster)).To(Succeed())
 			Eventually(manifest(ctx, cluster)).Should(ContainSubstring("cattle-cluster-agent"))
 			Expect(metav1.IsControlledBy(importing.Current(ctx, f.Client, secretOf(cluster)), cluster)).To(BeTrue())
@@ -168,7 +166,7 @@ func describeDelivery(strategy string) {
 			foreign := secretOf(cluster)
 			foreign.Data = map[string][]byte{"manifest.yaml": []byte("mine")}
 			Expect(f.Client.Create(ctx, foreign)).To(Succeed())
-			cluster = unreachable(ctx, "taken", delivery("manual"))
+			cluster = unreachable(ctx, "taken", delivery)
 			Eventually(said(ctx, cluster)).Should(Equal("False/ManifestSecretTaken"))
 
 			By("also if it looks like one of ours")
@@ -188,7 +186,7 @@ func describeDelivery(strategy string) {
 		It("gives way to Archelon when the annotation is removed", func(ctx context.Context) {
 			allowed(ctx)
 			f.expectNoAgent(ctx)
-			cluster := f.Cluster(ctx, namespace, "changed", importing.Selected, delivery("manual"))
+			cluster := f.Cluster(ctx, namespace, "changed", importing.Selected, delivery)
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/WaitingForAgent"))
 			Eventually(manifest(ctx, cluster)).ShouldNot(BeEmpty())
 			Consistently(f.workloadWrites).Should(BeEmpty())

@@ -37,7 +37,11 @@ var _ = Describe("Display names with the namespace", Ordered, func() {
 	// renamedInRancher has Archelon take a name back.
 	renamedInRancher := func(ctx context.Context, cluster *clusterv1.Cluster, back string) {
 		GinkgoHelper()
-		f.Patch(ctx, record(ctx, cluster), func(o client.Object) { o.(*managementv3.Cluster).Spec.DisplayName = "somebodys-choice" })
+		f.Patch(ctx, record(ctx, cluster), func(o client.Object) {
+			if cluster, ok := o.(*managementv3.Cluster); ok {
+				cluster.Spec.DisplayName = "somebodys-choice"
+			}
+		})
 		Eventually(shown(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal(back))
 	}
 

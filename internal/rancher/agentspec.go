@@ -1,4 +1,4 @@
-package agent
+package rancher
 
 import (
 	"crypto/sha256"
@@ -11,10 +11,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SettingsOf digests the settings that Rancher gives the agent of a v3 Cluster in the manifest that is downloaded: those
-// of the cluster, and the values of Rancher's settings. Strict is whether these have agents trust Rancher's own CA only.
-// The digest goes into the workload cluster, where the environment stands in clear anyway.
-func SettingsOf(cluster *managementv3.Cluster, values map[string]string, strict bool) (Settings, error) {
+// AgentSpec is what Rancher makes the manifest of the agent of a v3 Cluster from, beside the registration.
+type AgentSpec struct {
+	// Digest is that of all of it. It goes into the workload cluster, where the environment stands in clear anyway.
+	Digest string
+	// Env are variables beside those of Rancher, and Dropped the names of those that Rancher has set before.
+	Env     []corev1.EnvVar
+	Dropped []string
+	// Strict has the agent trust Rancher's own CA only.
+	Strict bool
+}
+
+// AgentSpecOf returns that of a v3 Cluster, with the values of Rancher's settings as AgentSettings returns them.
+func AgentSpecOf(cluster *managementv3.Cluster, values map[string]string) (AgentSpec, error) {
 	spec := &cluster.Spec
 	part := struct {
 		Settings      map[string]string
@@ -28,21 +37,18 @@ func SettingsOf(cluster *managementv3.Cluster, values map[string]string, strict 
 	}
 	encoded, err := json.Marshal(part) // with the keys of maps in order
 	if err != nil {
-		return Settings{}, fmt.Errorf("encoding the settings of the agent: %w", err)
+		return AgentSpec{}, fmt.Errorf("encoding the settings of the agent: %w", err)
 	}
-	settings := Settings{
-		Cluster: cluster.Name,
-		Digest:  Digest(string(encoded)),
-		Env:     spec.AgentEnvVars,
-		Strict:  strict,
+	found := AgentSpec{
+		Digest: Digest(string(encoded)), Env: spec.AgentEnvVars, Strict: values[AgentTLSModeSetting] == TLSModeStrict,
 	}
 	for i := range cluster.Status.AppliedAgentEnvVars {
 		name := cluster.Status.AppliedAgentEnvVars[i].Name
 		if !slices.ContainsFunc(spec.AgentEnvVars, func(env corev1.EnvVar) bool { return env.Name == name }) {
-			settings.Dropped = append(settings.Dropped, name)
+			found.Dropped = append(found.Dropped, name)
 		}
 	}
-	return settings, nil
+	return found, nil
 }
 
 // Digest returns a short digest of a text.

@@ -1,4 +1,5 @@
-package workload
+// Package kubeconfig says where the kubeconfig of a CAPI cluster is: by CAPI's contract, or by annotations of the cluster.
+package kubeconfig
 
 import (
 	"errors"
@@ -14,38 +15,39 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/workload"
 )
 
 // CAPI's contract of a cluster's kubeconfig Secret.
 const (
-	kubeconfigSuffix = "-kubeconfig"
-	kubeconfigKey    = "value"
+	suffix     = "-kubeconfig"
+	defaultKey = "value"
 )
 
 // maxContext is how many bytes the name of a context may have that an annotation names.
 const maxContext = 253
 
-// DefaultKubeconfig returns where CAPI's contract has the kubeconfig of a CAPI cluster.
-func DefaultKubeconfig(cluster types.NamespacedName) Kubeconfig {
-	return Kubeconfig{
-		Secret: types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + kubeconfigSuffix},
-		Key:    kubeconfigKey,
+// Default returns where CAPI's contract has the kubeconfig of a CAPI cluster.
+func Default(cluster types.NamespacedName) workload.Kubeconfig {
+	return workload.Kubeconfig{
+		Secret: types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + suffix},
+		Key:    defaultKey,
 		Author: "the control plane of the cluster",
 	}
 }
 
-// KubeconfigOf returns where the kubeconfig of a CAPI cluster is, which annotations of the cluster can say. Who may
+// Of returns where the kubeconfig of a CAPI cluster is, which annotations of the cluster can say. Who may
 // write these may not be allowed to read Secrets, so another Secret than that of the contract has to say by CAPI's
 // label that it belongs to the cluster: otherwise Archelon would use the credentials of others for them. The error is
 // a Problem.
-func KubeconfigOf(cluster metav1.Object) (Kubeconfig, error) {
-	from := DefaultKubeconfig(types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()})
-	name, key, err := KubeconfigSecret(cluster.GetAnnotations())
+func Of(cluster metav1.Object) (workload.Kubeconfig, error) {
+	from := Default(types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()})
+	name, key, err := Secret(cluster.GetAnnotations())
 	if err != nil {
-		return Kubeconfig{}, cannotBeUsed(archelonv1.KubeconfigSecretAnnotation, err)
+		return workload.Kubeconfig{}, cannotBeUsed(archelonv1.KubeconfigSecretAnnotation, err)
 	}
-	if from.Context, err = KubeconfigContext(cluster.GetAnnotations()); err != nil {
-		return Kubeconfig{}, cannotBeUsed(archelonv1.KubeconfigContextAnnotation, err)
+	if from.Context, err = Context(cluster.GetAnnotations()); err != nil {
+		return workload.Kubeconfig{}, cannotBeUsed(archelonv1.KubeconfigContextAnnotation, err)
 	}
 	if from.Context != "" {
 		from.Annotation = archelonv1.KubeconfigContextAnnotation
@@ -54,14 +56,14 @@ func KubeconfigOf(cluster metav1.Object) (Kubeconfig, error) {
 		from.Key = key
 	}
 	if name != "" && name != from.Secret.Name {
-		from.Secret.Name, from.Cluster = name, cluster.GetName()
+		from.Secret.Name, from.Label, from.Cluster = name, clusterv1.ClusterNameLabel, cluster.GetName()
 	}
 	return from, nil
 }
 
-// KubeconfigSecret reads which Secret has the kubeconfig of a CAPI cluster, and under which key. Both are empty where
+// Secret reads which Secret has the kubeconfig of a CAPI cluster, and under which key. Both are empty where
 // nothing is said. The error quotes nothing.
-func KubeconfigSecret(annotations map[string]string) (name, key string, err error) {
+func Secret(annotations map[string]string) (name, key string, err error) {
 	value := annotations[archelonv1.KubeconfigSecretAnnotation]
 	if value == "" {
 		return "", "", nil
@@ -73,9 +75,9 @@ func KubeconfigSecret(annotations map[string]string) (name, key string, err erro
 	return name, key, nil
 }
 
-// KubeconfigContext reads which context of the kubeconfig of a CAPI cluster is used, empty for the current one. The
+// Context reads which context of the kubeconfig of a CAPI cluster is used, empty for the current one. The
 // error quotes nothing.
-func KubeconfigContext(annotations map[string]string) (string, error) {
+func Context(annotations map[string]string) (string, error) {
 	context := annotations[archelonv1.KubeconfigContextAnnotation]
 	if len(context) > maxContext || strings.ContainsFunc(context, unicode.IsControl) {
 		return "", fmt.Errorf("it must be the name of a context: at most %d bytes, with no control characters", maxContext)
@@ -94,7 +96,7 @@ func cannotBeUsed(annotation string, cause error) error {
 // and the one of the name.
 func ClustersOf(secret metav1.Object) []types.NamespacedName {
 	var clusters []types.NamespacedName
-	named, _ := strings.CutSuffix(secret.GetName(), kubeconfigSuffix)
+	named, _ := strings.CutSuffix(secret.GetName(), suffix)
 	if named == secret.GetName() {
 		named = ""
 	}
@@ -106,11 +108,11 @@ func ClustersOf(secret metav1.Object) []types.NamespacedName {
 	return clusters
 }
 
-// LacksKubeconfig reports whether the metadata of a Secret with CAPI's label says that it holds no kubeconfig: that
+// Lacks reports whether the metadata of a Secret with CAPI's label says that it holds no kubeconfig: that
 // of a cluster's authorities, and what each of its machines has.
-func LacksKubeconfig(secret metav1.Object) bool {
-	suffix, ofCluster := strings.CutPrefix(secret.GetName(), secret.GetLabels()[clusterv1.ClusterNameLabel]+"-")
-	if ofCluster && slices.Contains([]string{"ca", "etcd", "proxy", "sa", "apiserver-etcd-client"}, suffix) {
+func Lacks(secret metav1.Object) bool {
+	what, ofCluster := strings.CutPrefix(secret.GetName(), secret.GetLabels()[clusterv1.ClusterNameLabel]+"-")
+	if ofCluster && slices.Contains([]string{"ca", "etcd", "proxy", "sa", "apiserver-etcd-client"}, what) {
 		return true
 	}
 	return slices.ContainsFunc(secret.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {

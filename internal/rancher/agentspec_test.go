@@ -1,4 +1,4 @@
-package agent
+package rancher
 
 import (
 	"slices"
@@ -10,14 +10,14 @@ import (
 )
 
 // Each setting that Rancher's manifest is made from changes the digest, and nothing else does.
-func TestAgentSettings(t *testing.T) {
-	read := func(change func(*managementv3.Cluster, map[string]string)) Settings {
+func TestAgentSpecOf(t *testing.T) {
+	read := func(change func(*managementv3.Cluster, map[string]string)) AgentSpec {
 		t.Helper()
 		cluster := &managementv3.Cluster{}
 		cluster.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://user:s3cret@proxy:3128"}}
 		values := map[string]string{"agent-tls-mode": "strict", "agent-image": "rancher/rancher-agent:v2", "system-default-registry": ""}
 		change(cluster, values)
-		got, err := SettingsOf(cluster, values, values["agent-tls-mode"] == "strict")
+		got, err := AgentSpecOf(cluster, values)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,12 +1,11 @@
-package workload
+package kubeconfig
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,7 +17,7 @@ const (
 	ofContext = "archelon.io/kubeconfig-context"
 )
 
-func TestKubeconfigOf(t *testing.T) {
+func TestOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		secret, context string
 		// want is Secret, key, context, and the cluster that the Secret has to name.
@@ -44,9 +43,11 @@ func TestKubeconfigOf(t *testing.T) {
 		"Escapes":       {context: "a\u009bb"},
 	} {
 		cluster := &metav1.ObjectMeta{Namespace: "tenant-a", Name: "prod", Annotations: map[string]string{ofSecret: tc.secret, ofContext: tc.context}}
-		from, err := KubeconfigOf(cluster)
+		from, err := Of(cluster)
 		if tc.want == nil {
-			wantProblem(t, err, outcome.KindStall, "InvalidSetting")
+			if problem, ok := errors.AsType[*outcome.Problem](err); !ok || problem.Kind != outcome.KindStall || problem.Reason != "InvalidSetting" {
+				t.Errorf("%s: got %v", name, err)
+			}
 			if err != nil && strings.Contains(err.Error(), tc.secret+tc.context) {
 				t.Errorf("%s: the message quotes the annotation: %v", name, err)
 			}
@@ -56,44 +57,6 @@ func TestKubeconfigOf(t *testing.T) {
 		if err != nil || from.Secret.Namespace != "tenant-a" || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v in %s, %v, want %v", name, got, from.Secret.Namespace, err, tc.want)
 		}
-	}
-}
-
-// Who may write a Cluster may not be allowed to read Secrets, and does not learn which there are.
-func TestSecretsOfOthersAreNotRead(t *testing.T) {
-	secret := func(labels map[string]string) *corev1.Secret {
-		found := kubeconfigSecret(map[string][]byte{"value": kubeconfig(t, "https://127.0.0.1:1", nil)})
-		found.Labels = labels
-		return found
-	}
-	from := testKubeconfig
-	from.Cluster = "prod"
-	said := map[string]bool{}
-	for _, labels := range []map[string]string{nil, {"cluster.x-k8s.io/cluster-name": "other"}, {"cluster.x-k8s.io/cluster-name": ""}} {
-		clients, _ := clientsOf(t, Options{}, secret(labels))
-		_, err := clients.Get(t.Context(), from)
-		wantProblem(t, err, outcome.KindWait, "KubeconfigMissing")
-		said[fmt.Sprint(err)] = true
-	}
-	clients, _ := clientsOf(t, Options{})
-	_, err := clients.Get(t.Context(), from)
-	wantProblem(t, err, outcome.KindWait, "KubeconfigMissing")
-	said[fmt.Sprint(err)] = true
-	if len(said) != 1 {
-		t.Errorf("what is said tells which Secrets there are: %v", said)
-	}
-	clients, management := clientsOf(t, Options{}, secret(map[string]string{"cluster.x-k8s.io/cluster-name": "prod"}))
-	first, err := clients.Get(t.Context(), from)
-	if err != nil {
-		t.Fatalf("the Secret of the cluster is not read: %v", err)
-	}
-	if err := management.Update(t.Context(), secret(nil)); err != nil {
-		t.Fatal(err)
-	}
-	_, err = clients.Get(t.Context(), from)
-	wantProblem(t, err, outcome.KindWait, "KubeconfigMissing")
-	if clients.known(from, first.fingerprint) != nil {
-		t.Error("the client outlives the label")
 	}
 }
 
