@@ -45,6 +45,24 @@ const (
 	// the Deployment cattle-system/cattle-cluster-agent in the workload cluster.
 	WaitingForAgentReason = "WaitingForAgent"
 
+	// AgentUnschedulableReason: the agent is installed and has no Pod on a Node: nothing creates its Pods, or no Node
+	// accepts them. The message says why.
+	AgentUnschedulableReason = "AgentUnschedulable"
+
+	// AgentPodsRefusedReason: the API server of the workload cluster refuses the Pods of the agent: by a quota, Pod
+	// Security, or another admission. The message says which, and what to change.
+	AgentPodsRefusedReason = "AgentPodsRefused"
+
+	// AgentImageUnavailableReason: the image of the agent cannot be pulled. Look at the registry, and at the way to it.
+	AgentImageUnavailableReason = "AgentImageUnavailable"
+
+	// AgentCrashingReason: the container of the agent cannot be started, or ends again and again. Look at its log.
+	AgentCrashingReason = "AgentCrashing"
+
+	// AgentCannotReachRancherReason: the agent runs, and its log says that it cannot connect to Rancher's server-url. The
+	// message says whether it is the DNS, the network or the certificate.
+	AgentCannotReachRancherReason = "AgentCannotReachRancher"
+
 	// AgentDisconnectedReason: the agent was connected and Rancher reports it as disconnected. It is being looked at,
 	// or able to connect. What Rancher calls disconnected before the first connection is WaitingForAgentReason.
 	AgentDisconnectedReason = "AgentDisconnected"

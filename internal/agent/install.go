@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,6 +25,9 @@ const (
 	cleanupValue  = "norman"
 	cleanupPrefix = "cattle-cleanup-"
 
+	// enforceLabel of a namespace is the level of Pod Security that it enforces.
+	enforceLabel = "pod-security.kubernetes.io/enforce"
+
 	// cleanupRecheck is when the end of a clean-up in a workload cluster, which is not watched, is looked for again at
 	// first.
 	cleanupRecheck = 5 * time.Second
@@ -35,7 +39,12 @@ func Install(ctx context.Context, cluster *workload.Client, objects []*unstructu
 }
 
 // Site is a workload cluster, as far as it is about the agent.
-type Site struct{ *workload.Client }
+type Site struct {
+	*workload.Client
+	// PodSecurity is the level of Pod Security that namespace cattle-system enforces if it is created here; empty for
+	// that of the workload cluster.
+	PodSecurity string
+}
 
 // Inspect looks at the agent.
 func (s Site) Inspect(ctx context.Context) (State, error) { return Inspect(ctx, s.Client) }
@@ -43,9 +52,19 @@ func (s Site) Inspect(ctx context.Context) (State, error) { return Inspect(ctx, 
 // NoCleanup fails as long as a clean-up of Rancher is running.
 func (s Site) NoCleanup(ctx context.Context) error { return NoCleanup(ctx, s.Client) }
 
-// Install applies the objects of Rancher's manifest.
-func (s Site) Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) error {
-	return Install(ctx, s.Client, objects, force)
+// Install applies the objects of Rancher's manifest. It reports whether the API server warned that their Pods violate
+// Pod Security. That is no failure: what it warns of is not always enforced.
+func (s Site) Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) (warned bool, err error) {
+	if s.PodSecurity != "" {
+		// A namespace that exists stays as it is. What is applied below leaves the label alone.
+		labels := map[string]string{enforceLabel: s.PodSecurity}
+		if err := s.CreateNamespace(ctx, Namespace, labels); err != nil {
+			return false, named(err)
+		}
+	}
+	ctx, warnings := workload.WithWarnings(ctx)
+	err = Install(ctx, s.Client, objects, force)
+	return slices.ContainsFunc(warnings.Texts(), func(text string) bool { return strings.Contains(text, "violate PodSecurity") }), err
 }
 
 // named gives a Problem of the workload cluster the name that it has if it is about the agent.

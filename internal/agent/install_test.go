@@ -39,10 +39,7 @@ func TestInstallNamesProblems(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			account := &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"namespace": "cattle-system", "name": "cattle"},
-			}}
-			err := Install(t.Context(), connect(t, tc.handler), []*unstructured.Unstructured{account}, false)
+			err := Install(t.Context(), connect(t, tc.handler), account(), false)
 			if tc.want == "" {
 				if err != nil {
 					t.Errorf("%s: %v", tc.reason, err)
@@ -58,6 +55,12 @@ func TestInstallNamesProblems(t *testing.T) {
 			}
 		})
 	}
+}
+
+func account() []*unstructured.Unstructured {
+	return []*unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"namespace": "cattle-system", "name": "cattle"},
+	}}}
 }
 
 // Nothing is installed while a clean-up would remove it.

@@ -12,11 +12,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +50,8 @@ const (
 type deployment struct {
 	Metadata objectMeta `json:"metadata"`
 	Spec     struct {
+		Replicas *int32 `json:"replicas"`
+		Paused   bool   `json:"paused"`
 		Template struct {
 			Spec struct {
 				Containers []struct {
@@ -60,7 +64,8 @@ type deployment struct {
 		} `json:"template"`
 	} `json:"spec"`
 	Status struct {
-		AvailableReplicas int32 `json:"availableReplicas"`
+		AvailableReplicas int32       `json:"availableReplicas"`
+		Conditions        []condition `json:"conditions"`
 	} `json:"status"`
 }
 
@@ -88,6 +93,8 @@ type credentials struct {
 }
 
 type objectMeta struct {
+	UID               types.UID         `json:"uid"`
+	CreationTimestamp metav1.Time       `json:"creationTimestamp"`
 	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
 	Annotations       map[string]string `json:"annotations"`
 }
@@ -119,6 +126,12 @@ type State struct {
 	// manifest does not have. An agent without them only registers with Rancher.
 	Deployed bool
 
+	// created is when the Deployment was created, by the clock of the workload cluster.
+	created time.Time
+	// uid, idle and refused are for Diagnose.
+	uid     types.UID
+	idle    bool
+	refused Cause
 	// hasToken hides the token in a function because fmt prints what unexported fields of other structs
 	// hold without asking for its methods, but of a function only the address.
 	hasToken func(accepted []string) bool
@@ -143,6 +156,10 @@ func Inspect(ctx context.Context, cluster *workload.Client) (State, error) {
 		Applied:           agent.Metadata.Annotations[archelonv1.AppliedAnnotation],
 		Deployed:          env[featuresEnv] != "",
 		Available:         agent.Status.AvailableReplicas > 0,
+		created:           agent.Metadata.CreationTimestamp.Time,
+		uid:               agent.Metadata.UID,
+		idle:              agent.Spec.Paused || agent.Spec.Replicas != nil && *agent.Spec.Replicas == 0,
+		refused:           refusalIn(agent.Status.Conditions),
 		env:               func() map[string]string { return env },
 	}
 	if len(validation.IsDNS1123Subdomain(state.CredentialsSecret)) > 0 {
@@ -212,6 +229,13 @@ func (s State) CanConnect(serverURL string, tokens []string, caChecksum string) 
 // HasToken reports whether the agent connects with one of the tokens.
 func (s State) HasToken(accepted []string) bool {
 	return s.hasToken != nil && s.hasToken(accepted)
+}
+
+// Younger reports whether the Deployment was created less than a while ago. One from the future is not younger: its
+// clock says nothing.
+func (s State) Younger(than time.Duration, now time.Time) bool {
+	age := now.Sub(s.created)
+	return age >= 0 && age < than
 }
 
 // Host returns the host of the URL that the agent connects to. It is empty for what no host can be called: the URL is a

@@ -70,15 +70,25 @@ func (d *deciding) workDone() Decision {
 		return stop(result)
 	case !result.IsDone():
 		return stop(result)
+	case known && result.Message != "":
+		return stop(outcome.Poll(archelonv1.AgentDisconnectedReason, agentLost+result.Message, result.After))
 	case known:
 		return stop(outcome.Poll(archelonv1.AgentDisconnectedReason, agentDisconnected, result.After))
+	case result.Message != "":
+		return stop(outcome.Poll(result.Reason, agentNotConnected+result.Message, result.After))
 	default:
 		return stop(outcome.Poll(archelonv1.WaitingForAgentReason,
 			"Rancher's agent is installed in the workload cluster and has yet to connect to Rancher", result.After))
 	}
 }
 
-// agentDisconnected is true while a lost agent is looked at and afterwards, so that a loss costs
-// one write of the condition.
+// What comes before an explanation of why an agent does not connect.
+const (
+	agentNotConnected = "Rancher's agent is installed in the workload cluster and has not connected to Rancher. "
+	agentLost         = "Rancher reports the agent as disconnected. "
+)
+
+// agentDisconnected is true while a lost agent is looked at, and afterwards where the look explains nothing, so that
+// such a loss costs one write of the condition.
 const agentDisconnected = "Rancher reports the agent as disconnected; what is installed is being looked at, and installed again if it cannot connect: " +
 	"if this lasts, look at the Deployment cattle-system/cattle-cluster-agent and at the network of the workload cluster"

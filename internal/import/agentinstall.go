@@ -18,49 +18,67 @@ import (
 // openSite opens a workload cluster by its kubeconfig.
 func (r *Reconciler) openSite(ctx context.Context, _ types.NamespacedName, from workload.Kubeconfig) (site, error) {
 	cluster, err := r.Workloads.Get(ctx, from)
-	return agent.Site{Client: cluster}, err
+	return agent.Site{Client: cluster, PodSecurity: r.AgentPodSecurity}, err
 }
 
 // installAgent is the slow part of an import. It runs as a job.
 func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) outcome.Outcome {
 	// The next try comes after a pause. A client that waits for it would be kept for every cluster that fails.
 	defer r.Workloads.Forget(want.kubeconfig)
-	err := r.tryInstallAgent(ctx, key, management, want)
+	cause, err := r.tryInstallAgent(ctx, key, management, want)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
+	if out.IsDone() {
+		out.Reason, out.Message = reasonOf(cause), explain(cause)
+	}
 	if out.Kind == outcome.KindFail && ctx.Err() == nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Installing Rancher's agent failed", "reason", out.Reason)
 	}
 	return out
 }
 
-func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) error {
+// tryInstallAgent installs the agent if it cannot connect. If it can, and does not, it says why.
+func (r *Reconciler) tryInstallAgent(
+	ctx context.Context, key types.NamespacedName, management managementCluster, want wish,
+) (agent.Cause, error) {
 	step := r.Metrics.timeJob("open")
 	cluster, err := r.open(ctx, key, want.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("opening the workload cluster: %w", err)
+		return agent.Unknown, fmt.Errorf("opening the workload cluster: %w", err)
 	}
 	step("inspect")
 	state, err := cluster.Inspect(ctx)
 	if err != nil {
-		return fmt.Errorf("looking at the agent: %w", err)
+		return agent.Unknown, fmt.Errorf("looking at the agent: %w", err)
 	}
 	step("register")
 	terms, err := r.registrationTerms(ctx, management.name)
 	if err != nil {
-		return err
+		return agent.Unknown, err
 	}
-	permitted, err := r.permit(ctx, &installation{
+	i := &installation{
 		key: key, management: management, want: want, cluster: cluster, agent: state,
 		server: terms.server.String(), checksum: terms.trust.CAChecksum(),
-	})
+	}
+	permitted, err := r.permit(ctx, i)
 	if err != nil {
-		return err
+		return agent.Unknown, err
 	}
-	if !permitted.install {
-		return r.requestDeployment(ctx, management, state)
+	if permitted.install {
+		return agent.Unknown, r.applyAgent(ctx, i, terms, permitted, step)
 	}
+	if err := r.requestDeployment(ctx, management, state); err != nil {
+		return agent.Unknown, err
+	}
+	step("diagnose")
+	cause := r.diagnose(ctx, i)
+	step("")
+	return cause, nil
+}
+
+// applyAgent downloads the manifest of the agent and applies it.
+func (r *Reconciler) applyAgent(ctx context.Context, i *installation, terms terms, permitted permission, step func(string)) error {
 	step("guard")
-	if err := cluster.NoCleanup(ctx); err != nil {
+	if err := i.cluster.NoCleanup(ctx); err != nil {
 		return err
 	}
 	if !terms.registration.FilledInFor(terms.server) {
@@ -73,23 +91,26 @@ func (r *Reconciler) tryInstallAgent(ctx context.Context, key types.NamespacedNa
 	}
 	step("apply")
 	objects := manifest.Objects()
-	want.settings.Mark(objects)
-	if err := cluster.Install(ctx, objects, permitted.force); err != nil {
+	i.want.settings.Mark(objects)
+	warned, err := i.cluster.Install(ctx, objects, permitted.force)
+	r.warnings.note(i.key, warned)
+	if err != nil {
 		return fmt.Errorf("applying the import manifest: %w", err)
 	}
 	if permitted.replaces {
-		r.replacements.note(key, r.Clock.Now())
+		r.replacements.note(i.key, r.Clock.Now())
 	}
 	step("")
-	ctrl.LoggerFrom(ctx).Info("Applied Rancher's agent", "rancherCluster", management.name)
-	if !management.deployed {
+	ctrl.LoggerFrom(ctx).Info("Applied Rancher's agent", "rancherCluster", i.management.name)
+	if !i.management.deployed {
 		return nil
 	}
 	// What Rancher added to the Deployment before stays there, if it was there.
-	if state, err = cluster.Inspect(ctx); err != nil {
+	state, err := i.cluster.Inspect(ctx)
+	if err != nil {
 		return fmt.Errorf("looking at the agent that was installed: %w", err)
 	}
-	return r.requestDeployment(ctx, management, state)
+	return r.requestDeployment(ctx, i.management, state)
 }
 
 // terms is what Rancher says about how an agent gets to it.

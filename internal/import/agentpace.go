@@ -115,3 +115,31 @@ func (c *contests) remove(key types.NamespacedName) {
 		delete(c.waiting, owner)
 	}
 }
+
+// warnings remembers in which workload clusters the API server warned of Pod Security when the agent was installed.
+type warnings struct {
+	mu   sync.Mutex
+	keys map[types.NamespacedName]bool
+}
+
+func newWarnings() *warnings { return &warnings{keys: map[types.NamespacedName]bool{}} }
+
+// note remembers what the last installation met.
+func (w *warnings) note(key types.NamespacedName, warned bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.keys, key)
+	if warned {
+		w.keys[key] = true
+	}
+}
+
+// of reports whether the last installation met a warning.
+func (w *warnings) of(key types.NamespacedName) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keys[key]
+}
+
+// forget drops a cluster that is gone.
+func (w *warnings) forget(key types.NamespacedName) { w.note(key, false) }

@@ -76,6 +76,7 @@ func TestANewIncarnationInheritsNothing(t *testing.T) {
 	b.registrations.begin(key, now)
 	b.disconnections.first(key, "m", now)
 	b.replacements.note(key, now)
+	b.warnings.note(key, true)
 	b.contests.note(key, verdict{standing: agentOfCluster, from: "c-other"})
 	b.takings.Note(key, turtles.Taking{UID: former.UID})
 	b.jobs.entries[key] = &job{}

@@ -28,6 +28,8 @@ type memory struct {
 	registrations  *patience
 	disconnections disconnections
 	replacements   *replacements
+	// warnings are about the last installations of agents.
+	warnings *warnings
 	// reserved, contests and places are about clusters that want the same.
 	reserved *reservations
 	contests *contests
@@ -42,7 +44,7 @@ func newMemory() *memory {
 		incarnations: newIncarnations(),
 		writes:       newOwnWrites(), told: newTold(), steps: newSteps(), creations: newCreations(), holdings: newHoldings(),
 		conflicts: newConflicts(), looks: newLooks(), registrations: newPatience(registrationPatience), replacements: newReplacements(),
-		reserved: newReservations(), contests: newContests(), places: newEarlyPlaces(),
+		warnings: newWarnings(), reserved: newReservations(), contests: newContests(), places: newEarlyPlaces(),
 	}
 }
 
@@ -56,6 +58,7 @@ func (m *memory) forgetCluster(key types.NamespacedName) {
 	m.looks.forget(key)
 	m.places.forget(key)
 	m.replacements.forget(key)
+	m.warnings.forget(key)
 }
 
 // forgetIncarnation drops what is known of a CAPI cluster by its UID, when it is gone.

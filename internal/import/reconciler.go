@@ -54,6 +54,8 @@ type Reconciler struct {
 	// AgentGone reports whether the agent of a CAPI Cluster was seen to have gone from its workload cluster: it is looked
 	// at then, whatever Rancher says of its connection. Optional.
 	AgentGone func(cluster types.NamespacedName) bool
+	// AgentPodSecurity is the level of Pod Security of the agent's namespace where that is created. Optional: none.
+	AgentPodSecurity string
 	// Jobs is how many workload clusters are worked on at the same time; default 100.
 	Jobs int
 	// Clock is the time; default the real one.
@@ -71,7 +73,8 @@ type Reconciler struct {
 type site interface {
 	Inspect(ctx context.Context) (agent.State, error)
 	NoCleanup(ctx context.Context) error
-	Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) error
+	Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) (warned bool, err error)
+	Diagnose(ctx context.Context, inspected agent.State, warned bool) agent.Cause
 	UID(ctx context.Context) (types.UID, error)
 }
 

@@ -270,9 +270,12 @@ type blank struct{}
 func (blank) Inspect(ctx context.Context) (agent.State, error) {
 	return inspected(ctx, installed{}), nil
 }
-func (blank) NoCleanup(context.Context) error                                   { return nil }
-func (blank) Install(context.Context, []*unstructured.Unstructured, bool) error { return nil }
-func (blank) UID(context.Context) (types.UID, error)                            { return "workload", nil }
+func (blank) NoCleanup(context.Context) error { return nil }
+func (blank) Install(context.Context, []*unstructured.Unstructured, bool) (bool, error) {
+	return false, nil
+}
+func (blank) Diagnose(context.Context, agent.State, bool) agent.Cause { return agent.Unknown }
+func (blank) UID(context.Context) (types.UID, error)                  { return "workload", nil }
 
 // shown are the display names of the v3 Clusters that there are.
 type shown struct{ store client.Reader }

@@ -87,9 +87,9 @@ func (o opened) NoCleanup(context.Context) error {
 }
 
 // Install implements importer.Site.
-func (o opened) Install(_ context.Context, objects []*unstructured.Unstructured, force bool) error {
+func (o opened) Install(_ context.Context, objects []*unstructured.Unstructured, force bool) (bool, error) {
 	if o.m.dead {
-		return errDead
+		return false, errDead
 	}
 	next := installed{exists: true, credentials: true, features: o.agent.features, server: simURL}
 	for _, object := range objects {
@@ -104,7 +104,7 @@ func (o opened) Install(_ context.Context, objects []*unstructured.Unstructured,
 		}
 	}
 	if o.agent.exists && o.agent.features && !force && o.agent.token != next.token {
-		return &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.AgentConflictReason, Message: "Rancher owns it"}
+		return false, &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.AgentConflictReason, Message: "Rancher owns it"}
 	}
 	o.m.w.checkInstall(o.key, o.agent, next)
 	o.m.w.say("   %s installs the agent of %s in the workload cluster of %s", o.m.name, next.cluster, o.key)
@@ -113,8 +113,11 @@ func (o opened) Install(_ context.Context, objects []*unstructured.Unstructured,
 	}
 	o.agent = next
 	o.m.w.changes++
-	return nil
+	return false, nil
 }
+
+// Diagnose implements importer.Site.
+func (opened) Diagnose(context.Context, agent.State, bool) agent.Cause { return agent.Unknown }
 
 // Manifest implements importer.Downloader: Rancher makes it for a token that it knows.
 func (w *world) Manifest(

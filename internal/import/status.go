@@ -265,7 +265,9 @@ func (r *Reconciler) observeImport(made *record, before, after *metav1.Condition
 		return
 	}
 	switch before.Reason {
-	case archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason:
+	case archelonv1.WaitingForRancherReason, archelonv1.ConnectingAgentReason, archelonv1.WaitingForAgentReason,
+		archelonv1.AgentUnschedulableReason, archelonv1.AgentPodsRefusedReason, archelonv1.AgentImageUnavailableReason,
+		archelonv1.AgentCrashingReason, archelonv1.AgentCannotReachRancherReason:
 		r.Metrics.imported(made.strategy.Kind(), r.Clock.Now().Sub(created))
 	}
 }

@@ -97,6 +97,7 @@ func TestObserveImport(t *testing.T) {
 	}{
 		"First":      {reason: "the agent of a new record connected", before: "WaitingForAgent", lost: time.Second, want: 1},
 		"Early":      {reason: "the cluster had a condition before its record", before: "ConnectingAgent", lost: -time.Hour, want: 1},
+		"Explained":  {reason: "it did not connect at first, and the cause is gone", before: "AgentUnschedulable", lost: time.Second, want: 1},
 		"Looked":     {reason: "a lost agent came back while it was looked at", before: "AgentDisconnected", lost: time.Second},
 		"Repaired":   {reason: "a lost agent came back after its repair", before: "WaitingForAgent", lost: 14 * 24 * time.Hour},
 		"Failed":     {reason: "or after a repair that failed", before: "ConnectingAgent", lost: 14 * 24 * time.Hour},

@@ -81,6 +81,8 @@ type Options struct {
 	DisplayName string
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
 	AgentSettings []string
+	// AgentPodSecurity is the level of Pod Security of namespace cattle-system where Archelon creates it; empty for none.
+	AgentPodSecurity string
 	// UnpropagatedLabels are keys and patterns of labels that Rancher clusters do not get from their CAPI Clusters.
 	UnpropagatedLabels []string
 	// ClassLabels labels Rancher clusters with the ClusterClass of the CAPI Cluster.

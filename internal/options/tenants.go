@@ -12,11 +12,17 @@ import (
 	importer "github.com/archelon-io/archelon/internal/import"
 )
 
+// podSecurityLevels are those of Kubernetes.
+func podSecurityLevels() []string { return []string{"privileged", "baseline", "restricted"} }
+
 // addTenantFlags binds what else tenants may ask for.
 func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
 		"Part of the agent's Deployment that annotation archelon.io/agent-deployment may set; repeatable: "+
 			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
+	fs.StringVar(&o.AgentPodSecurity, "agent-pod-security", o.AgentPodSecurity,
+		"Level of Pod Security that namespace cattle-system enforces in workload clusters where Archelon creates it: "+
+			strings.Join(podSecurityLevels(), ", ")+". Default: that of the workload cluster.")
 	fs.BoolVar(&o.AllowLocalProxyURLs, "allow-local-proxy-urls", o.AllowLocalProxyURLs,
 		"Accept kubeconfigs whose proxy-url leads to a loopback, link-local, unspecified or multicast address.")
 	fs.BoolVar(&o.ClassLabels, "cluster-class-labels", o.ClassLabels,
@@ -40,13 +46,16 @@ func (o *Options) labelProblems() []error {
 	return problems
 }
 
-// agentSettingProblems reports parts that there are not.
+// agentSettingProblems reports parts and levels that there are not.
 func (o *Options) agentSettingProblems() []error {
 	var problems []error
 	for _, name := range o.AgentSettings {
 		if !slices.Contains(importer.AgentSettings(), name) {
 			problems = append(problems, fmt.Errorf("--agent-setting %q must be one of %s", name, strings.Join(importer.AgentSettings(), ", ")))
 		}
+	}
+	if o.AgentPodSecurity != "" && !slices.Contains(podSecurityLevels(), o.AgentPodSecurity) {
+		problems = append(problems, fmt.Errorf("--agent-pod-security %q must be one of %s", o.AgentPodSecurity, strings.Join(podSecurityLevels(), ", ")))
 	}
 	return problems
 }

@@ -37,7 +37,7 @@ func (k Kind) String() string {
 type Outcome struct {
 	// Kind says who moves the object on.
 	Kind Kind
-	// Reason is a CamelCase condition reason; empty for Done.
+	// Reason is a CamelCase condition reason; empty for Done, unless what was done has not had its effect yet.
 	Reason string
 	// Message tells a person what is going on and what to do. It is stable between runs and holds no secret.
 	Message string

@@ -136,6 +136,8 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 		Workloads:  workloads,
 		Metrics:    p.metrics,
 		Jobs:       p.opts.WorkloadConcurrency,
+
+		AgentPodSecurity: p.opts.AgentPodSecurity,
 	}
 	if p.opts.Gates.Enabled(feature.OCIClusterIdentity) {
 		reconciler.Principals = &p.principals

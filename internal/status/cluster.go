@@ -76,7 +76,8 @@ func agentOf(imported *metav1.Condition) string {
 	switch imported.Reason {
 	case archelonv1.ConnectingAgentReason:
 		return "installing"
-	case archelonv1.WaitingForAgentReason:
+	case archelonv1.WaitingForAgentReason, archelonv1.AgentUnschedulableReason, archelonv1.AgentPodsRefusedReason,
+		archelonv1.AgentImageUnavailableReason, archelonv1.AgentCrashingReason, archelonv1.AgentCannotReachRancherReason:
 		return "waiting"
 	case archelonv1.AgentDisconnectedReason:
 		return "disconnected"

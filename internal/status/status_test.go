@@ -41,6 +41,10 @@ func TestOf(t *testing.T) {
 			conditions: []metav1.Condition{condition("RancherImported", "False", "WaitingForAgent", "")},
 			want:       Cluster{Imported: "False", Reason: "WaitingForAgent", Since: &since, Agent: "waiting"},
 		},
+		"Explained": {
+			conditions: []metav1.Condition{condition("RancherImported", "False", "AgentPodsRefused", "")},
+			want:       Cluster{Imported: "False", Reason: "AgentPodsRefused", Since: &since, Agent: "waiting"},
+		},
 		"Disconnected": {
 			conditions: []metav1.Condition{condition("RancherImported", "False", "AgentDisconnected", "")},
 			want:       Cluster{Imported: "False", Reason: "AgentDisconnected", Since: &since, Agent: "disconnected"},

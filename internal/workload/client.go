@@ -94,7 +94,7 @@ func (c *Clients) newClient(kubeconfig []byte, from Kubeconfig, fingerprint stri
 	// and buffers for each cluster.
 	config.NextProtos = []string{"http/1.1"}
 	// Warnings are a stranger's text and would end up in the log.
-	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.WarningHandlerWithContext = warningHandler{}
 
 	server, err := url.Parse(config.Host)
 	if err != nil {

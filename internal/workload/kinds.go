@@ -26,9 +26,12 @@ func newMapper() meta.RESTMapper {
 		corev1.SchemeGroupVersion: {
 			"Namespace": meta.RESTScopeRoot, "ServiceAccount": meta.RESTScopeNamespace,
 			"Secret": meta.RESTScopeNamespace, "Service": meta.RESTScopeNamespace,
+			"Pod": meta.RESTScopeNamespace, "Node": meta.RESTScopeRoot,
 		},
-		rbacv1.SchemeGroupVersion:   {"ClusterRole": meta.RESTScopeRoot, "ClusterRoleBinding": meta.RESTScopeRoot},
-		appsv1.SchemeGroupVersion:   {"Deployment": meta.RESTScopeNamespace, "DaemonSet": meta.RESTScopeNamespace},
+		rbacv1.SchemeGroupVersion: {"ClusterRole": meta.RESTScopeRoot, "ClusterRoleBinding": meta.RESTScopeRoot},
+		appsv1.SchemeGroupVersion: {
+			"Deployment": meta.RESTScopeNamespace, "ReplicaSet": meta.RESTScopeNamespace, "DaemonSet": meta.RESTScopeNamespace,
+		},
 		policyv1.SchemeGroupVersion: {"PodDisruptionBudget": meta.RESTScopeNamespace},
 		batchv1.SchemeGroupVersion:  {"Job": meta.RESTScopeNamespace},
 	} {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
@@ -74,6 +75,59 @@ func (c *Client) Find(
 			"the workload cluster lists more than %d %s: delete those that have ended", objectsPerPage*maxPages, what)
 	})
 	return found, err
+}
+
+// List reads the first objects of a kind in a namespace, as many as limit, and converts them, to a pointer to a struct
+// with what matters of their items. What follows them is left out.
+func (c *Client) List(
+	ctx context.Context, kind schema.GroupVersionKind, limit int64, into any, options ...client.ListOption,
+) error {
+	return c.call(ctx, "listing "+kind.Kind+"s", func(ctx context.Context) error {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := c.api.List(ctx, list, append(options, client.Limit(limit))...); err != nil {
+			return err
+		}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), into) != nil {
+			// The cause is dropped because it may quote the objects.
+			return fail(archelonv1.WorkloadServerErrorReason,
+				"the workload cluster answered with malformed %ss: check that the kubeconfig leads to a Kubernetes API", kind.Kind)
+		}
+		return nil
+	})
+}
+
+// Bounds of the end of a log.
+const (
+	logLines = 50
+	logBytes = 32 << 10
+)
+
+// Log returns the end of the log of a container, or of the one that ran before it. It is a stranger's text.
+func (c *Client) Log(ctx context.Context, pod client.ObjectKey, container string, previous bool) (log string, err error) {
+	err = c.call(ctx, "reading the log of a Pod", func(ctx context.Context) error {
+		api, err := corev1client.NewForConfigAndClient(c.config, c.http)
+		if err != nil {
+			return err
+		}
+		raw, err := api.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+			Container: container, Previous: previous, TailLines: new(int64(logLines)), LimitBytes: new(int64(logBytes)),
+		}).DoRaw(ctx)
+		log = string(raw[:min(len(raw), logBytes)])
+		return err
+	})
+	return log, err
+}
+
+// CreateNamespace creates a namespace with labels, unless it exists.
+func (c *Client) CreateNamespace(ctx context.Context, name string, labels map[string]string) error {
+	namespace := &unstructured.Unstructured{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace.SetName(name)
+	namespace.SetLabels(labels)
+	return c.call(ctx, "creating "+describe(namespace), func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.api.Create(ctx, namespace, client.FieldOwner(FieldManager)))
+	})
 }
 
 // UID returns the UID of namespace kube-system, by which clusters are told from each other; empty without that

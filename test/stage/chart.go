@@ -170,6 +170,8 @@ func setImport(imports map[string]any, name, value string) bool {
 		imports["earlyPerNamespace"], _ = strconv.Atoi(value)
 	case "--agent-setting":
 		imports["agentSettings"] = strings.Split(value, ",")
+	case "--agent-pod-security":
+		imports["agentPodSecurity"] = value
 	case "--unpropagated-label":
 		imports["unpropagatedLabels"] = strings.Split(value, ",")
 	case "--cluster-class-labels":

@@ -213,7 +213,7 @@ func (s *Stage) Workload(ctx context.Context, opts env.Options) (*env.ControlPla
 		return s.real.workload(opts.Name)
 	}
 	start := env.Start
-	if s.kept != nil {
+	if s.kept != nil && !opts.Workloads { // Those are not kept.
 		start = s.kept.take
 	}
 	workload, err := start(ctx, opts)

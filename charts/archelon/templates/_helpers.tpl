@@ -231,6 +231,9 @@ namespaceSelector: {}
 {{- with .Values.import.agentSettings }}
 - --agent-setting={{ join "," . }}
 {{- end }}
+{{- with .Values.import.agentPodSecurity }}
+- --agent-pod-security={{ . }}
+{{- end }}
 {{- if .Values.import.clusterClassLabels }}
 - --cluster-class-labels
 {{- end }}
