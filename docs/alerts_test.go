@@ -115,8 +115,8 @@ func runbookOf(t *testing.T, rule alert) string {
 	return page
 }
 
-// The alert of a tenant's cause has the tenant's namespace. What is wrong with Rancher has not, so the reasons of Rancher
-// on the page of conditions are those that the rule adds up over all namespaces.
+// The alert of a tenant's cause has the tenant's namespace. What is wrong with Rancher has not, so the reasons of
+// Rancher on the page of conditions are those that the rule adds up over all namespaces.
 func TestAlertsOfTenants(t *testing.T) {
 	var named, summed []string
 	for _, rule := range alerts(t) {

@@ -13,9 +13,10 @@ const FleetEngagedCondition = "FleetEngaged"
 // reasons are those of package internal/members.
 const RancherMembersCondition = "RancherMembers"
 
-// AgentManifestCondition on a CAPI Cluster says whether a Secret has the manifest of Rancher's agent, for those who apply
-// it in the workload cluster. It is there where gate agent-manifest is on and annotation archelon.io/agent-delivery is
-// "manual". Its reasons are those of package internal/agentmanifest, and those of RancherImported that are about Rancher.
+// AgentManifestCondition on a CAPI Cluster says whether a Secret has the manifest of Rancher's agent, for those who
+// apply it in the workload cluster. It is there where gate agent-manifest is on and annotation
+// archelon.io/agent-delivery is "manual". Its reasons are those of package internal/agentmanifest, and those of
+// RancherImported that are about Rancher.
 const AgentManifestCondition = "AgentManifest"
 
 // ImportedReason is the reason of RancherImported=True: the Rancher cluster exists and Rancher
@@ -126,8 +127,8 @@ const (
 	// DuplicateRancherClustersReason: two Rancher clusters exist for this CAPI cluster. Delete one of them.
 	DuplicateRancherClustersReason = "DuplicateRancherClusters"
 
-	// RancherClusterNameTakenReason: another CAPI Cluster has the name of the v1 Rancher cluster, and Rancher would delete it
-	// together with that. Delete or rename the other CAPI Cluster first.
+	// RancherClusterNameTakenReason: another CAPI Cluster has the name of the v1 Rancher cluster, and Rancher would delete
+	// it together with that. Delete or rename the other CAPI Cluster first.
 	RancherClusterNameTakenReason = "RancherClusterNameTaken"
 
 	// DisplayNameTakenReason: another Rancher cluster has the display name that this one would have. Rancher brings

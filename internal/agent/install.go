@@ -57,8 +57,8 @@ func (s Site) NoCleanup(ctx context.Context) error { return NoCleanup(ctx, s.Cli
 func (s Site) Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) (warned bool, err error) {
 	if s.PodSecurity != "" {
 		// A namespace that exists stays as it is. What is applied below leaves the label alone.
-		labels := map[string]string{enforceLabel: s.PodSecurity}
-		if err := s.CreateNamespace(ctx, Namespace, labels); err != nil {
+		enforced := map[string]string{enforceLabel: s.PodSecurity}
+		if err := s.CreateNamespace(ctx, Namespace, enforced); err != nil {
 			return false, named(err)
 		}
 	}

@@ -60,25 +60,34 @@ func (a deliver) String() string {
 }
 
 func (a deliver) do(ctx context.Context, r *Reconciler, o *Observation) error {
-	var found *metav1.PartialObjectMetadata
-	if a.known {
-		if found, o.Problem = a.look(ctx, r); o.Problem != nil {
-			return nil
-		}
-	}
-	manifest, err := r.manifest(ctx, a.management, a.settings)
-	if err == nil && found == nil {
-		found, err = a.create(ctx, r, manifest)
-	} else if err == nil {
-		found, err = a.update(ctx, r, found, manifest)
-	}
+	written, err := a.write(ctx, r)
 	if errors.Is(err, errOvertaken) {
 		return err
 	}
 	if o.Problem = err; err == nil {
-		o.Secret = found
+		o.Secret = written
 	}
 	return nil
+}
+
+// write returns the metadata of the Secret that it has written.
+func (a deliver) write(ctx context.Context, r *Reconciler) (*metav1.PartialObjectMetadata, error) {
+	var found *metav1.PartialObjectMetadata
+	if a.known {
+		var err error
+		if found, err = a.look(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	manifest, err := r.manifest(ctx, a.management, a.settings)
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return a.create(ctx, r, manifest)
+	default:
+		return a.update(ctx, r, found, manifest)
+	}
 }
 
 // look reads whose the Secret is; nil if there is none.
@@ -101,7 +110,8 @@ func (a deliver) look(ctx context.Context, r *Reconciler) (*metav1.PartialObject
 	}
 }
 
-// create writes the first one. The cache may not have one yet that was created before, or does not show those of others.
+// create writes the first one. The cache may not have one yet that was created before, or does not show those of
+// others.
 func (a deliver) create(ctx context.Context, r *Reconciler, manifest []byte) (*metav1.PartialObjectMetadata, error) {
 	key := secretOf(client.ObjectKeyFromObject(a.cluster))
 	secret := &corev1.Secret{

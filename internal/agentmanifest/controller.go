@@ -60,8 +60,8 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// KeepInput returns a transform of a cache of Secrets' metadata: another one, which also leaves what a manifest was made
-// from.
+// KeepInput returns a transform of a cache of Secrets' metadata: another one, which also leaves what a manifest was
+// made from.
 func KeepInput(keep toolscache.TransformFunc) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		found, ok := object.(*metav1.PartialObjectMetadata)

@@ -103,7 +103,8 @@ func requestOfOwner(_ context.Context, object client.Object) []reconcile.Request
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// requestOfNamespace names the CAPI Cluster whose v3 Rancher cluster has the namespace of the object, which has its name.
+// requestOfNamespace names the CAPI Cluster whose v3 Rancher cluster has the namespace of the object, which has its
+// name.
 func (r *Reconciler) requestOfNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	management := &managementv3.Cluster{}
 	if err := r.Rancher.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, management); err != nil {

@@ -1,4 +1,5 @@
-// Package kubeconfig says where the kubeconfig of a CAPI cluster is: by CAPI's contract, or by annotations of the cluster.
+// Package kubeconfig says where the kubeconfig of a CAPI cluster is: by CAPI's contract, or by annotations of the
+// cluster.
 package kubeconfig
 
 import (

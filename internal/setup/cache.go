@@ -26,7 +26,8 @@ import (
 )
 
 // shared are kinds that several controllers read, and so are narrowed by none of them. Of Secrets, kubeconfigs are kept
-// and the manifests of agents (newInformer), and of these metadata: their data is read through the manager's API reader, at each use.
+// and the manifests of agents (newInformer), and of these metadata: their data is read through the manager's API
+// reader, at each use.
 func shared(scope shard.Scope, opts *options.Options) (map[client.Object]cache.ByObject, error) {
 	rules, err := CachedBy(opts)
 	selecting := opts.NamespaceSelector != ""

@@ -13,10 +13,10 @@ import (
 	"github.com/archelon-io/archelon/internal/kubeconfig"
 )
 
-// newInformer builds the informers of the manager's cache. Of Secrets it passes on what may hold a kubeconfig, or
-// the manifest of an agent: CAPI gives the same label and the same type to the Secrets of a cluster's authorities and to the bootstrap data of each of
-// its machines, and no selector knows the end of a name or an owner. So the API server sends the metadata of all of
-// them, and here they are dropped as they come, before anything keeps them.
+// newInformer builds the informers of the manager's cache. Of Secrets it passes on what may hold a kubeconfig, or the
+// manifest of an agent: CAPI gives the same label and the same type to the Secrets of a cluster's authorities and to
+// the bootstrap data of each of its machines, and no selector knows the end of a name or an owner. So the API server
+// sends the metadata of all of them, and here they are dropped as they come, before anything keeps them.
 func newInformer(from toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	if secret, ok := example.(*metav1.PartialObjectMetadata); ok && secret.Kind == "Secret" {
 		from = controller.Only(from, mayHoldKubeconfig)

@@ -120,11 +120,11 @@ func (c *Client) Log(ctx context.Context, pod client.ObjectKey, container string
 }
 
 // CreateNamespace creates a namespace with labels, unless it exists.
-func (c *Client) CreateNamespace(ctx context.Context, name string, labels map[string]string) error {
+func (c *Client) CreateNamespace(ctx context.Context, name string, labelled map[string]string) error {
 	namespace := &unstructured.Unstructured{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	namespace.SetName(name)
-	namespace.SetLabels(labels)
+	namespace.SetLabels(labelled)
 	return c.call(ctx, "creating "+describe(namespace), func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(c.api.Create(ctx, namespace, client.FieldOwner(FieldManager)))
 	})

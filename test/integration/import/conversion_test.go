@@ -150,7 +150,7 @@ var _ = Describe("The conversion webhook of Cluster API", Ordered, func() {
 	})
 
 	// away stops the webhook, and has the CRD name another CA: the API server begins anew with the kind.
-	away := func(ctx context.Context) {
+	away := func() {
 		GinkgoHelper()
 		webhook.stop()
 		webhook.trust(webhook.stranger)
@@ -212,7 +212,7 @@ var _ = Describe("The conversion webhook of Cluster API", Ordered, func() {
 		before := records(ctx)
 		Expect(before).To(HaveLen(1))
 
-		away(ctx)
+		away()
 		Eventually(reads(ctx)).Should(MatchError(names))
 		Eventually(readiness(ctx)).Should(unready)
 		Expect(checked(ctx)).To(And(HaveField("State", check.Error), HaveField("Message", names)))
