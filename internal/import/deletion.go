@@ -28,6 +28,9 @@ func (d *deciding) deleteRancherClusters() Decision {
 	if named, look := d.named(); look {
 		return ask(named)
 	}
+	if !d.ownsAny() && d.mayOwnMore() {
+		return ask(askOwned{})
+	}
 	for i := range d.records {
 		found := &d.records[i]
 		if !found.madeFor(d.cluster) && !found.ending {

@@ -3,6 +3,7 @@ package importer
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -105,10 +106,16 @@ func (askOwned) read(ctx context.Context, r *Reconciler, o *Observation) error {
 	return nil
 }
 
-// mayOwnMore reports whether it is to be asked for records that the cluster does not name: a name is to be chosen for a
-// cluster that was imported, so somebody has changed the annotation, and the cache may be older than the record.
+// mayOwnMore reports whether it is to be asked for records that the cluster does not name. A name is to be chosen for a
+// cluster that was imported, or such a cluster is to be released: somebody may have changed the annotation, and the
+// cache may be older than the record.
 func (d *deciding) mayOwnMore() bool {
 	return holds(d.cluster) && d.lacks(askOwned{})
+}
+
+// ownsAny reports whether a record is known that was created for this very cluster.
+func (d *deciding) ownsAny() bool {
+	return slices.ContainsFunc(d.records, func(r record) bool { return r.madeFor(d.cluster) || r.ending })
 }
 
 // askTwin asks for a CAPI cluster of the namespace and the name of a record.
