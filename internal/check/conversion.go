@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/controller"
 )
@@ -17,7 +18,7 @@ func (c *checker) conversion(ctx context.Context) []Finding {
 	if len(c.Namespaces) > 0 {
 		namespace = c.Namespaces[0]
 	}
-	err := controller.ReadCluster(ctx, c.reader, namespace)
+	err := controller.ReadCluster(ctx, c.reader, client.InNamespace(namespace))
 	text := controller.ConversionFailure(err)
 	switch {
 	case text != "":

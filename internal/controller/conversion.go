@@ -27,11 +27,11 @@ func ConversionFailure(err error) string {
 	return ""
 }
 
-// ReadCluster reads a CAPI Cluster in a namespace, or anywhere if that is empty, from the API server. A list can come
-// from its memory, so it reads one of the list by its name: the API server has to convert that.
-func ReadCluster(ctx context.Context, live client.Reader, namespace string) error {
+// ReadCluster reads one of the CAPI Clusters that options select from the API server. A list can come from its memory,
+// so it reads one of the list by its name: the API server has to convert that.
+func ReadCluster(ctx context.Context, live client.Reader, which ...client.ListOption) error {
 	list := &clusterv1.ClusterList{}
-	if err := live.List(ctx, list, client.Limit(1), client.InNamespace(namespace)); err != nil || len(list.Items) == 0 {
+	if err := live.List(ctx, list, append(which, client.Limit(1))...); err != nil || len(list.Items) == 0 {
 		return err
 	}
 	one := &list.Items[0]

@@ -10,24 +10,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/shard"
 )
 
 // conversion looks whether the API server can convert CAPI Clusters. If it cannot, a cache that lists them waits, and
 // says nothing of why.
 type conversion struct {
 	live client.Reader
-	// namespace is one of those of the instance, empty if it works in all.
-	namespace string
-	logger    logr.Logger
+	// which selects Clusters of the instance.
+	which  []client.ListOption
+	logger logr.Logger
 
 	mu       sync.Mutex
 	reported string
 }
 
-func newConversion(live client.Reader, namespaces []string, logger logr.Logger) *conversion {
+func newConversion(live client.Reader, scope shard.Scope, logger logr.Logger) *conversion {
 	c := &conversion{live: live, logger: logger}
-	if len(namespaces) > 0 {
-		c.namespace = namespaces[0]
+	if scope.Empty() {
+		return c
+	}
+	for namespace, only := range scope.Namespaces() {
+		c.which = []client.ListOption{client.InNamespace(namespace)} // Any of them will do.
+		if only.FieldSelector != nil {
+			c.which = append(c.which, client.MatchingFieldsSelector{Selector: only.FieldSelector})
+		}
 	}
 	return c
 }
@@ -36,7 +43,7 @@ func newConversion(live client.Reader, namespaces []string, logger logr.Logger) 
 func (c *conversion) check(request *http.Request) error {
 	ctx, cancel := context.WithTimeout(request.Context(), probeTimeout)
 	defer cancel()
-	why := controller.ConversionFailure(controller.ReadCluster(ctx, c.live, c.namespace))
+	why := controller.ConversionFailure(controller.ReadCluster(ctx, c.live, c.which...))
 	c.report(why)
 	if why != "" {
 		return errors.New(why)

@@ -196,7 +196,7 @@ func (p *process) running(
 ) *running {
 	return &running{
 		settings: parts.settings, synced: synced, logger: p.logger, seat: parts.seat,
-		conversion: newConversion(live, place.claim.Scope.Included(), p.logger),
+		conversion: newConversion(live, place.claim.Scope, p.logger),
 		replaced: func(controller, crd, cause string) {
 			end.because("A CRD is not the one any more that this process works with",
 				"controller", controller, "crd", crd, "cause", cause)

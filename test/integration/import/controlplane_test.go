@@ -73,8 +73,7 @@ var _ = Describe("A control plane", Ordered, func() {
 			name := "plane-" + strings.ToLower(early)
 			cluster := create(ctx, name, importing.Selected, withControlPlane)
 			if early == "OnRequest" {
-				importing.SetAnnotation(cluster, earlyKey, "true")
-				Expect(f.Client.Update(ctx, cluster)).To(Succeed())
+				f.Patch(ctx, cluster, func(o client.Object) { importing.SetAnnotation(o, earlyKey, "true") })
 			}
 			Eventually(message(ctx, cluster)).Should(ContainSubstring("Check KubeadmControlPlane " + namespace + "/plane"))
 			reports(ctx, cluster, available, metav1.ConditionFalse, "NotAvailable", "* Control plane\n* not yet\tinitialized\x1b")

@@ -205,7 +205,7 @@ func (d *deletion) comingBack(strategy string) {
 // letGo takes all finalizers but Rancher's off an object.
 func (f *fixture) letGo(ctx context.Context, object client.Object) {
 	GinkgoHelper()
-	f.Patch(ctx, object, func(o client.Object) {
+	f.Patch(ctx, importing.Current(ctx, f.Client, object), func(o client.Object) {
 		for _, name := range []string{importing.Finalizer, foreignFinalizer, turtlesFinalizer} {
 			controllerutil.RemoveFinalizer(o, name)
 		}

@@ -55,7 +55,7 @@ var _ = Describe("A CAPI cluster that is restored beside its record", func() {
 					importing.SetAnnotation(c, importing.RecordKey, strategy+"/"+record.GetName())
 				})
 			}
-			f.shell(ctx, commandsOf("backup.md", "## Attach records again"))
+			f.shell(ctx, commandsOf("backup.md", "## Attach Rancher clusters again"))
 			f.run(ctx, importing.Gate(strategy), "--sync-period=1h")
 			Eventually(f.Reason(ctx, restored)).Should(Equal("True/Imported"))
 			attached := f.Look(ctx).Records(strategy, restored)
