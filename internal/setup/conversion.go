@@ -18,7 +18,9 @@ import (
 type conversion struct {
 	live client.Reader
 	// which selects Clusters of the instance.
-	which  []client.ListOption
+	which []client.ListOption
+	// none: the instance has no namespace, and may read nothing.
+	none   bool
 	logger logr.Logger
 
 	mu       sync.Mutex
@@ -26,8 +28,8 @@ type conversion struct {
 }
 
 func newConversion(live client.Reader, scope shard.Scope, logger logr.Logger) *conversion {
-	c := &conversion{live: live, logger: logger}
-	if scope.Empty() {
+	c := &conversion{live: live, none: scope.Empty(), logger: logger}
+	if c.none {
 		return c
 	}
 	for namespace, only := range scope.Namespaces() {
@@ -41,6 +43,9 @@ func newConversion(live client.Reader, scope shard.Scope, logger logr.Logger) *c
 
 // check is a readiness check. Any other failure can be that of one request.
 func (c *conversion) check(request *http.Request) error {
+	if c.none {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(request.Context(), probeTimeout)
 	defer cancel()
 	why := controller.ConversionFailure(controller.ReadCluster(ctx, c.live, c.which...))
