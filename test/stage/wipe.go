@@ -106,7 +106,11 @@ func (w *wiper) deleteWhere(ctx context.Context, match func(*unstructured.Unstru
 	for _, kind := range kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := w.List(ctx, list); err != nil {
+		err := w.List(ctx, list)
+		if apierrors.IsNotFound(err) {
+			continue // A spec has deleted its CRD a moment ago, and discovery still shows it.
+		}
+		if err != nil {
 			return fmt.Errorf("listing %s: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
