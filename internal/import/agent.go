@@ -62,7 +62,7 @@ func (d *deciding) workDone() Decision {
 	case !d.ended && known:
 		return wait(archelonv1.AgentDisconnectedReason, agentDisconnected)
 	case !d.ended:
-		return wait(archelonv1.ConnectingAgentReason, "Rancher's agent is being installed in the workload cluster")
+		return wait(archelonv1.ConnectingAgentReason, "Installing Rancher's agent in the workload cluster")
 	case result.Kind == outcome.KindFail:
 		// It is a wait for the next try. The backoff is that of the job, so the error is not handed to the queue, which
 		// would add its own.
@@ -78,17 +78,17 @@ func (d *deciding) workDone() Decision {
 		return stop(outcome.Poll(result.Reason, agentNotConnected+result.Message, result.After))
 	default:
 		return stop(outcome.Poll(archelonv1.WaitingForAgentReason,
-			"Rancher's agent is installed in the workload cluster and has yet to connect to Rancher", result.After))
+			"Installed Rancher's agent in the workload cluster. Waiting for its connection to Rancher, usually less than a minute", result.After))
 	}
 }
 
 // What comes before an explanation of why an agent does not connect.
 const (
 	agentNotConnected = "Rancher's agent is installed in the workload cluster and has not connected to Rancher. "
-	agentLost         = "Rancher reports the agent as disconnected. "
+	agentLost         = "The agent lost its connection to Rancher. "
 )
 
 // agentDisconnected is true while a lost agent is looked at, and afterwards where the look explains nothing, so that
 // such a loss costs one write of the condition.
-const agentDisconnected = "Rancher reports the agent as disconnected; what is installed is being looked at, and installed again if it cannot connect: " +
-	"if this lasts, look at the Deployment cattle-system/cattle-cluster-agent and at the network of the workload cluster"
+const agentDisconnected = "The agent lost its connection to Rancher. Archelon checks it, and installs it again if it cannot connect. After 5 minutes, " +
+	"check Deployment cattle-system/cattle-cluster-agent in the workload cluster and its network path to Rancher"

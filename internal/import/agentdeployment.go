@@ -97,7 +97,7 @@ func agentDeployment(annotations map[string]string, allowed []string) (map[strin
 	}
 	for _, part := range agentParts() {
 		if _, used, _ := unstructured.NestedFieldNoCopy(content, part.path...); used && !slices.Contains(allowed, part.name) {
-			return nil, fmt.Errorf("it has %s, which this installation does not allow (flag --agent-setting): leave that out, or ask who runs Archelon", part.name)
+			return nil, fmt.Errorf("it sets %[1]s, which is not allowed. Remove that, or ask your administrator to add %[1]q to the Helm value import.agentSettings", part.name)
 		}
 	}
 	return runtime.DeepCopyJSON(content), nil

@@ -116,13 +116,13 @@ func (v verdict) refusal(approved string) error {
 		return nil
 	case v.standing == agentOfCluster:
 		problem.Reason = archelonv1.AgentOfAnotherClusterReason
-		problem.Message = fmt.Sprintf("The workload cluster has the agent of v3 Rancher cluster %s, which would lose its connection: delete that Rancher cluster, "+
-			"or take its agent over by the annotation %s: %q on this Cluster (if it is set already, remove it and set it again)",
-			v.from, archelonv1.TakeOverAgentAnnotation, v.from)
+		problem.Message = fmt.Sprintf("Rancher cluster %s would be disconnected, so Rancher's agent was not installed: the workload cluster runs the agent of %s. "+
+			"Delete Rancher cluster %s in Rancher, or replace its agent once: set annotation %s to %q on this Cluster. "+
+			"If the annotation has this value already, remove it first", v.from, v.from, v.from, archelonv1.TakeOverAgentAnnotation, v.from)
 	default:
 		problem.Reason = archelonv1.AgentOfAnotherRancherReason
-		problem.Message = fmt.Sprintf("The workload cluster has the agent of another Rancher (%s), which would lose its connection, so nothing was changed there: "+
-			"delete the cluster in that Rancher, or take its agent over by the annotation %s: %q on this Cluster (if it is set already, remove it and set it again)",
+		problem.Message = fmt.Sprintf("Another Rancher (%s) would lose this cluster, so Rancher's agent was not installed: the workload cluster runs the agent of that Rancher. "+
+			"Delete the cluster there, or replace its agent once: set annotation %s to %q on this Cluster. If the annotation has this value already, remove it first",
 			v.from, archelonv1.TakeOverAgentAnnotation, v.from)
 	}
 	return problem

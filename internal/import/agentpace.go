@@ -40,8 +40,9 @@ func (r *replacements) check(key types.NamespacedName, now time.Time) error {
 	}
 	return &outcome.Problem{
 		Kind: outcome.KindPoll, Reason: archelonv1.AgentContestedReason, After: time.Minute,
-		Message: "Rancher's agent was replaced several times in a short time, because somebody installs another one each time: " +
-			"find out who writes Deployment cattle-system/cattle-cluster-agent in the workload cluster, and end that; it is tried again every few minutes",
+		Message: "Rancher's agent was replaced several times in a short time, because another controller installs its own agent each time. " +
+			"Find in the managedFields of Deployment cattle-system/cattle-cluster-agent in the workload cluster which one it is, and stop it. " +
+			"Archelon tries again every 5 minutes",
 	}
 }
 

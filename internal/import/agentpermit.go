@@ -118,8 +118,8 @@ func (r *Reconciler) checkIdentity(ctx context.Context, i *installation) error {
 	}
 	return &outcome.Problem{
 		Kind: outcome.KindStall, Reason: archelonv1.ManagementClusterReason,
-		Message: fmt.Sprintf("The kubeconfig leads to the cluster that Rancher itself runs in, which Rancher shows already as local: set label %s to \"false\" "+
-			"on this Cluster, or annotation %s to \"true\" to have Rancher's agent installed there", archelonv1.ImportLabel, archelonv1.ImportManagementClusterAnnotation),
+		Message: fmt.Sprintf("This is the cluster that Rancher runs in, and Rancher lists it already as \"local\". Set label %s to \"false\" on this Cluster. "+
+			"To install Rancher's agent there anyway, set annotation %s to \"true\"", archelonv1.ImportLabel, archelonv1.ImportManagementClusterAnnotation),
 	}
 }
 

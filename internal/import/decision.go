@@ -111,7 +111,8 @@ func recordChange(found *record, what, doing string, change func(client.Object))
 }
 
 func waitingForRancher() outcome.Outcome {
-	return outcome.Wait(archelonv1.WaitingForRancherReason, "The Rancher cluster was made; Rancher has yet to prepare its registration: if that lasts, look at the logs of Rancher")
+	return outcome.Wait(archelonv1.WaitingForRancherReason, "Created the Rancher cluster. Waiting for Rancher to issue its registration token, usually less than 10 seconds. "+
+		"After a minute, check the log of Rancher")
 }
 
 // startOver waits for the cache to show what the API server has said.

@@ -112,8 +112,8 @@ func (d *deciding) unimport(found *record) Decision {
 // heldByTwin stalls where a record has to stay, because Rancher would delete a CAPI cluster together with it.
 func heldByTwin(found *record) Decision {
 	return stall(archelonv1.RancherClusterNameTakenReason, fmt.Sprintf(
-		"Rancher would delete the CAPI cluster %s together with the %s, because they have the same name; delete that CAPI cluster first, or keep this import",
-		found.GetName(), found))
+		"Not un-imported, to protect CAPI Cluster %s/%s: Rancher would delete it, too, because it has the same name as the %s. "+
+			"Delete that CAPI Cluster first, or leave this Cluster imported", found.GetNamespace(), found.GetName(), found))
 }
 
 // withoutWebhook waits for a webhook that does not answer, and has the CAPI cluster go before its record if that takes

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 	desired, err := r.desiredRecord(cluster, name)
 	if err == nil && desired.FleetWorkspace != "" && !slices.Contains(r.FleetWorkspaces, desired.FleetWorkspace) {
 		return Desired{}, invalidSetting(archelonv1.FleetWorkspaceAnnotation,
-			errors.New("it must be a Fleet workspace that this installation allows (flag --fleet-workspace): choose another one, or ask who runs Archelon"))
+			fmt.Errorf("Fleet workspace %q is not allowed. Choose another workspace, or ask your administrator to add it to the Helm value fleetWorkspaces", desired.FleetWorkspace))
 	}
 	if err != nil {
 		return desired, err

@@ -128,20 +128,20 @@ func (d *deciding) reserveDisplayName(name string) Decision {
 	}
 	if left := d.reserved[name]; left > 0 {
 		return stop(outcome.Poll(archelonv1.DisplayNameTakenReason, fmt.Sprintf(
-			"Another import is about to get the display name %q; if it does, set annotation %s to another name", name, archelonv1.DisplayNameAnnotation), left))
+			"Waiting: another import is creating a Rancher cluster with display name %q. If that succeeds, set annotation %s to another name on this Cluster", name, archelonv1.DisplayNameAnnotation), left))
 	}
 	return pass()
 }
 
 func (d *deciding) displayNameTaken(strategy Strategy, name string, holder *rancher.NamedCluster) Decision {
-	remedy := fmt.Sprintf("set annotation %s to another name", archelonv1.DisplayNameAnnotation)
+	remedy := fmt.Sprintf("Set annotation %s to another name on this Cluster", archelonv1.DisplayNameAnnotation)
 	if !strategy.Nature().Itself {
-		remedy = fmt.Sprintf("remove annotation %s, or create this cluster under another name", archelonv1.FleetWorkspaceAnnotation)
+		remedy = fmt.Sprintf("Remove annotation %s, or create this Cluster under another name", archelonv1.FleetWorkspaceAnnotation)
 	}
-	message := fmt.Sprintf("v3 Rancher cluster %s has the display name %q, and Rancher would bring to this cluster what is meant for that one: %s, or have the other one renamed or deleted",
+	message := fmt.Sprintf("Rancher cluster %s already has the display name %q. Display names must be unique, because Rancher and Fleet look clusters up by them. %s, or rename or delete the other Rancher cluster",
 		holder.Name, name, remedy)
 	if d.hasRecord() {
-		message += "; until then, this cluster's own Rancher cluster stays as it is"
+		message += ". Until then, the Rancher cluster of this Cluster keeps its name"
 	}
 	return stall(archelonv1.DisplayNameTakenReason, message)
 }

@@ -64,7 +64,7 @@ func (d *deciding) letOthers() Decision {
 }
 
 func (*deciding) pause() Decision {
-	return wait(archelonv1.PausedReason, "The CAPI cluster is paused; the import goes on when it is resumed")
+	return wait(archelonv1.PausedReason, "This Cluster is paused. Resume it to continue the import")
 }
 
 // checkSelection stops where the import label cannot be read. What is imported stays imported when nothing selects it

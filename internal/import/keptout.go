@@ -47,8 +47,9 @@ func letIn(annotations map[string]string) {
 func removedInRancher(by string) Decision {
 	if by == archelonv1.KeptOutAnnotation {
 		return stall(archelonv1.RemovedInRancherReason, fmt.Sprintf(
-			`The annotation %s keeps this cluster out of Rancher. Remove the annotation, or set it to "false", to import`, by))
+			`Not imported: annotation %s keeps this Cluster out of Rancher. To import it, remove the annotation, or set it to "false"`, by))
 	}
 	return stall(archelonv1.RemovedInRancherReason, fmt.Sprintf(
-		`The annotation %q keeps this cluster out of Rancher; it is set when the Rancher cluster is deleted, in Rancher or by another tool that takes it for its own. Remove the annotation to import again`, by))
+		`Not imported: annotation %q is set. Archelon sets it when the Rancher cluster was deleted, in Rancher or by a tool that took it for its own. ` +
+			`To import again, remove the annotation`, by))
 }

@@ -101,7 +101,8 @@ func (d *deciding) rename(found *record) Decision {
 	other := d.free[name]
 	if other == name {
 		return stop(outcome.Poll(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
-			"The %s has the name of this cluster's record and was not made for it; delete it", found), unseenRecheck))
+			"The %s already uses the name that this import needs, and does not belong to this Cluster. If it is not needed, delete it in Rancher. "+
+				"Otherwise create this Cluster under another name", found), unseenRecheck))
 	}
 	second := askRecord{strategy: strategy, name: other, why: ", whose name may be free"}
 	if d.lacks(second) {
@@ -109,7 +110,8 @@ func (d *deciding) rename(found *record) Decision {
 	}
 	if occupant := d.live[recordID(strategy, other)]; occupant != nil && !occupant.madeFor(d.cluster) {
 		return stop(outcome.Poll(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
-			"The %s and the %s have the names that this cluster's record may have, and were not made for it; delete one of them", found, occupant), unseenRecheck))
+			"The %s and the %s already use the names that this import can use, and do not belong to this Cluster. Delete the one that is not needed in Rancher, "+
+				"or create this Cluster under another name", found, occupant), unseenRecheck))
 	}
 	ahead := d.writeAhead(other)
 	ahead.Outcome = outcome.Poll(

@@ -27,14 +27,14 @@ func (d *deciding) checkNamesake() Decision {
 	found := d.namesakes[0]
 	if found.cached {
 		return stall(archelonv1.RancherClusterNameTakenReason, fmt.Sprintf(
-			"The %s stands for another CAPI cluster, and its kubeconfig Secret has the name of this cluster's; "+
-				"create this cluster under another name", found.record))
+			"Not imported: this Cluster has the same name as the %s, which belongs to another CAPI Cluster. Rancher would overwrite "+
+				"Secret %s/%s-kubeconfig of this Cluster. Create this Cluster under another name",
+			found.record, d.cluster.Namespace, d.cluster.Name))
 	}
 	return stop(outcome.Poll(archelonv1.RancherClusterNameTakenReason, fmt.Sprintf(
-		"The %s was created by somebody else, and its kubeconfig Secret has the name of this cluster's; "+
-			"create this cluster under another name. "+
-			"Do not delete that Rancher cluster while this one exists: Rancher would delete this CAPI cluster together with it",
-		found.record), found.left))
+		"Do not delete the %s: Rancher would delete this Cluster, too, because both have the same name. Rancher also overwrites "+
+			"Secret %s/%s-kubeconfig of this Cluster. Create this Cluster under another name, and delete this Cluster before the Rancher cluster",
+		found.record, d.cluster.Namespace, d.cluster.Name), found.left))
 }
 
 // checkMoved refuses an import whose annotation names the Rancher cluster of another management cluster, for a CAPI
@@ -60,9 +60,9 @@ func (d *deciding) checkMoved() Decision {
 		return pass()
 	}
 	return stop(outcome.Poll(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
-		"The %s that this Cluster names is of another management cluster, or of none (label %s): attach it, if this Cluster was moved here "+
-			"(docs/operations/backup.md#after-clusterctl-move); if it is a copy, remove annotation %s",
-		named, archelonv1.ManagementClusterLabel, archelonv1.RecordAnnotation), unseenRecheck))
+		"Not imported: annotation %s of this Cluster names the %s, which belongs to another management cluster, or to none (label %s). "+
+			"If this Cluster was moved here, ask your administrator to attach that Rancher cluster. If this Cluster is a copy, remove the annotation",
+		archelonv1.RecordAnnotation, named, archelonv1.ManagementClusterLabel), unseenRecheck))
 }
 
 // askNamesakes asks for v1 Rancher clusters of the cluster's name. The cache shows only those with owner labels, not

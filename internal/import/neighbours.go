@@ -17,12 +17,12 @@ import (
 func (d *deciding) checkNeighbours() Decision {
 	if provisionedByRancher(d.cluster) {
 		return stall(archelonv1.ProvisionedByRancherReason,
-			"Rancher provisioned this cluster and knows it already; remove the import label")
+			"Not imported: Rancher provisioned this cluster, and lists it already. Remove label "+archelonv1.ImportLabel)
 	}
 	if turtles.Holds(d.cluster) {
 		return stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
-			"Rancher Turtles holds this cluster (finalizer %s); un-import it there first, or park its importer (docs/operations/turtles.md) and set annotation %s to %q, "+
-				"then this import goes on", archelonv1.TurtlesFinalizer, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
+			"Rancher Turtles still manages this Cluster (finalizer %s). To move it to Archelon, ask your administrator to disable the importer of Turtles, "+
+				"and set annotation %s to %q on this Cluster", archelonv1.TurtlesFinalizer, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 	}
 	var own []string
 	for _, record := range d.records {
@@ -32,27 +32,30 @@ func (d *deciding) checkNeighbours() Decision {
 			// It goes, or the next phases put its labels on again.
 		case ours && record.halfLabelled():
 			return stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
-				"The %s lacks one of the labels %s and %s; restore it", record, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel))
+				"The %s lacks one of its labels. Set %s to %q and %s to %q on it", record,
+				archelonv1.OwnerNameLabel, d.cluster.Name, archelonv1.OwnerNamespaceLabel, d.cluster.Namespace))
 		case ours:
 			own = append(own, record.String())
 		case record.ofTurtles():
 			return stall(archelonv1.ManagedByTurtlesReason, fmt.Sprintf(
-				"The %s belongs to Rancher Turtles; delete it there first, or park its importer (docs/operations/turtles.md) and set annotation %s to %q, then this import goes on",
+				"The %s belongs to Rancher Turtles. Delete it in Rancher, or ask your administrator to disable the importer of Turtles, and set annotation %s to %q on this Cluster",
 				record, archelonv1.ManagedByAnnotation, archelonv1.ManagedByArchelon))
 		case record.halfLabelled():
 			// Without a namespace it may mean another cluster of the same name, so it only stops a new import.
 			if d.cluster.Annotations[archelonv1.RecordAnnotation] == "" {
 				return stall(archelonv1.IncompleteOwnerLabelsReason, fmt.Sprintf(
-					"The %s has only one of the labels %s and %s and may stand for this cluster; complete its labels or delete it",
+					"The %s has only one of the labels %s and %s, so it may belong to this Cluster. Complete its labels, or delete it in Rancher",
 					record, archelonv1.OwnerNameLabel, archelonv1.OwnerNamespaceLabel))
 			}
 		default:
 			return stall(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
-				"The %s names this cluster as its owner and was not made for it (label %s); delete it or its owner labels", record, archelonv1.OwnerUIDLabel))
+				"The %s has owner labels for this Cluster, but another UID of a Cluster (label %s). After a restore, ask your administrator to attach it again. "+
+					"Otherwise remove its owner labels, or delete it in Rancher", record, archelonv1.OwnerUIDLabel))
 		}
 	}
 	if len(own) > 1 {
-		return stall(archelonv1.DuplicateRancherClustersReason, "There are several records of this cluster: "+strings.Join(own, ", ")+"; delete all but one in Rancher")
+		return stall(archelonv1.DuplicateRancherClustersReason, "Several Rancher clusters belong to this Cluster: "+strings.Join(own, ", ")+
+			". Delete all of them in Rancher but the one that you want to keep")
 	}
 	return pass()
 }

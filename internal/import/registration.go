@@ -143,8 +143,8 @@ func (q askRegistrations) read(_ context.Context, r *Reconciler, o *Observation)
 }
 
 // earlierServerURL is what users read while Rancher has yet to follow its own setting.
-const earlierServerURL = "The registration token still names an earlier server-url of Rancher; Rancher was asked to fill it in again: " +
-	"if that lasts, look at the logs of Rancher"
+const earlierServerURL = "Waiting for Rancher to write its current server-url into the registration token, which still has an earlier one. " +
+	"After 5 minutes, check the log of Rancher"
 
 // fromEarlierServer stops an installation that began before server-url changed. The new registration starts another
 // one.

@@ -142,6 +142,6 @@ func checkNames(cluster *clusterv1.Cluster) error {
 func invalidSetting(annotation string, cause error) error {
 	return &outcome.Problem{
 		Kind: outcome.KindStall, Reason: archelonv1.InvalidSettingReason,
-		Message: fmt.Sprintf("annotation %s cannot be used: %s", annotation, cause),
+		Message: fmt.Sprintf("Annotation %s cannot be used: %s", annotation, cause),
 	}
 }

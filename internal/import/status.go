@@ -122,7 +122,8 @@ func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) (t
 	return left, nil
 }
 
-const conflictRemedy = "; writes have met nothing but conflicts for seconds: look whether an admission webhook refuses with code 409, whether somebody else writes the object all the time, and at the health of each API server"
+const conflictRemedy = ". All updates have failed with conflicts for seconds. Likely causes: another controller keeps writing the object (see its managedFields), " +
+	"or an admission webhook answers with code 409"
 
 // conditionFor returns the condition that the run calls for, or nil to leave it as it is.
 func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.Condition {
@@ -149,7 +150,7 @@ func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.
 			return nil // A cluster that has nothing to do with Rancher gets no condition.
 		}
 		next.Reason = archelonv1.NotSelectedReason
-		next.Message = fmt.Sprintf("Label %s does not select this cluster; set it to \"true\" on the Cluster or its Namespace to import", archelonv1.ImportLabel)
+		next.Message = fmt.Sprintf("Not imported: no label selects this Cluster. To import it, set label %s to \"true\" on this Cluster or on its Namespace", archelonv1.ImportLabel)
 	case out.Reason == archelonv1.PausedReason && (before == nil || before.Status == metav1.ConditionTrue):
 		return nil // Being paused does not disconnect a cluster.
 	case lookingAtAgent(out) && before != nil && before.Status == metav1.ConditionFalse:
@@ -194,12 +195,13 @@ func (r *Reconciler) publishDeeds(o *Observation) {
 	}
 	if o.abandoned != nil {
 		r.event(o, corev1.EventTypeWarning, archelonv1.RancherClusterNameTakenReason,
-			"Left the %s alone: Rancher would delete the CAPI cluster of the same name together with it", o.abandoned)
+			"Did not delete the %s, because Rancher would also delete the CAPI Cluster of the same name", o.abandoned)
 	}
 	if o.removed {
-		text := `The Rancher cluster was deleted in Rancher; set annotation "imported" so that it is not imported again`
+		text := "The Rancher cluster was deleted in Rancher. Archelon added annotation imported=true to this Cluster, so that it is not imported again. " +
+			"Remove the annotation to import again"
 		if !isKeptOut(o.cluster.Annotations) {
-			text = "The Rancher cluster was deleted in Rancher; it is imported again, as annotation " + archelonv1.KeptOutAnnotation + " says"
+			text = "The Rancher cluster was deleted in Rancher. Archelon imports this Cluster again, because annotation " + archelonv1.KeptOutAnnotation + " is \"false\""
 		}
 		r.event(o, corev1.EventTypeNormal, archelonv1.RemovedInRancherReason, "%s", text)
 	}

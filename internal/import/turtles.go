@@ -58,7 +58,7 @@ func (d *deciding) checkTurtles() Decision {
 	}
 	// The Lease ends by not being renewed, which no event tells.
 	return stop(outcome.Poll(archelonv1.TurtlesActiveReason,
-		"Rancher Turtles runs and imports clusters with the same label; "+turtles.Park+", then this import goes on", d.lease.Left))
+		"Waiting: Rancher Turtles is running and would import the same clusters. "+turtles.Park, d.lease.Left))
 }
 
 // tracesOfTurtles reports whether Turtles holds the cluster or a record of it.
@@ -134,7 +134,7 @@ func (d *deciding) adoptable() (*record, Decision) {
 			continue // Nobody can tell; the next rule refuses it.
 		case found != nil:
 			return nil, stall(archelonv1.DuplicateRancherClustersReason, fmt.Sprintf(
-				"Rancher Turtles left two records of this cluster, the %s and the %s; delete one of them in Rancher", found, candidate))
+				"Rancher Turtles left two Rancher clusters of this Cluster, the %s and the %s. Delete the one that you do not need in Rancher", found, candidate))
 		}
 		found = candidate
 	}

@@ -20,8 +20,8 @@ const (
 	webhookRecheck = 5 * time.Second
 )
 
-const webhookAway = "Rancher's admission webhook does not answer, so the Rancher cluster cannot be released: see whether Deployment " +
-	"cattle-system/rancher-webhook runs; after half a minute the CAPI cluster goes without it"
+const webhookAway = "Waiting for Rancher's admission webhook, which does not answer. Check Deployment cattle-system/rancher-webhook. " +
+	"30s after its deletion, this Cluster is released without the webhook. Last error"
 
 // patienceLeft returns for how much longer the deletion of a CAPI cluster waits for rancher-webhook.
 func patienceLeft(cluster client.Object, now time.Time) time.Duration {

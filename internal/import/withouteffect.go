@@ -35,7 +35,7 @@ func withoutEffect(cluster *clusterv1.Cluster, v findings) string {
 		notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher shows a v1 Rancher cluster by its own name", archelonv1.DisplayNameAnnotation))
 	}
 	if v.unselected {
-		notes = append(notes, fmt.Sprintf("nothing selects this cluster now: it stays imported until label %s is \"false\"", archelonv1.ImportLabel))
+		notes = append(notes, fmt.Sprintf("Imported, although no label or selector selects this Cluster any more. To remove it from Rancher, set label %s to \"false\"", archelonv1.ImportLabel))
 	}
 	return strings.Join(notes, "; ")
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Park is what messages advise. Rancher's feature turtles is not for that: without it Rancher removes core CAPI.
-const Park = "park its importer and say so with --turtles-parked (docs/operations/turtles.md)"
+const Park = "An administrator has to disable its importer and set the Helm value turtles.parked to true"
 
 // Holds reports whether Turtles holds an object: a CAPI Cluster, or a Rancher cluster.
 func Holds(object client.Object) bool {
@@ -42,8 +42,8 @@ func (l Lease) MayTake(parked bool, taken, own Taking) bool {
 // WhyNotTaken says why a CAPI Cluster stays with Turtles although it is to be taken from it, and what to do.
 func WhyNotTaken(parked bool) string {
 	if parked {
-		return fmt.Sprintf("Rancher Turtles has put its finalizer %s back, so it is not parked although --turtles-parked says so; "+
-			"park its importer (docs/operations/turtles.md), then this import goes on", archelonv1.TurtlesFinalizer)
+		return fmt.Sprintf("Rancher Turtles has set its finalizer %s again, so its importer runs although the Helm value turtles.parked is true. "+
+			"Ask your administrator to disable the importer of Turtles", archelonv1.TurtlesFinalizer)
 	}
-	return fmt.Sprintf("Rancher Turtles runs and holds this cluster (finalizer %s); %s, then this import goes on", archelonv1.TurtlesFinalizer, Park)
+	return fmt.Sprintf("Waiting: Rancher Turtles is running and manages this Cluster (finalizer %s). %s", archelonv1.TurtlesFinalizer, Park)
 }
