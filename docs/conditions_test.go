@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/archelon-io/archelon/internal/docs"
 )
 
 var conditionsPage = filepath.Join("operations", "conditions.md")
@@ -16,6 +18,16 @@ func TestConditionReasons(t *testing.T) {
 	for _, reason := range constants(parse(t, "api/v1alpha1"), "Reason") {
 		code[reason] = ""
 	}
+	identities := constants(parse(t, "api/infrastructure/v1beta2"), "Reason")
+	for _, refused := range []string{
+		// What internal/identity answers about a cluster.
+		"IdentityNotEvaluatedReason", "IdentityNotFoundReason", "IdentityRefInvalidReason", "IdentityOutOfScopeReason",
+		"NamespaceNotAllowedReason", "SelectorInvalidReason", "PrincipalTypeUnknownReason", "PrincipalTypeForbiddenReason",
+		"SecretReferenceInvalidReason", "SecretNamespaceForbiddenReason",
+	} {
+		code[identities[refused]] = ""
+	}
+	content := read(t, conditionsPage)
 	documented := map[string]string{}
 	for _, row := range tables(t, conditionsPage, "## Reasons") {
 		for _, reason := range row.code(0) {
@@ -23,6 +35,14 @@ func TestConditionReasons(t *testing.T) {
 				t.Errorf("%s documents %s twice", conditionsPage, reason)
 			}
 			documented[reason] = ""
+			if _, anchor, _ := strings.Cut(docs.Reason(reason), "#"); !strings.Contains(content, `<a id="`+anchor+`"></a>`) {
+				t.Errorf("%s has no anchor for %s, to which its message leads", conditionsPage, reason)
+			}
+		}
+		for _, cell := range row[1:] {
+			if !strings.HasSuffix(cell, ".") {
+				t.Errorf("%s: %q, of %s, is no sentence", conditionsPage, cell, row[0])
+			}
 		}
 		if len(row) != 3 || row[1] == "" || row[2] == "" {
 			t.Errorf("%s: the row of %s needs a cause and a remedy", conditionsPage, row[0])

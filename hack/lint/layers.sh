@@ -20,6 +20,7 @@ allowed=(
 	"providers/capi internal/workload"
 	"internal/fleet providers/capi"
 	"internal/members internal/condition"
+	"internal/import internal/docs"
 	"internal/agentmanifest internal/agent"
 	"internal/outage internal/edge"
 	"internal/fleet/agenthealth internal/agent"

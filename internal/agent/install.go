@@ -97,8 +97,8 @@ func NoCleanup(ctx context.Context, cluster *workload.Client) error {
 	}
 	return &outcome.Problem{
 		Kind: outcome.KindPoll, Reason: archelonv1.WaitingForCleanupReason, After: cleanupRecheck,
-		Message: fmt.Sprintf("Rancher's clean-up of an earlier import is still running in the workload cluster: "+
-			"%s has not ended; if that lasts, look at its events there", pending),
+		Message: fmt.Sprintf("Waiting for Rancher's clean-up of an earlier import in the workload cluster: "+
+			"%s has not ended. After 5 minutes, check its Events there", pending),
 	}
 }
 

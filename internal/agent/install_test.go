@@ -29,7 +29,7 @@ func TestInstallNamesProblems(t *testing.T) {
 		says    string
 	}{
 		"Applied":     {reason: "it is installed", handler: answer(200, object(""))},
-		"Rejected":    {reason: "a policy refuses it", handler: answer(422, status("422", "Invalid", `"details":{}`)), kind: outcome.KindFail, want: "AgentRejected", says: "applying ServiceAccount cattle-system/cattle"},
+		"Rejected":    {reason: "a policy refuses it", handler: answer(422, status("422", "Invalid", `"details":{}`)), kind: outcome.KindFail, want: "AgentRejected", says: "Applying ServiceAccount cattle-system/cattle"},
 		"Conflict":    {reason: "somebody else owns it", handler: answer(409, status("409", "Conflict", `"details":{}`)), kind: outcome.KindFail, want: "AgentConflict"},
 		"Other":       {reason: "what has a name already keeps it", handler: answer(401, "{}"), kind: outcome.KindFail, want: "WorkloadUnauthorized"},
 		"Terminating": {reason: "an earlier one goes", handler: answer(200, object(`,"deletionTimestamp":"2026-01-01T00:00:00Z"`)), kind: outcome.KindPoll, want: "WaitingForCleanup", says: "ServiceAccount cattle-system/cattle"},

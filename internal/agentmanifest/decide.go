@@ -11,6 +11,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
+	"github.com/archelon-io/archelon/internal/docs"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -123,6 +124,9 @@ func publishing(o Observation, now time.Time, out outcome.Outcome) Decision {
 	case out.Reason == "":
 		d.Publish = publish{cluster: o.Cluster}
 		return d
+	}
+	if after.Status == metav1.ConditionFalse {
+		after.Message = docs.See(after.Message, docs.AgentManifest)
 	}
 	before := o.Before
 	if before != nil && before.Status == after.Status && before.Reason == after.Reason {

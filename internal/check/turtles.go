@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/docs"
 	"github.com/archelon-io/archelon/internal/instance"
 )
 
@@ -30,9 +31,12 @@ const (
 	turtlesGates = "--feature-gates"
 	// turtlesFleetGate is the gate of Turtles 0.28 whose controller works whatever the watch filter is.
 	turtlesFleetGate = "fleet-integration"
-
-	parkRemedy = "Park its importer as docs/operations/turtles.md says, and install with turtles.parked=true."
 )
+
+// parkRemedy is for a Turtles whose importer runs.
+func parkRemedy() string {
+	return "Park its importer, and install with turtles.parked=true: " + docs.Page(docs.Turtles) + "#park-turtles"
+}
 
 // turtles looks whether Rancher Turtles runs, and whether its importer is parked.
 func (c *checker) turtles(ctx context.Context) []Finding {
@@ -100,8 +104,8 @@ func judgeTurtlesFleet(namespace string, deployment *appsv1.Deployment) Finding 
 		ID: turtlesFleetID, State: Warning,
 		Message: fmt.Sprintf("Rancher Turtles runs in %s with gate %s: it puts finalizer fleetcluster.turtles.cattle.io on "+
 			"the Fleet Clusters of all Rancher clusters, also with a watch filter.", namespace, turtlesFleetGate),
-		Remedy: "Unless you use it, switch the gate off and remove the finalizer, as docs/operations/turtles.md says. " +
-			"Nobody removes it while the gate is off or Turtles does not run.",
+		Remedy: "Unless you use it, switch the gate off and remove the finalizer: nothing removes it while the gate is off or " +
+			"Turtles does not run. See " + docs.Page(docs.Turtles),
 	}
 }
 
@@ -134,7 +138,7 @@ func argumentsOf(deployment *appsv1.Deployment, name string) []string {
 
 // judgeTurtles says what a Turtles that runs means. The Deployment is nil if nobody sees one.
 func (c *checker) judgeTurtles(namespace string, deployment *appsv1.Deployment, fits bool) Finding {
-	f := Finding{ID: turtlesID, State: Error, Remedy: parkRemedy}
+	f := Finding{ID: turtlesID, State: Error, Remedy: parkRemedy()}
 	filter := parkedBy(deployment)
 	switch {
 	case deployment == nil:
@@ -144,7 +148,7 @@ func (c *checker) judgeTurtles(namespace string, deployment *appsv1.Deployment, 
 		f.Message = fmt.Sprintf("Rancher Turtles runs in %s and imports clusters with the same label.", namespace)
 	case fits:
 		f.Message = fmt.Sprintf("Rancher Turtles runs in %s with watch filter %q, which CAPI Clusters fit.", namespace, filter)
-		f.Remedy = "Give it a watch filter that no CAPI Cluster fits, as docs/operations/turtles.md says."
+		f.Remedy = "Give it a watch filter that no CAPI Cluster fits: " + docs.Page(docs.Turtles) + "#park-turtles"
 	case deployment.Status.ObservedGeneration < deployment.Generation ||
 		deployment.Status.UpdatedReplicas < deployment.Status.Replicas:
 		f.State, f.Remedy = Warning, "Wait until its Deployment is rolled out, and check again."

@@ -109,7 +109,7 @@ func (c *Connection) Follow(ctx context.Context, moved func(why string)) error {
 		AddFunc:    func(object any) { c.changed(object, moved) },
 		UpdateFunc: func(_, object any) { c.changed(object, moved) },
 		DeleteFunc: func(any) {
-			c.logger.Info("The kubeconfig of Rancher's cluster is gone: what it said last is used until it is there again")
+			c.logger.Info("The Secret with the kubeconfig of Rancher's cluster was deleted. Archelon uses the last one until there is a new one")
 		},
 	})
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *Connection) changed(object any, moved func(why string)) {
 		err = c.take(config)
 	}
 	if err != nil {
-		c.logger.Error(err, "The kubeconfig of Rancher's cluster cannot be used: the one before it is used")
+		c.logger.Error(err, "The kubeconfig of Rancher's cluster cannot be used. Archelon uses the last one")
 	}
 }
 
@@ -152,12 +152,12 @@ func (c *Connection) read(secret *corev1.Secret) (*rest.Config, error) {
 func (c *Connection) take(config *rest.Config) error {
 	tls, err := rest.TLSConfigFor(config)
 	if err != nil {
-		return errors.New("it holds certificates that cannot be used: correct the Secret") // The cause may quote it.
+		return errors.New("it has certificates that cannot be used. Correct the Secret") // The cause may quote it.
 	}
 	base := workload.NewTransport(config, tls, timeout)
 	wrapped, err := rest.HTTPWrappersForConfig(config, base)
 	if err != nil {
-		return errors.New("it mixes a token with a user name and password: keep one of them")
+		return errors.New("it has a token beside a user name and password. Keep one of them")
 	}
 	if former := c.way.Swap(&way{RoundTripper: wrapped, idle: base.CloseIdleConnections}); former != nil {
 		former.idle()

@@ -12,9 +12,9 @@ import (
 // What is published when a request to Rancher's cluster fails. Tenants read it in conditions and Events, so neither the
 // address of Rancher's API nor the account of Archelon is in it, as both are in what client-go reports.
 const (
-	noAnswer = "Rancher does not answer. Archelon tries again. If this lasts, ask the administrator of Archelon, " +
-		"whose log has the cause"
-	refusal = "Rancher refuses a request of Archelon. Ask the administrator of Archelon, whose log has the cause"
+	noAnswer = "Rancher does not answer. Archelon tries again. After 5 minutes, ask your administrator, " +
+		"because the log of Archelon has the cause"
+	refusal = "Rancher refuses a request of Archelon. Ask your administrator, because the log of Archelon has the cause"
 )
 
 // Published returns a client of Rancher's cluster whose errors may be published. The log has their causes.

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/docs"
 	"github.com/archelon-io/archelon/providers/capi"
 )
 
@@ -67,6 +68,9 @@ func conditionOf(o Observation, before *metav1.Condition, now time.Time) *metav1
 	if o.Status.Message != "" {
 		after.Message += ": " + o.Status.Message
 	}
+	if after.Reason != capi.EngagedReason {
+		after.Message = docs.See(after.Message, docs.FleetEngaged)
+	}
 	if before != nil && before.Status == after.Status {
 		after.LastTransitionTime = before.LastTransitionTime
 	}
@@ -77,7 +81,7 @@ func conditionOf(o Observation, before *metav1.Condition, now time.Time) *metav1
 func eventOf(status capi.Status, before *metav1.Condition) *Event {
 	switch status.State {
 	case capi.Engaged:
-		return &Event{corev1.EventTypeNormal, status.Reason, "Controllers work with the workload cluster"}
+		return &Event{corev1.EventTypeNormal, status.Reason, "Connected to the workload cluster. Controllers can use it"}
 	case capi.Degraded, capi.Disconnected:
 		return &Event{corev1.EventTypeWarning, status.Reason, string(status.State) + ": " + status.Message}
 	case capi.Connecting, capi.Pending:

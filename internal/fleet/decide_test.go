@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/archelon-io/archelon/internal/docs"
 	"github.com/archelon-io/archelon/providers/capi"
 	"github.com/archelon-io/archelon/test/builder"
 )
@@ -109,7 +111,11 @@ func TestDecide(t *testing.T) {
 			if p, ok := d.Action.(publish); ok {
 				got = "gone"
 				if c := p.condition; c != nil {
-					got = string(c.Status) + " " + c.Reason + " " + c.Message
+					message, explained := strings.CutSuffix(c.Message, ". See "+docs.Page(docs.FleetEngaged))
+					if explained == (c.Reason == capi.EngagedReason) {
+						t.Errorf("%s: got %q, want a URL for all but a cluster that works", tc.reason, c.Message)
+					}
+					got = string(c.Status) + " " + c.Reason + " " + message
 					if changed := c.LastTransitionTime.Time.Equal(now); changed != tc.changed {
 						t.Errorf("%s: the transition is at %s", tc.reason, c.LastTransitionTime)
 					}

@@ -37,14 +37,14 @@ const (
 func (by refusedBy) note(requester string) string {
 	switch by {
 	case refusedByOptIn:
-		return fmt.Sprintf("its label or annotation %s does not name namespace %s", metal3v1.NamespacesKey, requester)
+		return fmt.Sprintf("its label or annotation %s does not name namespace %s. Add it to allow the namespace", metal3v1.NamespacesKey, requester)
 	case refusedByPolicies:
-		return fmt.Sprintf("no HostDeployPolicy here allows namespace %s", requester)
+		return fmt.Sprintf("no HostDeployPolicy of this namespace allows namespace %s. Add it to one to allow the namespace", requester)
 	case refusedByCleaning:
-		return "with automatedCleaningMode disabled, its disks may have data of another namespace, and no HostDeployPolicy " +
-			"that allows namespace " + requester + " has allowUncleanedHosts"
+		return "its automatedCleaningMode is disabled, so its disks may have data of another namespace, and no HostDeployPolicy " +
+			"that allows namespace " + requester + " sets allowUncleanedHosts"
 	default:
-		return fmt.Sprintf("it has no label or annotation %s, and there is no HostDeployPolicy here", metal3v1.NamespacesKey)
+		return fmt.Sprintf("it has no label or annotation %s, and its namespace has no HostDeployPolicy. Create one to allow namespaces", metal3v1.NamespacesKey)
 	}
 }
 
@@ -123,7 +123,7 @@ func names(list, separators, name string) bool {
 func PolicyProblem(policy *metal3v1.HostDeployPolicy) string {
 	if from := policy.Spec.HostClaimNamespaces; from != nil {
 		if setsNothing(from) {
-			return "spec.hostClaimNamespaces is empty: list namespaces, or allow all of them by nameMatches: .*"
+			return "spec.hostClaimNamespaces is empty. List namespaces, or allow all of them by nameMatches: .*"
 		}
 		if _, err := anchored(from.NameMatches); err != nil {
 			return fmt.Sprintf("spec.hostClaimNamespaces.nameMatches cannot be read: %v", err)

@@ -24,7 +24,7 @@ func Dropped(claim *metal3v1.HostClaim, finalizer string) string {
 	kind := claim.Spec.Kind
 	for _, other := range claim.Finalizers {
 		if strings.HasPrefix(other, kindFinalizers) && other != finalizer {
-			return kindDropped(kind, "finalizer "+other+" is that of another kind")
+			return kindDropped(kind, "finalizer "+other+" belongs to another kind")
 		}
 	}
 	held := controllerutil.ContainsFinalizer(claim, finalizer)
@@ -33,9 +33,9 @@ func Dropped(claim *metal3v1.HostClaim, finalizer string) string {
 	case !held && begun && was != "" && !sameKind(was, kind):
 		return kindDropped(kind, fmt.Sprintf("its label %s is %.63q", metal3v1.KindLabel, was))
 	case !held && kind == metal3v1.KindBareMetal && ConditionOf(claim, metal3v1.ReadyCondition).Reason == metal3v1.KindNotHandledReason:
-		return kindDropped(kind, "it was of a kind that is not handled here")
+		return kindDropped(kind, "no controller here processed its former kind")
 	case claim.Annotations[metal3v1.PoweredOnAnnotation] == "true" && claim.Spec.Online == nil && claim.Spec.PoweredOn == nil:
-		return "spec.online is missing, and was true before. The host is left as it is. Set spec.online to true, or to false to " +
+		return "spec.online is missing, and was true before. The host stays as it is. Set spec.online to true, or to false to " +
 			"switch the host off"
 	default:
 		return ""
@@ -44,8 +44,8 @@ func Dropped(claim *metal3v1.HostClaim, finalizer string) string {
 
 // kindDropped is said of a claim whose kind is another one than before.
 func kindDropped(kind, why string) string {
-	return fmt.Sprintf("spec.kind is %q, and was another one before: %s. The claim gets no host of this kind, and what it has is "+
-		"left as it is. An administrator has to create the claim again with its former spec, without deleting what it has", kind, why)
+	return fmt.Sprintf("spec.kind is %q, and was another one before: %s. This HostClaim gets no host of this kind, and what it has stays "+
+		"as it is. Ask your administrator to create this HostClaim again with its former spec, without deleting what it has", kind, why)
 }
 
 // sameKind reports whether two names are those of one kind.

@@ -42,7 +42,7 @@ func TestDropped(t *testing.T) {
 		"Alias":      {"both names are those of one kind", changes{was("baremetalhost"), ready("x")}, ""},
 		"Disguised":  {"nobody has begun with it: anybody may have written the label", changes{was("remote")}, ""},
 		"Forged":     {"the finalizer counts", changes{held(metal3v1.BareMetalFinalizer), was("remote"), ready("x")}, ""},
-		"Unhandled":  {"its kind was one that nobody handles", changes{ready(metal3v1.KindNotHandledReason)}, "not handled here"},
+		"Unhandled":  {"its kind was one that nobody handles", changes{ready(metal3v1.KindNotHandledReason)}, "no controller here processed"},
 		"SwitchedOn": {"the host is not to be switched off", changes{on}, "spec.online is missing"},
 		"On":         {"it says so itself", changes{on, func(c *metal3v1.HostClaim) { c.Spec.Online = new(true) }}, ""},
 		"Off":        {"it says so itself", changes{on, func(c *metal3v1.HostClaim) { c.Spec.Online = new(false) }}, ""},

@@ -25,7 +25,7 @@ type compiled struct {
 	err   error
 }
 
-var errLargeExpression = errors.New("it repeats too much: use fewer or smaller repetitions, or list the names")
+var errLargeExpression = errors.New("it repeats too much. Use fewer or smaller repetitions, or list the names")
 
 // anchored returns a regular expression for whole names.
 func anchored(expression string) (*regexp.Regexp, error) {

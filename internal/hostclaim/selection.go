@@ -28,18 +28,18 @@ func selectorProblem(claim *metal3v1.HostClaim) error {
 	s := claim.Spec.HostSelector
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
 		if _, err := labels.NewRequirement(key, selection.Equals, []string{s.MatchLabels[key]}); err != nil {
-			return fmt.Errorf("hostSelector.matchLabels: %w", err)
+			return fmt.Errorf("spec.hostSelector.matchLabels: %w", err)
 		}
 	}
 	for _, each := range s.MatchExpressions {
 		operator, ok := operatorOf(each)
 		if !ok {
 			return fmt.Errorf(
-				"hostSelector.matchExpressions: %q is not an operator; use In, NotIn, Exists or DoesNotExist", each.Operator,
+				"spec.hostSelector.matchExpressions: %q is not an operator. Use In, NotIn, Exists or DoesNotExist", each.Operator,
 			)
 		}
 		if _, err := labels.NewRequirement(each.Key, operator, each.Values); err != nil {
-			return fmt.Errorf("hostSelector.matchExpressions: %w", err)
+			return fmt.Errorf("spec.hostSelector.matchExpressions: %w", err)
 		}
 	}
 	return nil
@@ -210,12 +210,12 @@ func Select(q Question) Answer {
 	case refused[refusedByCleaning] != nil:
 		return Answer{
 			Reason: metal3v1.NotCleanedReason, Refusals: refusals(q, refused),
-			Message: "Hosts that fit hostSelector are free, and may have data of another namespace on their disks: ask their administrator",
+			Message: "Hosts that match spec.hostSelector are free, but their disks may have data of another namespace. Ask your administrator",
 		}
 	default:
 		return Answer{
 			Reason: metal3v1.NoBareMetalHostReason, Refusals: refusals(q, refused),
-			Message: "No host that fits hostSelector is free and open to this namespace",
+			Message: "No host that matches spec.hostSelector is free and allows this namespace. Change spec.hostSelector, or ask your administrator",
 		}
 	}
 }
@@ -227,9 +227,9 @@ func Check(q Question, host *bmov1.BareMetalHost) string {
 	case problem != nil:
 		return problem.Error()
 	case !fits(host, q.Claim.Spec.HostSelector):
-		return "the host is not free, or does not fit any more"
+		return "it is not free, or no longer matches spec.hostSelector"
 	case !open(host, q.Policies, q.Requester):
-		return "it is not open to this namespace any more"
+		return "it no longer allows this namespace"
 	default:
 		return ""
 	}
@@ -258,7 +258,7 @@ func choose(claim *metal3v1.HostClaim, hosts []*bmov1.BareMetalHost) Answer {
 		if len(near) > 0 {
 			hosts = near
 		} else {
-			message = fmt.Sprintf("No host of failure domain %s is free; this one is of another", domain)
+			message = fmt.Sprintf("No host of failure domain %s is free, so this host is of another one", domain)
 		}
 	}
 	rank := func(host *bmov1.BareMetalHost) uint64 {
@@ -279,7 +279,7 @@ func refusals(q Question, refused map[refusedBy]map[string]*bmov1.BareMetalHost)
 		for _, namespace := range slices.Sorted(maps.Keys(refused[by])) {
 			all = append(all, Refusal{
 				Host: refused[by][namespace], Claim: q.Claim, Requester: q.Requester.Name, By: string(by),
-				Note: fmt.Sprintf("HostClaim %s/%s fits this host, which is free, and does not get it: %s",
+				Note: fmt.Sprintf("HostClaim %s/%s matches this free host and does not get it: %s",
 					q.Claim.Namespace, q.Claim.Name, by.note(q.Requester.Name)),
 			})
 		}

@@ -117,7 +117,7 @@ func TestSelect(t *testing.T) {
 		"none":          {claim(nil), nil, "NoBareMetalHost"},
 		"one that fits": {claim(nil), []*bmov1.BareMetalHost{large, near}, "near"},
 		"one that is not open": {
-			claim(nil), []*bmov1.BareMetalHost{closed, large}, "NoBareMetalHost No host that fits hostSelector is free and open to this namespace",
+			claim(nil), []*bmov1.BareMetalHost{closed, large}, "NoBareMetalHost No host that matches spec.hostSelector is free and allows this namespace. Change spec.hostSelector, or ask your administrator",
 		},
 		"other namespace": {
 			claim(func(s *metal3v1.HostClaimSpec) { s.HostSelector.InNamespace = "x" }), []*bmov1.BareMetalHost{near}, "NoBareMetalHost",

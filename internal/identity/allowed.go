@@ -29,14 +29,14 @@ type admission struct {
 func admits(allowed *infrav1.AllowedNamespaces, namespace Namespace) admission {
 	switch {
 	case allowed == nil:
-		return refusal("the identity has no spec.allowedNamespaces, so it is for no namespace")
+		return refusal("spec.allowedNamespaces of the identity is not set, so no namespace may use it. Ask the owner of the identity to add this namespace")
 	case allowed.Open():
 		return admission{allowed: true}
 	case slices.Contains(allowed.NamespaceList, namespace.Name):
 		return admission{allowed: true}
 	case allowed.Selector == nil:
 		return refusal(fmt.Sprintf(
-			"namespace %s is not in spec.allowedNamespaces.list of the identity%s", namespace.Name,
+			"Namespace %s is not in spec.allowedNamespaces.list of the identity%s. Ask the owner of the identity to add it", namespace.Name,
 			nullListNote(allowed),
 		))
 	}
@@ -45,12 +45,12 @@ func admits(allowed *infrav1.AllowedNamespaces, namespace Namespace) admission {
 	case err != nil:
 		return admission{reason: infrav1.SelectorInvalidReason, message: selectorProblem(err)}
 	case selector.Empty():
-		return refusal("spec.allowedNamespaces.selector of the identity is empty, so it selects no namespace")
+		return refusal("spec.allowedNamespaces.selector of the identity is empty, so it selects no namespace. Ask the owner of the identity to set it")
 	case namespace.Labels == nil:
-		return refusal(fmt.Sprintf("namespace %s does not exist", namespace.Name))
+		return refusal(fmt.Sprintf("Namespace %s does not exist", namespace.Name))
 	case !selector.Matches(labels.Set(namespace.Labels)):
 		return refusal(fmt.Sprintf(
-			"namespace %s is neither in spec.allowedNamespaces.list of the identity nor selected by its selector",
+			"Namespace %s is neither in spec.allowedNamespaces.list of the identity nor selected by its selector. Ask the owner of the identity to allow it",
 			namespace.Name,
 		))
 	default:
@@ -72,7 +72,7 @@ func nullListNote(allowed *infrav1.AllowedNamespaces) string {
 	if !allowed.NullList {
 		return ""
 	}
-	return ": the list is null, which is for no namespace"
+	return ", which is null and so allows no namespace"
 }
 
 // selectorOf returns the selector, which selects nothing if there is none.

@@ -94,7 +94,7 @@ func (c *Credential) MarshalJSON() ([]byte, error) { return []byte(`"` + redacte
 // nothing of the data: people put keys into wrong fields.
 func ParseCredential(data map[string][]byte) (*Credential, string) {
 	if missing := missingKeys(data); len(missing) > 0 {
-		return nil, "the Secret lacks " + strings.Join(missing, ", ")
+		return nil, "The Secret lacks " + strings.Join(missing, ", ") + ". Add what is missing"
 	}
 	known := newPatterns()
 	c := &Credential{
@@ -107,15 +107,15 @@ func ParseCredential(data map[string][]byte) (*Credential, string) {
 		pattern     *regexp.Regexp
 		want        string
 	}{
-		{tenancyKey, c.tenancy, known.tenancy, "the OCID of a tenancy, ocid1.tenancy...."},
-		{userKey, c.user, known.user, "the OCID of a user, ocid1.user...."},
+		{tenancyKey, c.tenancy, known.tenancy, "the OCID of a tenancy (ocid1.tenancy.*)"},
+		{userKey, c.user, known.user, "the OCID of a user (ocid1.user.*)"},
 		{fingerprintKey, c.fingerprint, known.fingerprint, "16 pairs of hexadecimal digits with colons between them"},
 		{regionKey, c.region, known.region, "the identifier of a region, such as us-ashburn-1"},
 	} {
 		switch {
 		case field.name == regionKey && field.value == "":
 		case strings.TrimSpace(field.value) != field.value:
-			wrong = append(wrong, field.name+" has white space around it, a line break perhaps")
+			wrong = append(wrong, field.name+" has white space at one of its ends, such as a line break")
 		case len(field.value) > maxIdentifier || !field.pattern.MatchString(field.value):
 			wrong = append(wrong, field.name+" is not "+field.want)
 		}
@@ -125,10 +125,10 @@ func ParseCredential(data map[string][]byte) (*Credential, string) {
 	case flaw != "":
 		wrong = append(wrong, flaw)
 	case known.fingerprint.MatchString(c.fingerprint) && fingerprintOf(&key.PublicKey) != c.fingerprint:
-		wrong = append(wrong, "fingerprint is that of another key")
+		wrong = append(wrong, "fingerprint belongs to another key")
 	}
 	if len(wrong) > 0 {
-		return nil, "in the Secret " + strings.Join(wrong, "; ")
+		return nil, "In the Secret, " + strings.Join(wrong, "; ") + ". Correct the Secret"
 	}
 	c.key = key
 	return c, ""

@@ -84,7 +84,7 @@ func TestParseCredential(t *testing.T) {
 		"OtherFingerprint": {
 			reason:  "that of another key",
 			changes: map[string][]byte{"fingerprint": []byte(fingerprintOf(&theKeys().other.PublicKey))},
-			want:    []string{"fingerprint is that of another key"},
+			want:    []string{"fingerprint belongs to another key"},
 		},
 		"HostileRegion": {
 			reason: "it becomes a part of a URL", changes: map[string][]byte{"region": []byte("evil.example.com/#")},
@@ -96,7 +96,7 @@ func TestParseCredential(t *testing.T) {
 		},
 		"OtherPEM": {
 			reason: "a certificate", changes: map[string][]byte{"key": pemOf("CERTIFICATE", []byte("x"))},
-			want: []string{"key is PEM of something else"},
+			want: []string{"key is no RSA private key"},
 		},
 		"Damaged": {
 			reason: "bytes are missing", changes: map[string][]byte{"key": pemOf("RSA PRIVATE KEY", []byte("x"))},
@@ -109,7 +109,7 @@ func TestParseCredential(t *testing.T) {
 		"Small": {
 			reason:  "OCI wants 2048 bits",
 			changes: map[string][]byte{"key": pkcs1(small), "fingerprint": []byte(fingerprintOf(&small.PublicKey))},
-			want:    []string{"key has not between"},
+			want:    []string{"key must have"},
 		},
 		"Large": {
 			reason: "it is bounded", changes: map[string][]byte{"key": append(pkcs1(one), make([]byte, 20_000)...)},
@@ -170,15 +170,15 @@ func checkQuotesNothing(tb testing.TB, data map[string][]byte, text string) {
 }
 
 // allTexts are words of the texts themselves, which a fuzzer puts into Secrets.
-const allTexts = "in the Secret tenancy is not the OCID of a tenancy, ocid1.tenancy....; user is not the OCID of a " +
-	"user, ocid1.user....; fingerprint is not 16 pairs of hexadecimal digits with colons between them; " +
-	"region is not the identifier of a region, such as us-ashburn-1; key is not PEM; it has to be the " +
-	"private key file with its lines BEGIN and END; key is PEM of something else than an RSA private key;" +
-	" key is encrypted, and passphrase is missing; passphrase does not decrypt key; it ends with a line " +
-	"break; key is not an RSA private key, or is damaged; has white space around it, a line break " +
-	"perhaps; fingerprint is that of another key; key has not between; the Secret lacks fingerprint, key," +
-	" tenancy, user; key is encrypted in a way that is not supported: only PBES2 with PBKDF2 and at most " +
-	"1000000 iterations is; key is larger than 10240 bytes; passphrase is longer than 1024 bytes"
+const allTexts = "In the Secret, tenancy is not the OCID of a tenancy (ocid1.tenancy.*); user is not the OCID of a " +
+	"user, (ocid1.user.*); fingerprint is not 16 pairs of hexadecimal digits with colons between them; " +
+	"region is not the identifier of a region, such as us-ashburn-1; key is not PEM: copy the whole file of " +
+	"the private key, with its lines BEGIN and END; key is no RSA private key; key is encrypted, and " +
+	"passphrase is missing; passphrase does not decrypt key, and ends with a line break; key is not an RSA " +
+	"private key, or is damaged; has white space at one of its ends, such as a line break; fingerprint " +
+	"belongs to another key; key must have bits; The Secret lacks fingerprint, key, tenancy, user. Add what is " +
+	"missing. Correct the Secret; key is encrypted in a way that is not supported: encrypt it by PBES2 with " +
+	"PBKDF2 and at most 1000000 iterations; key is larger than 10240 bytes; passphrase is longer than 1024 bytes"
 
 func TestCredentialIsAConfigurationProvider(t *testing.T) {
 	credential, flaw := ParseCredential(goodData())

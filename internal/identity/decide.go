@@ -88,7 +88,7 @@ func ready(o Observation, rules Rules, trouble error) infrav1.Condition {
 	if len(problems) == 0 {
 		if rules.Verify && o.Secret.Exists && o.Secret.answer.result != accepted {
 			return unchanged(
-				o.Identity.Condition(infrav1.ReadyCondition), cmp.Or(o.Secret.answer.detail, "OCI was not asked yet"),
+				o.Identity.Condition(infrav1.ReadyCondition), cmp.Or(o.Secret.answer.detail, "Archelon has not asked OCI yet"),
 			)
 		}
 		return infrav1.Condition{
@@ -113,7 +113,7 @@ func problemsOf(o Observation, rules Rules) []Problem {
 	} else if o.Identity.Spec.Type == infrav1.UserPrincipal {
 		switch {
 		case !o.Secret.Exists:
-			problems = append(problems, *problem(infrav1.SecretNotFoundReason, "there is no Secret %s", o.Secret.Name))
+			problems = append(problems, *problem(infrav1.SecretNotFoundReason, "Secret %s does not exist. Create it, or correct spec.principalSecret", o.Secret.Name))
 		case o.Secret.flaw != "":
 			problems = append(problems, Problem{infrav1.CredentialInvalidReason, o.Secret.flaw})
 		case rules.Verify && o.Secret.answer.result == rejected:
@@ -131,7 +131,7 @@ func problemsOf(o Observation, rules Rules) []Problem {
 func unchanged(before *infrav1.Condition, why string) infrav1.Condition {
 	after := infrav1.Condition{
 		Type: infrav1.ReadyCondition, Status: corev1.ConditionUnknown, Reason: infrav1.EvaluationFailedReason,
-		Message: bounded(why) + ". It is tried again; until then the last result holds",
+		Message: bounded(why) + ". Archelon tries again, and keeps the last result until then",
 	}
 	if before != nil {
 		after.Status, after.Severity = before.Status, before.Severity
@@ -141,12 +141,12 @@ func unchanged(before *infrav1.Condition, why string) infrav1.Condition {
 
 // What is told of identities that are open, or that CAPOCI takes for open.
 const (
-	openText = "spec.allowedNamespaces is an empty object, so clusters of all namespaces may use the identity. " +
-		"A field whose name is misspelled becomes that as well. Write a list or a selector unless it is meant"
-	openRefusedText = "spec.allowedNamespaces is an empty object, which this installation takes for no namespace; " +
-		"CAPOCI takes it for all of them. Write a list or a selector"
-	nullListText = "spec.allowedNamespaces.list is null. Here that is for no namespace; " +
-		"CAPOCI takes it for all of them. Write a list or a selector"
+	openText = "All namespaces may use this identity, because spec.allowedNamespaces is empty. A misspelled field name has the same effect. " +
+		"To restrict the identity, set spec.allowedNamespaces.list or spec.allowedNamespaces.selector"
+	openRefusedText = "No namespace may use this identity in Archelon, because spec.allowedNamespaces is empty, and the Helm value identity.refuseOpen is true. " +
+		"CAPOCI allows all namespaces. Set spec.allowedNamespaces.list or spec.allowedNamespaces.selector"
+	nullListText = "No namespace may use this identity in Archelon, because spec.allowedNamespaces.list is null. " +
+		"CAPOCI allows all namespaces. Set spec.allowedNamespaces.list or spec.allowedNamespaces.selector"
 )
 
 // restricted returns the condition NamespacesRestricted.

@@ -196,11 +196,11 @@ func TestDecideRestricted(t *testing.T) {
 		"Nil":  {nil, false, "True Restricted", ""},
 		"List": {&infrav1.AllowedNamespaces{NamespaceList: []string{"a"}}, false, "True Restricted", ""},
 		"Open": {
-			&infrav1.AllowedNamespaces{}, false, "False Warning OpenToAllNamespaces", "all namespaces may use",
+			&infrav1.AllowedNamespaces{}, false, "False Warning OpenToAllNamespaces", "All namespaces may use",
 		},
-		"Refused": {&infrav1.AllowedNamespaces{}, true, "False Warning OpenToAllNamespaces", "takes for no namespace"},
+		"Refused": {&infrav1.AllowedNamespaces{}, true, "False Warning OpenToAllNamespaces", "identity.refuseOpen is true"},
 		"NullList": {
-			&infrav1.AllowedNamespaces{NullList: true}, false, "False Warning NullList", "CAPOCI takes it for all",
+			&infrav1.AllowedNamespaces{NullList: true}, false, "False Warning NullList", "CAPOCI allows all namespaces",
 		},
 		"NullAnd": {
 			&infrav1.AllowedNamespaces{NullList: true, Selector: &metav1.LabelSelector{}}, false, "True Restricted", "",
@@ -264,7 +264,7 @@ func TestDecideInUse(t *testing.T) {
 			"True Used", "OCICluster a/x (SecretNamespaceForbidden)",
 		},
 		"NullList": {
-			"CAPOCI takes it for all", policy,
+			"CAPOCI allows all namespaces", policy,
 			func(i *infrav1.OCIClusterIdentity) {
 				i.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{NullList: true}
 			},
@@ -311,7 +311,7 @@ func TestDecideInUseOfWhatIsNotSeen(t *testing.T) {
 		},
 		"Refused": {
 			"one that may not use it is named all the same", Unseen{Others: true}, clustersIn("b", "x"), "Unknown MayBeUsed",
-			[]string{"It is not known", "Refused: OCICluster b/x (NamespaceNotAllowed)"},
+			[]string{"Archelon does not know", "Refused: OCICluster b/x (NamespaceNotAllowed)"},
 		},
 		"Used": {
 			"one is enough, and there may be more", Unseen{Namespaces: []string{"x"}}, clustersIn("a", "x"), "True Used",

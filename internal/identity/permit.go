@@ -22,12 +22,12 @@ func (r *Resolver) Permits(ctx context.Context, cluster *clusterv1.Cluster) erro
 		return nil
 	}
 	if r == nil {
-		return waiting("Whether the cluster may use its OCI identity is not known yet")
+		return waiting("Archelon has not checked yet whether this Cluster may use its OCI identity")
 	}
 	key := types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}
 	switch err := r.Cached.Objects.Get(ctx, key, user); {
 	case apierrors.IsNotFound(err):
-		return waiting(fmt.Sprintf("There is no %s %s yet, so it is not known which OCI identity the cluster uses", ref.Kind, key))
+		return waiting(fmt.Sprintf("Waiting for %s %s, which names the OCI identity of this Cluster", ref.Kind, key))
 	case err != nil:
 		return fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
 	}

@@ -63,11 +63,11 @@ func (p Policy) check(identity *infrav1.OCIClusterIdentity) *Problem {
 			return nil
 		}
 		return problem(infrav1.PrincipalTypeForbiddenReason,
-			"identities of namespace %s must not be of type %s, which is the principal of the management cluster itself; "+
-				"use type %s, or have an administrator trust the namespace",
+			"Identities of namespace %s must not have type %s, which is the principal of the management cluster itself. "+
+				"Use type %s, or ask your administrator to trust the namespace",
 			identity.Namespace, identity.Spec.Type, infrav1.UserPrincipal)
 	default:
-		return problem(infrav1.PrincipalTypeUnknownReason, "spec.type is none of %s, %s and %s",
+		return problem(infrav1.PrincipalTypeUnknownReason, "spec.type is not known. Set it to %s, %s or %s",
 			infrav1.UserPrincipal, infrav1.InstancePrincipal, infrav1.WorkloadPrincipal)
 	}
 }
@@ -78,21 +78,21 @@ func (p Policy) checkSecret(identity *infrav1.OCIClusterIdentity) *Problem {
 	case !unambiguous:
 		return problem(
 			infrav1.SecretReferenceInvalidReason,
-			"spec.principalSecret and spec.clientSecret name different Secrets; keep principalSecret",
+			"spec.principalSecret and spec.clientSecret name different Secrets. Keep principalSecret",
 		)
 	case ref == corev1.SecretReference{}:
-		return problem(infrav1.SecretReferenceInvalidReason, "spec.principalSecret is not set; "+
-			"a field that is called clientSecret is dropped by the CRD of CAPOCI, so write principalSecret")
+		return problem(infrav1.SecretReferenceInvalidReason, "spec.principalSecret is not set. "+
+			"Set it: the CRD of CAPOCI drops a field with the name clientSecret")
 	case ref.Namespace == "" || ref.Name == "":
 		return problem(infrav1.SecretReferenceInvalidReason,
-			"spec.principalSecret needs both name and namespace; the namespace has no default")
+			"spec.principalSecret needs both name and namespace. The namespace has no default")
 	case !slices.Contains(p.SecretNamespaces, ref.Namespace):
-		return problem(infrav1.SecretNamespaceForbiddenReason, "namespace %s is none where principal Secrets may live (%s)",
+		return problem(infrav1.SecretNamespaceForbiddenReason, "Principal Secrets must not be in namespace %s. Move the Secret to an allowed namespace (%s), or ask your administrator to allow this one",
 			bounded(ref.Namespace), namesOr(p.SecretNamespaces, "none is"))
 	case ref.Namespace != identity.Namespace && !slices.Contains(p.TrustedNamespaces, identity.Namespace):
 		return problem(infrav1.SecretNamespaceForbiddenReason,
-			"identities of namespace %s must take their Secret from that namespace, not from %s; "+
-				"move one of them, or have an administrator trust the namespace",
+			"Identities of namespace %s must use a Secret of the same namespace, not of %s. "+
+				"Move the Secret or the identity, or ask your administrator to trust the namespace",
 			identity.Namespace, ref.Namespace)
 	default:
 		return nil

@@ -93,7 +93,7 @@ func readDirectory(directory string) (common.ConfigurationProvider, error) {
 	credential, flaw := ParseCredential(data)
 	if flaw != "" {
 		return nil, fmt.Errorf(
-			"the OCI principal of this process: %s", strings.ReplaceAll(flaw, "the Secret", "its directory"),
+			"the OCI principal of this process: %s", strings.NewReplacer("the Secret", "its directory", "The Secret", "its directory").Replace(flaw),
 		)
 	}
 	return credential, nil

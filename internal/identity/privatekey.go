@@ -26,7 +26,7 @@ func decodeKey(raw, passphrase []byte) (*rsa.PrivateKey, string) {
 	}
 	block, _ := pem.Decode(raw)
 	if block == nil {
-		return nil, "key is not PEM; it has to be the private key file with its lines BEGIN and END"
+		return nil, "key is not PEM: copy the whole file of the private key, with its lines BEGIN and END"
 	}
 	// OCI's SDK takes these three.
 	encrypted := false
@@ -38,12 +38,12 @@ func decodeKey(raw, passphrase []byte) (*rsa.PrivateKey, string) {
 		encrypted = true
 		if !affordable(block.Bytes) {
 			return nil, fmt.Sprintf(
-				"key is encrypted in a way that is not supported: only PBES2 with PBKDF2 and at most %d iterations is",
+				"key is encrypted in a way that is not supported: encrypt it by PBES2 with PBKDF2 and at most %d iterations",
 				maxIterations,
 			)
 		}
 	default:
-		return nil, "key is PEM of something else than an RSA private key"
+		return nil, "key is no RSA private key"
 	}
 	if encrypted && len(passphrase) == 0 {
 		return nil, "key is encrypted, and passphrase is missing"
@@ -56,7 +56,7 @@ func decodeKey(raw, passphrase []byte) (*rsa.PrivateKey, string) {
 		return nil, "key is not an RSA private key, or is damaged"
 	}
 	if bits := key.N.BitLen(); bits < minKeyBits || bits > maxKeyBits {
-		return nil, fmt.Sprintf("key has not between %d and %d bits", minKeyBits, maxKeyBits)
+		return nil, fmt.Sprintf("key must have %d to %d bits", minKeyBits, maxKeyBits)
 	}
 	return key, ""
 }
@@ -89,7 +89,7 @@ func parseKey(block *pem.Block, passphrase []byte) (*rsa.PrivateKey, error) {
 
 func lineBreakNote(passphrase []byte) string {
 	if bytes.HasSuffix(passphrase, []byte("\n")) {
-		return "; it ends with a line break"
+		return ", and ends with a line break"
 	}
 	return ""
 }

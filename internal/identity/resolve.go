@@ -45,25 +45,25 @@ func Resolve(q Question) Verdict {
 	key := KeyOf(q.Ref, q.Namespace.Name)
 	if q.OutOfScope {
 		return refused(problem(infrav1.IdentityOutOfScopeReason,
-			"OCIClusterIdentity %s is in a namespace that this instance does not work in, and that is not trusted; "+
-				"use an identity of another namespace, or have an administrator trust it", bounded(key.String())))
+			"OCIClusterIdentity %s is in a namespace that this instance of Archelon neither has nor trusts. "+
+				"Use an identity of another namespace, or ask your administrator to trust the namespace", bounded(key.String())))
 	}
 	if q.Identity == nil {
 		return refused(
-			problem(infrav1.IdentityNotFoundReason, "there is no OCIClusterIdentity %s", bounded(key.String())),
+			problem(infrav1.IdentityNotFoundReason, "OCIClusterIdentity %s does not exist. Create it, or correct spec.identityRef", bounded(key.String())),
 		)
 	}
 	if wrong := q.Policy.check(q.Identity); wrong != nil {
 		// What is wrong is for those to read who may read the identity.
 		return refused(problem(
-			wrong.Reason, "OCIClusterIdentity %s may not be used; its condition %s says why", key,
+			wrong.Reason, "OCIClusterIdentity %s cannot be used. Its condition %s says why", key,
 			infrav1.ReadyCondition,
 		))
 	}
 	got := admits(q.Identity.Spec.AllowedNamespaces, q.Namespace)
 	if got.allowed && q.Policy.RefuseOpen && q.Identity.Spec.AllowedNamespaces.Open() {
-		got = refusal("spec.allowedNamespaces of the identity is an empty object, " +
-			"and this installation does not take that for all namespaces; write a list or a selector")
+		got = refusal("spec.allowedNamespaces of the identity is empty, " +
+			"which allows no namespace in this installation. Ask the owner of the identity to set a list or a selector")
 	}
 	if !got.allowed {
 		return refused(problem(got.reason, "OCIClusterIdentity %s: %s", key, got.message))
@@ -87,14 +87,14 @@ func checkRef(ref *corev1.ObjectReference) *Problem {
 	switch {
 	case ref.Kind != infrav1.OCIClusterIdentityKind:
 		return problem(
-			infrav1.IdentityRefInvalidReason, "spec.identityRef.kind has to be %s", infrav1.OCIClusterIdentityKind,
+			infrav1.IdentityRefInvalidReason, "spec.identityRef.kind is not supported. Set it to %s", infrav1.OCIClusterIdentityKind,
 		)
 	case err != nil || version.Group != infrav1.GroupName:
 		return problem(
-			infrav1.IdentityRefInvalidReason, "spec.identityRef.apiVersion has to be %s", infrav1.GroupVersion,
+			infrav1.IdentityRefInvalidReason, "spec.identityRef.apiVersion is not supported. Set it to %s", infrav1.GroupVersion,
 		)
 	case ref.Name == "":
-		return problem(infrav1.IdentityRefInvalidReason, "spec.identityRef.name is not set")
+		return problem(infrav1.IdentityRefInvalidReason, "spec.identityRef.name is not set. Set it to the name of an OCIClusterIdentity")
 	default:
 		return nil
 	}

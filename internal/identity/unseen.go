@@ -46,7 +46,7 @@ func (u Unseen) maybe() string {
 	const remedy = "Until that is known, the identity and its Secret are protected as if they were in use. " +
 		"Let spec.allowedNamespaces list namespaces of this instance alone. " +
 		"Or make sure that no cluster uses the identity, and set its annotation %s to true"
-	return "It is not known whether clusters of " + u.where() + " use the identity. " +
+	return "Archelon does not know whether clusters of " + u.where() + " use the identity. " +
 		fmt.Sprintf(remedy, infrav1.AllowDeletionAnnotation)
 }
 

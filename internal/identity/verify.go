@@ -105,16 +105,16 @@ func (v *Verifier) ask(ctx context.Context, credential *Credential) answer {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return answer{unreachable, "the address of OCI's Identity API cannot be built"}
+		return answer{unreachable, "The address of OCI's Identity API cannot be built. Check the region in the Secret"}
 	}
 	request.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	request.Header.Set("Accept", "application/json")
 	if err := common.DefaultRequestSigner(credential).Sign(request); err != nil {
-		return answer{rejected, "a request cannot be signed with the key"}
+		return answer{rejected, "A request cannot be signed with the key. Replace the key in the Secret"}
 	}
 	response, err := v.client.Do(request)
 	if err != nil {
-		return answer{unreachable, "asking OCI's Identity API: " + bounded(cause(err))}
+		return answer{unreachable, "OCI's Identity API cannot be reached: " + bounded(cause(err))}
 	}
 	defer response.Body.Close() //nolint:errcheck // it was read as far as it is of interest
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer))
@@ -126,13 +126,13 @@ func answerOf(code int) answer {
 	case http.StatusUnauthorized:
 		return answer{
 			rejected,
-			"OCI does not accept the API key (code 401): " +
-				"look whether the user still has it, and at the clock of this machine",
+			"OCI does not accept the API key (HTTP status 401). " +
+				"Check that the user in OCI still has this key, and the clock of the Nodes that run Archelon",
 		}
 	case http.StatusOK, http.StatusForbidden, http.StatusNotFound:
 		return answer{result: accepted}
 	default:
-		return answer{unreachable, fmt.Sprintf("OCI's Identity API answered with code %d", code)}
+		return answer{unreachable, fmt.Sprintf("OCI's Identity API answered with HTTP status %d", code)}
 	}
 }
 
@@ -145,14 +145,14 @@ func (v *Verifier) address(credential *Credential) (string, error) {
 			region = v.region
 		}
 		if region == "" {
-			return "", errors.New("neither the Secret nor a default names the region to ask OCI in")
+			return "", errors.New("The Secret names no region, and there is no default. Add region to the Secret")
 		}
 		var err error
 		host := common.StringToRegion(region).EndpointForTemplate(
 			"identity", "https://identity.{region}.oci.{secondLevelDomain}",
 		)
 		if endpoint, err = url.Parse(host); err != nil || endpoint.Host == "" {
-			return "", errors.New("OCI's SDK knows no address for the region")
+			return "", errors.New("OCI's SDK knows no address for the region. Correct region in the Secret")
 		}
 	}
 	return endpoint.JoinPath("20160918", "users", credential.user).String(), nil

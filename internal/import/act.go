@@ -228,7 +228,7 @@ func (a leaveRecord) do(ctx context.Context, r *Reconciler, o *Observation) outc
 	known := a.record
 	known.going, known.left = true, true
 	o.renew(known)
-	ctrl.LoggerFrom(ctx).Info("The Rancher cluster is let go later, for it cannot be written now",
+	ctrl.LoggerFrom(ctx).Info("The Rancher cluster is released later, because it cannot be written now",
 		"rancherCluster", known.id(), "because", a.cause.Error())
 	return outcome.Done()
 }

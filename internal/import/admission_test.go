@@ -195,7 +195,7 @@ func reported(cluster *clusterv1.Cluster) string {
 		if err != nil {
 			problems = append(problems, "metadata.labels["+importLabel+"]: "+err.Error())
 		} else if err := fits("name", cluster.Name); err != nil && want == include && who != "rancher-turtles" {
-			problems = append(problems, "metadata.name: "+err.Error()+"; create it under a shorter one, or without label "+importLabel)
+			problems = append(problems, "metadata.name: "+err.Error()+", or without label "+importLabel)
 		}
 	}
 	for _, reader := range readers() {
@@ -217,8 +217,8 @@ func TestPolicyRefuses(t *testing.T) {
 		"Plain":      {reason: "nothing of ours, nothing to say", cluster: testCluster()},
 		"Selected":   {reason: "a boolean", cluster: testCluster(labelled("true"))},
 		"Excluded":   {reason: "a boolean as Go reads it", cluster: testCluster(labelled("F"))},
-		"Label":      {reason: "never silently false", cluster: testCluster(labelled("yes")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`},
-		"NoLabel":    {reason: "empty is no boolean", cluster: testCluster(labelled("")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`},
+		"Label":      {reason: "never silently false", cluster: testCluster(labelled("yes")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import, or to "false" to un-import`},
+		"NoLabel":    {reason: "empty is no boolean", cluster: testCluster(labelled("")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import, or to "false" to un-import`},
 		"Env":        {reason: "a map in YAML", cluster: testCluster(annotated("archelon.io/agent-env", "A: b"))},
 		"EnvNoMap":   {reason: "no policy can read YAML", cluster: testCluster(annotated("archelon.io/agent-env", "[1]"))},
 		"EnvLarge":   {reason: "nobody needs as much", cluster: testCluster(annotated("archelon.io/agent-env", strings.Repeat("s3cret", 1366))), want: `metadata.annotations[archelon.io/agent-env]: it must have at most 8 KiB`},
@@ -231,14 +231,14 @@ func TestPolicyRefuses(t *testing.T) {
 		"Managed":    {reason: "neither of the two", cluster: testCluster(annotated("archelon.io/managed-by", "turtles")), want: `metadata.annotations[archelon.io/managed-by]: it must be "archelon" or "rancher-turtles"`},
 		"Unset": {reason: "an empty annotation is as none", cluster: testCluster(annotated("archelon.io/agent-env", ""), annotated("archelon.io/display-name", ""),
 			annotated("archelon.io/external-fleet", ""), annotated("archelon.io/fleet-workspace", ""), annotated("archelon.io/import-management-cluster", ""), annotated("archelon.io/managed-by", ""))},
-		"LongName":     {reason: "no owner label holds it", cluster: testCluster(long, labelled("true")), want: `metadata.name: the name of the CAPI cluster has 64 characters; Rancher's owner labels hold at most 63, so it cannot be imported under this name; create it under a shorter one, or without label cluster-api.cattle.io/rancher-auto-import`},
+		"LongName":     {reason: "no owner label holds it", cluster: testCluster(long, labelled("true")), want: `metadata.name: the name of this Cluster has 64 characters, and Rancher accepts at most 63. Create this Cluster with a shorter name, or without label cluster-api.cattle.io/rancher-auto-import`},
 		"LongUnasked":  {reason: "it is not to be imported", cluster: testCluster(long)},
 		"LongExcluded": {reason: "it is not to be imported", cluster: testCluster(long, labelled("false"))},
 		"LongTurtles":  {reason: "it is not to be imported here", cluster: testCluster(long, labelled("true"), annotated("archelon.io/managed-by", "rancher-turtles"))},
 		"Several": {
 			reason:  "every problem is told, not the first, and always in the same order",
 			cluster: testCluster(labelled("yes"), annotated("archelon.io/managed-by", "me"), annotated("archelon.io/fleet-workspace", "A")),
-			want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import; ` +
+			want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import, or to "false" to un-import; ` +
 				`metadata.annotations[archelon.io/fleet-workspace]: it must be the name of a Fleet workspace; ` +
 				`metadata.annotations[archelon.io/managed-by]: it must be "archelon" or "rancher-turtles"`,
 		},
@@ -271,7 +271,7 @@ func TestPolicyAdmitsWhatWasThere(t *testing.T) {
 		"Replaced":     {reason: "so is one in place of a good value", old: testCluster(annotated("archelon.io/managed-by", "archelon")), now: testCluster(bad), want: managed},
 		"OtherMistake": {reason: "another value is a mistake of today", old: testCluster(bad), now: testCluster(annotated("archelon.io/managed-by", "you")), want: managed},
 		"LabelKept":    {reason: "the same holds for the label", old: testCluster(labelled("yes")), now: testCluster(labelled("yes"), annotated("other", "x"))},
-		"LabelEmptied": {reason: "an empty label is another than none", old: testCluster(), now: testCluster(labelled("")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`},
+		"LabelEmptied": {reason: "an empty label is another than none", old: testCluster(), now: testCluster(labelled("")), want: `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import, or to "false" to un-import`},
 		"Mended":       {reason: "what is right may always be written", old: testCluster(bad), now: testCluster(annotated("archelon.io/managed-by", "archelon"))},
 		"Removed":      {reason: "to remove it mends it", old: testCluster(bad, labelled("yes")), now: testCluster()},
 		"Emptied":      {reason: "an empty annotation is as none", old: testCluster(bad), now: testCluster(annotated("archelon.io/managed-by", ""))},

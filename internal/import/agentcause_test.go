@@ -80,7 +80,7 @@ func TestACauseIsTold(t *testing.T) {
 		says   string
 	}{
 		"New":        {result: found, want: archelonv1.AgentUnschedulableReason, says: agentNotConnected + explain(agent.NoNodes)},
-		"NewUnknown": {result: outcome.DoneFor(time.Minute), want: archelonv1.WaitingForAgentReason, says: "has yet to connect"},
+		"NewUnknown": {result: outcome.DoneFor(time.Minute), want: archelonv1.WaitingForAgentReason, says: "Waiting for its connection to Rancher"},
 		"Lost":       {known: true, result: found, want: archelonv1.AgentDisconnectedReason, says: agentLost + explain(agent.NoNodes)},
 		"LostNoWord": {known: true, result: outcome.DoneFor(time.Minute), want: archelonv1.AgentDisconnectedReason, says: agentDisconnected},
 	} {

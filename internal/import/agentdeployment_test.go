@@ -24,10 +24,10 @@ func TestAgentDeployment(t *testing.T) {
 		problem string
 	}{
 		"Nothing":     {text: " \n"},
-		"Not allowed": {text: "appendTolerations: [{key: a, operator: Exists}]", allowed: []string{"resources"}, problem: "it has tolerations, which this installation does not allow"},
+		"Not allowed": {text: "appendTolerations: [{key: a, operator: Exists}]", allowed: []string{"resources"}, problem: "it sets tolerations, which is not allowed"},
 		"Part of what is allowed": {
 			text: "appendTolerations: [{key: a, operator: Exists}]\nschedulingCustomization: {priorityClass: {value: 5}}", allowed: []string{"tolerations"},
-			problem: "it has priority-class, which this installation does not allow",
+			problem: "it sets priority-class, which is not allowed",
 		},
 		"All": {
 			text: `{"appendTolerations": [{"key": "example.com/edge", "operator": "Equal", "value": "a", "effect": "NoExecute", "tolerationSeconds": 5}],

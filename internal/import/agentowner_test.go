@@ -122,7 +122,7 @@ func TestRefusal(t *testing.T) {
 			if out.Reason != test.want {
 				t.Errorf("%s: got reason %q, want %q", test.reason, out.Reason, test.want)
 			}
-			if test.want != "" && (!strings.Contains(out.Message, `archelon.io/take-over-agent: "`+test.found.from+`"`) || out.Kind != outcome.KindPoll) {
+			if test.want != "" && (!strings.Contains(out.Message, `annotation archelon.io/take-over-agent to "`+test.found.from+`" on this Cluster`) || out.Kind != outcome.KindPoll) {
 				t.Errorf("the message does not say what to do, or it is not looked at again: %s %q", out.Kind, out.Message)
 			}
 		})

@@ -117,7 +117,7 @@ func waitingForRancher() outcome.Outcome {
 
 // startOver waits for the cache to show what the API server has said.
 func startOver() outcome.Outcome {
-	return outcome.Poll(archelonv1.InternalErrorReason, "The CAPI cluster has changed; starting over", conflictRetry)
+	return outcome.Poll(archelonv1.InternalErrorReason, "This Cluster has changed meanwhile. Archelon starts over", conflictRetry)
 }
 
 // ownName returns the name of the Rancher cluster that was created for this cluster, empty if there is none.

@@ -83,7 +83,7 @@ func situations() [][2]string {
 		{"NoRegistration", "Rancher has no server-url, and so no registration."},
 		{"AgentWork", "Its agent has never connected, and all that is needed is there."},
 		{"AgentRuns", "The same, and the agent is being installed."},
-		{"AgentInstalled", "The agent is installed, and has yet to connect."},
+		{"AgentInstalled", "The agent is installed, and has not connected yet."},
 		{"AgentFailed", "The installation failed."},
 		{"AgentInGrace", "Its agent was disconnected a moment ago."},
 		{"AgentManual", "It was never connected, and other means install its agent."},

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -172,7 +173,11 @@ func TestDesiredFleetWorkspace(t *testing.T) {
 			}
 			got, err := Rules{FleetWorkspaces: tc.allowed}.desired(cluster, "c-abcde")
 			if tc.refused {
-				expectStall(t, err, "InvalidSetting", tc.workspace)
+				// It is the name of a workspace, which everybody reads who reads the condition.
+				expectStall(t, err, "InvalidSetting", "cannot be shown")
+				if want := fmt.Sprintf("Fleet workspace %q is not allowed", tc.workspace); !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %s", err, want)
+				}
 				return
 			}
 			if err != nil || got.FleetWorkspace != tc.workspace {

@@ -151,12 +151,12 @@ func TestANewRecordGetsAFreeDisplayNameOnly(t *testing.T) {
 		"Companion":   {reason: "the v3 Cluster behind its own v1 record is about to go", others: []*rancher.NamedCluster{{ObjectMeta: metav1.ObjectMeta{Name: "c-m-1"}, Spec: rancher.NamedClusterSpec{DisplayName: "prod"}, Owner: "uid-1"}}, kind: outcome.KindDone},
 		"Unlabelled":  {reason: "the record itself, which has lost its labels", record: "c-other", others: []*rancher.NamedCluster{v3Named("c-other", "prod", 0)}, kind: outcome.KindDone},
 		"Followed":    {reason: "there is a record: it is judged when its agent is installed", own: []record{{Object: v3Record(), strategy: namingV3{}}}, others: []*rancher.NamedCluster{v3Named("c-other", "prod", 0)}, kind: outcome.KindDone},
-		"Reserved":    {reason: "another import is about to get it", reserved: "uid-2", kind: outcome.KindPoll, says: "about to get"},
+		"Reserved":    {reason: "another import is about to get it", reserved: "uid-2", kind: outcome.KindPoll, says: "another import is creating"},
 		"OwnReserved": {reason: "it is this import", reserved: "uid-1", kind: outcome.KindDone},
 		"V1":          {reason: "its Fleet workspace is its own namespace", strategy: namingV1{}, record: "prod-capi", others: []*rancher.NamedCluster{v3Named("c-other", "prod-capi", 0)}, kind: outcome.KindDone},
 		"V1Elsewhere": {
 			reason: "it asks for a workspace of others", strategy: namingV1{}, record: "prod-capi", cluster: testCluster(annotated("archelon.io/fleet-workspace", "fleet-default")),
-			others: []*rancher.NamedCluster{v3Named("c-other", "prod-capi", 0)}, kind: outcome.KindStall, says: "remove annotation archelon.io/fleet-workspace",
+			others: []*rancher.NamedCluster{v3Named("c-other", "prod-capi", 0)}, kind: outcome.KindStall, says: "Remove annotation archelon.io/fleet-workspace",
 		},
 	} {
 		t.Run(name, tc.run)

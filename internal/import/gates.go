@@ -116,5 +116,5 @@ func (o *Observation) refused() string {
 	if out.Kind != outcome.KindStall {
 		return ""
 	}
-	return fmt.Sprintf("imported before, and its identity is refused now (%s): %s", out.Reason, out.Message)
+	return fmt.Sprintf("Imported before, but its OCI identity is now refused (%s). %s", out.Reason, out.Message)
 }

@@ -134,7 +134,7 @@ func (j *jobs) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 }
 
 // errPanic does not quote the panic, which may quote what led to it.
-var errPanic = errors.New("the work in the workload cluster ended in a panic: report it, with what the log has about it")
+var errPanic = errors.New("an error of Archelon ended the work in the workload cluster (panic). Report it, with the log of Archelon")
 
 // begin returns the work that waits for a cluster, nil if there is none.
 func (j *jobs) begin(key types.NamespacedName, cancel context.CancelFunc) func(context.Context) outcome.Outcome {

@@ -50,6 +50,6 @@ func removedInRancher(by string) Decision {
 			`Not imported: annotation %s keeps this Cluster out of Rancher. To import it, remove the annotation, or set it to "false"`, by))
 	}
 	return stall(archelonv1.RemovedInRancherReason, fmt.Sprintf(
-		`Not imported: annotation %q is set. Archelon sets it when the Rancher cluster was deleted, in Rancher or by a tool that took it for its own. ` +
+		`Not imported: annotation %q is set. Archelon sets it when the Rancher cluster was deleted, in Rancher or by a tool that took it for its own. `+
 			`To import again, remove the annotation`, by))
 }

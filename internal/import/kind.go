@@ -36,7 +36,7 @@ func (d *deciding) waitForDerived() Decision {
 		if !old.madeFor(d.cluster) || !old.deleting() {
 			continue
 		}
-		out := outcome.Wait(archelonv1.RancherClusterTerminatingReason, fmt.Sprintf("The earlier %s is still being deleted by Rancher", old))
+		out := outcome.Wait(archelonv1.RancherClusterTerminatingReason, fmt.Sprintf("Waiting until Rancher has deleted the earlier %s, usually less than a minute. After 5 minutes, check the log of Rancher", old))
 		if own := d.standing(); own != nil && own.unseen {
 			out.Kind, out.After = outcome.KindPoll, unseenRecheck
 		}

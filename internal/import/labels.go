@@ -49,8 +49,8 @@ func (r Rules) propagatedLabels(cluster *clusterv1.Cluster) (map[string]string, 
 	if controller.Exceeds(labels, controller.MaxLabels) {
 		return nil, &outcome.Problem{
 			Kind: outcome.KindStall, Reason: archelonv1.TooManyLabelsReason,
-			Message: fmt.Sprintf("The labels that the Rancher cluster gets from this Cluster have more than %d KiB; the labels in Rancher stay as they are: "+
-				"remove labels from this Cluster, or ask an administrator to exclude some (Helm value import.unpropagatedLabels)", controller.MaxLabels>>10),
+			Message: fmt.Sprintf("The labels that the Rancher cluster gets from this Cluster have more than %d KiB. The labels in Rancher stay as they are. "+
+				"Remove labels from this Cluster, or ask your administrator to exclude some by the Helm value import.unpropagatedLabels", controller.MaxLabels>>10),
 		}
 	}
 	return labels, nil

@@ -115,7 +115,7 @@ func (d *deciding) rename(found *record) Decision {
 	}
 	ahead := d.writeAhead(other)
 	ahead.Outcome = outcome.Poll(
-		archelonv1.WaitingForRancherReason, "The chosen name was taken; starting over with another one", conflictRetry,
+		archelonv1.WaitingForRancherReason, "The chosen name of the Rancher cluster was taken. Archelon chooses another one", conflictRetry,
 	)
 	return ahead
 }

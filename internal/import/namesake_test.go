@@ -57,7 +57,7 @@ func TestNamesake(t *testing.T) {
 	}{
 		"None":          {reason: "one request says that there is none", objects: []client.Object{elsewhere}, kind: outcome.KindDone, reads: 1},
 		"MadeInRancher": {reason: "it has no labels, so the cache does not show it", objects: []client.Object{madeInRancher}, kind: outcome.KindPoll, reads: 1, mentions: "Do not delete"},
-		"OfAnother":     {reason: "the cache shows it", objects: []client.Object{ofAnother}, kind: outcome.KindStall, mentions: "another CAPI cluster"},
+		"OfAnother":     {reason: "the cache shows it", objects: []client.Object{ofAnother}, kind: outcome.KindStall, mentions: "another CAPI Cluster"},
 		"Begun":         {reason: "an import that has begun is not asked about", record: "v3/c-abcde", objects: []client.Object{madeInRancher}, kind: outcome.KindDone},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -254,7 +254,7 @@ func (o *Observation) renew(known record) {
 func (o *Observation) once(step fmt.Stringer) outcome.Outcome {
 	name := step.String()
 	if o.answered[name] {
-		err := fmt.Errorf("the API server accepted it, and it did not take effect: %s. A mutating webhook or another controller may be reverting it", name)
+		err := fmt.Errorf("the API server accepted a write that did not take effect: %s. A mutating webhook or another controller may be reverting it", name)
 		return outcome.Fail(archelonv1.InternalErrorReason, err)
 	}
 	o.answered[name] = true

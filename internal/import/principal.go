@@ -24,7 +24,7 @@ func withRefusal(refused, message string) string {
 	if refused == "" || message == "" {
 		return refused + message
 	}
-	return refused + "; " + message
+	return refused + ". " + message
 }
 
 func infrastructureKey(kind, name string) string { return kind + "/" + name }

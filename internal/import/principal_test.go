@@ -37,7 +37,7 @@ func TestPrincipal(t *testing.T) {
 		"Refused":         {reason: "a person ends it", principals: refused, want: outcome.KindStall, says: "NamespaceNotAllowed"},
 		"Unknown":         {reason: "a watch ends it", principals: unknown, want: outcome.KindWait, says: "IdentityNotEvaluated"},
 		"Broken":          {reason: "it is tried again", principals: broken, want: outcome.KindFail, says: "InternalError"},
-		"ImportedRefused": {reason: "it stays, and it is told", principals: refused, imported: true, shows: "is refused now (NamespaceNotAllowed): namespace tenant"},
+		"ImportedRefused": {reason: "it stays, and it is told", principals: refused, imported: true, shows: "is now refused (NamespaceNotAllowed). Namespace tenant"},
 		"ImportedUnknown": {reason: "it stays, and what nobody knows is not told", principals: unknown, imported: true},
 		"ImportedBroken":  {reason: "an outage takes nothing away", principals: broken, imported: true},
 	} {

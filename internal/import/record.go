@@ -67,7 +67,7 @@ func (d *deciding) waitForTerminating() Decision {
 
 func stillDeleted(old *record) Decision {
 	out := outcome.Wait(archelonv1.RancherClusterTerminatingReason, fmt.Sprintf(
-		"The earlier %s is still being deleted by Rancher, held by the finalizers %s", old, strings.Join(old.GetFinalizers(), ", ")))
+		"Waiting until Rancher has deleted the earlier %s, usually less than a minute. Its finalizers are %s. After 5 minutes, check the log of Rancher", old, strings.Join(old.GetFinalizers(), ", ")))
 	if old.unseen {
 		out.Kind, out.After = outcome.KindPoll, unseenRecheck
 	}
@@ -79,7 +79,7 @@ func stillDeleted(old *record) Decision {
 func (d *deciding) ensureRecord() Decision {
 	strategy, name, ok := d.splitID(d.cluster.Annotations[archelonv1.RecordAnnotation])
 	if !ok || strategy != d.kind() {
-		return fail(errors.New("the name of the Rancher cluster was changed by another writer; starting over"))
+		return fail(errors.New("another writer has changed the name of the Rancher cluster. Archelon starts over"))
 	}
 	id := recordID(strategy, name)
 	if found := d.find(id); found != nil && found.madeFor(d.cluster) {
@@ -182,10 +182,10 @@ func (d *deciding) findManagement() Decision {
 		// Nothing is done to it. A record under the name of a v3 Cluster, which tenants can make,
 		// becomes the companion of that.
 		return stop(outcome.Poll(archelonv1.ForeignRancherClusterReason, fmt.Sprintf(
-			"The %s leads to v3 Rancher cluster %s, which was not made from it; delete the %s and import the cluster again",
+			"The %s refers to v3 Rancher cluster %s (status.clusterName), but Rancher did not create that from it. Delete the %s in Rancher, then remove annotation imported from this Cluster",
 			d.record, name, d.record), unseenRecheck))
 	case !found.object.DeletionTimestamp.IsZero():
-		return wait(archelonv1.RancherClusterTerminatingReason, "The Rancher cluster is being deleted in Rancher")
+		return wait(archelonv1.RancherClusterTerminatingReason, "Waiting until Rancher has deleted the Rancher cluster of this Cluster, usually less than a minute. After 5 minutes, check the log of Rancher")
 	}
 	d.management = viewOf(found.object)
 	return pass()

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // choice is what the import label asks for.
@@ -34,7 +35,7 @@ func chosen(cluster, namespace map[string]string) (choice, error) {
 	}
 	want, err := parseChoice(value)
 	if err != nil {
-		return leave, fmt.Errorf("label %s on %s is %q; %w", archelonv1.ImportLabel, where, value, err)
+		return leave, fmt.Errorf("label %s on %s is %q. %s", archelonv1.ImportLabel, where, value, outcome.Sentence(err.Error()))
 	}
 	return want, nil
 }
@@ -44,7 +45,7 @@ func parseChoice(value string) (choice, error) {
 	selected, err := strconv.ParseBool(value)
 	switch {
 	case err != nil:
-		return leave, errors.New(`set it to "true" to import or "false" to un-import`)
+		return leave, errors.New(`set it to "true" to import, or to "false" to un-import`)
 	case selected:
 		return include, nil
 	default:

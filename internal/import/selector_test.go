@@ -124,7 +124,7 @@ func TestAClusterThatNothingSelectsStaysImported(t *testing.T) {
 				t.Fatalf("got %s", inOneLine(d))
 			}
 			got := conditionFor(o, d, nil)
-			if told := strings.Contains(got.Message, "nothing selects this cluster"); got.Status != metav1.ConditionTrue || told != tc.told {
+			if told := strings.Contains(got.Message, "no label or selector selects this Cluster"); got.Status != metav1.ConditionTrue || told != tc.told {
 				t.Errorf("got %s %s: %q", got.Status, got.Reason, got.Message)
 			}
 		})

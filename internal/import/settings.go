@@ -126,14 +126,14 @@ func fits(what, value string) error {
 	if len(value) <= validation.LabelValueMaxLength {
 		return nil
 	}
-	return fmt.Errorf("the %s of the CAPI cluster has %d characters; Rancher's owner labels hold at most %d, so it cannot be imported under this %s",
+	return fmt.Errorf("the %s of this Cluster has %d characters, and Rancher accepts at most %d. Create this Cluster with a shorter %s",
 		what, len(value), validation.LabelValueMaxLength, what)
 }
 
 // checkNames stalls where the owner labels of a record would not hold what they have to.
 func checkNames(cluster *clusterv1.Cluster) error {
 	if err := errors.Join(fits("name", cluster.Name), fits("namespace", cluster.Namespace)); err != nil {
-		return &outcome.Problem{Kind: outcome.KindStall, Reason: archelonv1.NameTooLongReason, Message: err.Error()}
+		return &outcome.Problem{Kind: outcome.KindStall, Reason: archelonv1.NameTooLongReason, Message: outcome.Sentence(err.Error())}
 	}
 	return nil
 }

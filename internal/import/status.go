@@ -17,6 +17,7 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/condition"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/docs"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -156,6 +157,9 @@ func conditionFor(o *Observation, d Decision, before *metav1.Condition) *metav1.
 	case lookingAtAgent(out) && before != nil && before.Status == metav1.ConditionFalse:
 		return nil // It lasts a moment; what comes of it is worth a write.
 	}
+	if next.Status == metav1.ConditionFalse {
+		next.Message = docs.See(next.Message, docs.Reason(next.Reason))
+	}
 	return next
 }
 
@@ -216,9 +220,9 @@ func (r *Reconciler) publishChange(o *Observation, d Decision, before, after *me
 	case after.Status == metav1.ConditionTrue && before != nil && before.Status == metav1.ConditionTrue:
 		// It was connected all the time.
 	case after.Status == metav1.ConditionTrue:
-		r.event(o, corev1.EventTypeNormal, archelonv1.ImportedReason, "Rancher reports the cluster as connected")
+		r.event(o, corev1.EventTypeNormal, archelonv1.ImportedReason, "Connected to Rancher")
 	case d.Intent == intentUnimport && d.Outcome.IsDone():
-		r.event(o, corev1.EventTypeNormal, unimportedEvent, "Deleted the Rancher cluster because the import label is false")
+		r.event(o, corev1.EventTypeNormal, unimportedEvent, "Deleted the Rancher cluster, because the import label is false")
 	case troubled(d.Outcome):
 		r.event(o, corev1.EventTypeWarning, after.Reason, "%s", after.Message)
 	}

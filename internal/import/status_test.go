@@ -23,6 +23,10 @@ func TestConditionFor(t *testing.T) {
 		return &metav1.Condition{Type: "RancherImported", Status: status, Reason: reason, Message: message, ObservedGeneration: 3}
 	}
 	imported := condition(metav1.ConditionTrue, "Imported", "")
+	explained := condition
+	condition = func(status metav1.ConditionStatus, reason, message string) *metav1.Condition {
+		return explained(status, reason, message+". See https://github.com/archelon-io/archelon/blob/main/docs/operations/conditions.md#"+strings.ToLower(reason))
+	}
 	waiting := condition(metav1.ConditionFalse, "WaitingForRancher", "w")
 	tests := map[string]struct {
 		reason string
@@ -34,7 +38,7 @@ func TestConditionFor(t *testing.T) {
 		"Imported":      {reason: "all phases are done", intent: intentImport, out: outcome.Done(), want: imported},
 		"Waiting":       {reason: "the phase that stopped gives reason and message", intent: intentImport, out: outcome.Wait("WaitingForRancher", "w"), want: waiting},
 		"Lost":          {reason: "an import that lost its agent is not True", intent: intentImport, out: outcome.Poll("AgentDisconnected", "m", 1), before: imported, want: condition(metav1.ConditionFalse, "AgentDisconnected", "m")},
-		"Failed":        {reason: "the cause of a failure is the message", intent: intentImport, out: outcome.Fail("RancherClusterRejected", errors.New("no")), want: condition(metav1.ConditionFalse, "RancherClusterRejected", "no")},
+		"Failed":        {reason: "the cause of a failure is the message", intent: intentImport, out: outcome.Fail("RancherClusterRejected", errors.New("no")), want: condition(metav1.ConditionFalse, "RancherClusterRejected", "No")},
 		"JobRuns":       {reason: "a job that only just started is not worth a write", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), before: waiting},
 		"JobRunsFirst":  {reason: "unless nothing is said yet", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), want: condition(metav1.ConditionFalse, "ConnectingAgent", "c")},
 		"JobRunsRepair": {reason: "or what is said is not true any more", intent: intentImport, out: outcome.Wait("ConnectingAgent", "c"), before: imported, want: condition(metav1.ConditionFalse, "ConnectingAgent", "c")},
@@ -42,12 +46,12 @@ func TestConditionFor(t *testing.T) {
 		"LostRunsLater": {reason: "what was found before stands until the next look has ended", intent: intentImport, out: outcome.Wait("AgentDisconnected", "d"), before: waiting},
 		"Stranger":      {reason: "a cluster that has nothing to do with Rancher gets no condition", intent: intentIdle, out: outcome.Done()},
 		"Deleted":       {reason: "the object may be gone", intent: intentDelete, out: outcome.Done(), before: imported},
-		"DeleteFails":   {reason: "a deletion that cannot go on says so", intent: intentDelete, out: outcome.Fail("InternalError", errors.New("down")), before: imported, want: condition(metav1.ConditionFalse, "Deleting", "down")},
+		"DeleteFails":   {reason: "a deletion that cannot go on says so", intent: intentDelete, out: outcome.Fail("InternalError", errors.New("down")), before: imported, want: condition(metav1.ConditionFalse, "Deleting", "Down")},
 		"PausedNew":     {reason: "a paused stranger gets no condition", intent: intentPause, out: outcome.Wait("Paused", "p")},
 		"PausedLater":   {reason: "a connected cluster stays connected", intent: intentPause, out: outcome.Wait("Paused", "p"), before: imported},
 		"Paused":        {reason: "an import that is paused under way says so", intent: intentPause, out: outcome.Wait("Paused", "p"), before: waiting, want: condition(metav1.ConditionFalse, "Paused", "p")},
 		"Unimported": {reason: "the user's choice is confirmed", intent: intentUnimport, out: outcome.Done(), before: imported, want: condition(metav1.ConditionFalse, "NotSelected",
-			`Label cluster-api.cattle.io/rancher-auto-import does not select this cluster; set it to "true" on the Cluster or its Namespace to import`)},
+			`Not imported: no label selects this Cluster. To import it, set label cluster-api.cattle.io/rancher-auto-import to "true" on this Cluster or on its Namespace`)},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +87,7 @@ func TestLostAgentMakesAnEvent(t *testing.T) {
 	if len(recorder.Events) != 1 {
 		t.Fatalf("got %d events, want one for one loss", len(recorder.Events))
 	}
-	if got := <-recorder.Events; got != "Warning AgentDisconnected d" {
+	if got := <-recorder.Events; !strings.HasPrefix(got, "Warning AgentDisconnected d. See https://") {
 		t.Errorf("got %q, want a warning", got)
 	}
 }

@@ -158,7 +158,7 @@ func TestATurtlesThatIsNotParkedIsNotFought(t *testing.T) {
 		if taken != out.IsDone() || taken == b.turtlesHoldsAnything(t) {
 			t.Fatalf("%s: got %q %q, and Turtles holds something: %t", reason, out.Reason, out.Message, b.turtlesHoldsAnything(t))
 		}
-		if !taken && (out.Reason != "ManagedByTurtles" || !strings.Contains(out.Message, "not parked although --turtles-parked") || out.Kind != outcome.KindPoll) {
+		if !taken && (out.Reason != "ManagedByTurtles" || !strings.Contains(out.Message, "although the Helm value turtles.parked is true") || out.Kind != outcome.KindPoll) {
 			t.Fatalf("%s: got %s %q %q, want it to say that Turtles is not parked", reason, out.Kind, out.Reason, out.Message)
 		}
 	}

@@ -23,19 +23,19 @@ func withoutEffect(cluster *clusterv1.Cluster, v findings) string {
 		switch {
 		case workspace == "":
 		case behind:
-			notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher registers every v1 Rancher cluster with Fleet (workspace %s)",
+			notes = append(notes, fmt.Sprintf("Annotation %s has no effect: Rancher registers every v1 Rancher cluster with Fleet (workspace %s)",
 				archelonv1.ExternalFleetAnnotation, workspace))
 		default:
-			notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher has registered the cluster with Fleet (workspace %s) and does not take that back; "+
-				"un-import the cluster and import it again with this annotation and without %s",
+			notes = append(notes, fmt.Sprintf("Annotation %s has no effect: Rancher has registered the cluster with Fleet (workspace %s), and does not undo that. "+
+				"Un-import this Cluster, then import it again with this annotation and without %s",
 				archelonv1.ExternalFleetAnnotation, workspace, archelonv1.FleetWorkspaceAnnotation))
 		}
 	}
 	if behind && cluster.Annotations[archelonv1.DisplayNameAnnotation] != "" {
-		notes = append(notes, fmt.Sprintf("annotation %s has no effect: Rancher shows a v1 Rancher cluster by its own name", archelonv1.DisplayNameAnnotation))
+		notes = append(notes, fmt.Sprintf("Annotation %s has no effect: Rancher shows a v1 Rancher cluster by its own name", archelonv1.DisplayNameAnnotation))
 	}
 	if v.unselected {
 		notes = append(notes, fmt.Sprintf("Imported, although no label or selector selects this Cluster any more. To remove it from Rancher, set label %s to \"false\"", archelonv1.ImportLabel))
 	}
-	return strings.Join(notes, "; ")
+	return strings.Join(notes, ". ")
 }

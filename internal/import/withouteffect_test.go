@@ -28,7 +28,7 @@ func TestAnnotationsWithoutEffectAreNamed(t *testing.T) {
 		"ExternalV1":      {reason: "no time is early enough", record: v1, annotations: map[string]string{external: "true"}, workspace: "tenant", want: []string{external, "every v1"}},
 		"DisplayV3":       {reason: "it is followed", record: v3, annotations: map[string]string{display: "other"}, workspace: "fleet-default"},
 		"DisplayV1":       {reason: "Rancher shows the name of the record", record: v1, annotations: map[string]string{display: "other"}, workspace: "tenant", want: []string{display}},
-		"BothV1":          {reason: "each is named", record: v1, annotations: map[string]string{display: "other", external: "1"}, workspace: "tenant", want: []string{external, "; ", display}},
+		"BothV1":          {reason: "each is named", record: v1, annotations: map[string]string{display: "other", external: "1"}, workspace: "tenant", want: []string{external, ". ", display}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := testCluster()

@@ -250,7 +250,7 @@ func (p *Peers) Watch(ctx context.Context) string {
 		case p.Fence.ended() != "":
 			return p.Fence.ended()
 		case !lost.Empty():
-			return fmt.Sprintf("This instance works in %s, and %s belongs to another one now", works.MetricsLabel(), lost.MetricsLabel())
+			return fmt.Sprintf("This instance worked in %s, and another instance has %s now", works.MetricsLabel(), lost.MetricsLabel())
 		case more.Empty():
 			since = time.Time{}
 		case since.IsZero():

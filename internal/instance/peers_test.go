@@ -117,7 +117,7 @@ func TestTwoWithoutFlags(t *testing.T) {
 		younger := w.start("a", "*")
 		w.remain(younger, "+", time.Minute)
 		w.expect(older, "*", 0)
-		younger.expectSaid("NamespacesLeftToPeer: instance system/b has all namespaces")
+		younger.expectSaid("NamespacesLeftToPeer: Instance system/b has all namespaces")
 		older.stop()
 		w.expect(younger, "*", takeover)
 		w.expect(w.restart(0), "*", takeover)
@@ -145,11 +145,11 @@ func TestOneThatNamesANamespaceBesideALastResort(t *testing.T) {
 		dedicated := w.start("team", "+x,y")
 		w.expect(dedicated, "+x,y", takeover)
 		w.expect(last, "-x,y", takeover)
-		last.expectSaid("instance system/team has namespaces x, y")
+		last.expectSaid("Instance system/team has namespaces x, y")
 		// It is not taken over, however long the other one is away.
 		dedicated.stop()
 		w.remain(last, "-x,y", time.Hour)
-		last.expectSaid("system/team has namespaces x, y and does not run: start it, or delete its Lease system/team-leader-election")
+		last.expectSaid("system/team has namespaces x, y and does not run. Start it, or delete its Lease system/team-leader-election")
 		// Without its Lease it is.
 		w.server.forget("team")
 		w.expect(last, "*", takeover)

@@ -23,8 +23,8 @@ func (p *Peers) say(share Share) {
 	switch text {
 	case told:
 	case "":
-		p.Logger.Info("This instance has all namespaces of its scope")
-		p.Tell(wholeReason, "This instance has all namespaces of its scope")
+		p.Logger.Info("This instance works in all namespaces of its scope")
+		p.Tell(wholeReason, "This instance works in all namespaces of its scope")
 	default:
 		p.Logger.Info("This instance does not work in some of its namespaces", "cause", text)
 		p.Tell(sharedReason, text)
@@ -38,18 +38,18 @@ const mostPeers = 5
 func describe(share Share) string {
 	var parts []string
 	for _, part := range share.Left {
-		text := fmt.Sprintf("instance %s has %s", part.Peer, part.Scope.MetricsLabel())
+		text := fmt.Sprintf("Instance %s has %s", part.Peer, part.Scope.MetricsLabel())
 		if part.Gone {
-			text = fmt.Sprintf("instance %s has %s and does not run: start it, or delete its Lease %s/%s", part.Peer, part.Scope.MetricsLabel(),
+			text = fmt.Sprintf("Instance %s has %s and does not run. Start it, or delete its Lease %s/%s", part.Peer, part.Scope.MetricsLabel(),
 				part.Peer.Namespace, part.Peer.LeaseName())
 		}
 		parts = append(parts, text)
 	}
 	for _, part := range share.Awaited {
-		parts = append(parts, fmt.Sprintf("instance %s has yet to leave %s", part.Peer, part.Scope.MetricsLabel()))
+		parts = append(parts, fmt.Sprintf("Waiting until instance %s leaves %s", part.Peer, part.Scope.MetricsLabel()))
 	}
 	if more := len(parts) - mostPeers; more > 0 {
-		parts = append(parts[:mostPeers], fmt.Sprintf("and %d more", more))
+		parts = append(parts[:mostPeers], fmt.Sprintf("And %d more", more))
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(parts, ". ")
 }

@@ -108,7 +108,7 @@ func (p *Peers) guard(now time.Time) {
 	why := ""
 	for id := range p.ahead {
 		if other, ok := p.seen[id]; ok && p.inTheWay(other, now) {
-			why = fmt.Sprintf("instance %s has yet to leave %s", id, other.Works.Within(p.works).MetricsLabel())
+			why = fmt.Sprintf("Waiting until instance %s leaves %s", id, other.Works.Within(p.works).MetricsLabel())
 		} else {
 			delete(p.ahead, id)
 		}

@@ -89,7 +89,7 @@ func Context(annotations map[string]string) (string, error) {
 func cannotBeUsed(annotation string, cause error) error {
 	return &outcome.Problem{
 		Kind: outcome.KindStall, Reason: archelonv1.InvalidSettingReason,
-		Message: fmt.Sprintf("annotation %s cannot be used: %s", annotation, cause),
+		Message: fmt.Sprintf("Annotation %s cannot be used: %s", annotation, cause),
 	}
 }
 

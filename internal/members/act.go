@@ -72,7 +72,7 @@ func (c create) look(ctx context.Context, r *Reconciler, o *Observation) error {
 	case isOurs(found, o.Cluster.UID):
 		o.Bindings = append(o.Bindings, *found)
 	default:
-		o.Refused[c.binding.Name] = fmt.Sprintf("the ClusterRoleTemplateBinding of its name, %s/%s, is not labelled as Archelon's. It is left alone; delete it",
+		o.Refused[c.binding.Name] = fmt.Sprintf("ClusterRoleTemplateBinding %s/%s exists already and does not belong to Archelon, which left it unchanged. Delete it",
 			found.Namespace, found.Name)
 	}
 	return nil

@@ -48,13 +48,13 @@ func Decide(o Observation, policy Policy, now time.Time) Decision {
 	switch {
 	case err != nil:
 		// A slip must not take everybody's roles away.
-		return publishing(o, now, InvalidReason, "Annotation "+archelonv1.MembersAnnotation+": "+err.Error()+". Nothing is changed until then")
+		return publishing(o, now, InvalidReason, "Annotation "+archelonv1.MembersAnnotation+" cannot be used: "+err.Error()+". Roles stay as they are until it is corrected")
 	case len(members) == 0 && len(o.Bindings) == 0:
 		return publishing(o, now, "", "")
 	case len(o.Rancher) != 1 && len(members) == 0:
 		return publishing(o, now, "", "") // They go with their Rancher cluster.
 	case len(o.Rancher) != 1:
-		return publishing(o, now, WaitingReason, "There is no Rancher cluster yet that is to stay")
+		return publishing(o, now, WaitingReason, "Waiting for the import of this Cluster. See condition RancherImported")
 	}
 	rancher := o.Rancher[0]
 	wanted, flaws := divide(o, policy, rancher, members)
@@ -80,9 +80,9 @@ func divide(o Observation, policy Policy, rancher string, members []Member) ([]*
 	for i, member := range members {
 		switch {
 		case !slices.Contains(policy.Roles, member.Role):
-			flaws = append(flaws, flaw{i + 1, "an administrator has not allowed its role template"})
+			flaws = append(flaws, flaw{i + 1, "its role template is not allowed. Use another one, or ask your administrator to allow it"})
 		case !policy.allows(member):
-			flaws = append(flaws, flaw{i + 1, "an administrator has not allowed groups or users like it"})
+			flaws = append(flaws, flaw{i + 1, "its group or user is not allowed. Use another one, or ask your administrator to allow it"})
 		default:
 			wanted = append(wanted, bindingFor(o.Cluster, rancher, member))
 		}
@@ -137,11 +137,11 @@ func verdict(o Observation, now time.Time, rancher string, wanted []*managementv
 	case len(flaws) > 0:
 		texts := make([]string, 0, len(flaws))
 		for _, flaw := range flaws {
-			texts = append(texts, fmt.Sprintf("member %d: %s", flaw.number, flaw.text))
+			texts = append(texts, fmt.Sprintf("Member %d has no role: %s", flaw.number, flaw.text))
 		}
-		return publishing(o, now, NotAllowedReason, strings.Join(texts, "; "))
+		return publishing(o, now, NotAllowedReason, strings.Join(texts, ". "))
 	case pending:
-		d := publishing(o, now, WaitingReason, "Rancher has yet to prepare the Rancher cluster, or to remove an earlier binding")
+		d := publishing(o, now, WaitingReason, "Waiting for Rancher to prepare the Rancher cluster, or to remove an earlier binding, usually less than a minute")
 		d.Again = pendingRetry
 		return d
 	default:

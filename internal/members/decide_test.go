@@ -123,8 +123,8 @@ func TestDecide(t *testing.T) {
 				Cluster: asking(`[{role: cluster-owner, group: "okta_group://tenant-a"}, {role: tenant-dev, group: "okta_group://tenant-a"}, {role: tenant-dev, group: "okta_group://admins"}]`),
 				Ours:    true, Rancher: in, Bindings: bound(devs),
 			},
-			want: []string{"False MemberNotAllowed: member 1: an administrator has not allowed its role template; " +
-				"member 3: an administrator has not allowed groups or users like it"},
+			want: []string{"False MemberNotAllowed: Member 1 has no role: its role template is not allowed. Use another one, or ask your administrator to allow it. " +
+				"Member 3 has no role: its group or user is not allowed. Use another one, or ask your administrator to allow it"},
 			event: "Warning MemberNotAllowed", since: metav1.NewTime(now),
 		},
 		"NoMoreAllowed": {
@@ -138,30 +138,30 @@ func TestDecide(t *testing.T) {
 		"Malformed": {
 			reason: "a slip takes nobody's role away",
 			o:      Observation{Cluster: asking("[", saying("True", "MembersBound", "")), Ours: true, Rancher: in, Bindings: bound(devs)},
-			want: []string{"False InvalidMembers: Annotation archelon.io/members: it must be a list in YAML or JSON, " +
-				`for example [{"role": "cluster-member", "group": "okta_group://team-a"}]. Nothing is changed until then`},
+			want: []string{"False InvalidMembers: Annotation archelon.io/members cannot be used: it must be a list in YAML or JSON, " +
+				`for example [{"role": "cluster-member", "group": "okta_group://team-a"}]. Roles stay as they are until it is corrected`},
 			event: "Warning InvalidMembers", since: metav1.NewTime(now),
 		},
 		"NoRancherCluster": {
 			reason: "the import comes first", o: Observation{Cluster: asking(both), Ours: true},
-			want: []string{"False WaitingForRancherCluster: There is no Rancher cluster yet that is to stay"}, since: metav1.NewTime(now),
+			want: []string{"False WaitingForRancherCluster: Waiting for the import of this Cluster. See condition RancherImported"}, since: metav1.NewTime(now),
 		},
 		"TwoRancherClusters": {
 			reason: "one of them is about to go", o: Observation{Cluster: asking(both), Ours: true, Rancher: []string{"c-abcde", "c-m-abcdefgh"}},
-			want: []string{"False WaitingForRancherCluster: There is no Rancher cluster yet that is to stay"}, since: metav1.NewTime(now),
+			want: []string{"False WaitingForRancherCluster: Waiting for the import of this Cluster. See condition RancherImported"}, since: metav1.NewTime(now),
 		},
 		"Pending": {
 			reason: "Rancher has yet to create the namespace",
 			o: Observation{
 				Cluster: asking(both, saying("False", "InvalidMembers", "m")), Ours: true, Rancher: in, Bindings: bound(jane), Pending: map[string]bool{name(devs): true},
 			},
-			want:  []string{"False WaitingForRancherCluster: Rancher has yet to prepare the Rancher cluster, or to remove an earlier binding"},
+			want:  []string{"False WaitingForRancherCluster: Waiting for Rancher to prepare the Rancher cluster, or to remove an earlier binding, usually less than a minute"},
 			again: 5 * time.Second, since: earlier,
 		},
 		"Leaving": {
 			reason: "its name is taken until it is gone",
 			o:      Observation{Cluster: asking(`[{role: tenant-dev, group: "okta_group://tenant-a"}]`), Ours: true, Rancher: in, Bindings: leaving},
-			want:   []string{"False WaitingForRancherCluster: Rancher has yet to prepare the Rancher cluster, or to remove an earlier binding"},
+			want:   []string{"False WaitingForRancherCluster: Waiting for Rancher to prepare the Rancher cluster, or to remove an earlier binding, usually less than a minute"},
 			again:  5 * time.Second, since: metav1.NewTime(now),
 		},
 		"Changed": {

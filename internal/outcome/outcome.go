@@ -71,7 +71,17 @@ func Stall(reason, message string) Outcome {
 
 // Fail is a failure that is retried with the backoff of the queue.
 func Fail(reason string, err error) Outcome {
-	return Outcome{Kind: KindFail, Reason: reason, Message: steady(err.Error()), Err: err}
+	return Outcome{Kind: KindFail, Reason: reason, Message: Sentence(steady(err.Error())), Err: err}
+}
+
+// Sentence makes of an error of Go what a message begins with: its first word gets a capital letter, unless it is a
+// name, such as that of a field or a file.
+func Sentence(text string) string {
+	word, _, _ := strings.Cut(text, " ")
+	if word == "" || strings.ContainsFunc(strings.TrimSuffix(word, ":"), func(r rune) bool { return r < 'a' || r > 'z' }) {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // volatile is what Go's errors hold that is another with each try: the local address of a connection, and the time.
@@ -137,5 +147,5 @@ func FromError(err error, reason string) Outcome {
 	if !errors.As(err, &p) {
 		return Fail(reason, err)
 	}
-	return Outcome{Kind: p.Kind, Reason: p.Reason, Message: steady(p.Error()), After: p.After, Err: err}
+	return Outcome{Kind: p.Kind, Reason: p.Reason, Message: Sentence(steady(p.Error())), After: p.After, Err: err}
 }

@@ -3,6 +3,7 @@ package outcome
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,12 +41,12 @@ func TestMessagesAreSteady(t *testing.T) {
 		"LocalAddress": {
 			reason: "each try has a port of its own",
 			text:   "failed calling webhook: read tcp 10.42.0.1:51822->10.43.9.9:443: connection reset by peer",
-			want:   "failed calling webhook: read tcp 10.43.9.9:443: connection reset by peer",
+			want:   "Failed calling webhook: read tcp 10.43.9.9:443: connection reset by peer",
 		},
 		"LocalAddresses": {
 			reason: "also of IPv6, and of the way to the name server",
 			text:   "dial tcp: lookup a on [fd00::a]:53: read udp [fe80::1%eth0]:4312->[fd00::a]:53: i/o timeout, read udp [::1]:1->[::2]:53: refused",
-			want:   "dial tcp: lookup a on [fd00::a]:53: read udp [fd00::a]:53: i/o timeout, read udp [::2]:53: refused",
+			want:   "Dial tcp: lookup a on [fd00::a]:53: read udp [fd00::a]:53: i/o timeout, read udp [::2]:53: refused",
 		},
 		"Time": {
 			reason: "each try has a time of its own; that of the certificate stays",
@@ -59,10 +60,26 @@ func TestMessagesAreSteady(t *testing.T) {
 			if got := Fail("InternalError", err); got.Message != tc.want || !errors.Is(got.Err, err) {
 				t.Errorf("%s: got %q for %v, want %q and the error as it is", tc.reason, got.Message, got.Err, tc.want)
 			}
-			problem := &Problem{Kind: KindFail, Reason: "RancherUnreachable", Message: "no way", Err: err}
-			if got := FromError(fmt.Errorf("downloading: %w", problem), ""); got.Message != "no way: "+tc.want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got.Message, "no way: "+tc.want)
+			problem := &Problem{Kind: KindFail, Reason: "RancherUnreachable", Message: "No way", Err: err}
+			if got := FromError(fmt.Errorf("downloading: %w", problem), ""); !strings.EqualFold(got.Message, "No way: "+tc.want) {
+				t.Errorf("%s: got %q, want %q", tc.reason, got.Message, "No way: "+tc.want)
 			}
 		})
+	}
+}
+
+func TestSentence(t *testing.T) {
+	for text, want := range map[string]string{
+		"creating the v1 Rancher cluster: refused": "Creating the v1 Rancher cluster: refused",
+		"no":                       "No",
+		"":                         "",
+		"Rancher does not answer":  "Rancher does not answer",
+		"spec.type is not known":   "spec.type is not known",
+		"c-x7k2p has another name": "c-x7k2p has another name",
+		"conflict: another writer": "Conflict: another writer",
+	} {
+		if got := Fail("InternalError", errors.New(text)).Message; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

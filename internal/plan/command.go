@@ -202,7 +202,11 @@ func (o *output) write(out, notes io.Writer, plans []Cluster, named bool) error 
 func (c Cluster) then() string {
 	switch {
 	case c.Agent != "":
-		return "then look at the agent in the workload cluster (agent: " + c.Agent + ")"
+		by := ""
+		if c.Kubeconfig != "" {
+			by = ", kubeconfig: Secret " + c.Kubeconfig
+		}
+		return "then look at the agent in the workload cluster (agent: " + c.Agent + by + ")"
 	case c.Reason == "":
 		return "then nothing"
 	default:

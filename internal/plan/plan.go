@@ -20,11 +20,13 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/feature"
+	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/identity"
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
 	"github.com/archelon-io/archelon/internal/instance"
+	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/setup"
 )
@@ -40,6 +42,12 @@ type Cluster struct {
 	Changes []Change `json:"changes"`
 	// Agent is set if what it does next depends on the workload cluster, into which nobody has looked.
 	Agent string `json:"agent,omitempty"`
+	// Delivery names the Secret with the manifest of Rancher's agent, NAMESPACE/NAME, if other means than the manager
+	// install the agent.
+	Delivery string `json:"delivery,omitempty"`
+	// Kubeconfig is where annotations of the cluster have its kubeconfig: NAME/KEY of a Secret in its namespace, and the
+	// context behind a space. Empty if they say nothing.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Reason and Message say what comes of it, or what it waits for, as condition RancherImported does.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -130,8 +138,10 @@ type plans struct {
 	origin  types.UID
 	planner *importer.Planner
 	claim   instance.Claim
-	made    map[client.ObjectKey]*Cluster
-	seen    map[client.ObjectKey]map[string]bool
+	// manual is whether other means may install agents.
+	manual bool
+	made   map[client.ObjectKey]*Cluster
+	seen   map[client.ObjectKey]map[string]bool
 }
 
 func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
@@ -155,7 +165,8 @@ func newPlans(ctx context.Context, f *found, opts Options) (*plans, error) {
 	}
 	p := &plans{
 		world: f.world, cached: cached{f.world, shown}, origin: f.from.Origin, claim: claim,
-		made: map[client.ObjectKey]*Cluster{}, seen: map[client.ObjectKey]map[string]bool{},
+		manual: rules.ManualDelivery,
+		made:   map[client.ObjectKey]*Cluster{}, seen: map[client.ObjectKey]map[string]bool{},
 	}
 	if err := p.leave(ctx, self, setup.Given(before, claim.Scope, opts.Manager.ExcludedNamespaces)); err != nil {
 		return nil, err
@@ -243,6 +254,7 @@ func (p *plans) one(ctx context.Context, key client.ObjectKey) error {
 		if run.Agent {
 			made.Agent = agentUnseen
 		}
+		p.connection(key, made)
 		if made.Reason == "" {
 			made.Reason, made.Message = p.condition(key)
 		}
@@ -251,6 +263,23 @@ func (p *plans) one(ctx context.Context, key client.ObjectKey) error {
 		}
 	}
 	return nil
+}
+
+// connection says how the agent of a cluster that is imported gets there, where annotations of the cluster say so.
+func (p *plans) connection(key client.ObjectKey, made *Cluster) {
+	made.Delivery, made.Kubeconfig = "", ""
+	cluster, ok := p.world.table(clusterv1.GroupVersion.WithKind("Cluster")).objects[key].(*clusterv1.Cluster)
+	if !ok || made.Intent != "import" {
+		return
+	}
+	if manual, err := agent.ManualDelivery(cluster.Annotations); err == nil && manual && p.manual {
+		made.Delivery = key.Namespace + "/" + agent.ManifestSecretName(key.Name)
+		return // Nothing connects to the workload cluster.
+	}
+	from, err := kubeconfig.Of(cluster)
+	if usual := kubeconfig.Default(key); err == nil && from != usual {
+		made.Kubeconfig = strings.TrimSpace(from.Secret.Name + "/" + from.Key + " " + from.Context)
+	}
 }
 
 // condition returns what the condition of a cluster says then.

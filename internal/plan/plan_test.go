@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +120,7 @@ func TestImport(t *testing.T) {
 	if got := texts(look(t, reader, Options{})); !cmp.Equal(got, []string{"prod | idle | then nothing"}) {
 		t.Errorf("without a label: %q", got)
 	}
-	waits := "prod | import | then WaitingForRancher: The Rancher cluster was made; Rancher has yet to prepare its registration: if that lasts, look at the logs of Rancher"
+	waits := "prod | import | then WaitingForRancher: Created the Rancher cluster. Waiting for Rancher to issue its registration token, usually less than 10 seconds. After a minute, check the log of Rancher"
 	for name, tc := range map[string]struct {
 		opts Options
 		args string
@@ -207,6 +208,38 @@ func TestAgent(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, texts(look(t, reader, Options{}, v3))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Annotations say how the agent gets into a workload cluster; the gate says whether they may.
+func TestConnection(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		args        string
+		want        []string
+	}{
+		"Usual": {want: []string{"", "", "then look at the agent in the workload cluster (agent: not looked at)"}},
+		"Secret": {annotations: map[string]string{"archelon.io/kubeconfig-secret": "prod-tunnel/admin", "archelon.io/kubeconfig-context": "tenant"}, want: []string{
+			"", "prod-tunnel/admin tenant", "then look at the agent in the workload cluster (agent: not looked at, kubeconfig: Secret prod-tunnel/admin tenant)",
+		}},
+		"Refused": {annotations: map[string]string{"archelon.io/agent-delivery": "manual"}, want: []string{"", "", "then InvalidSetting"}},
+		"Manual": {annotations: map[string]string{"archelon.io/agent-delivery": "manual", "archelon.io/kubeconfig-secret": "prod-tunnel"}, args: ",agent-manifest=true", want: []string{
+			"team-a/prod-rancher-agent", "", "then WaitingForAgent",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lists := 0
+			reader := management(t, &lists, append(imported(func(c *clusterv1.Cluster, record *managementv3.Cluster) {
+				record.Status.Conditions = nil
+				maps.Copy(c.Annotations, tc.annotations)
+			}), namespace("team-a"))...)
+			plan := look(t, reader, Options{}, v3+tc.args)[0]
+			then, _, _ := strings.Cut(plan.then(), ": Waiting for the connection of Rancher's agent, which Archelon does not install")
+			then, _, _ = strings.Cut(then, ": Annotation archelon.io/agent-delivery cannot be used")
+			if diff := cmp.Diff(tc.want, []string{plan.Delivery, plan.Kubeconfig, then}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -83,12 +83,12 @@ func passes(gvk schema.GroupVersionKind) bool {
 func admit(object *unstructured.Unstructured, number int) (known bool, _ *outcome.Problem) {
 	foreign := func(what string) (bool, *outcome.Problem) {
 		return false, fail(archelonv1.ManifestForeignObjectReason,
-			"document %d of the agent's manifest %s, which is not part of Rancher's agent; nothing was applied: %s", number, what, remedy)
+			"Document %d of the manifest %s, which is not part of Rancher's agent. Nothing was applied. %s", number, what, remedy)
 	}
 	gvk := object.GroupVersionKind()
 	if gvk.Kind == "" || gvk.Version == "" {
 		return false, fail(archelonv1.ManifestNotYAMLReason,
-			"document %d of what came instead of the agent's manifest is not a Kubernetes object: %s", number, remedy)
+			"Document %d of the manifest of Rancher's agent is not a Kubernetes object. %s", number, remedy)
 	}
 	namespaced, known := scopeOf(gvk)
 	if !known && (object.IsList() || !passes(gvk)) {
@@ -171,5 +171,5 @@ func (m *Manifest) find(kind, name string, into any) *outcome.Problem {
 }
 
 func incomplete(what string) *outcome.Problem {
-	return fail(archelonv1.ManifestIncompleteReason, "the agent's manifest lacks the %s: %s", what, remedy)
+	return fail(archelonv1.ManifestIncompleteReason, "The manifest of Rancher's agent lacks the %s. %s", what, remedy)
 }

@@ -135,7 +135,7 @@ func (d *Downloader) get(ctx context.Context, registration Registration, trust T
 	if err != nil {
 		// The cause is dropped because it quotes the URL.
 		return nil, waitFor(archelonv1.RegistrationURLInvalidReason,
-			"the manifest URL of cluster %s is not valid: check Rancher's setting server-url", registration.Cluster())
+			"The manifest URL of Rancher cluster %s is not valid. Check Rancher's setting server-url", registration.Cluster())
 	}
 	req.Header.Set("User-Agent", "archelon")
 

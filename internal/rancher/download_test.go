@@ -190,7 +190,7 @@ func TestDownloadRefuses(t *testing.T) {
 			reason: "the connection ends before the announced size", want: "ManifestTruncated",
 			handler: hijacked("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5000\r\n\r\napiVersion: v1\n"),
 		},
-		"NoHTTP":          {reason: "the other side does not speak HTTP", handler: hijacked("HELO " + testToken + "\r\n\r\n"), want: "RancherUnreachable", says: "broke off"},
+		"NoHTTP":          {reason: "the other side does not speak HTTP", handler: hijacked("HELO " + testToken + "\r\n\r\n"), want: "RancherUnreachable", says: "connection to Rancher broke"},
 		"HugeHeader":      {reason: "headers are bounded as well", handler: hijacked("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), want: "RancherUnreachable"},
 		"OtherHost":       {reason: "the URL holds a token", handler: redirect("https://elsewhere.example.com/" + testToken), want: "ManifestRedirected", says: "another host"},
 		"OtherPort":       {reason: "another port is another server", handler: redirect(other.URL + "/" + testToken), want: "ManifestRedirected"},
@@ -339,7 +339,7 @@ func TestDownloadTrust(t *testing.T) {
 		"System":    {reason: "a private CA is not in the system's store", base: valid.URL, trust: mustTrust(t, "system-store", ca.pem), says: "system-store"},
 		"Expired":   {reason: "an expired certificate proves nothing", base: expired.URL, trust: mustTrust(t, "strict", ca.pem), says: "expired"},
 		"OtherHost": {reason: "a certificate for another host neither", base: otherHost.URL, trust: mustTrust(t, "strict", ca.pem), says: "not for that host"},
-		"NoTLS":     {reason: "a plain server on an https URL", base: "https://" + plain.Listener.Addr().String(), trust: mustTrust(t, "strict", ca.pem), says: "no TLS connection"},
+		"NoTLS":     {reason: "a plain server on an https URL", base: "https://" + plain.Listener.Addr().String(), trust: mustTrust(t, "strict", ca.pem), says: "No TLS connection"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

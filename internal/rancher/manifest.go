@@ -75,7 +75,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	}
 	if len(m.objects) == 0 {
 		return nil, fail(archelonv1.ManifestEmptyReason,
-			"the agent's manifest (%d bytes) holds no object: check that Rancher's setting server-url leads to Rancher, and the logs of Rancher", len(data))
+			"The manifest of Rancher's agent (%d bytes) has no object. %s", len(data), remedy)
 	}
 	if problem := m.complete(); problem != nil {
 		return nil, problem
@@ -100,11 +100,11 @@ func (m *Manifest) CredentialsSecret() string { return m.credentialsSecret }
 func (m *Manifest) add(object *unstructured.Unstructured, seen map[string]bool) *outcome.Problem {
 	key := strings.Join([]string{object.GroupVersionKind().GroupKind().String(), object.GetNamespace(), object.GetName()}, "/")
 	if seen[key] {
-		return fail(archelonv1.ManifestForeignObjectReason, "the agent's manifest holds %s twice: %s", describe(object), remedy)
+		return fail(archelonv1.ManifestForeignObjectReason, "The manifest of Rancher's agent has %s twice. %s", describe(object), remedy)
 	}
 	seen[key] = true
 	if len(m.objects) == maxObjects {
-		return fail(archelonv1.ManifestTooLargeReason, "the agent's manifest holds more than %d objects: %s", maxObjects, remedy)
+		return fail(archelonv1.ManifestTooLargeReason, "The manifest of Rancher's agent has more than %d objects. %s", maxObjects, remedy)
 	}
 	m.objects = append(m.objects, object)
 	return nil
@@ -114,7 +114,7 @@ func (m *Manifest) add(object *unstructured.Unstructured, seen map[string]bool) 
 func parseDocument(document []byte, number, size int) (*unstructured.Unstructured, *outcome.Problem) {
 	if len(document) > maxObjectBytes {
 		return nil, fail(archelonv1.ManifestTooLargeReason,
-			"document %d of the agent's manifest has more than %d bytes: %s", number, maxObjectBytes, remedy)
+			"Document %d of the manifest of Rancher's agent has more than %d bytes. %s", number, maxObjectBytes, remedy)
 	}
 	if !evidentlyPlain(document) {
 		if err := checkPlain(document); err != nil {
@@ -187,10 +187,10 @@ func looksLikeHTML(data []byte) bool {
 
 func notYAML(number, size int) *outcome.Problem {
 	return fail(archelonv1.ManifestNotYAMLReason,
-		"what came instead of the agent's manifest (%d bytes) is not a series of Kubernetes objects in YAML, see document %d: %s", size, number, remedy)
+		"Received %d bytes instead of the manifest of Rancher's agent. Document %d is no Kubernetes object in YAML. %s", size, number, remedy)
 }
 
-const remedy = "check that Rancher's setting server-url leads to Rancher, and the logs of Rancher"
+const remedy = "Check that Rancher's setting server-url leads to Rancher, and check the log of Rancher"
 
 // describe names an object whose names have been checked.
 func describe(object *unstructured.Unstructured) string {

@@ -44,29 +44,29 @@ func statusProblem(status int, cluster string) *outcome.Problem {
 	switch {
 	case status == http.StatusBadRequest:
 		return fail(archelonv1.RegistrationRefusedReason,
-			"Rancher does not know cluster %s or its registration token (HTTP status 400): "+
-				"if that lasts, delete registration token %s/%s, which Rancher makes anew", cluster, cluster, DefaultTokenName)
+			"Rancher does not know cluster %s or its registration token (HTTP status 400). "+
+				"After 5 minutes, delete ClusterRegistrationToken %s/%s: Rancher creates it again", cluster, cluster, DefaultTokenName)
 	case status == http.StatusNotFound:
 		return fail(archelonv1.ManifestNotFoundReason,
-			"the manifest URL of cluster %s leads nowhere (HTTP status 404): check that Rancher's setting server-url "+
-				"leads to Rancher and that an ingress passes /v3/import on", cluster)
+			"The manifest URL of Rancher cluster %s leads nowhere (HTTP status 404). Check that Rancher's setting server-url "+
+				"leads to Rancher, and that the ingress passes on /v3/import", cluster)
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
 		return fail(archelonv1.RancherServerErrorReason,
-			"Rancher failed to deliver the agent's manifest (HTTP status %d): if that lasts, look at the logs of Rancher", status)
+			"Rancher failed to deliver the manifest of its agent (HTTP status %d). After 5 minutes, check the log of Rancher", status)
 	default:
 		return fail(archelonv1.ManifestStatusReason,
-			"the manifest URL was answered with HTTP status %d, which is not Rancher's: check what stands before Rancher", status)
+			"Something other than Rancher answered the request for the manifest of its agent (HTTP status %d). Check the proxies and the ingress in front of Rancher", status)
 	}
 }
 
 func tooLarge(limit int64) *outcome.Problem {
 	return fail(archelonv1.ManifestTooLargeReason,
-		"the agent's manifest has more than %d bytes: check that Rancher's setting server-url leads to Rancher", limit)
+		"The manifest of Rancher's agent has more than %d bytes. Check that Rancher's setting server-url leads to Rancher", limit)
 }
 
 func htmlProblem(size int) *outcome.Problem {
 	return fail(archelonv1.ManifestHTMLReason,
-		"a web page (HTML, %d bytes) came instead of the agent's manifest: check that Rancher's setting server-url "+
+		"Received a web page (HTML, %d bytes) instead of the manifest of Rancher's agent. Check that Rancher's setting server-url "+
 			"leads to Rancher and needs no login", size)
 }
 
@@ -79,31 +79,31 @@ func (d *Downloader) transportProblem(err error, trust Trust) *outcome.Problem {
 	switch {
 	case errors.Is(err, errForeignRedirect):
 		return fail(archelonv1.ManifestRedirectedReason,
-			"the manifest URL was redirected to another host or away from https, which is not followed: "+
-				"set Rancher's setting server-url to the address at which Rancher itself answers")
+			"The manifest URL redirects to another host or away from https, which Archelon does not follow. "+
+				"Set Rancher's setting server-url to the address at which Rancher itself answers")
 	case errors.Is(err, errTooManyRedirects):
 		return fail(archelonv1.ManifestRedirectedReason,
-			"the manifest URL was redirected more than %d times: check the ingress before Rancher", maxRedirects)
+			"The manifest URL redirects more than %d times. Check the ingress in front of Rancher", maxRedirects)
 	case errors.As(err, &proxy):
 		return fail(archelonv1.RancherProxyFailedReason,
-			"%s: check HTTPS_PROXY and NO_PROXY of Archelon, and the proxy", proxy.Error())
+			"Rancher cannot be reached: %s. Check the proxy, and the Helm values proxy.https and proxy.noProxy", proxy.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		return fail(archelonv1.RancherTimeoutReason,
-			"Rancher did not deliver the agent's manifest within %s: check its load, the network and the proxy in between", d.timeout)
+			"Rancher did not deliver the manifest of its agent within %s. Check its load, and the network and proxies on the way", d.timeout)
 	case isTrustError(err):
 		return tlsProblem(err, trust)
 	case errors.Is(err, errTruncated):
 		return fail(archelonv1.ManifestTruncatedReason,
-			"the connection ended before the agent's manifest did: check what stands before Rancher")
+			"The connection ended before the manifest of Rancher's agent was complete. Check the proxies and the ingress in front of Rancher")
 	case errors.As(err, &opErr) && opErr.Op == "proxyconnect":
 		return fail(archelonv1.RancherProxyFailedReason,
-			"the proxy cannot be reached (%s): check HTTPS_PROXY and NO_PROXY of Archelon, and the proxy", dialCause(err))
+			"The proxy on the way to Rancher cannot be reached (%s). Check the proxy, and the Helm values proxy.https and proxy.noProxy", dialCause(err))
 	case errors.As(err, &opErr) && opErr.Op == "dial", errors.As(err, &netErr) && netErr.Timeout():
 		return fail(archelonv1.RancherUnreachableReason,
-			"no connection to Rancher at the address in its setting server-url (%s): check DNS, network policies and proxy settings", dialCause(err))
+			"No connection to Rancher at the address in its setting server-url (%s). Check DNS, network policies and proxy settings", dialCause(err))
 	default:
 		return fail(archelonv1.RancherUnreachableReason,
-			"the exchange with Rancher broke off before the agent's manifest was complete: check what stands at Rancher's server-url")
+			"The connection to Rancher broke before the manifest of its agent was complete. Check what answers at Rancher's server-url")
 	}
 }
 
@@ -143,15 +143,15 @@ func tlsProblem(err error, trust Trust) *outcome.Problem {
 	switch {
 	case errors.As(err, &hostname):
 		return fail(archelonv1.RancherTLSNotTrustedReason,
-			"the certificate at Rancher's server-url is not for that host: renew it, or correct server-url")
+			"The certificate at Rancher's server-url is not for that host. Renew the certificate, or correct server-url")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fail(archelonv1.RancherTLSNotTrustedReason,
-			"the certificate at Rancher's server-url has expired or is not valid yet: renew it, and check the clocks")
+			"The certificate at Rancher's server-url has expired or is not valid yet. Renew the certificate, and check the clocks")
 	case errors.As(err, &authority), errors.As(err, &invalid):
 		return fail(archelonv1.RancherTLSNotTrustedReason,
-			"the certificate at Rancher's server-url is not signed by %s: correct the setting or the certificate", cas)
+			"The certificate at Rancher's server-url is not signed by %s. Correct the setting or the certificate", cas)
 	default:
 		return fail(archelonv1.RancherTLSNotTrustedReason,
-			"no TLS connection to Rancher's server-url: check that it leads to Rancher and that no proxy interferes")
+			"No TLS connection to Rancher's server-url. Check that it leads to Rancher, and that no proxy interferes")
 	}
 }

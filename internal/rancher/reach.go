@@ -39,11 +39,11 @@ func (d *Downloader) Reach(ctx context.Context, server *url.URL, trust Trust) (t
 	problem := d.transportProblem(err, trust)
 	switch problem.Reason { // What it says of manifests is not for this.
 	case archelonv1.ManifestRedirectedReason:
-		problem.Message = "Rancher's server-url redirects to another host or away from https: set it to the address at which Rancher itself answers"
+		problem.Message = "Rancher's server-url redirects to another host or away from https. Set it to the address at which Rancher itself answers"
 	case archelonv1.RancherTimeoutReason:
-		problem.Message = fmt.Sprintf("Rancher did not answer within %s: check its load, the network and the proxy in between", d.timeout)
+		problem.Message = fmt.Sprintf("Rancher did not answer within %s. Check its load, and the network and proxies on the way", d.timeout)
 	case archelonv1.RancherUnreachableReason:
-		problem.Message = strings.ReplaceAll(problem.Message, "before the agent's manifest was complete", "before there was an answer")
+		problem.Message = strings.ReplaceAll(problem.Message, "before the manifest of its agent was complete", "before there was an answer")
 	}
 	return time.Time{}, problem
 }
@@ -65,7 +65,7 @@ func (d *Downloader) ping(ctx context.Context, at *url.URL, trust Trust) (time.T
 	}
 	if resp.StatusCode != http.StatusOK || strings.TrimSpace(string(body)) != pong {
 		return time.Time{}, fail(archelonv1.ManifestStatusReason,
-			"what answers at Rancher's server-url is not Rancher (HTTP status %d): check what stands before Rancher", resp.StatusCode)
+			"Something other than Rancher answers at Rancher's server-url (HTTP status %d). Check the proxies and the ingress in front of Rancher", resp.StatusCode)
 	}
 	return endOf(resp.TLS), nil
 }

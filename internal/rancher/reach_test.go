@@ -27,7 +27,7 @@ func TestReach(t *testing.T) {
 		"Stranger": {handler: pings, strangers: true, reason: "RancherTLSNotTrusted", needle: "is not signed by the CAs in Rancher's setting cacerts"},
 		"NoRancher": {
 			handler: answer(http.StatusOK, "text/html", []byte("<html>\x1b[2J")), reason: "ManifestUnexpectedStatus",
-			needle: "is not Rancher (HTTP status 200)",
+			needle: "Something other than Rancher answers at Rancher's server-url (HTTP status 200)",
 		},
 		"Away": {
 			handler: func(w http.ResponseWriter, r *http.Request) {

@@ -38,8 +38,8 @@ func newRegistration(cluster, manifestURL string, tokens []string) (Registration
 		return Registration{}, &outcome.Problem{
 			Kind:   outcome.KindWait,
 			Reason: archelonv1.RegistrationURLInvalidReason,
-			Message: fmt.Sprintf("the manifest URL of registration token %s/%s is not an https URL: "+
-				"correct Rancher's setting server-url, and Rancher is asked to fill in the token again", cluster, DefaultTokenName),
+			Message: fmt.Sprintf("The manifest URL in ClusterRegistrationToken %s/%s is not an https URL. "+
+				"Correct Rancher's setting server-url. Archelon then asks Rancher for a new URL", cluster, DefaultTokenName),
 		}
 	}
 	secrets := registrationSecrets{manifestURL: manifestURL, tokens: tokens}

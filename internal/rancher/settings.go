@@ -52,14 +52,14 @@ func (s *Settings) Value(ctx context.Context, name string) (string, error) {
 		return "", &outcome.Problem{
 			Kind:    outcome.KindWait,
 			Reason:  archelonv1.SettingsUnavailableReason,
-			Message: fmt.Sprintf("Rancher's setting %s does not exist yet: check that Rancher runs in this cluster", name),
+			Message: fmt.Sprintf("Rancher's setting %s does not exist yet. Check that Rancher runs in this cluster", name),
 		}
 	}
 	if err != nil {
 		return "", &outcome.Problem{
 			Kind:    outcome.KindFail,
 			Reason:  archelonv1.SettingsUnavailableReason,
-			Message: fmt.Sprintf("Rancher's setting %s cannot be read: check that Rancher is installed in this cluster", name),
+			Message: fmt.Sprintf("Rancher's setting %s cannot be read. Check that Rancher is installed in this cluster", name),
 			Err:     err,
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Settings) ServerURL(ctx context.Context) (*url.URL, error) {
 		return nil, &outcome.Problem{
 			Kind:    outcome.KindWait,
 			Reason:  archelonv1.ServerURLMissingReason,
-			Message: "Rancher's setting server-url is empty: set it in Rancher's global settings",
+			Message: "Rancher's setting server-url is empty. Set it in Rancher's global settings",
 		}
 	}
 	// The value is not part of the message: it may hold a user name and a password.
@@ -89,8 +89,8 @@ func (s *Settings) ServerURL(ctx context.Context) (*url.URL, error) {
 		return nil, &outcome.Problem{
 			Kind:   outcome.KindWait,
 			Reason: archelonv1.ServerURLInvalidReason,
-			Message: "Rancher's setting server-url is not an https URL of a host without user information: " +
-				"correct it in Rancher's global settings",
+			Message: "Rancher's setting server-url is not an https URL of a host without user information. " +
+				"Correct it in Rancher's global settings",
 		}
 	}
 	return u, nil

@@ -3,6 +3,7 @@ package rancher
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,7 +27,9 @@ func wantProblem(t *testing.T, err error, kind outcome.Kind, reason string) {
 	if problem.Kind != kind || problem.Reason != reason {
 		t.Errorf("want %s %s, got %s %s: %v", kind, reason, problem.Kind, problem.Reason, err)
 	}
-	if !strings.Contains(problem.Message, ":") && kind != outcome.KindPoll {
+	// A sentence that follows begins with what to do, perhaps behind a time.
+	remedy := regexp.MustCompile(`\. (After [^,]+, )?(check|Check|Correct|delete|Delete|Renew|Set|Raise|Nothing)\b`)
+	if !remedy.MatchString(problem.Message) && kind != outcome.KindPoll {
 		t.Errorf("the message names no remedy: %s", problem.Message)
 	}
 }

@@ -99,7 +99,7 @@ func (t *Tokens) published(ctx context.Context, cluster string) (*unstructured.U
 	err := t.cached.Get(ctx, client.ObjectKey{Namespace: cluster, Name: DefaultTokenName}, crt)
 	if apierrors.IsNotFound(err) {
 		return nil, "", waitFor(archelonv1.RegistrationTokenMissingReason,
-			"Rancher has not made registration token %s/%s yet: if it does not appear, look at the logs of Rancher", cluster, DefaultTokenName)
+			"Waiting for Rancher to create ClusterRegistrationToken %s/%s, usually less than 10 seconds. After a minute, check the log of Rancher", cluster, DefaultTokenName)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("getting registration token %s/%s: %w", cluster, DefaultTokenName, err)
@@ -107,7 +107,7 @@ func (t *Tokens) published(ctx context.Context, cluster string) (*unstructured.U
 	manifestURL := statusField(crt, "manifestUrl")
 	if manifestURL == "" {
 		return nil, "", waitFor(archelonv1.RegistrationURLMissingReason,
-			"registration token %s/%s has no manifest URL yet: check that Rancher's setting server-url is set", cluster, DefaultTokenName)
+			"ClusterRegistrationToken %s/%s has no manifest URL yet. Check that Rancher's setting server-url is set", cluster, DefaultTokenName)
 	}
 	return crt, manifestURL, nil
 }
@@ -156,13 +156,13 @@ func (t *Tokens) secretTokens(ctx context.Context, crt *unstructured.Unstructure
 	name := statusField(crt, "tokenSecretName")
 	if name == "" {
 		return nil, waitFor(archelonv1.TokenSecretMissingReason,
-			"registration token %s/%s does not name its Secret yet: if that lasts, look at the logs of Rancher", crt.GetNamespace(), crt.GetName())
+			"ClusterRegistrationToken %s/%s does not name its Secret yet. After a minute, check the log of Rancher", crt.GetNamespace(), crt.GetName())
 	}
 	secret := &corev1.Secret{}
 	err := t.live.Get(ctx, client.ObjectKey{Namespace: crt.GetNamespace(), Name: name}, secret)
 	if apierrors.IsNotFound(err) {
 		return nil, waitFor(archelonv1.TokenSecretMissingReason,
-			"Secret %s/%s of registration token %s does not exist: if it does not appear, delete the registration token, which Rancher makes anew",
+			"Secret %s/%s of ClusterRegistrationToken %s does not exist. After a minute, delete the ClusterRegistrationToken: Rancher creates it again",
 			crt.GetNamespace(), name, crt.GetName())
 	}
 	if err != nil {
@@ -172,7 +172,7 @@ func (t *Tokens) secretTokens(ctx context.Context, crt *unstructured.Unstructure
 	current := string(secret.Data[tokenKey])
 	if !tokenPattern.MatchString(current) {
 		return nil, waitFor(archelonv1.TokenSecretEmptyReason,
-			"Secret %s/%s of registration token %s holds no valid token: delete the registration token, which Rancher makes anew",
+			"Secret %s/%s of ClusterRegistrationToken %s has no valid token. Delete the ClusterRegistrationToken: Rancher creates it again",
 			crt.GetNamespace(), name, crt.GetName())
 	}
 	tokens := []string{current}

@@ -35,14 +35,14 @@ func NewTrust(mode, cacerts string) (Trust, error) {
 		return Trust{}, &outcome.Problem{
 			Kind:    outcome.KindWait,
 			Reason:  archelonv1.AgentTLSModeInvalidReason,
-			Message: "Rancher's setting agent-tls-mode is neither strict nor system-store: correct it in Rancher's global settings",
+			Message: "Rancher's setting agent-tls-mode is neither strict nor system-store. Correct it in Rancher's global settings",
 		}
 	}
 	if t.private() && !x509.NewCertPool().AppendCertsFromPEM([]byte(cacerts)) {
 		return Trust{}, &outcome.Problem{
 			Kind:   outcome.KindWait,
 			Reason: archelonv1.CACertsInvalidReason,
-			Message: "Rancher's setting cacerts holds no PEM certificate: correct the CA of Rancher's installation, " +
+			Message: "Rancher's setting cacerts has no PEM certificate. Correct the CA of Rancher's installation, " +
 				"or set agent-tls-mode to system-store",
 		}
 	}

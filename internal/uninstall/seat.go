@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/docs"
 	"github.com/archelon-io/archelon/internal/edge"
 	"github.com/archelon-io/archelon/internal/edge/seat"
 )
@@ -42,9 +43,8 @@ func (u *uninstaller) leaveRancher(ctx context.Context) error {
 	return nil
 }
 
-// page says how Rancher clusters are released by hand.
-const page = "https://github.com/archelon-io/archelon/blob/main/examples/remote-rancher/README.md" +
-	"#when-the-management-cluster-is-gone-for-good"
+// releasePage says how Rancher clusters are released by hand.
+const releasePage = "examples/remote-rancher/README.md#when-the-management-cluster-is-gone-for-good"
 
 // sayLeftInRancher says what an uninstallation leaves that makes no request to Rancher's cluster.
 func (u *uninstaller) sayLeftInRancher() {
@@ -54,7 +54,7 @@ func (u *uninstaller) sayLeftInRancher() {
 	u.say("Rancher clusters of this management cluster stay in Rancher, with finalizer %s. "+
 		"In Rancher's cluster, this lists them:", archelonv1.ImportFinalizer)
 	u.say("kubectl get clusters.management.cattle.io --selector=%s=%s", archelonv1.ManagementClusterLabel, u.origin)
-	u.say("Delete or release them as %s says", page)
+	u.say("Delete or release them as %s says", docs.Page(releasePage))
 }
 
 // forgetSeat deletes what this installation remembers of the seat in Rancher's cluster, if it leaves that alone.

@@ -107,12 +107,12 @@ func (c *Clients) newClient(kubeconfig []byte, from Kubeconfig, fingerprint stri
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The cause is dropped because it may quote the kubeconfig.
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used. Correct the Secret")
 	}
 	transport := NewTransport(config, tlsConfig, c.options.DialTimeout)
 	wrapped, err := rest.HTTPWrappersForConfig(config, &answerTransport{base: transport, host: server.Host})
 	if err != nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password. Keep one of them")
 	}
 	created := &Client{
 		fingerprint:    fingerprint,

@@ -45,15 +45,15 @@ func TestStrangers(t *testing.T) {
 		want    string
 		says    string
 	}{
-		"Unauthorized": {reason: "the token is wrong", handler: apiError(401, status(401, "Unauthorized", "s3cret")), want: "WorkloadUnauthorized", says: "renew the kubeconfig"},
+		"Unauthorized": {reason: "the token is wrong", handler: apiError(401, status(401, "Unauthorized", "s3cret")), want: "WorkloadUnauthorized", says: "Renew the kubeconfig"},
 		"BareProxy401": {reason: "a proxy says so, without a Status", handler: apiError(401, "s3cret"), want: "WorkloadUnauthorized"},
 		"Forbidden":    {reason: "RBAC says so", handler: apiError(403, status(403, "Forbidden", "User x cannot list resource s3cret")), want: "WorkloadForbidden", says: "cluster-admin"},
 		"Webhook":      {reason: "a webhook says so", handler: apiError(403, status(403, "Forbidden", "admission webhook x denied the request: s3cret cannot be")), want: "WorkloadRejected", says: "policies"},
 		"NotFound":     {reason: "this is no Kubernetes API", handler: apiError(404, "s3cret"), want: "WorkloadRejected", says: "404"},
-		"Conflict":     {reason: "somebody else writes", handler: apiError(409, status(409, "Conflict", "s3cret")), want: "WorkloadConflict", says: "tried again"},
+		"Conflict":     {reason: "somebody else writes", handler: apiError(409, status(409, "Conflict", "s3cret")), want: "WorkloadConflict", says: "tries again"},
 		"ServerError":  {reason: "the API server fails", handler: apiError(500, status(500, "InternalError", "s3cret")), want: "WorkloadServerError", says: "500"},
 		"NoCode":       {reason: "a Status may lack all that matters", handler: apiError(500, `{"kind":"Status","apiVersion":"v1","status":"Failure"}`), want: "WorkloadServerError", says: "unknown HTTP status"},
-		"HTML":         {reason: "a web page with status 200", handler: apiError(200, "<html>s3cret"), want: "WorkloadServerError", says: "not that of a Kubernetes API"},
+		"HTML":         {reason: "a web page with status 200", handler: apiError(200, "<html>s3cret"), want: "WorkloadServerError", says: "does not come from a Kubernetes API server"},
 		"OtherObject":  {reason: "an answer of another type", handler: apiError(200, `{"kind":"Secret","apiVersion":"v1","data":"s3cret"}`), want: ""},
 		"Empty":        {reason: "an empty answer", handler: apiError(200, ""), want: "WorkloadServerError"},
 		"UnknownCode":  {reason: "an unknown code counts as the first of its class", handler: apiError(499, "s3cret"), want: "WorkloadRejected", says: "400"},
@@ -75,8 +75,8 @@ func TestStrangers(t *testing.T) {
 		"Silence":     {reason: "a server cannot make us wait for ever", handler: neverAnswer, want: "WorkloadTimeout", says: "200ms"},
 		"Stalled":     {reason: "not half way either", handler: stalled, want: "WorkloadTimeout"},
 		"Endless":     {reason: "nor fill our memory", handler: endless, want: "WorkloadServerError", says: "bytes"},
-		"Cut":         {reason: "the connection ends early", handler: cut("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"), want: "WorkloadUnreachable", says: "broke off"},
-		"NoHTTP":      {reason: "the other side speaks something else", handler: cut("s3cret\r\n\r\n"), want: "WorkloadUnreachable", says: "broke off"},
+		"Cut":         {reason: "the connection ends early", handler: cut("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"), want: "WorkloadUnreachable", says: "workload cluster broke"},
+		"NoHTTP":      {reason: "the other side speaks something else", handler: cut("s3cret\r\n\r\n"), want: "WorkloadUnreachable", says: "workload cluster broke"},
 		"ManyHeaders": {reason: "headers are bounded as well", handler: cut("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("s3cret", 100_000) + "\r\n\r\n"), want: "WorkloadUnreachable"},
 	}
 	for name, tc := range cases {
@@ -248,7 +248,7 @@ func TestTLSOfStrangers(t *testing.T) {
 		"Trusted":   {reason: "the kubeconfig knows the certificate", server: mine, ca: mine.certPEM},
 		"OtherCA":   {reason: "the CA was rotated", server: newCertificate(t, "127.0.0.1", valid), ca: mine.certPEM, says: "not signed by the CA"},
 		"OtherHost": {reason: "the certificate is for another host", server: newCertificate(t, "other.example.com", valid), says: "not for the host"},
-		"Expired":   {reason: "the certificate has expired", server: newCertificate(t, "127.0.0.1", expired), says: "API has expired"},
+		"Expired":   {reason: "the certificate has expired", server: newCertificate(t, "127.0.0.1", expired), says: "API server has expired"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

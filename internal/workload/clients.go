@@ -151,13 +151,13 @@ func (k Kubeconfig) Read(ctx context.Context, secrets client.Reader) ([]byte, er
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", k.Secret, err)
 	case foreign:
-		return nil, missing("No Secret %s with label %s: %q exists. Annotation %s names it: correct the annotation, create the Secret, "+
-			"or set that label on it. Archelon reads no Secret without the label",
+		return nil, missing("No Secret %s with label %s: %q exists, which annotation %s names. Correct the annotation, create the Secret, "+
+			"or set that label on the Secret. Archelon reads no Secret without the label",
 			k.Secret, k.Label, k.Cluster, archelonv1.KubeconfigSecretAnnotation)
 	case err != nil:
-		return nil, missing("Secret %s with the kubeconfig does not exist yet: if it does not appear, look at %s", k.Secret.Name, k.Author)
+		return nil, missing("Secret %s with the kubeconfig does not exist yet. After 5 minutes, check %s", k.Secret.Name, k.Author)
 	case len(secret.Data[k.Key]) == 0:
-		return nil, missing("Secret %s holds no kubeconfig under key %s: correct the Secret", k.Secret.Name, k.Key)
+		return nil, missing("Secret %s has no kubeconfig under key %s. Correct the Secret", k.Secret.Name, k.Key)
 	}
 	return secret.Data[k.Key], nil
 }

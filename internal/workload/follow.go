@@ -59,7 +59,7 @@ func (c *Client) Follow(ctx context.Context, f Following) error {
 	config.NextProtos = nil // With HTTP/2 a connection that went silent is noticed.
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
-		return refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used: correct the Secret")
+		return refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used. Correct the Secret")
 	}
 	transport := NewTransport(config, tlsConfig, c.dialTimeout)
 	transport.ResponseHeaderTimeout = c.timeout
@@ -75,7 +75,7 @@ func (c *Client) Follow(ctx context.Context, f Following) error {
 		}
 		wrapped, err := rest.HTTPWrappersForConfig(config, one)
 		if err != nil {
-			return refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password: keep one of them")
+			return refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password. Keep one of them")
 		}
 		api, err := metadata.NewForConfigAndClient(
 			metadata.ConfigFor(config), &http.Client{Transport: wrapped, CheckRedirect: refuseRedirect},
@@ -140,7 +140,7 @@ func (f *follower) informer(of metadata.ResourceInterface, all Following) toolsc
 		AddFunc: func(object any) {
 			if f.followed.Add(1) > maxFollowed {
 				f.end(fmt.Errorf("%w: %w", ErrFollowsTooMuch, fail(archelonv1.WorkloadServerErrorReason,
-					"%s: there are more than %d in the namespace: use several namespaces", f.what, maxFollowed)))
+					"%s failed: the namespace has more than %d objects. Use several namespaces", f.what, maxFollowed)))
 			}
 			changed(object)
 		},
@@ -215,7 +215,7 @@ func (f *follower) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests:
 		f.answered(fail(archelonv1.WorkloadServerErrorReason,
-			"%s: the API of the workload cluster failed (HTTP status %d): look at the logs of its API server", f.what, resp.StatusCode))
+			"%s failed: the API server of the workload cluster has an error (HTTP status %d). Check its log", f.what, resp.StatusCode))
 	case resp.StatusCode < http.StatusMultipleChoices:
 		f.answered(nil)
 	}

@@ -110,7 +110,7 @@ func TestFollow(t *testing.T) {
 		}
 	})
 	f := follow(t, s)
-	f.has(t, &f.said, "may not do that (403)")
+	f.has(t, &f.said, "lacks permission (403)")
 	refuses.Store(false)
 	f.has(t, &f.changed, "first")
 	f.has(t, &f.said, "<nil>")
@@ -118,7 +118,7 @@ func TestFollow(t *testing.T) {
 	f.has(t, &f.changed, "second")
 	s.Listener.Close() //nolint:errcheck // it goes away
 	s.CloseClientConnections()
-	f.has(t, &f.said, "no connection")
+	f.has(t, &f.said, "No connection")
 }
 
 // Servers that send without end cost no more than their bound, and are heard of.
@@ -175,7 +175,7 @@ func TestFollowIsBounded(t *testing.T) {
 	if !errors.Is(err, ErrFollowsTooMuch) {
 		t.Errorf("it ended with %v", err)
 	}
-	const want = "watching secrets: there are more than 10000 in the namespace: use several namespaces"
+	const want = "Watching secrets failed: the namespace has more than 10000 objects. Use several namespaces"
 	if problem, ok := errors.AsType[*outcome.Problem](err); !ok || problem.Message != want {
 		t.Errorf("it says %v", err)
 	}

@@ -68,7 +68,7 @@ func (c *Client) knowing(ctx context.Context, objects []*unstructured.Unstructur
 		})
 		if i < 0 {
 			return nil, fail(RejectedReason,
-				"the workload cluster does not know kind %s in %s: check its Kubernetes version", gvk.Kind, gv)
+				"The workload cluster does not know kind %s in %s. Check its Kubernetes version", gvk.Kind, gv)
 		}
 		var scope meta.RESTScope = meta.RESTScopeNamespace
 		switch {
@@ -77,7 +77,7 @@ func (c *Client) knowing(ctx context.Context, objects []*unstructured.Unstructur
 			object.SetNamespace("")
 		case object.GetNamespace() == "":
 			return nil, fail(RejectedReason,
-				"%s names no namespace, and has to be in one: nothing was applied", describe(object))
+				"%s names no namespace, and must be in one. Nothing was applied", describe(object))
 		}
 		found.AddSpecific(gvk, gv.WithResource(asked[gv][i].Name), gv.WithResource(asked[gv][i].Name), scope)
 	}

@@ -53,12 +53,12 @@ func (k Kubeconfig) Access(kubeconfig []byte, allow Allow) (Access, error) {
 	if err != nil {
 		return Access{}, err
 	}
-	context, lacks := k.Context, "has no context of the name that is asked for: add it to contexts"
+	context, lacks := k.Context, "has no context of the name that is asked for. Add it to contexts"
 	switch {
 	case context == "":
-		context, lacks = config.CurrentContext, "has no current context: set current-context to one of its contexts"
+		context, lacks = config.CurrentContext, "has no current context. Set current-context to one of its contexts"
 	case k.Annotation != "":
-		lacks = fmt.Sprintf("has no context of the name in annotation %s: add it to contexts, or correct the annotation", k.Annotation)
+		lacks = fmt.Sprintf("has no context of the name in annotation %s. Add it to contexts, or correct the annotation", k.Annotation)
 	}
 	current, found := config.Contexts[context]
 	if !found || current == nil {
@@ -70,7 +70,7 @@ func (k Kubeconfig) Access(kubeconfig []byte, allow Allow) (Access, error) {
 		access.Misplaced = access.Namespace != ""
 	}
 	if access.Namespace != "" && len(validation.IsDNS1123Label(access.Namespace)) > 0 {
-		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, "names a namespace that cannot be one: correct it")
+		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, "names a namespace that cannot be one. Correct it")
 	}
 	access.Config, err = reduce(config, current, allow)
 	return access, err
@@ -96,11 +96,11 @@ func beside(kubeconfig []byte, context string) string {
 func reduce(config *api.Config, current *api.Context, allow Allow) (*rest.Config, error) {
 	cluster, found := config.Clusters[current.Cluster]
 	if !found || cluster == nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the cluster of its context: add it to clusters")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the cluster of its context. Add it to clusters")
 	}
 	user, found := config.AuthInfos[current.AuthInfo]
 	if !found || user == nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the user of its context: add it to users")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the user of its context. Add it to users")
 	}
 	result := &rest.Config{}
 	for _, step := range []error{
@@ -122,11 +122,11 @@ func load(kubeconfig []byte) (*api.Config, error) {
 		return nil, err
 	}
 	if err := CheckPlain(kubeconfig); err != nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, err.Error()+": correct the Secret")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, err.Error()+". Correct the Secret")
 	}
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "is not a kubeconfig: correct the Secret")
+		return nil, refuse(archelonv1.KubeconfigInvalidReason, "is not a kubeconfig. Correct the Secret")
 	}
 	return config, nil
 }
@@ -136,7 +136,7 @@ func checkSize(kubeconfig []byte) error {
 	if len(kubeconfig) <= maxKubeconfigBytes {
 		return nil
 	}
-	return refuse(archelonv1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d KiB: reduce it to one context", maxKubeconfigBytes>>10))
+	return refuse(archelonv1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d KiB. Reduce it to one context", maxKubeconfigBytes>>10))
 }
 
 func setServer(config *rest.Config, cluster *api.Cluster) error {
@@ -144,13 +144,13 @@ func setServer(config *rest.Config, cluster *api.Cluster) error {
 	u, err := url.Parse(cluster.Server)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
-		return refuse(archelonv1.KubeconfigInvalidReason, "has no valid server URL: correct server of its cluster")
+		return refuse(archelonv1.KubeconfigInvalidReason, "has no valid server URL. Correct server of its cluster")
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return refuse(archelonv1.KubeconfigInvalidReason, "has a server URL with a host that is not ASCII: write it as in DNS (xn--...)")
+		return refuse(archelonv1.KubeconfigInvalidReason, "has a server URL with a host that is not ASCII. Write it as in DNS (xn--...)")
 	case u.Scheme != "https":
-		return refuse(archelonv1.KubeconfigInsecureReason, "leads to a server without TLS: use an https URL")
+		return refuse(archelonv1.KubeconfigInsecureReason, "leads to a server without TLS. Use an https URL")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return refuse(archelonv1.KubeconfigInvalidReason, "has a server URL with user information, query or fragment: leave these out")
+		return refuse(archelonv1.KubeconfigInvalidReason, "has a server URL with user information, query or fragment. Leave these out")
 	}
 	config.Host = cluster.Server
 	config.DisableCompression = cluster.DisableCompression
@@ -160,14 +160,14 @@ func setServer(config *rest.Config, cluster *api.Cluster) error {
 func setTLS(config *rest.Config, cluster *api.Cluster) error {
 	if cluster.InsecureSkipTLSVerify {
 		return refuse(archelonv1.KubeconfigInsecureReason,
-			"asks not to verify the server (insecure-skip-tls-verify): use certificate-authority-data instead")
+			"asks not to verify the server (insecure-skip-tls-verify). Use certificate-authority-data instead")
 	}
 	if cluster.CertificateAuthority != "" {
 		return refuse(archelonv1.KubeconfigFilePathReason,
-			"refers to a file (certificate-authority): put its content into certificate-authority-data")
+			"refers to a file (certificate-authority). Put its content into certificate-authority-data")
 	}
 	if len(cluster.CertificateAuthorityData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(cluster.CertificateAuthorityData) {
-		return refuse(archelonv1.KubeconfigInvalidReason, "holds no PEM certificate in certificate-authority-data: correct it")
+		return refuse(archelonv1.KubeconfigInvalidReason, "holds no PEM certificate in certificate-authority-data. Correct it")
 	}
 	config.CAData = cluster.CertificateAuthorityData
 	config.ServerName = cluster.TLSServerName
@@ -178,17 +178,17 @@ func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 	switch {
 	case user.Exec != nil:
 		return refuse(archelonv1.KubeconfigExecReason,
-			"wants a program run to get credentials (exec): use a token or a client certificate instead")
+			"wants a program run to get credentials (exec). Use a token or a client certificate instead")
 	case user.AuthProvider != nil:
 		return refuse(archelonv1.KubeconfigAuthProviderReason,
-			"names an auth-provider, which Kubernetes has removed: use a token or a client certificate instead")
+			"names an auth-provider, which Kubernetes has removed. Use a token or a client certificate instead")
 	case user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "":
 		return refuse(archelonv1.KubeconfigFilePathReason,
-			"refers to files (client-certificate, client-key or tokenFile): put their contents into "+
+			"refers to files (client-certificate, client-key or tokenFile). Put their contents into "+
 				"client-certificate-data, client-key-data or token")
 	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
 		return refuse(archelonv1.KubeconfigImpersonationReason,
-			"impersonates another user (as, as-uid, as-groups or as-user-extra): use the credentials of that user instead")
+			"impersonates another user (as, as-uid, as-groups or as-user-extra). Use the credentials of that user instead")
 	}
 	config.BearerToken = user.Token
 	config.Username, config.Password = user.Username, user.Password
@@ -199,15 +199,15 @@ func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 	case certificate:
 		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
 			return refuse(archelonv1.KubeconfigInvalidReason,
-				"holds a client certificate and a key that do not belong together or are no PEM: correct client-certificate-data and client-key-data")
+				"holds a client certificate and a key that do not belong together or are no PEM. Correct client-certificate-data and client-key-data")
 		}
 	case config.Username != "" && config.Password != "":
 	case config.BearerToken == "":
 		return refuse(archelonv1.KubeconfigCredentialsReason,
-			"has no credentials for its user: add a token, or a client certificate and its key, in line")
+			"has no credentials for its user. Add a token, or a client certificate and its key, in line")
 	}
 	if strings.ContainsAny(config.BearerToken, "\r\n") {
-		return refuse(archelonv1.KubeconfigInvalidReason, "has a token with line breaks: remove them")
+		return refuse(archelonv1.KubeconfigInvalidReason, "has a token with line breaks. Remove them")
 	}
 	return nil
 }
@@ -226,5 +226,5 @@ func IsRefusal(reason string) bool {
 
 // refuse returns the Problem of a kubeconfig; the watch of its Secret ends it.
 func refuse(reason, what string) error {
-	return &outcome.Problem{Kind: outcome.KindWait, Reason: reason, Message: "the kubeconfig " + what}
+	return &outcome.Problem{Kind: outcome.KindWait, Reason: reason, Message: "The kubeconfig " + what}
 }

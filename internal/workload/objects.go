@@ -40,7 +40,7 @@ func (c *Client) Get(
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into) != nil {
 			// The cause is dropped because it may quote the object.
 			return fail(archelonv1.WorkloadServerErrorReason,
-				"the workload cluster answered with a malformed %s: check that the kubeconfig leads to a Kubernetes API", kind.Kind)
+				"The workload cluster answered with a malformed %s. Check that the kubeconfig leads to a Kubernetes API server", kind.Kind)
 		}
 		return nil
 	})
@@ -72,7 +72,7 @@ func (c *Client) Find(
 			}
 		}
 		return fail(archelonv1.WorkloadServerErrorReason,
-			"the workload cluster lists more than %d %s: delete those that have ended", objectsPerPage*maxPages, what)
+			"The workload cluster has more than %d %s. Delete those that have ended", objectsPerPage*maxPages, what)
 	})
 	return found, err
 }
@@ -91,7 +91,7 @@ func (c *Client) List(
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), into) != nil {
 			// The cause is dropped because it may quote the objects.
 			return fail(archelonv1.WorkloadServerErrorReason,
-				"the workload cluster answered with malformed %ss: check that the kubeconfig leads to a Kubernetes API", kind.Kind)
+				"The workload cluster answered with malformed %ss. Check that the kubeconfig leads to a Kubernetes API server", kind.Kind)
 		}
 		return nil
 	})

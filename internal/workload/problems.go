@@ -42,13 +42,13 @@ const terminatingPoll = 15 * time.Second
 func terminating(what string) *outcome.Problem {
 	return &outcome.Problem{
 		Kind: outcome.KindPoll, Reason: TerminatingReason, After: terminatingPoll,
-		Message: what + " in the workload cluster is still being deleted; if that lasts, look at its finalizers",
+		Message: what + " in the workload cluster is still being deleted. After 5 minutes, check its finalizers",
 	}
 }
 
 // fail returns a Problem that only another try can end.
 func fail(reason, format string, args ...any) *outcome.Problem {
-	return &outcome.Problem{Kind: outcome.KindFail, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return &outcome.Problem{Kind: outcome.KindFail, Reason: reason, Message: outcome.Sentence(fmt.Sprintf(format, args...))}
 }
 
 // problem names the cause of a failed request. The error itself is not passed on: a workload cluster is
@@ -75,7 +75,7 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 		return c.unauthorized()
 	case apierrors.IsForbidden(err) && isAuthorization(status):
 		return fail(archelonv1.WorkloadForbiddenReason,
-			"%s: the user of the kubeconfig may not do that (403): use a kubeconfig of a cluster-admin", action)
+			"%s failed: the user of the kubeconfig lacks permission (403). Use the kubeconfig of a cluster-admin", action)
 	case apierrors.IsConflict(err):
 		return conflict(status, action)
 	case isTimeout(err):
@@ -84,14 +84,14 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 		apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err), apierrors.IsUnsupportedMediaType(err),
 		apierrors.IsRequestEntityTooLargeError(err), isSchemaError(status):
 		return fail(RejectedReason,
-			"%s: the workload cluster does not accept it (%s): check its admission policies, webhooks and Kubernetes version",
+			"%s failed: the workload cluster does not accept it (%s). Check its admission policies, webhooks and Kubernetes version",
 			action, rejection(status))
 	case status.Code >= http.StatusMultipleChoices && status.Code < http.StatusBadRequest:
 		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s: the server of the kubeconfig redirects (%s), which is not followed: correct its server URL", action, codeOf(status))
+			"%s failed: the server of the kubeconfig redirects (%s), which Archelon does not follow. Correct the server URL in the kubeconfig", action, codeOf(status))
 	default:
 		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s: the API of the workload cluster failed (%s): look at the logs of its API server", action, codeOf(status))
+			"%s failed: the API server of the workload cluster has an error (%s). Check its log", action, codeOf(status))
 	}
 }
 
@@ -99,16 +99,16 @@ func (c *Client) statusProblem(err error, status metav1.Status, action string) *
 func (c *Client) unauthorized() *outcome.Problem {
 	if !c.certificateEnd.IsZero() && c.certificateEnd.Before(time.Now()) {
 		return fail(archelonv1.WorkloadUnauthorizedReason,
-			"the workload cluster does not accept the client certificate of the kubeconfig, which expired at %s: renew the kubeconfig",
+			"The workload cluster does not accept the client certificate of the kubeconfig, which expired at %s. Renew the kubeconfig",
 			c.certificateEnd.UTC().Format(time.RFC3339))
 	}
 	return fail(archelonv1.WorkloadUnauthorizedReason,
-		"the workload cluster does not accept the credentials of the kubeconfig (401): renew the kubeconfig")
+		"The workload cluster does not accept the credentials of the kubeconfig (401). Renew the kubeconfig")
 }
 
 func (c *Client) timeoutProblem(action string) *outcome.Problem {
 	return fail(archelonv1.WorkloadTimeoutReason,
-		"%s: the API of the workload cluster did not answer within %s: check its control plane and the firewalls in between", action, c.timeout)
+		"%s failed: the API server of the workload cluster did not answer within %s. Check its control plane, and firewalls on the way", action, c.timeout)
 }
 
 // transportProblem names why no answer came.
@@ -119,22 +119,22 @@ func (c *Client) transportProblem(err error, action string) *outcome.Problem {
 	switch {
 	case errors.As(err, &tooLarge):
 		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s: the workload cluster answered with more than %d bytes: check that the kubeconfig leads to its API", action, tooLarge.Limit)
+			"%s failed: the workload cluster answered with more than %d bytes. Check that the kubeconfig leads to its API server", action, tooLarge.Limit)
 	case errors.Is(err, errLocalProxy):
-		return fail(archelonv1.KubeconfigProxyReason, "the kubeconfig %s", localProxy)
+		return fail(archelonv1.KubeconfigProxyReason, "The kubeconfig %s", localProxy)
 	case errors.As(err, &opErr) && opErr.Op == "dial":
 		return fail(archelonv1.WorkloadUnreachableReason,
-			"no connection to the API of the workload cluster (%s): check its control plane and the network in between", dialCause(err))
+			"No connection to the API server of the workload cluster (%s). Check its control plane, and the network on the way", dialCause(err))
 	case isTLS(err):
 		return c.tlsProblem(err)
 	case isTimeout(err):
 		return c.timeoutProblem(action)
 	case !errors.As(err, &urlErr) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s: the answer is not that of a Kubernetes API: check that the kubeconfig leads to one", action)
+			"%s failed: the answer does not come from a Kubernetes API server. Check that the kubeconfig leads to one", action)
 	default:
 		return fail(archelonv1.WorkloadUnreachableReason,
-			"%s: the exchange with the API of the workload cluster broke off (%s): check its control plane, and proxies in between",
+			"%s failed: the connection to the API server of the workload cluster broke (%s). Check its control plane, and proxies on the way",
 			action, dialCause(err))
 	}
 }
@@ -147,19 +147,19 @@ func (c *Client) tlsProblem(err error) *outcome.Problem {
 	switch {
 	case isAlert(err):
 		return fail(archelonv1.WorkloadTLSReason,
-			"the workload cluster's API refuses the TLS connection: renew the client certificate of the kubeconfig")
+			"The API server of the workload cluster refuses the TLS connection. Renew the client certificate of the kubeconfig")
 	case errors.As(err, &hostname):
 		return fail(archelonv1.WorkloadTLSReason,
-			"the certificate of the workload cluster's API is not for the host in the kubeconfig: renew it, or set tls-server-name")
+			"The certificate of the workload cluster's API server is not for the host in the kubeconfig. Renew the certificate, or set tls-server-name in the kubeconfig")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fail(archelonv1.WorkloadTLSReason,
-			"the certificate of the workload cluster's API has expired or is not valid yet: renew it, and check the clocks")
+			"The certificate of the workload cluster's API server has expired or is not valid yet. Renew the certificate, and check the clocks")
 	case errors.As(err, &authority), errors.As(err, &invalid):
 		return fail(archelonv1.WorkloadTLSReason,
-			"the certificate of the workload cluster's API is not signed by the CA in the kubeconfig: correct certificate-authority-data")
+			"The certificate of the workload cluster's API server is not signed by the CA in the kubeconfig. Correct certificate-authority-data")
 	default:
 		return fail(archelonv1.WorkloadTLSReason,
-			"the server in the kubeconfig does not speak TLS as a Kubernetes API does: correct its server URL")
+			"The server in the kubeconfig does not speak TLS as a Kubernetes API server does. Correct its server URL")
 	}
 }
 
@@ -189,14 +189,14 @@ func conflict(status metav1.Status, action string) *outcome.Problem {
 	managers = slices.Compact(managers)
 	if len(managers) == 0 {
 		return fail(ConflictReason,
-			"%s: it was changed by another client at the same time; it is tried again", action)
+			"%s failed: another client changed the object at the same time. Archelon tries again", action)
 	}
 	const quoted = 5
 	if len(fields) > quoted {
 		fields = append(fields[:quoted], "...")
 	}
 	return fail(ConflictReason,
-		"%s: field manager %s owns %s with other values: delete the object in the workload cluster, or end the other manager's use of it",
+		"%s failed: field manager %s sets %s to other values. Stop that controller from managing the object, or delete the object in the workload cluster: Archelon creates it again",
 		action, strings.Join(managers, ", "), strings.Join(fields, ", "))
 }
 

@@ -33,8 +33,8 @@ const (
 
 // localProxy says what is wrong with a kubeconfig whose proxy is local, and what to do. It does not name the address,
 // because it is not for tenants what a name resolves to here.
-const localProxy = "has a proxy-url that leads to a loopback, link-local, unspecified or multicast address: " +
-	"use a proxy with another address, or ask an administrator to allow such addresses (Helm value proxy.allowLocalURLs)"
+const localProxy = "has a proxy-url that leads to a loopback, link-local, unspecified or multicast address. " +
+	"Use a proxy with another address, or ask your administrator to set the Helm value proxy.allowLocalURLs to true"
 
 var errLocalProxy = errors.New("the proxy-url of the kubeconfig leads to a local address")
 
@@ -49,10 +49,10 @@ func setProxy(config *rest.Config, cluster *api.Cluster, allow Allow) error {
 	switch {
 	case err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5"):
 		return refuse(archelonv1.KubeconfigProxyReason,
-			"has a proxy-url that is not an http, https or socks5 URL: correct it")
+			"has a proxy-url that is not an http, https or socks5 URL. Correct it")
 	case endsInNumber(u.Hostname()):
 		return refuse(archelonv1.KubeconfigProxyReason,
-			"has a proxy-url with a host that ends in a number and is no IP address: correct it")
+			"has a proxy-url with a host that ends in a number and is no IP address. Correct it")
 	case !allow.LocalProxies && isLocalHost(u.Hostname()):
 		return refuse(archelonv1.KubeconfigProxyReason, localProxy)
 	}

@@ -117,7 +117,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 
 		By("taking the permission away")
 		allow(ctx)
-		Eventually(message(ctx, cluster)).Should(ContainSubstring("its identity is refused now (NamespaceNotAllowed)"))
+		Eventually(message(ctx, cluster)).Should(ContainSubstring("its OCI identity is now refused (NamespaceNotAllowed)"))
 		Consistently(f.Reason(ctx, cluster)).WithTimeout(importing.Quiet).Should(Equal("True/Imported"))
 		Expect(f.V1Records(ctx, cluster)).To(HaveLen(1))
 
@@ -179,7 +179,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 					return ready.Reason + ": " + ready.Message
 				}
 				return ""
-			}).Should(And(HavePrefix("CredentialInvalid"), ContainSubstring("fingerprint is that of another key")))
+			}).Should(And(HavePrefix("CredentialInvalid"), ContainSubstring("fingerprint belongs to another key")))
 		}
 		texts := []string{f.Manager.Logs()}
 		for _, list := range []client.ObjectList{&corev1.EventList{}, &clusterv1.ClusterList{}, &infrav1.OCIClusterIdentityList{}, &infrav1.OCIClusterList{}} {

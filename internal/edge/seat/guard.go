@@ -23,9 +23,9 @@ func (s *Seat) Check() error {
 	case s.ended:
 		return fmt.Errorf("%w: this process ends", ErrNotHeld)
 	case s.fresh.IsZero():
-		return fmt.Errorf("%w: this process does not hold the seat", ErrNotHeld)
+		return fmt.Errorf("%w: this process is not registered", ErrNotHeld)
 	case s.age() >= s.Timing.Fresh:
-		return fmt.Errorf("%w: the seat could not be renewed for %v", ErrNotHeld, s.Timing.Fresh)
+		return fmt.Errorf("%w: the registration could not be renewed for %v", ErrNotHeld, s.Timing.Fresh)
 	}
 	return nil
 }
@@ -90,24 +90,24 @@ func (s *Seat) waitFor(why string) {
 func (s *Seat) explain(v view, next step) string {
 	switch {
 	case next == standBy || next == forget:
-		return fmt.Sprintf("another Archelon, %s, serves this management cluster, and this one does nothing in Rancher: stop one of them; to have this one take over, "+
+		return fmt.Sprintf("Another Archelon, %s, is registered for this management cluster, so this one writes nothing to Rancher. Stop one of them. To have this one take over, "+
 			"stop the other one, then restart this one", shown(v.holder))
 	case v.holder == "":
-		return fmt.Sprintf("the seat has no holder: it is taken when that stays so for %v", s.Timing.Quiet)
+		return fmt.Sprintf("No other Archelon is registered for this management cluster. Taking over after %v without activity", s.Timing.Quiet)
 	case v.remembered:
-		return fmt.Sprintf("the last process here has not given the seat back: it is taken if nobody renews it for %v", s.Timing.Quiet)
+		return fmt.Sprintf("The last process of this Archelon did not end its registration for this management cluster. Taking over after %v without activity", s.Timing.Quiet)
 	default:
-		return fmt.Sprintf("the seat is that of %s: it is taken if that is silent for %v, as after a restore from a backup", shown(v.holder), s.Timing.Expire)
+		return fmt.Sprintf("Archelon %s is registered for this management cluster. Taking over after %v without activity, as after a restore from a backup", shown(v.holder), s.Timing.Expire)
 	}
 }
 
 // refused says why the seat cannot be asked for, and what to do.
 func (s *Seat) refused(err error) string {
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return fmt.Sprintf("a Lease cannot be used: %v: in Rancher's cluster, install the chart of this version with role=rancher-side and the UID of this management "+
-			"cluster, %s, in the namespace that --rancher-namespace names; here, upgrade the release", err, s.Origin)
+		return fmt.Sprintf("A Lease cannot be used: %v. In Rancher's cluster, install the chart of this version with the Helm value role=rancher-side and the UID of this management "+
+			"cluster, %s, in the namespace that the Helm value rancher.namespace names here. Then upgrade this release", err, s.Origin)
 	}
-	return fmt.Sprintf("a Lease cannot be used: %v", err)
+	return fmt.Sprintf("A Lease cannot be used: %v", err)
 }
 
 // shown is a name that somebody else has written, fit for a message.

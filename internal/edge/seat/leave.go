@@ -78,7 +78,7 @@ func (l *Leaver) Free(ctx context.Context) (bool, error) {
 	case seen.parked || now.Sub(l.since) >= l.timing.Quiet:
 		return true, nil
 	}
-	return false, fmt.Errorf("the seat in Rancher's cluster was not given back: it is free when nobody renews it for %v", l.timing.Quiet)
+	return false, fmt.Errorf("the registration of this management cluster in Rancher's cluster was not ended: it expires after %v without activity", l.timing.Quiet)
 }
 
 // Leave takes the name of this installation off the seat, and forgets it.
@@ -89,7 +89,7 @@ func (l *Leaver) Leave(ctx context.Context) error {
 	}
 	if lease != nil {
 		if err := l.place.giveBack(ctx, lease, names); err != nil {
-			return fmt.Errorf("giving back the seat in Rancher's cluster: %w", err)
+			return fmt.Errorf("ending the registration in Rancher's cluster: %w", err)
 		}
 	}
 	err = names.leases.Delete(ctx, names.key.Name, metav1.DeleteOptions{})
@@ -120,7 +120,7 @@ func (l *Leaver) read(ctx context.Context) (*coordinationv1.Lease, *memory, erro
 		return nil, names, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the seat in Rancher's cluster: %w", err)
+		return nil, nil, fmt.Errorf("reading the registration in Rancher's cluster: %w", err)
 	}
 	return lease, names, nil
 }

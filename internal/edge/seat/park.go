@@ -25,7 +25,7 @@ func (s *Seat) park(ctx context.Context) {
 		err = s.write(ctx, parkedFor)
 	}
 	if err != nil {
-		s.Logger.Info("The seat of this management cluster could not be given back: the next process waits until it is known to be free", "cause", err.Error())
+		s.Logger.Info("Ending the registration of this management cluster failed: the next process waits until it expires", "cause", err.Error())
 	}
 }
 

@@ -216,7 +216,7 @@ func (s *Seat) sit(ctx context.Context, how step) error {
 		return err
 	}
 	if how == replace {
-		text := fmt.Sprintf("Took the place in Rancher's cluster of %s, which was silent for %v: the Rancher clusters of this management cluster are now managed here",
+		text := fmt.Sprintf("Took over from Archelon %s, which was silent for %v. This Archelon now manages the Rancher clusters of this management cluster",
 			shown(former), s.Timing.Expire)
 		s.Logger.Info(text)
 		s.Tell(takenReason, text)
@@ -285,11 +285,11 @@ func (s *Seat) renew(ctx context.Context) (lost bool) {
 		err = readErr
 	case !s.mine():
 		s.end()
-		s.Lost("The place of this management cluster in Rancher's cluster was taken by " + shown(ptr.Deref(s.lease.Spec.HolderIdentity, "")))
+		s.Lost("This Archelon stops, because another one has taken over this management cluster in Rancher's cluster: " + shown(ptr.Deref(s.lease.Spec.HolderIdentity, "")))
 		return true
 	case apierrors.IsConflict(err):
 		return false // Somebody wrote something else on it. The next renewal is of what was read.
 	}
-	s.Logger.Info("The seat of this management cluster was not renewed; trying again", "cause", err.Error())
+	s.Logger.Info("Renewing the registration of this management cluster failed; trying again", "cause", err.Error())
 	return false
 }

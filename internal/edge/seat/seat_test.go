@@ -69,7 +69,7 @@ func TestACloneStandsByForGood(t *testing.T) {
 	w.pass(time.Hour, original, clone)
 	w.may(original, true)
 	w.may(clone, false)
-	if err := clone.Ready(nil); err == nil || !strings.Contains(err.Error(), "stop one of them") {
+	if err := clone.Ready(nil); err == nil || !strings.Contains(err.Error(), "Stop one of them") {
 		t.Errorf("got %v", err)
 	}
 	if got := ptr.Deref(elsewhere.all[memoryKey.Name].Spec.HolderIdentity, "none"); got != "" {

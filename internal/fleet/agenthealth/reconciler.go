@@ -33,7 +33,7 @@ const workers = 4
 // AddToManager adds the controller to the manager of the fleet. It tells agents what it finds.
 func AddToManager(mgr mcmanager.Manager, agents *Agents) error {
 	if agents == nil {
-		return errors.New("the health of agents needs somebody to tell")
+		return errors.New("the health of agents needs a subscriber")
 	}
 	r := &reconciler{mgr: mgr, agents: agents}
 	err := mcbuilder.ControllerManagedBy(mgr).Named(ControllerName).

@@ -89,7 +89,7 @@ func forged(claim *metal3v1.HostClaim, label, annotation string) *hostclaim.Warn
 			continue // It is its own host, which it has lost.
 		}
 		return &hostclaim.Warning{
-			Reason: "AssociationErased", Note: "A label or annotation of the claim named a host that is not the claim's, and was erased",
+			Reason: "AssociationErased", Note: "Removed a label or annotation of this HostClaim, because it named a host that this HostClaim does not have",
 		}
 	}
 	return nil

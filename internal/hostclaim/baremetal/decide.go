@@ -143,8 +143,8 @@ func refused(claim *metal3v1.HostClaim, why string, now time.Time) Decision {
 
 // awaited is for a claim that has come here from another cluster before its host.
 func awaited(o Observation, now time.Time) Decision {
-	note := "Waits for BareMetalHost " + parkedOf(o.Claim).String() + ", with which it was paused. If that does not come " +
-		"any more, remove annotation " + metal3v1.ParkedAnnotation
+	note := "Waiting for BareMetalHost " + parkedOf(o.Claim).String() + ", with which this HostClaim was paused. If that host will not come " +
+		"here, remove annotation " + metal3v1.ParkedAnnotation
 	return Decision{Status: statusOf(o, nil, association{reason: metal3v1.BindingReason, message: note}, nil, now)}
 }
 
@@ -169,10 +169,10 @@ func choose(o Observation, now time.Time) Decision {
 // bind takes the host that was written down, if it is still to be had.
 func bind(o Observation, now time.Time) Decision {
 	if o.Named == nil {
-		return unbound(o, metal3v1.NoBareMetalHostReason, "The host that was chosen is gone", now)
+		return unbound(o, metal3v1.NoBareMetalHostReason, "The chosen host was deleted. Archelon looks for another one", now)
 	}
 	if why := hostclaim.Check(o.question(), o.Named); why != "" {
-		return unbound(o, metal3v1.NoBareMetalHostReason, "The host that was chosen cannot be had: "+why, now)
+		return unbound(o, metal3v1.NoBareMetalHostReason, "The chosen host is not available: "+why, now)
 	}
 	return Decision{Actions: []Action{changeHost{o.Named, claimed(o.Named, o.Claim), "give it to its claim", nil}}}
 }
@@ -190,8 +190,8 @@ func lost(o Observation, now time.Time) Decision {
 	if !inUse(o.Claim) || !had(o.Claim, was) {
 		return unbound(o, metal3v1.NoBareMetalHostReason, "Looking for another host", now)
 	}
-	note := "BareMetalHost " + was.Namespace + "/" + was.Name + " is gone, or is somebody else's. It was in use, so the " +
-		"claim gets no other host. Delete the claim, or remove its annotation " + metal3v1.LostHostAnnotation +
+	note := "Lost BareMetalHost " + was.Namespace + "/" + was.Name + ": it was deleted, or another consumer has it. Workloads may still run on it, so " +
+		"this HostClaim gets no other host. Delete this HostClaim and create a new one, or remove its annotation " + metal3v1.LostHostAnnotation +
 		" to give it another host"
 	d := unbound(o, metal3v1.HostLostReason, note, now)
 	d.Warnings = append(d.Warnings, hostclaim.Warning{Reason: metal3v1.HostLostReason, Note: note})
@@ -259,7 +259,7 @@ func release(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision
 	return Decision{
 		Actions: actions,
 		Status: statusOf(o, mine[0], association{
-			true, metal3v1.HostClaimDeletingReason, "The host is being cleaned",
+			true, metal3v1.HostClaimDeletingReason, "Waiting for the cleaning of the host",
 		}, nil, now),
 	}
 }

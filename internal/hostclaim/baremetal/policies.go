@@ -42,7 +42,7 @@ func (p policyReader) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	}
 	if problem := hostclaim.PolicyProblem(policy); problem != "" {
 		p.recorder.Eventf(
-			policy, nil, corev1.EventTypeWarning, policyInvalid, "Read", "%s", hostclaim.Bounded("The policy allows nobody: "+problem),
+			policy, nil, corev1.EventTypeWarning, policyInvalid, "Read", "%s", hostclaim.Bounded("The policy allows no namespace: "+problem),
 		)
 	}
 	return ctrl.Result{}, nil

@@ -39,7 +39,7 @@ func TestPoliciesThatCannotBeReadAreToldOf(t *testing.T) {
 		}
 	}
 	want := []string{
-		"Warning PolicyInvalid: The policy allows nobody: spec.hostClaimNamespaces.nameMatches cannot be read: error parsing regexp: missing closing ): `(`",
+		"Warning PolicyInvalid: The policy allows no namespace: spec.hostClaimNamespaces.nameMatches cannot be read: error parsing regexp: missing closing ): `(`",
 	}
 	if !slices.Equal(events.texts, want) {
 		t.Errorf("got %q", events.texts)

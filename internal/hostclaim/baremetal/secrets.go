@@ -78,11 +78,11 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 		is := o.Secrets[source]
 		switch {
 		case !hostclaim.MayRead(o.Claim, ref):
-			p.add(r, "the Secret %s is in another namespace than the claim", ref.Name)
+			p.add(r, "Secret %s is in another namespace. Use a Secret in the namespace of this HostClaim", ref.Name)
 		case is == nil:
-			p.add(r, "there is no Secret %s", ref.Name)
+			p.add(r, "Secret %s does not exist. Create it, or correct the field", ref.Name)
 		case found != nil && !ours:
-			p.add(r, "the name of its copy is that of another Secret")
+			p.add(r, "the namespace of the host has another Secret with the name of the copy. Ask your administrator to delete it")
 		default:
 			p.names[r] = at.Name
 			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.Version(is) ||
@@ -104,16 +104,16 @@ func isCopy(secret *metav1.PartialObjectMetadata) bool {
 func (p *plan) direct(o Observation, r hostclaim.Role, ref corev1.SecretReference) {
 	switch {
 	case !hostclaim.MayRead(o.Claim, ref):
-		p.add(r, "the Secret %s is in another namespace than the claim", ref.Name)
+		p.add(r, "Secret %s is in another namespace. Use a Secret in the namespace of this HostClaim", ref.Name)
 	case o.Secrets[types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}] == nil:
-		p.add(r, "there is no Secret %s", ref.Name)
+		p.add(r, "Secret %s does not exist. Create it, or correct the field", ref.Name)
 	default:
 		p.names[r] = ref.Name
 	}
 }
 
 func (p *plan) add(r hostclaim.Role, format string, args ...any) {
-	p.problems = append(p.problems, problem{r.Reason(), string(r) + ": " + fmt.Sprintf(format, args...)})
+	p.problems = append(p.problems, problem{r.Reason(), "Field " + string(r) + ": " + fmt.Sprintf(format, args...)})
 }
 
 // reference returns how a host names a Secret, nil if it is to have none.

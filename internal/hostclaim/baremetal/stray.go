@@ -105,8 +105,8 @@ func astray(o Observation) []Action {
 func plight(o Observation, host *bmov1.BareMetalHost) string {
 	key, uid, _ := consumerOf(host)
 	notes := []string{fmt.Sprintf(
-		"BareMetalHost %s belongs to an earlier HostClaim %s, which had UID %s, and is left as it is. An administrator gives "+
-			"it to the present HostClaim of that name by annotation %s=%s of the BareMetalHost, or has it cleaned and released by "+
+		"BareMetalHost %s belongs to an earlier HostClaim %s with UID %s, so it was not changed. To give "+
+			"it to the present HostClaim of that name, set annotation %s=%s on the BareMetalHost. To clean and release it, set "+
 			"annotation %s=%s", keyOf(host), key, uid, metal3v1.AdoptAnnotation, uid, metal3v1.ReleaseAnnotation, uid,
 	)}
 	for _, annotation := range []string{metal3v1.AdoptAnnotation, metal3v1.ReleaseAnnotation} {
@@ -117,9 +117,9 @@ func plight(o Observation, host *bmov1.BareMetalHost) string {
 	switch owned := o.owned(); {
 	case !said(host, metal3v1.AdoptAnnotation, uid):
 	case len(owned) > 0:
-		notes = append(notes, fmt.Sprintf("It cannot be adopted while the HostClaim has BareMetalHost %s", keyOf(owned[0])))
+		notes = append(notes, fmt.Sprintf("The HostClaim cannot adopt it while it has BareMetalHost %s", keyOf(owned[0])))
 	default:
-		notes = append(notes, "It is adopted when there is such a HostClaim")
+		notes = append(notes, "Waiting for such a HostClaim, which then adopts it")
 	}
 	return hostclaim.Bounded(strings.Join(notes, ". "))
 }

@@ -123,12 +123,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	hostclaim.SetCondition(claim, &after.Status, metav1.Condition{
 		Type: metal3v1.ReadyCondition, Status: metav1.ConditionFalse, Reason: metal3v1.KindNotHandledReason,
 		Message: fmt.Sprintf(
-			"Nobody has begun with a claim of kind %q. Archelon handles %s", claim.Spec.Kind, strings.Join(r.Kinds, ", "),
+			"No controller has processed this HostClaim of kind %q. Archelon processes %s. Use one of these kinds, or start the controller of that kind",
+			claim.Spec.Kind, strings.Join(r.Kinds, ", "),
 		),
 	}, r.Clock.Now())
 	err := r.Client.Status().Patch(ctx, after, hostclaim.Locked(claim), client.FieldOwner(FieldOwner))
 	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("saying that nobody handles kind %s: %w", claim.Spec.Kind, err)
+		return ctrl.Result{}, fmt.Errorf("reporting that no controller processes kind %s: %w", claim.Spec.Kind, err)
 	}
 	return ctrl.Result{}, nil
 }

@@ -52,7 +52,7 @@ func (c create) do(ctx context.Context, r *Reconciler) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is somebody else's: delete it, or give the Machine another name", describe(c.object))
+	return fmt.Errorf("%s exists already and does not belong to this Metal3Machine. Delete it, or create the Machine under another name", describe(c.object))
 }
 
 // waits asks the API server whether the Machine of a claim still waits for a host. A cache may have seen the end of an

@@ -70,20 +70,20 @@ func passMark(o Observation) *change {
 // them. The provider takes its Machine off the proxy before the Machine goes.
 func owned(o Observation) string {
 	if o.Claim != nil && !isOwner(o.Machine.UID, o.Claim) {
-		return "the HostClaim of an earlier Metal3Machine of this name is still there; wait until it is gone"
+		return "Waiting until the HostClaim of an earlier Metal3Machine of this name is deleted"
 	}
 	if o.Proxy != nil && len(o.Proxy.OwnerReferences) > 0 && !isOwner(o.Machine.UID, o.Proxy) {
-		return "the BareMetalHost of an earlier Metal3Machine of this name is still there; wait until it is gone"
+		return "Waiting until the BareMetalHost of an earlier Metal3Machine of this name is deleted"
 	}
 	return ""
 }
 
 // hadHost is said of a Machine to which the provider has given a host. Another one would run beside it, or after it.
-const hadHost = "the Machine has had a host, and gets no HostClaim for another one: delete the Machine"
+const hadHost = "The Machine had a host, so it gets no HostClaim for another one. Delete the Machine"
 
 // ownerless is said of a Machine whose claim was restored. Only the owner tells it from one that somebody else has
 // created.
-const ownerless = "the HostClaim of this name has no owner: if it was restored, set its ownerReferences to this Metal3Machine"
+const ownerless = "The HostClaim of this name has no owner. After a restore, set its ownerReferences to this Metal3Machine. Otherwise delete it"
 
 // begin asks for a host.
 func begin(m *Machine) Decision {

@@ -97,7 +97,7 @@ func TestDecide(t *testing.T) {
 		"New":           {reason: "a claim comes first", o: Observation{Machine: machine()}, want: []string{create}},
 		"NewAndPaused":  {reason: "paused is paused", o: Observation{Machine: machine(), Paused: true}},
 		"NewAndLeaving": {reason: "it is not to get a host", o: Observation{Machine: machine(deleting)}},
-		"HadHost": {reason: "another host would run after the first one, or beside it", problem: "has had a host", o: Observation{
+		"HadHost": {reason: "another host would run after the first one, or beside it", problem: "had a host", o: Observation{
 			Machine: machine(func(m *Machine) { m.Annotations = map[string]string{"metal3.io/BareMetalHost": "team-a/m"} }),
 		}},
 		"Unreadable":   {reason: "its user has to correct it", o: Observation{Machine: machine(func(m *Machine) { m.Problem = "bad" })}, problem: "bad"},
@@ -261,8 +261,8 @@ func TestRead(t *testing.T) {
 		"Nothing":     {`{}`, `{}`, "  map[]  "},
 		"Annotations": {`{"hostSelector":{"matchLabels":{"a":"b","hostclaims.metal3.io/machine":"true"}},"failureDomain":"z"}`, `{"hostclaims.metal3.io/kind":"kubevirt","hostclaims.metal3.io/args":"{\"x\":\"y\"}","hostclaims.metal3.io/credentials":"k"}`, "kubevirt k map[x:y] z "},
 		"Fields":      {`{"kind":"baremetal","args":{"x":"1"},"credentials":"f"}`, `{"hostclaims.metal3.io/kind":"kubevirt","hostclaims.metal3.io/args":"{","hostclaims.metal3.io/credentials":"k"}`, "baremetal f map[x:1]  "},
-		"NoJSON":      {`{}`, `{"hostclaims.metal3.io/kind":"baremetal","hostclaims.metal3.io/args":"s3cret"}`, `baremetal  map[]  annotation hostclaims.metal3.io/args cannot be read: write a JSON object with strings, such as {"key":"value"}`},
-		"NoStrings":   {`{}`, `{"hostclaims.metal3.io/kind":"baremetal","hostclaims.metal3.io/args":"{\"a\":1}"}`, `baremetal  map[a:]  annotation hostclaims.metal3.io/args cannot be read: write a JSON object with strings, such as {"key":"value"}`},
+		"NoJSON":      {`{}`, `{"hostclaims.metal3.io/kind":"baremetal","hostclaims.metal3.io/args":"s3cret"}`, `baremetal  map[]  Annotation hostclaims.metal3.io/args cannot be read. Set it to a JSON object with strings, such as {"key":"value"}`},
+		"NoStrings":   {`{}`, `{"hostclaims.metal3.io/kind":"baremetal","hostclaims.metal3.io/args":"{\"a\":1}"}`, `baremetal  map[a:]  Annotation hostclaims.metal3.io/args cannot be read. Set it to a JSON object with strings, such as {"key":"value"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := newMachine()

@@ -66,7 +66,7 @@ func read(object *unstructured.Unstructured) *Machine {
 	var s spec
 	if raw, ok := object.Object["spec"].(map[string]any); ok {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &s); err != nil {
-			m.Problem = "spec.args or spec.hostSelector cannot be read, or is too large"
+			m.Problem = "spec.args or spec.hostSelector cannot be read, or is too large. Correct it"
 		}
 	}
 	m.Kind, m.Args, m.Credentials, m.FailureDomain = s.Kind, s.Args, s.Credentials, s.FailureDomain
@@ -85,7 +85,7 @@ func read(object *unstructured.Unstructured) *Machine {
 		// What the decoder says would show parts of the value.
 		if json.Unmarshal([]byte(said), &m.Args) != nil {
 			m.Problem = fmt.Sprintf(
-				`annotation %s cannot be read: write a JSON object with strings, such as {"key":"value"}`,
+				`Annotation %s cannot be read. Set it to a JSON object with strings, such as {"key":"value"}`,
 				metal3v1.MachineArgsAnnotation,
 			)
 		}

@@ -151,7 +151,7 @@ func (w *world) work(n int) {
 	lives, err := process.Work(w.ctx, w.Index("request", process.Queued()))
 	if !lives {
 		w.start(n)
-	} else if err != nil && !errors.Is(err, simulation.ErrOutage) && !strings.Contains(err.Error(), "somebody else's") {
+	} else if err != nil && !errors.Is(err, simulation.ErrOutage) && !strings.Contains(err.Error(), "does not belong to this Metal3Machine") {
 		w.T.Fatalf("a run failed: %v", err)
 	}
 }

@@ -87,7 +87,7 @@ func complete(sent, kept *metal3v1.HostClaim) error {
 	if dropped := differing(sent.Spec, kept.Spec); len(dropped) > 0 {
 		return refuse(
 			metal3v1.RemoteDropsFieldsReason,
-			"the other cluster does not keep "+strings.Join(dropped, ", ")+": its CRD of HostClaims has to be that of Archelon",
+			"The remote cluster drops "+strings.Join(dropped, ", ")+" of HostClaims. Install the CRD of HostClaims of Archelon there",
 		)
 	}
 	return nil
@@ -179,7 +179,7 @@ func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error 
 		err := there.Create(ctx, copied, client.FieldOwner(FieldOwner))
 		if apierrors.IsAlreadyExists(err) {
 			return refuse(
-				metal3v1.RemoteConflictReason, "the name of a copy is that of somebody else's Secret in the other cluster: delete it",
+				metal3v1.RemoteConflictReason, "The remote cluster has another Secret "+c.to.String()+", with the name of a copy. Delete it there",
 			)
 		}
 		return err

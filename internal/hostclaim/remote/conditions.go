@@ -62,7 +62,7 @@ func mirrored(o Observation, wrong *Problem, now time.Time) *metal3v1.HostClaimS
 		Type: metal3v1.RemoteSyncedCondition, Status: metav1.ConditionTrue, Reason: metal3v1.RemoteSyncedReason,
 	}
 	if o.Place.Misplaced {
-		synced.Message = "In the kubeconfig the namespace stands beside the context, where only this reads it: move it into the context"
+		synced.Message = "The kubeconfig has the namespace beside the context, where only Archelon reads it. Move it into the context"
 	}
 	if wrong != nil {
 		synced.Status, synced.Reason, synced.Message = metav1.ConditionFalse, wrong.Reason, wrong.Message
@@ -93,7 +93,7 @@ func describe(o Observation, after *metal3v1.HostClaimStatus, now time.Time) {
 		found := meta.FindStatusCondition(is.Conditions, name)
 		if found == nil {
 			found = &metav1.Condition{
-				Status: metav1.ConditionFalse, Reason: metal3v1.NotAssociatedReason, Message: "Nobody in the other cluster has begun with the claim",
+				Status: metav1.ConditionFalse, Reason: metal3v1.NotAssociatedReason, Message: "No controller in the remote cluster has processed the HostClaim",
 			}
 		}
 		hostclaim.SetCondition(o.Claim, after, metav1.Condition{

@@ -72,7 +72,7 @@ func newUser(source types.NamespacedName) user {
 type tooSoonError struct{ wait time.Duration }
 
 // Error implements error.
-func (e *tooSoonError) Error() string { return "it may ask again in " + e.wait.String() }
+func (e *tooSoonError) Error() string { return "the next request is allowed in " + e.wait.String() }
 
 // mayAsk fails if the source of an origin has asked too often.
 func (c *connection) mayAsk(origin string) error {

@@ -96,7 +96,7 @@ func (c *Connections) Use(
 	if client.Place().Namespace == "" {
 		c.Leave(source)
 		return nil, refuse(
-			metal3v1.CredentialsInvalidReason, "the context of the kubeconfig names no namespace: name the one that claims are to be in",
+			metal3v1.CredentialsInvalidReason, "The context of the kubeconfig names no namespace. Set the namespace for HostClaims in the remote cluster",
 		)
 	}
 	to, err := c.connect(source, origin, credentials, client) //nolint:contextcheck // it lives longer than the run
@@ -114,7 +114,7 @@ func (c *Connections) Use(
 
 func kubeconfigOf(credentials Credentials) workload.Kubeconfig {
 	return workload.Kubeconfig{
-		Secret: credentials.Secret, Key: kubeconfigKey, Author: "the credentials of the claim", Context: credentials.Context,
+		Secret: credentials.Secret, Key: kubeconfigKey, Author: "spec.credentials of this HostClaim", Context: credentials.Context,
 	}
 }
 
@@ -136,7 +136,7 @@ func (c *Connections) connect(
 		c.refused[source] = true
 		c.clients.Forget(kubeconfigOf(credentials))
 		return nil, refuse(metal3v1.CredentialsInvalidReason, fmt.Sprintf(
-			"the claims of this namespace use %d Secrets and contexts of kubeconfigs, which is the most: let this one use one of them", maxConnections))
+			"The HostClaims of this namespace use %d kubeconfigs, which is the maximum. Use one of these for this HostClaim, too", maxConnections))
 	}
 	if to == nil || to.client != client {
 		cluster, err := client.Typed(c.scheme, c.mapper)

@@ -43,7 +43,8 @@ func Decide(o Observation, now time.Time) Decision {
 	case o.Target != nil && !ours(o):
 		return Decision{Status: apart(claim, Problem{
 			metal3v1.RemoteConflictReason,
-			"a HostClaim of the name that the target is to have is somebody else's: delete it in the other cluster",
+			"The remote cluster already has HostClaim " + o.Target.Namespace + "/" + o.Target.Name + ", which does not belong to this HostClaim. If it is not needed, " +
+				"delete it there. Otherwise delete this HostClaim and create it again: it then gets another name there",
 		}, now)}
 	case elsewhere(o):
 		return Decision{Status: apart(claim, elsewhereProblem(), now)}
@@ -55,7 +56,7 @@ func Decide(o Observation, now time.Time) Decision {
 		return announce(o, now)
 	case o.Target != nil && o.Target.DeletionTimestamp != nil:
 		return Decision{Actions: inform(o), Status: mirrored(o, &Problem{
-			metal3v1.RemoteDeletingReason, "the claim in the other cluster is being deleted there, and not by this one",
+			metal3v1.RemoteDeletingReason, "Waiting until the remote HostClaim is gone: another user has deleted it there",
 		}, now)}
 	default:
 		return inStep(o, now)
@@ -88,8 +89,8 @@ func elsewhere(o Observation) bool {
 func elsewhereProblem() Problem {
 	return Problem{
 		metal3v1.RemoteIdentityChangedReason,
-		"the credentials lead to another server or namespace than before, and the target is not there: " +
-			"restore them, or delete the claim with annotation " + metal3v1.AbandonAnnotation + "=true",
+		"The credentials lead to another server or namespace than before, and the remote HostClaim is not there. " +
+			"Restore the credentials, or set annotation " + metal3v1.AbandonAnnotation + "=true and delete this HostClaim",
 	}
 }
 
@@ -98,12 +99,12 @@ func elsewhereProblem() Problem {
 func earlierProblem(earlier *metav1.PartialObjectMetadata) Problem {
 	uid := earlier.Annotations[metal3v1.OriginUIDAnnotation]
 	if uid == "" || len(validation.IsValidLabelValue(uid)) > 0 {
-		uid = "the UID of that claim"
+		uid = "the UID of that HostClaim"
 	}
 	return Problem{
 		metal3v1.RemoteConflictReason,
-		"a HostClaim in the other cluster stands for an earlier claim of this name, and may have a host: to go on with it, set " +
-			"annotation " + metal3v1.OriginUIDAnnotation + " of this claim to " + uid + "; else delete it in the other cluster",
+		"A HostClaim in the remote cluster belongs to an earlier HostClaim of this name, and may have a host. To use it, set " +
+			"annotation " + metal3v1.OriginUIDAnnotation + " of this HostClaim to " + uid + ". Otherwise delete it in the remote cluster",
 	}
 }
 
@@ -129,8 +130,8 @@ func had(claim *metal3v1.HostClaim) bool {
 
 // gone is for a source whose target was deleted by others while it had a host.
 func gone(o Observation, now time.Time) Decision {
-	const note = "The claim in the other cluster is gone, and it had a host. It is not created again. Delete this one, " +
-		"or remove its annotation " + metal3v1.LostHostAnnotation + " to have it created again"
+	const note = "The remote HostClaim was deleted, and it had a host. Workloads may still run there, so Archelon does not create it again. " +
+		"Delete this HostClaim, or remove its annotation " + metal3v1.LostHostAnnotation + " to create a new remote HostClaim"
 	d := Decision{Actions: removals(o), Status: lostStatus(o.Claim, note, now)}
 	if o.Claim.Annotations[metal3v1.LostHostAnnotation] == "" {
 		after := o.Claim.DeepCopy()
@@ -145,7 +146,7 @@ func gone(o Observation, now time.Time) Decision {
 
 // announce writes down where the target is going to be, before it is created there.
 func announce(o Observation, now time.Time) Decision {
-	status := apart(o.Claim, Problem{metal3v1.RemoteConnectingReason, "the claim in the other cluster is about to be created"}, now)
+	status := apart(o.Claim, Problem{metal3v1.RemoteConnectingReason, "Creating the remote HostClaim"}, now)
 	status.Remote = at(o)
 	return Decision{Status: status}
 }
@@ -197,7 +198,7 @@ func release(o Observation, now time.Time) Decision {
 	case abandoned(claim):
 		if known(claim) != nil {
 			drop.warning = &hostclaim.Warning{
-				Reason: "RemoteAbandoned", Note: "The claim in the other cluster was left there, because annotation " + metal3v1.AbandonAnnotation + " says so",
+				Reason: "RemoteAbandoned", Note: "Did not delete the remote HostClaim, because annotation " + metal3v1.AbandonAnnotation + " is true",
 			}
 		}
 		return Decision{Actions: []Action{drop}}
@@ -207,7 +208,7 @@ func release(o Observation, now time.Time) Decision {
 		return Decision{Status: leaving(apart(claim, stuck(*o.Problem), now), claim)}
 	case o.Target != nil && ours(o):
 		d := Decision{Status: leaving(mirrored(o, &Problem{
-			metal3v1.RemoteDeletingReason, "the claim in the other cluster is being deleted",
+			metal3v1.RemoteDeletingReason, "Waiting until the remote HostClaim is deleted",
 		}, now), claim)}
 		if after := o.Target.DeepCopy(); hostclaim.PassMark(claim, metal3v1.HostClaimKind, after) {
 			d.Actions = []Action{changeTarget{claim, o.Target, after, nil}} // Its host must have that before it is given back.
@@ -228,8 +229,8 @@ func release(o Observation, now time.Time) Decision {
 // stuck says how to delete a source without its target.
 func stuck(why Problem) Problem {
 	if why.Reason != metal3v1.RemoteIdentityChangedReason {
-		why.Message += ". Until then the claim in the other cluster cannot be deleted. Annotation " + metal3v1.AbandonAnnotation +
-			"=true leaves it there"
+		why.Message += ". Until then the remote HostClaim cannot be deleted. To leave it there, set annotation " + metal3v1.AbandonAnnotation +
+			"=true"
 	}
 	return why
 }

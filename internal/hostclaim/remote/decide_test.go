@@ -427,7 +427,7 @@ func TestOrigins(t *testing.T) {
 // What the other cluster says is quoted only if it is nothing but a UID.
 func TestEarlierProblem(t *testing.T) {
 	for uid, want := range map[string]string{
-		"uid-1": "of this claim to uid-1;", "": "of this claim to the UID of that claim;", "x\nrm -rf /": "of this claim to the UID of that claim;",
+		"uid-1": "of this HostClaim to uid-1.", "": "of this HostClaim to the UID of that HostClaim.", "x\nrm -rf /": "of this HostClaim to the UID of that HostClaim.",
 	} {
 		earlier := &metav1.PartialObjectMetadata{}
 		earlier.Annotations = map[string]string{metal3v1.OriginUIDAnnotation: uid}

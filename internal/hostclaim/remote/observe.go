@@ -193,7 +193,7 @@ func (r *Remote) observe(ctx context.Context, o *Observation) error {
 	switch {
 	case err == nil && !plausible(target, r.Place.Namespace, targetName(origin)):
 		return refuse(metal3v1.RemoteRejectedReason,
-			"the other cluster answers with something that no API server has: have the kubeconfig lead to a Kubernetes API server")
+			"The remote cluster answers with an object that no API server has. Check that the kubeconfig leads to a Kubernetes API server")
 	case err == nil:
 		o.Target = target
 	case !apierrors.IsNotFound(err):

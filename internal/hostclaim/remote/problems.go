@@ -18,8 +18,8 @@ func problemOf(err error) *Problem {
 	if !ok {
 		return nil
 	}
-	message := strings.ReplaceAll(found.Message, "workload cluster", "other cluster")
-	message = strings.ReplaceAll(message, "use a kubeconfig of a cluster-admin", "give that user the Role of HostClaims and Secrets")
+	message := strings.ReplaceAll(found.Message, "workload cluster", "remote cluster")
+	message = strings.ReplaceAll(message, "Use the kubeconfig of a cluster-admin", "Give that user the Role for HostClaims and Secrets")
 	return &Problem{reasonFor(found.Reason), message}
 }
 

@@ -30,7 +30,7 @@ type Problem struct {
 
 // yetToAnswer is that nobody knows yet whether the other cluster can be asked.
 func yetToAnswer() Problem {
-	return Problem{metal3v1.RemoteConnectingReason, "the other cluster has yet to answer"}
+	return Problem{metal3v1.RemoteConnectingReason, "Waiting for the first answer of the remote cluster"}
 }
 
 // problemError is a Problem as an error.
@@ -51,11 +51,11 @@ func requestOf(claim *metal3v1.HostClaim) (kind string, credentials Credentials,
 	kind = string(claim.Spec.Args[metal3v1.RealKindArg])
 	switch {
 	case kind == "":
-		return "", credentials, invalid("args has no %s: say which kind the claim in the other cluster is to have", metal3v1.RealKindArg)
+		return "", credentials, invalid("spec.args has no %s. Set it to the kind of the remote HostClaim", metal3v1.RealKindArg)
 	case kind == metal3v1.KindRemote:
-		return "", credentials, invalid("%s cannot be remote: a claim is passed on once", metal3v1.RealKindArg)
+		return "", credentials, invalid("spec.args.%s must not be remote. Name the kind of the host", metal3v1.RealKindArg)
 	case len(validation.IsValidLabelValue(kind)) > 0:
-		return "", credentials, invalid("%s is not the name of a kind: correct it", metal3v1.RealKindArg)
+		return "", credentials, invalid("spec.args.%s is not the name of a kind. Correct it", metal3v1.RealKindArg)
 	}
 	credentials, problem = credentialsOf(claim)
 	return kind, credentials, problem
@@ -66,7 +66,7 @@ func credentialsOf(claim *metal3v1.HostClaim) (Credentials, *Problem) {
 	name := claim.Spec.Credentials
 	for _, other := range []string{string(claim.Spec.Args[metal3v1.CredentialsArg]), identity(claim).Name} {
 		if name != "" && other != "" && name != other {
-			return Credentials{}, invalid("credentials, args.%s and identityRef name different Secrets: leave one of them", metal3v1.CredentialsArg)
+			return Credentials{}, invalid("spec.credentials, spec.args.%s and spec.identityRef name different Secrets. Keep one of them", metal3v1.CredentialsArg)
 		}
 		if name == "" {
 			name = other
@@ -74,9 +74,9 @@ func credentialsOf(claim *metal3v1.HostClaim) (Credentials, *Problem) {
 	}
 	switch {
 	case name == "":
-		return Credentials{}, invalid("the claim names no credentials: name a Secret with a kubeconfig")
+		return Credentials{}, invalid("spec.credentials is not set. Set it to the name of a Secret with a kubeconfig")
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
-		return Credentials{}, invalid("credentials is not the name of a Secret: correct it")
+		return Credentials{}, invalid("spec.credentials is not the name of a Secret. Correct it")
 	}
 	return Credentials{types.NamespacedName{Namespace: claim.Namespace, Name: name}, identity(claim).Context}, nil
 }

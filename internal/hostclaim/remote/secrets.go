@@ -40,9 +40,9 @@ func planSecrets(o Observation) plan {
 		is, found := o.Sources[r], o.Copies[name]
 		switch {
 		case !hostclaim.MayRead(o.Claim, ref):
-			p.add(r, "the Secret %s is in another namespace than the claim", ref.Name)
+			p.add(r, "Secret %s is in another namespace. Use a Secret in the namespace of this HostClaim", ref.Name)
 		case is == nil:
-			p.add(r, "there is no Secret %s", ref.Name)
+			p.add(r, "Secret %s does not exist. Create it, or correct the field", ref.Name)
 		default:
 			p.names[r] = name
 			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.Version(is) || !ownedByTarget(found, o.Target) {
@@ -80,7 +80,7 @@ func ownedByTarget(secret *metav1.PartialObjectMetadata, target *metal3v1.HostCl
 }
 
 func (p *plan) add(r hostclaim.Role, format string, args ...any) {
-	p.problems = append(p.problems, Problem{r.Reason(), string(r) + ": " + fmt.Sprintf(format, args...)})
+	p.problems = append(p.problems, Problem{r.Reason(), "Field " + string(r) + ": " + fmt.Sprintf(format, args...)})
 }
 
 // problem returns all problems as one, nil if there is none.

@@ -29,13 +29,13 @@ func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
 	was, is := changed(before, after, metal3v1.AssociatedCondition)
 	if was.Status != is.Status && is.Status == metav1.ConditionTrue {
 		r.Metrics.Bound(after.Spec.Kind, r.Clock.Since(after.CreationTimestamp.Time))
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Bind", "Got a host of the other cluster")
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Bind", "Got a host of the remote cluster")
 	}
 	was, is = changed(before, after, metal3v1.RemoteSyncedCondition)
 	switch {
 	case was.Status == is.Status && was.Reason == is.Reason, is.Reason == metal3v1.RemoteConnectingReason:
 	case is.Status == metav1.ConditionTrue:
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Synchronize", "In step with the claim in the other cluster")
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Synchronize", "The remote HostClaim matches this HostClaim")
 	case after.DeletionTimestamp == nil || is.Reason != metal3v1.RemoteDeletingReason:
 		r.warn(after, hostclaim.Warning{Reason: is.Reason, Note: is.Message})
 	}

@@ -79,7 +79,7 @@ func edited(o Observation, after *metal3v1.HostClaim) *hostclaim.Warning {
 		return nil
 	}
 	return &hostclaim.Warning{
-		Reason: "RemoteEdited", Note: "Somebody has changed the claim in the other cluster, which is as this one says again: " + strings.Join(fields, ", "),
+		Reason: "RemoteEdited", Note: "Reverted a change of fields " + strings.Join(fields, ", ") + " in the remote HostClaim, which this HostClaim sets. Change them here",
 	}
 }
 

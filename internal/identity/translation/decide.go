@@ -98,23 +98,23 @@ func (o Observation) removable() bool {
 // problemOf says why a credential is not translated, nil if nothing is in the way. Nothing is written then: what was
 // translated before stays.
 func problemOf(o Observation, policy Policy) *Report {
-	const remedy = "Nothing is changed there. Delete it or give it another name, or hand it over with label %s=%s"
+	const remedy = "It was not changed. Rename or delete it. To let Archelon overwrite it, set label %s to %q on the Secret and on the OCIClusterIdentity"
 	name := policy.Namespace + "/" + o.Credential.Name
 	hint := fmt.Sprintf(remedy, infrav1.CredentialUIDLabel, o.Credential.UID)
 	switch {
 	case o.Content.Flaw != "" && o.identityOwner() == ours:
-		return report(infrav1.CredentialInvalidReason, "%s. The identity keeps what it had before", o.Content.Flaw)
+		return report(infrav1.CredentialInvalidReason, "%s. The identity keeps its earlier credential", o.Content.Flaw)
 	case o.Content.Flaw != "":
 		return report(infrav1.CredentialInvalidReason, "%s", o.Content.Flaw)
 	case o.secretOwner() == foreign:
-		return report(infrav1.CollisionReason, "Secret %s was not created for this cloud credential. %s", name, hint)
+		return report(infrav1.CollisionReason, "Secret %s exists already and does not belong to this cloud credential. %s", name, hint)
 	case o.identityOwner() == foreign:
 		return report(infrav1.CollisionReason,
-			"OCIClusterIdentity %s was not created for this cloud credential. %s", name, hint)
+			"OCIClusterIdentity %s exists already and does not belong to this cloud credential. %s", name, hint)
 	case o.secretOwner() == earlier || o.identityOwner() == earlier:
-		return report(infrav1.CollisionReason, "OCIClusterIdentity or Secret %s was created for an earlier cloud credential "+
-			"of this name, and clusters use it, or may use it. It goes when condition %s of the identity is False; "+
-			"or hand both over with label %s=%s", name, infrav1.InUseCondition, infrav1.CredentialUIDLabel, o.Credential.UID)
+		return report(infrav1.CollisionReason, "OCIClusterIdentity or Secret %s belongs to an earlier cloud credential "+
+			"of this name, and clusters may use it. Archelon deletes it when condition %s of the identity is False. "+
+			"To keep both for this cloud credential, set label %s to %q on both", name, infrav1.InUseCondition, infrav1.CredentialUIDLabel, o.Credential.UID)
 	default:
 		return nil
 	}
@@ -143,8 +143,8 @@ func writes(o Observation, policy Policy) []Action {
 func done(o Observation) *Report {
 	if o.Content.Regionless {
 		return report(infrav1.RegionMissingReason,
-			"neither the cloud credential nor this installation names a region, so CAPOCI needs one of its own: "+
-				"set annotation %s of the credential to one such as us-ashburn-1", infrav1.RegionAnnotation)
+			"No region is set, neither in the cloud credential nor in this installation, so CAPOCI needs one of its own. "+
+				"Set annotation %s on the cloud credential to a region such as us-ashburn-1", infrav1.RegionAnnotation)
 	}
 	return report(infrav1.TranslatedReason, "")
 }
@@ -171,7 +171,7 @@ func leftover(o Observation) *infrav1.Condition {
 	return &infrav1.Condition{
 		Type: infrav1.TranslatedCondition, Status: corev1.ConditionFalse, Severity: infrav1.SeverityInfo,
 		Reason: infrav1.CredentialGoneReason,
-		Message: "the cloud credential is gone, or is not for OCI any more. The identity and its Secret are removed when " +
+		Message: "The cloud credential was deleted, or is no longer for OCI. Archelon deletes the identity and its Secret when " +
 			"condition " + infrav1.InUseCondition + " is False, or when annotation " + infrav1.AllowDeletionAnnotation +
 			" of the identity is true",
 	}

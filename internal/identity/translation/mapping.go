@@ -63,7 +63,7 @@ func Translate(data map[string][]byte, region string) (map[string][]byte, string
 		principal["region"] = []byte(region)
 	}
 	if _, flaw := identity.ParseCredential(principal); flaw != "" {
-		return nil, strings.ReplaceAll(flaw, "the Secret", "the cloud credential")
+		return nil, strings.NewReplacer("the Secret", "the cloud credential", "The Secret", "The cloud credential").Replace(flaw)
 	}
 	return principal, ""
 }

@@ -87,11 +87,11 @@ func TestTranslateRefuses(t *testing.T) {
 		want    string
 	}{
 		"Missing": {
-			reason: "all that is missing is named", want: "the cloud credential lacks fingerprint, user",
+			reason: "all that is missing is named", want: "The cloud credential lacks fingerprint, user",
 			changes: map[string][]byte{"ocicredentialConfig-userId": nil, "ocicredentialConfig-fingerprint": []byte(" ")},
 		},
 		"Tenancy": {
-			reason: "it is not an OCID", want: "in the cloud credential tenancy is not the OCID of a tenancy",
+			reason: "it is not an OCID", want: "In the cloud credential, tenancy is not the OCID of a tenancy",
 			changes: map[string][]byte{"ocicredentialConfig-tenancyId": []byte("my-tenancy")},
 		},
 		"UserIsTenancy": {
@@ -99,7 +99,7 @@ func TestTranslateRefuses(t *testing.T) {
 			changes: map[string][]byte{"ocicredentialConfig-userId": []byte("ocid1.tenancy.oc1..aaaatenancy")},
 		},
 		"OtherKey": {
-			reason: "OCI would not accept it", want: "fingerprint is that of another key",
+			reason: "OCI would not accept it", want: "fingerprint belongs to another key",
 			changes: map[string][]byte{"ocicredentialConfig-privateKeyContents": []byte(pemOf(theKeys().other))},
 		},
 		"NoKey": {

@@ -84,7 +84,7 @@ func (r *Reconciler) announce(object client.Object, report *Report) {
 	kind, note := corev1.EventTypeWarning, report.Message
 	switch report.Reason {
 	case infrav1.TranslatedReason:
-		kind, note = corev1.EventTypeNormal, "OCIClusterIdentity and Secret are what the cloud credential says"
+		kind, note = corev1.EventTypeNormal, "OCIClusterIdentity and Secret match the cloud credential"
 	case infrav1.CredentialGoneReason:
 		kind = corev1.EventTypeNormal
 	}

@@ -55,7 +55,7 @@ func TestAClusterIsTakenOnceFromOneProcess(t *testing.T) {
 	if !runs.MayTake(true, taken.Of(key), own) {
 		t.Error("it is not forgotten")
 	}
-	if !strings.Contains(WhyNotTaken(true), "not parked") || !strings.Contains(WhyNotTaken(false), Park) {
+	if !strings.Contains(WhyNotTaken(true), "disable the importer") || !strings.Contains(WhyNotTaken(false), Park) {
 		t.Error("nobody says what to do")
 	}
 }

@@ -20,7 +20,7 @@ const (
 	tenant, team, excluded         = "tenant", "team", "excluded"
 )
 
-const labelText = `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import or "false" to un-import`
+const labelText = `metadata.labels[cluster-api.cattle.io/rancher-auto-import]: set it to "true" to import, or to "false" to un-import`
 
 // rule is what the policy says about a key. All of the texts are compared with those of the
 // condition beside the importer.

@@ -98,7 +98,7 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 	It("does nothing in a clone that remembers all that the original does", func(ctx SpecContext) {
 		clone.remember(ctx, old)
 		probes, end := clone.begin(ctx)
-		Eventually(func() string { return probe(ctx, probes) }).Should(ContainSubstring("stop one of them"))
+		Eventually(func() string { return probe(ctx, probes) }).Should(ContainSubstring("Stop one of them"))
 		untouched(ctx)
 		Expect(ptr.Deref(clone.memory(ctx).Spec.HolderIdentity, "none")).To(BeEmpty())
 

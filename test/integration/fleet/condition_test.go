@@ -133,9 +133,9 @@ var _ = Describe("Condition FleetEngaged", func() {
 		whole, err := workload.KubeconfigFor(workload.Config)
 		Expect(err).NotTo(HaveOccurred())
 		write(map[string][]byte{"values": whole})
-		Eventually(w.condition(ctx)).Should(kept("holds no kubeconfig under key value"))
+		Eventually(w.condition(ctx)).Should(kept("has no kubeconfig under key value"))
 		write(map[string][]byte{"value": whole[:len(whole)/2]})
-		Eventually(w.condition(ctx)).Should(kept("the kubeconfig "))
+		Eventually(w.condition(ctx)).Should(kept("The kubeconfig "))
 		w.kubeconfig(ctx, "one", workload, workload.Config)
 		Eventually(w.condition(ctx)).Should(Equal("True Engaged: Engaged"))
 

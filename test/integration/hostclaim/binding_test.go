@@ -183,7 +183,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		}
 		w.claim(ctx, "team-a", "waits", only(infra))
 		Eventually(w.associated(ctx, "team-a", "waits")).Should(
-			Equal("False NoBareMetalHost: No host that fits hostSelector is free and open to this namespace"),
+			Equal("False NoBareMetalHost: No host that matches spec.hostSelector is free and allows this namespace. Change spec.hostSelector, or ask your administrator"),
 		)
 		before := w.getClaim(ctx, "team-a", "waits").ResourceVersion
 		Consistently(func() string { return w.getClaim(ctx, "team-a", "waits").ResourceVersion }).Should(Equal(before))
@@ -258,7 +258,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		w.claim(ctx, "team-late", "c", only(infra))
 		Eventually(w.associated(ctx, "team-late", "c")).Should(HavePrefix("False NoBareMetalHost"))
 		policy(ctx, infra, "prod", "{hostClaimNamespaces: {hasLabels: [{name: env, value: prod}]}}")
-		Eventually(refusals(ctx, infra)).Should(ContainElement(ContainSubstring("no HostDeployPolicy here allows namespace team-late")))
+		Eventually(refusals(ctx, infra)).Should(ContainElement(ContainSubstring("no HostDeployPolicy of this namespace allows namespace team-late")))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-late"}}
 		Expect(w.admin.Patch(ctx, namespace, client.RawPatch(
 			types.MergePatchType, []byte(`{"metadata":{"labels":{"env":"prod"}}}`),
@@ -278,8 +278,8 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Eventually(wrong).Should(HavePrefix("False"))
 		Eventually(right).Should(Equal(wrong()))
 		Eventually(refusals(ctx, infra)).Should(ConsistOf(
-			"h: HostClaim team-b/right fits this host, which is free, and does not get it: it has no label or annotation " +
-				"hostclaims.metal3.io/namespaces, and there is no HostDeployPolicy here",
+			"h: HostClaim team-b/right matches this free host and does not get it: it has no label or annotation " +
+				"hostclaims.metal3.io/namespaces, and its namespace has no HostDeployPolicy. Create one to allow namespaces",
 		))
 		Expect(warnings(ctx, "team-b", "right")).To(BeEmpty())
 
@@ -346,7 +346,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Eventually(w.consumer(ctx, infra, "near")).Should(Equal("team-a/near"))
 		w.claim(ctx, "team-a", "far", "failureDomain: z1\n"+only(infra))
 		Eventually(w.associated(ctx, "team-a", "far")).Should(
-			Equal(bound + ": No host of failure domain z1 is free; this one is of another"),
+			Equal(bound + ": No host of failure domain z1 is free, so this host is of another one"),
 		)
 	})
 
@@ -390,7 +390,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 				return "none"
 			}
 			return is.Reason + ": " + is.Message
-		}).Should(Equal(`KindNotHandled: Nobody has begun with a claim of kind "foo". Archelon handles baremetal, baremetalhost`))
+		}).Should(Equal(`KindNotHandled: No controller has processed this HostClaim of kind "foo". Archelon processes baremetal, baremetalhost. Use one of these kinds, or start the controller of that kind`))
 		Expect(w.getClaim(ctx, "team-a", "foo").Finalizers).To(BeEmpty())
 	})
 
@@ -438,7 +438,7 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 
 		w.claim(ctx, "team-b", "reads", only(infra))
 		Eventually(w.associated(ctx, "team-b", "reads")).Should(HavePrefix(
-			"False NotCleaned: Hosts that fit hostSelector are free, and may have data of another namespace on their disks",
+			"False NotCleaned: Hosts that match spec.hostSelector are free, but their disks may have data of another namespace",
 		))
 		Eventually(warnings).WithArguments(ctx, "team-b", "reads").Should(ContainElement("NotCleaned"))
 		w.claim(ctx, "team-a", "again", only(infra))

@@ -168,7 +168,7 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 
 	It("say what is wrong with their annotations, and touch nothing of others", func(ctx SpecContext) {
 		w.machine(ctx, "no-json", "{hostclaims.metal3.io/kind: baremetal, hostclaims.metal3.io/args: s3cret}", image)
-		Eventually(told(ctx, "no-json")).Should(ContainSubstring("write a JSON object with strings"))
+		Eventually(told(ctx, "no-json")).Should(ContainSubstring("Set it to a JSON object with strings"))
 		w.machine(ctx, "no-kind", "{hostclaims.metal3.io/kind: '../../x'}", image)
 		Eventually(told(ctx, "no-kind")).Should(ContainSubstring("spec.kind"))
 		Expect(left(ctx, "no-json")() + left(ctx, "no-kind")()).To(BeEmpty())
@@ -176,7 +176,7 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 
 		w.claim(ctx, team, "theirs", "hostSelector: {matchLabels: {only: nothing}}")
 		w.machine(ctx, "theirs", kind, selecting("whole"))
-		Eventually(told(ctx, "theirs")).Should(ContainSubstring("is somebody else's"))
+		Eventually(told(ctx, "theirs")).Should(ContainSubstring("does not belong to this Metal3Machine"))
 		Expect(w.getClaim(ctx, team, "theirs").Spec.HostSelector.MatchLabels).To(Equal(map[string]string{"only": "nothing"}))
 
 		host(ctx, "taken")
@@ -185,7 +185,7 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		})
 		before := w.getHost(ctx, team, "taken").ResourceVersion
 		w.machine(ctx, "taken", kind, selecting("taken"))
-		Eventually(told(ctx, "taken")).Should(ContainSubstring("is somebody else's"))
+		Eventually(told(ctx, "taken")).Should(ContainSubstring("does not belong to this Metal3Machine"))
 		remove(ctx, "taken")
 		Eventually(func() string { return strings.TrimSuffix(left(ctx, "taken")(), "host ") }).Should(BeEmpty())
 		Expect(w.getHost(ctx, team, "taken").ResourceVersion).To(Equal(before), "a host with a BMC is a real one, whatever its label")

@@ -189,7 +189,7 @@ func faultSpecs(worlds func() (here, there *world)) {
 		Expect(err).NotTo(HaveOccurred())
 		t.credentials(ctx, "remote", raw)
 		here.claim(ctx, t.namespace, "c", "kind: remote\nidentityRef: {name: remote, context: beside}\nargs: {real-kind: baremetal}\n")
-		Eventually(t.synced(ctx, "c")).Should(HavePrefix(inStep + ": In the kubeconfig the namespace stands beside the context"))
+		Eventually(t.synced(ctx, "c")).Should(HavePrefix(inStep + ": The kubeconfig has the namespace beside the context"))
 		t.claim(ctx, "default", "")
 		Eventually(t.synced(ctx, "default")).Should(HavePrefix("False CredentialsInvalid"), "a context without a namespace")
 	})

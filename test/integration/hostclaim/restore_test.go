@@ -268,7 +268,7 @@ var _ = Describe("Metal3Machines that are restored with other UIDs", Ordered, fu
 				notes = append(notes, event.Regarding.Kind+": "+event.Note)
 			}
 			return notes
-		}).Should(ContainElement(HavePrefix("Metal3Machine: the HostClaim of this name has no owner")))
+		}).Should(ContainElement(HavePrefix("Metal3Machine: The HostClaim of this name has no owner")))
 		Consistently(func() string {
 			return w.consumer(ctx, infra, "h")() + "," + w.consumer(ctx, infra, "spare")() + "," + string(w.getHost(ctx, team, "m").Status.Provisioning.State)
 		}).Should(Equal(team + "/m,,provisioned"))
@@ -326,8 +326,8 @@ var _ = Describe("A claim of kind remote that has another UID than before", Orde
 		t.claim(ctx, "c", spec)
 		stop = here.startRemote(ctx)
 		Eventually(t.synced(ctx, "c")).Should(And(
-			HavePrefix("False RemoteConflict: a HostClaim in the other cluster stands for an earlier claim of this name"),
-			ContainSubstring("hostclaims.metal3.io/origin-uid of this claim to "+string(was)),
+			HavePrefix("False RemoteConflict: A HostClaim in the remote cluster belongs to an earlier HostClaim of this name"),
+			ContainSubstring("hostclaims.metal3.io/origin-uid of this HostClaim to "+string(was)),
 		))
 		Consistently(func() int { return len(t.targets(ctx, "c")) }).Should(Equal(1), "it is not to get a second host")
 		t.change(ctx, "c", func(c *metal3v1.HostClaim) {

@@ -240,13 +240,13 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		secret(ctx, infra, "h-hc-userdata", "of somebody else")
 		w.claim(ctx, "team-a", "thief", "online: true\nuserData: {name: admin, namespace: kube-system}\n"+image+only(infra))
 		Eventually(condition(ctx, "team-a", "thief", "Synchronized")).Should(
-			Equal("False UserDataSecretSyncFailure: userdata: the Secret admin is in another namespace than the claim"),
+			Equal("False UserDataSecretSyncFailure: Field userdata: Secret admin is in another namespace. Use a Secret in the namespace of this HostClaim"),
 		)
 		change(ctx, "team-a", "thief", func(c *metal3v1.HostClaim) {
 			c.Spec.UserData = &corev1.SecretReference{Name: "my-user-data"}
 		})
 		Eventually(condition(ctx, "team-a", "thief", "Synchronized")).Should(
-			Equal("False UserDataSecretSyncFailure: userdata: the name of its copy is that of another Secret"),
+			Equal("False UserDataSecretSyncFailure: Field userdata: the namespace of the host has another Secret with the name of the copy. Ask your administrator to delete it"),
 		)
 		change(ctx, "team-a", "thief", func(c *metal3v1.HostClaim) {
 			c.Spec.UserData = nil

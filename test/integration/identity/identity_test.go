@@ -175,13 +175,13 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 			secretNamed("rotate"),
 		)
 		Eventually(w.condition(ctx, "rotate", "Ready")).Should(
-			Equal("False SecretNotFound: there is no Secret secret-namespace/rotate"),
+			Equal("False SecretNotFound: Secret secret-namespace/rotate does not exist. Create it, or correct spec.principalSecret"),
 		)
 		data := w.secretData(w.key)
 		delete(data, "key")
 		held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: "rotate"}, Data: data}
 		w.create(ctx, held)
-		Eventually(w.condition(ctx, "rotate", "Ready")).Should(Equal("False CredentialInvalid: the Secret lacks key"))
+		Eventually(w.condition(ctx, "rotate", "Ready")).Should(Equal("False CredentialInvalid: The Secret lacks key. Add what is missing"))
 		held.Data = w.secretData(w.key)
 		Expect(w.admin.Update(ctx, held)).To(Succeed())
 		Eventually(w.condition(ctx, "rotate", "Ready")).Should(Equal("True Ready"))
@@ -190,7 +190,7 @@ principalSecret: {namespace: secret-namespace, name: user-credentials}
 		held.Data["key"] = w.secretData(rotated)["key"]
 		Expect(w.admin.Update(ctx, held)).To(Succeed())
 		Eventually(w.condition(ctx, "rotate", "Ready")).Should(
-			ContainSubstring("fingerprint is that of another key"),
+			ContainSubstring("fingerprint belongs to another key"),
 		)
 		Expect(w.admin.Delete(ctx, held)).To(Succeed())
 		Eventually(w.condition(ctx, "rotate", "Ready")).Should(HavePrefix("False SecretNotFound"))

@@ -258,7 +258,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		Expect(get(ctx, source)).To(Succeed())
 		source.Data["ocicredentialConfig-fingerprint"] = w.credential("", w.key).Data["ocicredentialConfig-fingerprint"]
 		Expect(w.admin.Update(ctx, source)).To(Succeed())
-		Eventually(says(ctx, "cc-rotate")).Should(ContainSubstring("fingerprint is that of another key"))
+		Eventually(says(ctx, "cc-rotate")).Should(ContainSubstring("fingerprint belongs to another key"))
 		Eventually(condition(ctx, "cc-rotate", "Translated")).Should(Equal("False CredentialInvalid"))
 		Expect(holds(rotated)()).To(BeTrue())
 		Expect(condition(ctx, "cc-rotate", "Ready")()).To(Equal("True Ready"))

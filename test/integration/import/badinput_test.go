@@ -337,21 +337,21 @@ func (w *badWorld) badManifests(night bool) {
 		during = 2 * window // One of them has a timeout.
 	}
 	cases := part(night, []badInput{
-		{"status 400", "refused", "RegistrationRefused", "delete registration token", growing},
-		{"status 404", "not-found", "ManifestNotFound", "check that Rancher's setting server-url", growing},
+		{"status 400", "refused", "RegistrationRefused", "delete ClusterRegistrationToken", growing},
+		{"status 404", "not-found", "ManifestNotFound", "Check that Rancher's setting server-url", growing},
 		{"status 500", "error", "RancherServerError", lookAtRancher, growing},
 		{"another status", "teapot", "ManifestUnexpectedStatus", lookBetween, growing},
 		{"a login page", "html", "ManifestIsHTML", "needs no login", growing},
 		{"nothing", "empty", "ManifestEmpty", lookAtRancher, growing},
 		{"half a manifest", "truncated", "ManifestTruncated", lookBetween, growing},
 		{"half a manifest that ends well", "cut", "ManifestNotYAML", lookAtRancher, growing},
-		{"5 MiB", "large", "ManifestTooLarge", "check that Rancher's setting server-url", growing},
-		{"a manifest without end", "endless", "ManifestTooLarge", "check that Rancher's setting server-url", growing},
+		{"5 MiB", "large", "ManifestTooLarge", "Check that Rancher's setting server-url", growing},
+		{"a manifest without end", "endless", "ManifestTooLarge", "Check that Rancher's setting server-url", growing},
 		{"no YAML", "not-yaml", "ManifestNotYAML", lookAtRancher, growing},
-		{"an object of a foreign kind", "foreign", "ManifestForeignObject", "nothing was applied", growing},
+		{"an object of a foreign kind", "foreign", "ManifestForeignObject", "Nothing was applied", growing},
 		{"a Deployment without its Secret", "no-secret", "ManifestIncomplete", lookAtRancher, growing},
 		{"a redirect to another host", "redirect", "ManifestRedirected", "set Rancher's setting server-url", growing},
-		{"no answer", "hang", "RancherTimeout", "check its load, the network", growing},
+		{"no answer", "hang", "RancherTimeout", "Check its load, and the network", growing},
 		{"a closed connection", "drop", "RancherUnreachable", lookBetween, growing},
 	}, "refused", "html", "truncated", "foreign", "redirect")
 	BeforeAll(func(ctx context.Context) {
@@ -432,17 +432,17 @@ func (w *badWorld) badSettings() {
 			set("agent-tls-mode", to("system-store")), set("agent-tls-mode", to(""))),
 		Entry("cacerts is no certificate", badInput{"", "no-pem", "CACertsInvalid", "correct the CA of Rancher", once},
 			set("cacerts", to(marker)), set("cacerts", rancherCA)),
-		Entry("agent-tls-mode is unknown", Label("nightly"), badInput{"", "mode", "AgentTLSModeInvalid", "correct it in Rancher's global settings", once},
+		Entry("agent-tls-mode is unknown", Label("nightly"), badInput{"", "mode", "AgentTLSModeInvalid", "Correct it in Rancher's global settings", once},
 			set("agent-tls-mode", to(marker)), set("agent-tls-mode", to(""))),
-		Entry("server-url is empty", badInput{"", "no-url", "ServerURLMissing", "set it in Rancher's global settings", never},
+		Entry("server-url is empty", badInput{"", "no-url", "ServerURLMissing", "Set it in Rancher's global settings", never},
 			set("server-url", to("")), set("server-url", serverURL)),
-		Entry("server-url is empty and then not https", Label("nightly"), badInput{"", "no-url-plain", "ServerURLMissing", "set it in Rancher's global settings", never},
+		Entry("server-url is empty and then not https", Label("nightly"), badInput{"", "no-url-plain", "ServerURLMissing", "Set it in Rancher's global settings", never},
 			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
 				set("server-url", plainURL)(ctx, cluster)
 				Eventually(w.Reason(ctx, cluster)).Should(Equal("False/ServerURLInvalid"))
 				set("server-url", serverURL)(ctx, cluster)
 			}),
-		Entry("server-url is empty until somebody has paused the cluster", Label("nightly"), badInput{"", "no-url-paused", "ServerURLMissing", "set it in Rancher's global settings", never},
+		Entry("server-url is empty until somebody has paused the cluster", Label("nightly"), badInput{"", "no-url-paused", "ServerURLMissing", "Set it in Rancher's global settings", never},
 			set("server-url", to("")), func(ctx context.Context, cluster *clusterv1.Cluster) {
 				pause := func(paused bool) {
 					w.Patch(ctx, importing.Current(ctx, w.Client, cluster), func(client.Object) { cluster.Spec.Paused = &paused })
@@ -460,7 +460,7 @@ func (w *badWorld) badSettings() {
 				Eventually(w.Reason(ctx, cluster)).Should(Equal("False/RancherTLSNotTrusted"), "an empty one stands for the CAs of the system")
 				set("cacerts", rancherCA)(ctx, cluster)
 			}),
-		Entry("server-url is not https", Label("nightly"), badInput{"", "plain-url", "RegistrationURLInvalid", "correct Rancher's setting server-url", once},
+		Entry("server-url is not https", Label("nightly"), badInput{"", "plain-url", "RegistrationURLInvalid", "Correct Rancher's setting server-url", once},
 			set("server-url", plainURL), set("server-url", serverURL)),
 	)
 }

@@ -34,13 +34,13 @@ func (w *badWorld) badTokens() {
 		c.expect(found)
 		Eventually(w.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 	},
-		Entry("a Secret that is gone", badInput{"", "no-token", "TokenSecretMissing", "delete the registration token, which Rancher makes anew", once},
+		Entry("a Secret that is gone", badInput{"", "no-token", "TokenSecretMissing", "(D|d)elete the ClusterRegistrationToken: Rancher creates it again", once},
 			step(func(ctx context.Context, token *corev1.Secret) {
 				w.Rancher.Down() // else it makes another one at once
 				Expect(w.Client.Delete(ctx, token)).To(Succeed())
 			}),
 			step(func(ctx context.Context, _ *corev1.Secret) { Expect(w.Rancher.Up(ctx)).To(Succeed()) })),
-		Entry("a Secret without a token", badInput{"", "empty-token", "TokenSecretEmpty", "delete the registration token, which Rancher makes anew", once},
+		Entry("a Secret without a token", badInput{"", "empty-token", "TokenSecretEmpty", "(D|d)elete the ClusterRegistrationToken: Rancher creates it again", once},
 			step(func(ctx context.Context, token *corev1.Secret) {
 				w.Patch(ctx, token, func(client.Object) { kept, token.Data["token"] = token.Data["token"], []byte{} })
 			}),
@@ -56,7 +56,7 @@ func (w *badWorld) badTokens() {
 		w.Choose(ctx, importing.Current(ctx, w.Client, cluster), "true")
 		Eventually(w.Reason(ctx, cluster)).Should(Equal("False/WaitingForRancher"))
 		Expect(conditions.Get(importing.Current(ctx, w.Client, cluster), "RancherImported").Message).
-			To(ContainSubstring("if that lasts, look at the logs of Rancher"))
+			To(ContainSubstring("After a minute, check the log of Rancher"))
 		asked := len(w.RequestsFor(cluster))
 		Consistently(func() int { return len(w.RequestsFor(cluster)) }).Should(BeNumerically("<=", asked+1), "an Event may still be on its way")
 		Expect(w.Rancher.Up(ctx)).To(Succeed())

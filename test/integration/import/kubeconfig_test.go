@@ -117,13 +117,13 @@ var _ = Describe("A kubeconfig that annotations name", Ordered, func() {
 		f.Choose(ctx, cluster, "true")
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/KubeconfigMissing"))
 		annotate(ctx, cluster, kubeconfigSecret, "other-namespace/tunnel/value")
-		Eventually(message(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("InvalidSetting: annotation archelon.io/kubeconfig-secret " +
+		Eventually(message(ctx, cluster)).WithTimeout(importing.Reaction).Should(HavePrefix("InvalidSetting: Annotation archelon.io/kubeconfig-secret " +
 			"cannot be used: it must be the name of a Secret in the namespace of this Cluster, or NAME/KEY"))
 		annotate(ctx, cluster, kubeconfigSecret, "tunnel")
 		Eventually(f.Reason(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("False/WorkloadUnreachable"))
 		annotate(ctx, cluster, kubeconfigContext, "s3cret-context")
-		Eventually(message(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("KubeconfigInvalid: " +
-			"the kubeconfig has no context of the name in annotation archelon.io/kubeconfig-context: add it to contexts, or correct the annotation"))
+		Eventually(message(ctx, cluster)).WithTimeout(importing.Reaction).Should(HavePrefix("KubeconfigInvalid: " +
+			"The kubeconfig has no context of the name in annotation archelon.io/kubeconfig-context. Add it to contexts, or correct the annotation"))
 		annotate(ctx, cluster, kubeconfigContext, "inside")
 		Eventually(f.Reason(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal("True/Imported"))
 	})
@@ -143,9 +143,9 @@ var _ = Describe("A kubeconfig that annotations name", Ordered, func() {
 		// What is said does not tell whether there is such a Secret.
 		for _, name := range []string{"secret-0", "secret-1", "other-kubeconfig", "secret-2"} {
 			annotate(ctx, cluster, kubeconfigSecret, name)
-			Eventually(message(ctx, cluster)).WithTimeout(importing.Reaction).Should(Equal(strings.ReplaceAll(
-				`KubeconfigMissing: No Secret NAMESPACE/`+name+` with label cluster.x-k8s.io/cluster-name: "own" exists. `+
-					`Annotation archelon.io/kubeconfig-secret names it: correct the annotation, create the Secret, or set that label on it. `+
+			Eventually(message(ctx, cluster)).WithTimeout(importing.Reaction).Should(HavePrefix(strings.ReplaceAll(
+				`KubeconfigMissing: No Secret NAMESPACE/`+name+` with label cluster.x-k8s.io/cluster-name: "own" exists, `+
+					`which annotation archelon.io/kubeconfig-secret names. Correct the annotation, create the Secret, or set that label on the Secret. `+
 					`Archelon reads no Secret without the label`, "NAMESPACE", namespace)))
 		}
 		Expect(f.workloadRequests()).To(HaveLen(before), "something was sent by a Secret of others")

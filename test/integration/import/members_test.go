@@ -97,7 +97,7 @@ var _ = Describe("Members", func() {
 			}
 			relabel(func(labels map[string]string) { labels[importing.UIDLabel] = "other" })
 			Eventually(members).Should(Equal("False/MemberRefused"))
-			Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), "RancherMembers")).To(ContainSubstring("is not labelled as Archelon's"))
+			Expect(conditions.GetMessage(importing.Current(ctx, f.Client, cluster), "RancherMembers")).To(ContainSubstring("does not belong to Archelon"))
 			relabel(func(labels map[string]string) { labels[importing.UIDLabel] = string(cluster.UID) })
 			Eventually(members).Should(Equal("True/MembersBound"))
 

@@ -57,7 +57,7 @@ var _ = Describe("A selector of the installation", func() {
 			By("a mistake in the selector disconnects nothing, and is told")
 			Expect(f.Manager.Stop()).To(Succeed())
 			f.run(ctx, importing.Gate(strategy), "--import-selector=env=typo")
-			Eventually(message(cluster)).Should(ContainSubstring("nothing selects this cluster now"))
+			Eventually(message(cluster)).Should(ContainSubstring("no label or selector selects this Cluster any more"))
 			Expect(f.Reason(ctx, cluster)()).To(Equal("True/Imported"))
 			Expect(records(cluster)()[0].GetUID()).To(Equal(before[0].GetUID()))
 
