@@ -29,6 +29,12 @@ import (
 // AgentDeploymentField is that of both kinds of Rancher cluster.
 const AgentDeploymentField = "clusterAgentDeploymentCustomization"
 
+// Tolerations are the part of it that all clusters can have, too.
+const (
+	tolerationsPart  = "tolerations"
+	tolerationsField = "appendTolerations"
+)
+
 // maxAgentDeploymentBytes is the largest text that is read of them.
 const maxAgentDeploymentBytes = 8 << 10
 
@@ -43,7 +49,7 @@ type agentPart struct {
 
 func agentParts() []agentPart {
 	return []agentPart{
-		{"tolerations", []string{"appendTolerations"}},
+		{tolerationsPart, []string{tolerationsField}},
 		{"node-affinity", []string{"overrideAffinity"}},
 		{"resources", []string{"overrideResourceRequirements"}},
 		{"priority-class", []string{"schedulingCustomization", "priorityClass"}},

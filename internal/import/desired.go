@@ -30,7 +30,11 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 	if r.Origin != "" {
 		desired.Labels[archelonv1.ManagementClusterLabel] = string(r.Origin)
 	}
-	return desired, r.addAgentDeployment(&desired)
+	if err := r.addAgentDeployment(&desired); err != nil {
+		return desired, err
+	}
+	r.addAgentDefaults(&desired)
+	return desired, nil
 }
 
 // desiredRecord computes the record of a CAPI cluster. The error is an *outcome.Problem that names what

@@ -3,6 +3,7 @@ package importer
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/archelon-io/archelon/internal/instance"
@@ -41,6 +42,8 @@ type Rules struct {
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster
 	// may ask for, of AgentSettings.
 	AgentSettings []string
+	// AgentDefaults are settings of Rancher's agent that an administrator gives to all clusters.
+	AgentDefaults AgentDefaults
 	// ManualDelivery allows that other means than Archelon apply the manifest of Rancher's agent in a workload cluster.
 	ManualDelivery bool
 	// ClassLabels has the Rancher cluster carry labels that say of which ClusterClass the CAPI Cluster is.
@@ -56,4 +59,13 @@ type Rules struct {
 // strategies returns every strategy, the active one first. Records of the others are cleaned up.
 func (r Rules) strategies() []Strategy {
 	return append([]Strategy{r.Active}, r.Others...)
+}
+
+// AgentDefaults are settings of Rancher's agent for all clusters. What a CAPI Cluster asks for itself wins. See
+// ParseAgentDefaults.
+type AgentDefaults struct {
+	// Env has environment variables, sorted by name. A variable of the same name of the CAPI Cluster wins.
+	Env []corev1.EnvVar
+	// Tolerations of the agent's Pods, as a Rancher cluster has them. Those of the CAPI Cluster replace all of them.
+	Tolerations []any
 }

@@ -81,6 +81,10 @@ type Options struct {
 	DisplayName string
 	// AgentSettings are those parts of the Deployment of Rancher's agent that a CAPI Cluster may set by annotation.
 	AgentSettings []string
+	// AgentDefaultEnv and AgentDefaultTolerations are settings of Rancher's agent for all clusters: variables, each as
+	// NAME=VALUE, and a list of tolerations in YAML or JSON.
+	AgentDefaultEnv         []string
+	AgentDefaultTolerations string
 	// AgentPodSecurity is the level of Pod Security of namespace cattle-system where Archelon creates it; empty for none.
 	AgentPodSecurity string
 	// UnpropagatedLabels are keys and patterns of labels that Rancher clusters do not get from their CAPI Clusters.

@@ -20,6 +20,12 @@ func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
 		"Part of the agent's Deployment that annotation archelon.io/agent-deployment may set; repeatable: "+
 			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
+	fs.StringArrayVar(&o.AgentDefaultEnv, "agent-default-env", o.AgentDefaultEnv,
+		"Environment variable of Rancher's agent in all workload clusters, as NAME=VALUE; repeatable. "+
+			"Annotation archelon.io/agent-env of a Cluster wins.")
+	fs.StringVar(&o.AgentDefaultTolerations, "agent-default-tolerations", o.AgentDefaultTolerations,
+		"Tolerations of Rancher's agent in all workload clusters, as a list in YAML or JSON. "+
+			"Those in annotation archelon.io/agent-deployment of a Cluster replace them.")
 	fs.StringVar(&o.AgentPodSecurity, "agent-pod-security", o.AgentPodSecurity,
 		"Level of Pod Security that namespace cattle-system enforces in workload clusters where Archelon creates it: "+
 			strings.Join(podSecurityLevels(), ", ")+". Default: that of the workload cluster.")
@@ -57,7 +63,15 @@ func (o *Options) agentSettingProblems() []error {
 	if o.AgentPodSecurity != "" && !slices.Contains(podSecurityLevels(), o.AgentPodSecurity) {
 		problems = append(problems, fmt.Errorf("--agent-pod-security %q must be one of %s", o.AgentPodSecurity, strings.Join(podSecurityLevels(), ", ")))
 	}
+	if _, err := o.AgentDefaults(); err != nil {
+		problems = append(problems, fmt.Errorf("--agent-default-env, --agent-default-tolerations: %w", err))
+	}
 	return problems
+}
+
+// AgentDefaults are the settings of Rancher's agent for all clusters.
+func (o *Options) AgentDefaults() (importer.AgentDefaults, error) {
+	return importer.ParseAgentDefaults(o.AgentDefaultEnv, o.AgentDefaultTolerations)
 }
 
 // validateMembers reports lists that nothing comes of.

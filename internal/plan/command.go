@@ -25,8 +25,8 @@ import (
 // managerFlags are those of the manager that change what it does with clusters. The others are accepted, so that the
 // arguments of a manager can be given as they are, and are not shown.
 var managerFlags = []string{ //nolint:gochecknoglobals // it is never changed
-	"adopt-turtles", "agent-disconnect-grace", "agent-setting", "cluster-class-labels", "display-name", "excluded-namespace",
-	"feature-gates", "fleet-workspace", "instance", "leader-elect-namespace", "namespace", "namespace-selector",
+	"adopt-turtles", "agent-default-env", "agent-default-tolerations", "agent-disconnect-grace", "agent-setting",
+	"cluster-class-labels", "display-name", "excluded-namespace", "feature-gates", "fleet-workspace", "instance", "leader-elect-namespace", "namespace", "namespace-selector",
 	"rancher-kubeconfig", "turtles-namespace", "turtles-parked", "unpropagated-label", "watch-filter",
 }
 

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -173,7 +174,8 @@ func (p *parts) workloadOptions() workload.Options {
 // ImportRules are what an instance decides by that has these options, with the strategy that the gate chooses. Origin
 // and its name are those of the management cluster, if Rancher is in another one.
 func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, origin types.UID, originName string) (importer.Rules, error) {
-	selector, err := opts.Selector()
+	selector, selectorErr := opts.Selector()
+	defaults, defaultsErr := opts.AgentDefaults()
 	var active, other importer.Strategy = importv1.Strategy{}, importv3.Strategy{}
 	if opts.Gates.Enabled(feature.ManagementV3Cluster) {
 		active, other = other, active
@@ -197,12 +199,13 @@ func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, 
 		Early:           importer.EarlyImport(opts.EarlyImport),
 		DisplayName:     importer.DisplayNameForm(opts.DisplayName),
 		AgentSettings:   opts.AgentSettings,
+		AgentDefaults:   defaults,
 		ClassLabels:     opts.ClassLabels,
 		ManualDelivery:  opts.Gates.Enabled(feature.AgentManifest),
 
 		EarlyPerNamespace:  opts.EarlyPerNamespace,
 		UnpropagatedLabels: opts.UnpropagatedLabels,
-	}, err
+	}, errors.Join(selectorErr, defaultsErr)
 }
 
 // kept waits for the role keeper, if there is to be one. It reports whether there is no more to wait for.

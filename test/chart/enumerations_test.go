@@ -68,6 +68,9 @@ func enumerations() map[string]enumeration {
 			"{import: {agentSettings: [%s]}}", "/import/agentSettings/0", []string{"image", "'*'", "Tolerations"},
 			[]string{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
 		},
+		"AgentTolerations": {
+			"{import: {agentDefaults: {tolerations: [{key: a, operator: %s}]}}}", "/tolerations/0/operator", []string{"Gt", "exists"}, []string{"Exists", "Equal"},
+		},
 		"PullPolicy": {"{image: {pullPolicy: %s}}", "/image/pullPolicy", []string{"always"}, []string{"Always", "IfNotPresent", "Never"}},
 		"ImageVolume": {
 			"{extraVolumes: [{name: a, image: {reference: b, pullPolicy: %s}}]}", "/image/pullPolicy",

@@ -94,6 +94,7 @@ func everything() values {
 		"early":              "Always",
 		"displayName":        "NamespaceName",
 		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
+		"agentDefaults":      values{"env": []any{values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}}, "tolerations": []any{values{"operator": "Exists"}}},
 		"clusterClassLabels": true,
 		"unpropagatedLabels": []any{"owner", "example.com/*"},
 		"concurrency":        1000000, "workloadConcurrency": 1000000,

@@ -225,6 +225,8 @@ func badValues() map[string]string {
 		"{import: {clusterClassLabels: 1}}":                            "/import/clusterClassLabels",
 		"{import: {unpropagatedLabels: ['a/b/c']}}":                    "/import/unpropagatedLabels/0",
 		"{import: {agentSettings: [tolerations, tolerations]}}":        "/import/agentSettings",
+		"{import: {agentDefaults: {env: [{name: 'A=B'}]}}}":            "/import/agentDefaults/env/0/name",
+		"{import: {agentDefaults: {env: [{name: A, valueFrom: {}}]}}}": "'valueFrom'",
 		"{import: {manifestMaxBytes: 0}}":                              "/import/manifestMaxBytes",
 		"{kubeAPI: {qps: 0}}":                                          "/kubeAPI/qps",
 		"{leaderElection: {namespace: A}}":                             "/leaderElection/namespace",

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/archelon-io/archelon/test/helm"
 )
@@ -170,6 +171,17 @@ func setImport(imports map[string]any, name, value string) bool {
 		imports["earlyPerNamespace"], _ = strconv.Atoi(value)
 	case "--agent-setting":
 		imports["agentSettings"] = strings.Split(value, ",")
+	case "--agent-default-env":
+		name, value, _ := strings.Cut(value, "=")
+		defaults := defaultsIn(imports)
+		listed, _ := defaults["env"].([]any)
+		defaults["env"] = append(listed, map[string]any{"name": name, "value": value})
+	case "--agent-default-tolerations":
+		var tolerations []any
+		if err := yaml.Unmarshal([]byte(value), &tolerations); err != nil {
+			return false
+		}
+		defaultsIn(imports)["tolerations"] = tolerations
 	case "--agent-pod-security":
 		imports["agentPodSecurity"] = value
 	case "--unpropagated-label":
@@ -183,6 +195,16 @@ func setImport(imports map[string]any, name, value string) bool {
 		imports["selector"] = selector
 	}
 	return true
+}
+
+// defaultsIn returns the values for settings of the agent in all clusters.
+func defaultsIn(imports map[string]any) map[string]any {
+	defaults, ok := imports["agentDefaults"].(map[string]any)
+	if !ok {
+		defaults = map[string]any{}
+		imports["agentDefaults"] = defaults
+	}
+	return defaults
 }
 
 // gates returns the values for --feature-gates.

@@ -231,6 +231,13 @@ namespaceSelector: {}
 {{- with .Values.import.agentSettings }}
 - --agent-setting={{ join "," . }}
 {{- end }}
+{{- /* Kubernetes would put a variable of the container in place of $(NAME), and makes $ of $$. */}}
+{{- range .Values.import.agentDefaults.env }}
+- {{ printf "--agent-default-env=%s=%s" .name (default "" .value) | replace "$" "$$" | quote }}
+{{- end }}
+{{- with .Values.import.agentDefaults.tolerations }}
+- {{ printf "--agent-default-tolerations=%s" (toJson .) | replace "$" "$$" | quote }}
+{{- end }}
 {{- with .Values.import.agentPodSecurity }}
 - --agent-pod-security={{ . }}
 {{- end }}
