@@ -128,6 +128,10 @@ const (
 	// which parts of it may be set.
 	AgentDeploymentAnnotation = "archelon.io/agent-deployment"
 
+	// FleetAgentDeploymentAnnotation on a CAPI Cluster says the same of the Fleet agent, as in Rancher's field
+	// fleetAgentDeploymentCustomization.
+	FleetAgentDeploymentAnnotation = "archelon.io/fleet-agent-deployment"
+
 	// MembersAnnotation on a CAPI Cluster lists who has which role in its Rancher cluster, as a YAML or JSON list
 	// of objects with keys role, and group or user: a role template and a principal of Rancher's. An administrator
 	// says which may be asked for.

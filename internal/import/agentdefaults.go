@@ -99,23 +99,15 @@ func (r Rules) addAgentDefaults(desired *Desired) {
 		desired.AgentEnv = envOf(values)
 		addPropagated(desired, archelonv1.AgentEnvAnnotation)
 	}
-	if _, own := desired.AgentDeployment[tolerationsField]; own || len(r.AgentDefaults.Tolerations) == 0 {
+	field := agentFields()[0]
+	content := desired.AgentDeployment[field.name]
+	if _, own := content[tolerationsField]; own || len(r.AgentDefaults.Tolerations) == 0 {
 		return
 	}
-	if desired.AgentDeployment == nil {
-		desired.AgentDeployment = map[string]any{}
+	if content == nil {
+		content = map[string]any{}
+		desired.AgentDeployment[field.name] = content
 	}
-	desired.AgentDeployment[tolerationsField] = runtime.DeepCopyJSONValue(r.AgentDefaults.Tolerations)
-	addPropagated(desired, agentPart{name: tolerationsPart}.propagated())
-}
-
-// addPropagated adds a name to PropagatedSettingsAnnotation of a record, unless it is there.
-func addPropagated(desired *Desired, name string) {
-	var names []string
-	if before := desired.Annotations[archelonv1.PropagatedSettingsAnnotation]; before != "" {
-		names = strings.Split(before, ",")
-	}
-	if !slices.Contains(names, name) {
-		desired.Annotations[archelonv1.PropagatedSettingsAnnotation] = strings.Join(append(names, name), ",")
-	}
+	content[tolerationsField] = runtime.DeepCopyJSONValue(r.AgentDefaults.Tolerations)
+	addPropagated(desired, field.propagated(tolerationsPart))
 }

@@ -94,8 +94,9 @@ func TestAClusterWinsOverDefaults(t *testing.T) {
 				env = append(env, variable.Name+"="+variable.Value)
 			}
 			want := []any{map[string]any{"key": tc.key, "operator": "Exists"}}
-			_, resources := desired.AgentDeployment["overrideResourceRequirements"]
-			if strings.Join(env, " ") != tc.env || !cmp.Equal(desired.AgentDeployment["appendTolerations"], any(want)) || resources != tc.resources ||
+			agent := desired.AgentDeployment["clusterAgentDeploymentCustomization"]
+			_, resources := agent["overrideResourceRequirements"]
+			if strings.Join(env, " ") != tc.env || !cmp.Equal(agent["appendTolerations"], any(want)) || resources != tc.resources ||
 				desired.Annotations["archelon.io/propagated-settings"] != tc.settings {
 				t.Errorf("got %v, %v, %v", env, desired.AgentDeployment, desired.Annotations)
 			}

@@ -26,8 +26,21 @@ import (
 // the agent. A tenant may set those parts of them that the administrator allows. Others, and what somebody sets
 // in Rancher, stay as they are.
 
-// AgentDeploymentField is that of both kinds of Rancher cluster.
-const AgentDeploymentField = "clusterAgentDeploymentCustomization"
+// Both kinds of Rancher cluster have a field for each of Rancher's agents, in the same form.
+const (
+	agentDeploymentField      = "clusterAgentDeploymentCustomization"
+	fleetAgentDeploymentField = "fleetAgentDeploymentCustomization"
+)
+
+// agentField is such a field, and the annotation of CAPI clusters for it.
+type agentField struct{ name, annotation string }
+
+func agentFields() []agentField {
+	return []agentField{
+		{agentDeploymentField, archelonv1.AgentDeploymentAnnotation},
+		{fleetAgentDeploymentField, archelonv1.FleetAgentDeploymentAnnotation},
+	}
+}
 
 // Tolerations are the part of it that all clusters can have, too.
 const (
@@ -66,8 +79,8 @@ func AgentSettings() []string {
 	return names
 }
 
-// propagated is what stands in PropagatedSettingsAnnotation for a part.
-func (p agentPart) propagated() string { return archelonv1.AgentDeploymentAnnotation + ":" + p.name }
+// propagated is what stands in PropagatedSettingsAnnotation for a part of a field.
+func (f agentField) propagated(part string) string { return f.annotation + ":" + part }
 
 // agentDeploymentText is what tenants may write: the fields of Rancher, without affinity between Pods, and with
 // quantities that are texts until it is known how large they are.
@@ -88,9 +101,9 @@ type agentDeploymentText struct {
 //nolint:gochecknoglobals // see above
 var agentDeployments = workload.NewTexts(256, parseAgentDeployment)
 
-// agentDeployment reads where and with what Rancher's agent is to run, as far as that is allowed.
-func agentDeployment(annotations map[string]string, allowed []string) (map[string]any, error) {
-	raw := annotations[archelonv1.AgentDeploymentAnnotation]
+// read returns where and with what an agent of Rancher is to run, as far as that is allowed.
+func (f agentField) read(annotations map[string]string, allowed []string) (map[string]any, error) {
+	raw := annotations[f.annotation]
 	if len(raw) > maxAgentDeploymentBytes {
 		return nil, fmt.Errorf("it must have at most %d KiB", maxAgentDeploymentBytes>>10)
 	}
@@ -144,7 +157,7 @@ func parseAgentDeployment(raw string) (map[string]any, error) {
 }
 
 func errAgentDeployment() error {
-	return errors.New("it must have, in YAML or JSON, fields of Rancher's clusterAgentDeploymentCustomization: appendTolerations, overrideAffinity.nodeAffinity, " +
+	return errors.New("it must have, in YAML or JSON, fields of Rancher's AgentDeploymentCustomization: appendTolerations, overrideAffinity.nodeAffinity, " +
 		"overrideResourceRequirements, schedulingCustomization")
 }
 
@@ -271,43 +284,45 @@ func checkBudget(budget *managementv3.PodDisruptionBudgetSpec) error {
 	return nil
 }
 
-// addAgentDeployment adds to a record where and with what the agent is to run.
+// addAgentDeployment adds to a record where and with what the agents are to run.
 func (r Rules) addAgentDeployment(desired *Desired) error {
-	content, err := agentDeployment(desired.Cluster.Annotations, r.AgentSettings)
-	if err != nil {
-		return invalidSetting(archelonv1.AgentDeploymentAnnotation, err)
+	desired.AgentDeployment = map[string]map[string]any{}
+	for _, field := range agentFields() {
+		content, err := field.read(desired.Cluster.Annotations, r.AgentSettings)
+		if err != nil {
+			return invalidSetting(field.annotation, err)
+		}
+		for _, part := range agentParts() {
+			if _, used, _ := unstructured.NestedFieldNoCopy(content, part.path...); used {
+				addPropagated(desired, field.propagated(part.name)) // By that it is known what to take off again.
+			}
+		}
+		if len(content) > 0 {
+			desired.AgentDeployment[field.name] = content
+		}
 	}
-	names := agentSettingsOf(content)
-	if before := desired.Annotations[archelonv1.PropagatedSettingsAnnotation]; before != "" {
-		names = append([]string{before}, names...)
-	}
-	if len(names) > 0 {
-		desired.Annotations[archelonv1.PropagatedSettingsAnnotation] = strings.Join(names, ",")
-	}
-	desired.AgentDeployment = content
 	return nil
 }
 
-// agentSettingsOf names the parts that are set, for PropagatedSettingsAnnotation: by that it is
-// known what to take off again.
-func agentSettingsOf(content map[string]any) []string {
+// addPropagated adds a name to PropagatedSettingsAnnotation of a record, unless it is there.
+func addPropagated(desired *Desired, name string) {
 	var names []string
-	for _, part := range agentParts() {
-		if _, used, _ := unstructured.NestedFieldNoCopy(content, part.path...); used {
-			names = append(names, part.propagated())
-		}
+	if before := desired.Annotations[archelonv1.PropagatedSettingsAnnotation]; before != "" {
+		names = strings.Split(before, ",")
 	}
-	return names
+	if !slices.Contains(names, name) {
+		desired.Annotations[archelonv1.PropagatedSettingsAnnotation] = strings.Join(append(names, name), ",")
+	}
 }
 
-// agentDeploymentPatch returns what brings the field of a Rancher cluster to what is wanted, part by part. A part that
-// was never given stays as it is.
-func agentDeploymentPatch(observed client.Object, have, want map[string]any) (map[string]any, error) {
+// patch returns what brings the field of a Rancher cluster to what is wanted, part by part. A part that was never given
+// stays as it is.
+func (f agentField) patch(observed client.Object, have, want map[string]any) (map[string]any, error) {
 	patch := map[string]any{}
 	for _, part := range agentParts() {
 		is, _, _ := unstructured.NestedFieldNoCopy(have, part.path...)
 		wanted, _, _ := unstructured.NestedFieldNoCopy(want, part.path...)
-		if equality.Semantic.DeepEqual(is, wanted) || wanted == nil && !wasGiven(observed, part.propagated()) {
+		if equality.Semantic.DeepEqual(is, wanted) || wanted == nil && !wasGiven(observed, f.propagated(part.name)) {
 			continue
 		}
 		if err := unstructured.SetNestedField(patch, mergeOf(is, wanted), part.path...); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -74,7 +75,7 @@ func TestAgentDeployment(t *testing.T) {
 			if tc.allowed == nil && tc.problem != "" {
 				tc.allowed = all
 			}
-			got, err := agentDeployment(map[string]string{agentKey: tc.text}, tc.allowed)
+			got, err := agentFields()[0].read(map[string]string{agentKey: tc.text}, tc.allowed)
 			if (err == nil) != (tc.problem == "") || err != nil && !strings.Contains(err.Error(), tc.problem) {
 				t.Fatalf("got %v, want %q", err, tc.problem)
 			}
@@ -111,7 +112,7 @@ func TestAgentDeploymentFollows(t *testing.T) {
 		if err := json.Unmarshal(patch, &content); err != nil {
 			t.Fatal(err)
 		}
-		spec, _, _ := unstructured.NestedFieldNoCopy(content, "spec", AgentDeploymentField)
+		spec, _, _ := unstructured.NestedFieldNoCopy(content, "spec", "clusterAgentDeploymentCustomization")
 		raw, err := json.Marshal(spec)
 		if err != nil {
 			t.Fatal(err)
@@ -155,5 +156,39 @@ func TestAgentDeploymentFollows(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Each agent has a field and an annotation of its own. What one of them is given says nothing about the other.
+func TestTheFleetAgentIsApart(t *testing.T) {
+	const fleetKey = "archelon.io/fleet-agent-deployment"
+	r := Rules{AgentSettings: []string{"tolerations"}}
+	_, err := r.desired(testCluster(annotated(fleetKey, "overrideResourceRequirements: {limits: {cpu: 1}}")), "c-abcde")
+	expectStall(t, err, "InvalidSetting", "cpu")
+	if !strings.Contains(err.Error(), fleetKey) {
+		t.Errorf("the message does not name the annotation: %v", err)
+	}
+	cluster := testCluster(annotated(agentKey, "appendTolerations: [{key: a, operator: Exists}]"), annotated(fleetKey, "appendTolerations: [{key: f, operator: Exists}]"))
+	desired, err := r.desired(cluster, "c-abcde")
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-abcde", UID: "uid-2", Labels: desired.Labels, Annotations: desired.Annotations}}
+	for name, tc := range map[string]struct{ rest, want string }{
+		"cluster agent": {agentKey, `{"clusterAgentDeploymentCustomization":{"appendTolerations":[{"key":"a","operator":"Exists"}]}}`},
+		"Fleet agent":   {fleetKey, `{"fleetAgentDeploymentCustomization":{"appendTolerations":[{"key":"f","operator":"Exists"}]}}`},
+	} {
+		settled := observed.DeepCopy()
+		for key, field := range map[string]**managementv3.AgentDeploymentCustomization{
+			agentKey: &settled.Spec.ClusterAgentDeploymentCustomization, fleetKey: &settled.Spec.FleetAgentDeploymentCustomization,
+		} {
+			if key != tc.rest {
+				*field = &managementv3.AgentDeploymentCustomization{AppendTolerations: []corev1.Toleration{{Key: strings.TrimPrefix(key, "archelon.io/")[:1], Operator: "Exists"}}}
+			}
+		}
+		patch, err := syncPatch(settled, renderManagement(desired))
+		if err != nil || !strings.Contains(string(patch), `"spec":`+tc.want) {
+			t.Errorf("%s: got %s, %v", name, patch, err)
+		}
 	}
 }

@@ -58,6 +58,7 @@ func Reduce(object any) (any, error) {
 		}
 		spec.AgentEnvVars = object.Spec.AgentEnvVars
 		spec.ClusterAgentDeploymentCustomization = object.Spec.ClusterAgentDeploymentCustomization
+		spec.FleetAgentDeploymentCustomization = object.Spec.FleetAgentDeploymentCustomization
 		if imported := object.Spec.ImportedConfig; imported != nil {
 			// It may hold a kubeconfig.
 			spec.ImportedConfig = &managementv3.ImportedConfig{
@@ -74,6 +75,7 @@ func Reduce(object any) (any, error) {
 		object.Spec = provisioningv1.ClusterSpec{
 			AgentEnvVars:                        object.Spec.AgentEnvVars,
 			ClusterAgentDeploymentCustomization: object.Spec.ClusterAgentDeploymentCustomization,
+			FleetAgentDeploymentCustomization:   object.Spec.FleetAgentDeploymentCustomization,
 		}
 		object.Status = provisioningv1.ClusterStatus{ClusterName: object.Status.ClusterName}
 	}
@@ -90,7 +92,8 @@ const (
 // longest is how much is kept of an annotation of a CAPI cluster.
 func longest(key string) int {
 	switch key {
-	case archelonv1.AgentEnvAnnotation, archelonv1.AgentDeploymentAnnotation, archelonv1.MembersAnnotation, archelonv1.DescriptionAnnotation:
+	case archelonv1.AgentEnvAnnotation, archelonv1.AgentDeploymentAnnotation, archelonv1.FleetAgentDeploymentAnnotation,
+		archelonv1.MembersAnnotation, archelonv1.DescriptionAnnotation:
 		return longestSetting
 	}
 	return longestValue
@@ -178,7 +181,8 @@ func annotationsByKey() []string {
 	return []string{
 		clusterv1.PausedAnnotation, archelonv1.RecordAnnotation, archelonv1.InstanceAnnotation,
 		archelonv1.ImportedAnnotation, archelonv1.KeptOutAnnotation, archelonv1.EarlyImportAnnotation, archelonv1.ManagedByAnnotation,
-		archelonv1.AgentEnvAnnotation, archelonv1.AgentDeploymentAnnotation, archelonv1.MembersAnnotation, archelonv1.DescriptionAnnotation,
+		archelonv1.AgentEnvAnnotation, archelonv1.AgentDeploymentAnnotation, archelonv1.FleetAgentDeploymentAnnotation,
+		archelonv1.MembersAnnotation, archelonv1.DescriptionAnnotation,
 		archelonv1.KubeconfigSecretAnnotation, archelonv1.KubeconfigContextAnnotation,
 		archelonv1.DisplayNameAnnotation, archelonv1.DisplayNameFormAnnotation, archelonv1.FleetWorkspaceAnnotation, archelonv1.ExternalFleetAnnotation,
 		archelonv1.TakeOverAgentAnnotation, archelonv1.ImportManagementClusterAnnotation, archelonv1.AgentDeliveryAnnotation,

@@ -56,12 +56,15 @@ func TestOnlyWhatIsReadOfARecordWakes(t *testing.T) {
 		"DisplayName": {reason: "it is set by us", pair: v3(func(c *managementv3.Cluster) { c.Spec.DisplayName = "x" }), want: true},
 		"Workspace":   {reason: "it is set by us", pair: v3(func(c *managementv3.Cluster) { c.Spec.FleetWorkspaceName = "x" }), want: true},
 		"Env":         {reason: "it is set by us", pair: v3(func(c *managementv3.Cluster) { c.Spec.AgentEnvVars = nil }), want: true},
-		"Registry":    {reason: "the agent comes from there", pair: v3(func(c *managementv3.Cluster) { c.Spec.ImportedConfig.PrivateRegistryURL = "x" }), want: true},
-		"AppliedEnv":  {reason: "it says what the agent has", pair: v3(func(c *managementv3.Cluster) { c.Status.AppliedAgentEnvVars = c.Spec.AgentEnvVars }), want: true},
-		"Deployed":    {reason: "Rancher has applied its agent", pair: v3(func(c *managementv3.Cluster) { c.Status.Conditions[4].Status = "False" }), want: true},
-		"Finalizer":   {reason: "a message names who holds it", pair: v3(func(c *managementv3.Cluster) { c.Finalizers = nil }), want: true},
-		"Deleted":     {reason: "it was deleted in Rancher", pair: v3(func(c *managementv3.Cluster) { c.DeletionTimestamp = &deleted }), want: true},
-		"Replaced":    {reason: "another one of the name", pair: v3(func(c *managementv3.Cluster) { c.UID = "other" }), want: true},
+		"FleetAgent": {reason: "it is set by us", pair: v3(func(c *managementv3.Cluster) {
+			c.Spec.FleetAgentDeploymentCustomization = &managementv3.AgentDeploymentCustomization{}
+		}), want: true},
+		"Registry":   {reason: "the agent comes from there", pair: v3(func(c *managementv3.Cluster) { c.Spec.ImportedConfig.PrivateRegistryURL = "x" }), want: true},
+		"AppliedEnv": {reason: "it says what the agent has", pair: v3(func(c *managementv3.Cluster) { c.Status.AppliedAgentEnvVars = c.Spec.AgentEnvVars }), want: true},
+		"Deployed":   {reason: "Rancher has applied its agent", pair: v3(func(c *managementv3.Cluster) { c.Status.Conditions[4].Status = "False" }), want: true},
+		"Finalizer":  {reason: "a message names who holds it", pair: v3(func(c *managementv3.Cluster) { c.Finalizers = nil }), want: true},
+		"Deleted":    {reason: "it was deleted in Rancher", pair: v3(func(c *managementv3.Cluster) { c.DeletionTimestamp = &deleted }), want: true},
+		"Replaced":   {reason: "another one of the name", pair: v3(func(c *managementv3.Cluster) { c.UID = "other" }), want: true},
 
 		"V1Status":      {reason: "Rancher says how far it is", pair: v1(func(c *provisioningv1.Cluster) { c.Status.Ready, c.Status.ObservedGeneration = false, 4 })},
 		"V1Spec":        {reason: "it is Rancher's", pair: v1(func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v1.37.0" })},

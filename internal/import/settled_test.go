@@ -20,7 +20,10 @@ func TestWhatWasRenderedIsSettled(t *testing.T) {
 	desired := importer.Desired{
 		Cluster: cluster, Name: "c-abcde", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"},
 		Description: "ours", DisplayName: "prod-1", Form: importer.NamespaceNameForm, AgentEnv: []corev1.EnvVar{{Name: "A", Value: "B"}}, FleetWorkspace: "blue",
-		AgentDeployment: map[string]any{"appendTolerations": []any{map[string]any{"key": "k", "operator": "Exists"}}},
+		AgentDeployment: map[string]map[string]any{
+			"clusterAgentDeploymentCustomization": {"appendTolerations": []any{map[string]any{"key": "k", "operator": "Exists"}}},
+			"fleetAgentDeploymentCustomization":   {"appendTolerations": []any{map[string]any{"key": "f", "operator": "Exists"}}},
+		},
 	}
 	for i := range reflect.ValueOf(desired).NumField() {
 		if reflect.ValueOf(desired).Field(i).IsZero() {

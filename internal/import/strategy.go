@@ -64,8 +64,32 @@ type Desired struct {
 	Form DisplayNameForm
 	// AgentEnv holds environment variables of Rancher's agent, sorted by name.
 	AgentEnv []corev1.EnvVar
-	// AgentDeployment is the value of AgentDeploymentField; empty leaves it alone.
-	AgentDeployment map[string]any
+	// AgentDeployment has fields of the spec, the same for both kinds, with where and with what Rancher's agents run.
+	// One that is missing is left alone.
+	AgentDeployment map[string]map[string]any
 	// FleetWorkspace is the name of a Fleet workspace; empty leaves the choice to Rancher.
 	FleetWorkspace string
+}
+
+// RenderAgents adds to the spec of a record what it has about Rancher's agents, which is the same for both kinds.
+func (d Desired) RenderAgents(spec map[string]any) {
+	if len(d.AgentEnv) > 0 {
+		spec["agentEnvVars"] = envVars(d.AgentEnv)
+	}
+	for field, content := range d.AgentDeployment {
+		spec[field] = content
+	}
+}
+
+// envVars returns environment variables as they stand in JSON. There an empty value is none.
+func envVars(env []corev1.EnvVar) []any {
+	list := make([]any, 0, len(env))
+	for _, variable := range env {
+		entry := map[string]any{"name": variable.Name}
+		if variable.Value != "" {
+			entry["value"] = variable.Value
+		}
+		list = append(list, entry)
+	}
+	return list
 }

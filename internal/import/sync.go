@@ -3,6 +3,7 @@ package importer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
@@ -85,12 +86,7 @@ func renderManagement(desired Desired) *unstructured.Unstructured {
 	if desired.Description != "" {
 		spec["description"] = desired.Description
 	}
-	if len(desired.AgentEnv) > 0 {
-		spec["agentEnvVars"] = EnvVars(desired.AgentEnv)
-	}
-	if len(desired.AgentDeployment) > 0 {
-		spec[AgentDeploymentField] = desired.AgentDeployment
-	}
+	desired.RenderAgents(spec)
 	rendered := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	rendered.SetLabels(desired.Labels)
 	rendered.SetAnnotations(desired.Annotations)
@@ -149,22 +145,26 @@ func specPatch(observed client.Object, rendered map[string]any) (map[string]any,
 		return nil, fmt.Errorf("reading the Rancher cluster: %w", err)
 	}
 	want, _, _ := unstructured.NestedMap(rendered, "spec")
+	fields := agentFields()
 	for key, value := range want {
-		if key != AgentDeploymentField && !equality.Semantic.DeepEqual(have[key], value) {
+		ofAgent := slices.ContainsFunc(fields, func(f agentField) bool { return f.name == key })
+		if !ofAgent && !equality.Semantic.DeepEqual(have[key], value) {
 			spec[key] = value
 		}
 	}
 	if _, wanted := want["agentEnvVars"]; !wanted && wasGiven(observed, archelonv1.AgentEnvAnnotation) {
 		spec["agentEnvVars"] = nil
 	}
-	haveAgent, _ := have[AgentDeploymentField].(map[string]any)
-	wantAgent, _ := want[AgentDeploymentField].(map[string]any)
-	agent, err := agentDeploymentPatch(observed, haveAgent, wantAgent)
-	if err != nil {
-		return nil, err
-	}
-	if len(agent) > 0 {
-		spec[AgentDeploymentField] = agent
+	for _, field := range fields {
+		haveAgent, _ := have[field.name].(map[string]any)
+		wantAgent, _ := want[field.name].(map[string]any)
+		agent, err := field.patch(observed, haveAgent, wantAgent)
+		if err != nil {
+			return nil, err
+		}
+		if len(agent) > 0 {
+			spec[field.name] = agent
+		}
 	}
 	return spec, nil
 }
@@ -181,13 +181,18 @@ func specified(observed client.Object) (map[string]any, error) {
 			FleetWorkspaceName string                                     `json:"fleetWorkspaceName,omitempty"`
 			AgentEnvVars       []corev1.EnvVar                            `json:"agentEnvVars,omitempty"`
 			AgentDeployment    *managementv3.AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
-		}{spec.DisplayName, spec.Description, spec.FleetWorkspaceName, spec.AgentEnvVars, spec.ClusterAgentDeploymentCustomization})
+			FleetAgent         *managementv3.AgentDeploymentCustomization `json:"fleetAgentDeploymentCustomization,omitempty"`
+		}{
+			spec.DisplayName, spec.Description, spec.FleetWorkspaceName, spec.AgentEnvVars,
+			spec.ClusterAgentDeploymentCustomization, spec.FleetAgentDeploymentCustomization,
+		})
 	case *provisioningv1.Cluster:
 		spec := &observed.Spec
 		return runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
 			AgentEnvVars    []rkev1.EnvVar                               `json:"agentEnvVars,omitempty"`
 			AgentDeployment *provisioningv1.AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
-		}{spec.AgentEnvVars, spec.ClusterAgentDeploymentCustomization})
+			FleetAgent      *provisioningv1.AgentDeploymentCustomization `json:"fleetAgentDeploymentCustomization,omitempty"`
+		}{spec.AgentEnvVars, spec.ClusterAgentDeploymentCustomization, spec.FleetAgentDeploymentCustomization})
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
 	have, _, _ := unstructured.NestedMap(content, "spec")
@@ -203,17 +208,4 @@ func stringsToSet(have, want map[string]string) map[string]any {
 		}
 	}
 	return set
-}
-
-// EnvVars returns environment variables as they stand in JSON, for strategies. There an empty value is none.
-func EnvVars(env []corev1.EnvVar) []any {
-	list := make([]any, 0, len(env))
-	for _, variable := range env {
-		entry := map[string]any{"name": variable.Name}
-		if variable.Value != "" {
-			entry["value"] = variable.Value
-		}
-		list = append(list, entry)
-	}
-	return list
 }

@@ -69,18 +69,18 @@ func TestSyncPatch(t *testing.T) {
 		"Spec": {
 			reason:   "fields of the spec, and no others",
 			observed: observed(),
-			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "description": "new", "agentEnvVars": EnvVars([]corev1.EnvVar{{Name: "A", Value: "B"}})}),
+			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "description": "new", "agentEnvVars": envVars([]corev1.EnvVar{{Name: "A", Value: "B"}})}),
 			want:     `{"metadata":{"uid":"uid-9"},"spec":{"description":"new","agentEnvVars":[{"name":"A","value":"B"}]}}`,
 		},
 		"EnvSettled": {
 			reason:   "an equal list costs no write",
 			observed: observed(func(c *managementv3.Cluster) { c.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "A", Value: "B"}} }),
-			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "agentEnvVars": EnvVars([]corev1.EnvVar{{Name: "A", Value: "B"}})}),
+			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "agentEnvVars": envVars([]corev1.EnvVar{{Name: "A", Value: "B"}})}),
 		},
 		"EmptyEnvSettled": {
 			reason:   "an empty value is none once it is stored",
 			observed: observed(func(c *managementv3.Cluster) { c.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "NO_PROXY"}} }),
-			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "agentEnvVars": EnvVars([]corev1.EnvVar{{Name: "NO_PROXY", Value: ""}})}),
+			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod", "agentEnvVars": envVars([]corev1.EnvVar{{Name: "NO_PROXY", Value: ""}})}),
 		},
 		"Tracked": {
 			reason: "a label by which a tool would prune the Rancher cluster is removed, though the list of copied labels has it",

@@ -18,7 +18,8 @@ func podSecurityLevels() []string { return []string{"privileged", "baseline", "r
 // addTenantFlags binds what else tenants may ask for.
 func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
-		"Part of the agent's Deployment that annotation archelon.io/agent-deployment may set; repeatable: "+
+		"Part of the agents' Deployments that annotations archelon.io/agent-deployment and archelon.io/fleet-agent-deployment "+
+			"may set; repeatable: "+
 			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
 	fs.StringArrayVar(&o.AgentDefaultEnv, "agent-default-env", o.AgentDefaultEnv,
 		"Environment variable of Rancher's agent in all workload clusters, as NAME=VALUE; repeatable. "+

@@ -81,12 +81,7 @@ func (Strategy) Render(d importer.Desired) *unstructured.Unstructured {
 		annotations[fleetWorkspaceAnnotation] = d.FleetWorkspace
 	}
 	spec := map[string]any{}
-	if len(d.AgentEnv) > 0 {
-		spec["agentEnvVars"] = importer.EnvVars(d.AgentEnv)
-	}
-	if len(d.AgentDeployment) > 0 {
-		spec[importer.AgentDeploymentField] = d.AgentDeployment
-	}
+	d.RenderAgents(spec)
 	record := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	record.SetGroupVersionKind(provisioningv1.SchemeGroupVersion.WithKind("Cluster"))
 	record.SetNamespace(d.Cluster.Namespace)

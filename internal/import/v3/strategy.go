@@ -82,12 +82,7 @@ func (s Strategy) Render(d importer.Desired) *unstructured.Unstructured {
 	if d.FleetWorkspace != "" {
 		spec["fleetWorkspaceName"] = d.FleetWorkspace
 	}
-	if len(d.AgentEnv) > 0 {
-		spec["agentEnvVars"] = importer.EnvVars(d.AgentEnv)
-	}
-	if len(d.AgentDeployment) > 0 {
-		spec[importer.AgentDeploymentField] = d.AgentDeployment
-	}
+	d.RenderAgents(spec)
 	record := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	record.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	record.SetName(d.Name)

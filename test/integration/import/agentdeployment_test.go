@@ -104,6 +104,39 @@ func describeAgentDeployment(strategy string) {
 			f.ExpectNothingLeft(ctx, cluster)
 		})
 
+		It("is another one for the Fleet agent", func(ctx context.Context) {
+			const fleetKey = "archelon.io/fleet-agent-deployment"
+			cluster := f.Cluster(ctx, namespace, "fleet", importing.Selected, func(c *clusterv1.Cluster) {
+				c.Annotations = map[string]string{fleetKey: "appendTolerations: [{key: edge, operator: Exists}]"}
+			})
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+			fleetAgent := func() *managementv3.AgentDeploymentCustomization {
+				return management(ctx, cluster).Spec.FleetAgentDeploymentCustomization
+			}
+			Expect(fleetAgent().AppendTolerations).To(HaveExactElements(corev1.Toleration{Key: "edge", Operator: corev1.TolerationOpExists}))
+			Expect(customization(ctx, cluster)()).To(Or(BeNil(), HaveField("AppendTolerations", BeEmpty())))
+
+			By("it follows, and goes when it is taken back")
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) {
+				annotations := o.GetAnnotations()
+				annotations[fleetKey] = "overrideResourceRequirements: {requests: {memory: 64Mi}}"
+				o.SetAnnotations(annotations)
+			})
+			Eventually(fleetAgent).Should(And(
+				HaveField("AppendTolerations", BeEmpty()), HaveField("OverrideResourceRequirements.Requests", HaveKey(corev1.ResourceMemory)),
+			))
+			f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) {
+				annotations := o.GetAnnotations()
+				delete(annotations, fleetKey)
+				o.SetAnnotations(annotations)
+			})
+			Eventually(fleetAgent).Should(Or(BeNil(), HaveField("OverrideResourceRequirements", BeNil())))
+			Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(f.K(ctx).Get(cluster)).Should(Satisfy(apierrors.IsNotFound))
+			f.ExpectNothingLeft(ctx, cluster)
+			f.expectNoAgent(ctx)
+		})
+
 		DescribeTable("is refused by name", func(ctx context.Context, name, text string) {
 			cluster := f.Cluster(ctx, namespace, name, importing.Selected, func(c *clusterv1.Cluster) { ask(text)(c) })
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/InvalidSetting"))
