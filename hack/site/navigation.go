@@ -36,7 +36,7 @@ func shelves() []shelf {
 		{"At night", "docs/operations/runbooks", []string{
 			"docs/operations/troubleshooting.md", "docs/operations/alerts.md", "docs/operations/metrics.md",
 		}},
-		{"Features", "", []string{"docs/operations/agent-delivery.md", "docs/operations/identity.md", "docs/operations/hostclaim.md", "docs/operations/fleet.md"}},
+		{"Features", "", []string{"docs/operations/agent-delivery.md", "docs/operations/caprke2.md", "docs/operations/identity.md", "docs/operations/hostclaim.md", "docs/operations/fleet.md"}},
 		{"Look up", "charts/archelon", []string{
 			"charts/archelon/README.md", "docs/operations/flags.md", "docs/operations/rbac.md", "docs/operations/admission.md", "docs/operations/glossary.md",
 		}},

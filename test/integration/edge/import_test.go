@@ -9,6 +9,7 @@ import (
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -44,6 +45,11 @@ var _ = Describe("A management cluster whose Rancher is in another one", Ordered
 		records := rancher.records(ctx, site, cluster)
 		Expect(records).To(HaveLen(1))
 		Expect(records[0].Finalizers).To(ContainElement(apart.Finalizer))
+
+		By("naming a CAPI Cluster that Rancher's operations do not find, for it is not in Rancher's cluster")
+		Expect(records[0].Labels).To(HaveKeyWithValue("cluster-api.cattle.io/capi-cluster-owner", cluster.Name))
+		inRancher := client.ObjectKey{Namespace: records[0].Labels["cluster-api.cattle.io/capi-cluster-owner-ns"], Name: cluster.Name}
+		Expect(rancher.Client.Get(ctx, inRancher, &clusterv1.Cluster{})).To(Or(Satisfy(apierrors.IsNotFound), Satisfy(meta.IsNoMatchError)))
 
 		By("writing nothing in Rancher's cluster once it is settled")
 		before := len(written(requests(rancher.Management, account(site))))
