@@ -132,6 +132,13 @@ const (
 	// fleetAgentDeploymentCustomization.
 	FleetAgentDeploymentAnnotation = "archelon.io/fleet-agent-deployment"
 
+	// PrivateRegistryAnnotation on a CAPI Cluster names the registry that the images of Rancher's agents come from, as
+	// HOST[:PORT][/PATH]. It is for v3 Rancher clusters, and an administrator has to allow it.
+	PrivateRegistryAnnotation = "archelon.io/private-registry"
+	// PullSecretsAnnotation on a CAPI Cluster names Secrets with credentials for PrivateRegistryAnnotation, separated by
+	// commas. They are in Rancher's cluster, in the namespace of the Fleet workspace.
+	PullSecretsAnnotation = "archelon.io/private-registry-pull-secrets" //nolint:gosec // the key of an annotation
+
 	// MembersAnnotation on a CAPI Cluster lists who has which role in its Rancher cluster, as a YAML or JSON list
 	// of objects with keys role, and group or user: a role template and a principal of Rancher's. An administrator
 	// says which may be asked for.

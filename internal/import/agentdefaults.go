@@ -16,6 +16,15 @@ import (
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
+// AgentSettings names what an administrator can allow tenants to set of Rancher's agents.
+func AgentSettings() []string {
+	var names []string
+	for _, part := range agentParts() {
+		names = append(names, part.name)
+	}
+	return append(names, registrySetting, pullSecretsSetting)
+}
+
 // ParseAgentDefaults reads environment variables, each as NAME=VALUE, and a list of tolerations in YAML or JSON. The
 // error names what is wrong and quotes no value, which may hold the password of a proxy.
 func ParseAgentDefaults(env []string, tolerations string) (AgentDefaults, error) {

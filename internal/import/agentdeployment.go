@@ -70,15 +70,6 @@ func agentParts() []agentPart {
 	}
 }
 
-// AgentSettings names the parts of the agent's Deployment that an administrator can allow.
-func AgentSettings() []string {
-	var names []string
-	for _, part := range agentParts() {
-		names = append(names, part.name)
-	}
-	return names
-}
-
 // propagated is what stands in PropagatedSettingsAnnotation for a part of a field.
 func (f agentField) propagated(part string) string { return f.annotation + ":" + part }
 

@@ -182,6 +182,7 @@ func annotationsByKey() []string {
 		clusterv1.PausedAnnotation, archelonv1.RecordAnnotation, archelonv1.InstanceAnnotation,
 		archelonv1.ImportedAnnotation, archelonv1.KeptOutAnnotation, archelonv1.EarlyImportAnnotation, archelonv1.ManagedByAnnotation,
 		archelonv1.AgentEnvAnnotation, archelonv1.AgentDeploymentAnnotation, archelonv1.FleetAgentDeploymentAnnotation,
+		archelonv1.PrivateRegistryAnnotation, archelonv1.PullSecretsAnnotation,
 		archelonv1.MembersAnnotation, archelonv1.DescriptionAnnotation,
 		archelonv1.KubeconfigSecretAnnotation, archelonv1.KubeconfigContextAnnotation,
 		archelonv1.DisplayNameAnnotation, archelonv1.DisplayNameFormAnnotation, archelonv1.FleetWorkspaceAnnotation, archelonv1.ExternalFleetAnnotation,

@@ -34,7 +34,16 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 		return desired, err
 	}
 	r.addAgentDefaults(&desired)
-	return desired, nil
+	return desired, r.addRegistry(&desired)
+}
+
+// desiredAs is desired for a kind of record.
+func (r Rules) desiredAs(strategy Strategy, cluster *clusterv1.Cluster, name string) (Desired, error) {
+	desired, err := r.desired(cluster, name)
+	if err != nil {
+		return desired, err
+	}
+	return desired, checkRegistryKind(strategy, desired)
 }
 
 // desiredRecord computes the record of a CAPI cluster. The error is an *outcome.Problem that names what

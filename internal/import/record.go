@@ -34,7 +34,7 @@ func (d *deciding) claim() Decision {
 			name = d.free[""]
 		}
 	}
-	desired, err := d.desired(d.cluster, name)
+	desired, err := d.desiredAs(d.Active, d.cluster, name)
 	if err != nil {
 		return fail(err)
 	}
@@ -103,7 +103,7 @@ func (d *deciding) ensureRecord() Decision {
 	if free := d.checkNamespace(strategy, name); !free.passes() {
 		return free
 	}
-	desired, err := d.desired(d.cluster, name)
+	desired, err := d.desiredAs(strategy, d.cluster, name)
 	if err != nil {
 		return fail(err)
 	}

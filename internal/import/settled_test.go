@@ -20,6 +20,7 @@ func TestWhatWasRenderedIsSettled(t *testing.T) {
 	desired := importer.Desired{
 		Cluster: cluster, Name: "c-abcde", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"},
 		Description: "ours", DisplayName: "prod-1", Form: importer.NamespaceNameForm, AgentEnv: []corev1.EnvVar{{Name: "A", Value: "B"}}, FleetWorkspace: "blue",
+		Registry: "registry.example.com", PullSecrets: []string{"pull"},
 		AgentDeployment: map[string]map[string]any{
 			"clusterAgentDeploymentCustomization": {"appendTolerations": []any{map[string]any{"key": "k", "operator": "Exists"}}},
 			"fleetAgentDeploymentCustomization":   {"appendTolerations": []any{map[string]any{"key": "f", "operator": "Exists"}}},

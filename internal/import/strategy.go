@@ -67,6 +67,9 @@ type Desired struct {
 	// AgentDeployment has fields of the spec, the same for both kinds, with where and with what Rancher's agents run.
 	// One that is missing is left alone.
 	AgentDeployment map[string]map[string]any
+	// Registry is where images come from, and PullSecrets the names of Secrets for it; empty leaves them alone.
+	Registry    string
+	PullSecrets []string
 	// FleetWorkspace is the name of a Fleet workspace; empty leaves the choice to Rancher.
 	FleetWorkspace string
 }

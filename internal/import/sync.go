@@ -26,7 +26,7 @@ func (d *deciding) syncRecord() Decision {
 	if found.settled || found.ahead || d.inLine(found.Object) {
 		return pass()
 	}
-	desired, err := d.desired(d.cluster, found.GetName())
+	desired, err := d.desiredAs(found.strategy, d.cluster, found.GetName())
 	if err != nil {
 		return fail(err)
 	}
@@ -58,7 +58,7 @@ func (d *deciding) syncManagement() Decision {
 	if behind := d.managements[object.Name]; object.UID == d.record.GetUID() || behind.ahead || behind.synced || d.inLine(object) {
 		return pass()
 	}
-	desired, err := d.desired(d.cluster, object.Name)
+	desired, err := d.desiredAs(d.record.strategy, d.cluster, object.Name)
 	if err != nil {
 		return fail(err)
 	}
@@ -148,7 +148,7 @@ func specPatch(observed client.Object, rendered map[string]any) (map[string]any,
 	fields := agentFields()
 	for key, value := range want {
 		ofAgent := slices.ContainsFunc(fields, func(f agentField) bool { return f.name == key })
-		if !ofAgent && !equality.Semantic.DeepEqual(have[key], value) {
+		if !ofAgent && key != importedField && !equality.Semantic.DeepEqual(have[key], value) {
 			spec[key] = value
 		}
 	}
@@ -166,6 +166,9 @@ func specPatch(observed client.Object, rendered map[string]any) (map[string]any,
 			spec[field.name] = agent
 		}
 	}
+	if imported := registryPatch(observed, have, want); len(imported) > 0 {
+		spec[importedField] = imported
+	}
 	return spec, nil
 }
 
@@ -182,9 +185,11 @@ func specified(observed client.Object) (map[string]any, error) {
 			AgentEnvVars       []corev1.EnvVar                            `json:"agentEnvVars,omitempty"`
 			AgentDeployment    *managementv3.AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
 			FleetAgent         *managementv3.AgentDeploymentCustomization `json:"fleetAgentDeploymentCustomization,omitempty"`
+			ImportedConfig     *managementv3.ImportedConfig               `json:"importedConfig,omitempty"`
 		}{
 			spec.DisplayName, spec.Description, spec.FleetWorkspaceName, spec.AgentEnvVars,
 			spec.ClusterAgentDeploymentCustomization, spec.FleetAgentDeploymentCustomization,
+			spec.ImportedConfig,
 		})
 	case *provisioningv1.Cluster:
 		spec := &observed.Spec

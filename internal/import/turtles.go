@@ -89,7 +89,7 @@ func (d *deciding) adopt() Decision {
 	case candidate == nil:
 		return d.takeBack()
 	}
-	if _, err := d.desired(d.cluster, candidate.GetName()); err != nil {
+	if _, err := d.desiredAs(candidate.strategy, d.cluster, candidate.GetName()); err != nil {
 		return fail(err)
 	}
 	var actions []Action

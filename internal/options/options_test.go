@@ -85,7 +85,7 @@ func TestValidate(t *testing.T) {
 		"PodSecurity":    {reason: "Kubernetes has no such level", args: []string{"--agent-pod-security=none"}, want: `--agent-pod-security "none" must be one of privileged, baseline, restricted`},
 		"AgentEnv":       {reason: "it has no name", args: []string{"--agent-default-env=s3cret"}, want: `--agent-default-env, --agent-default-tolerations: an environment variable must be NAME=VALUE`},
 		"AgentTaints":    {reason: "it is no list", args: []string{"--agent-default-tolerations={}"}, want: `they must be a list of tolerations in YAML or JSON`},
-		"AgentSetting":   {reason: "Rancher has no such field", args: []string{"--agent-setting=resources,image"}, want: `--agent-setting "image" must be one of tolerations, node-affinity, resources, priority-class, pod-disruption-budget`},
+		"AgentSetting":   {reason: "Rancher has no such field", args: []string{"--agent-setting=resources,image"}, want: `--agent-setting "image" must be one of tolerations, node-affinity, resources, priority-class, pod-disruption-budget, private-registry, registry-pull-secrets`},
 		"Selector":       {reason: "it is no selector", args: []string{"--import-selector=a in ("}, want: `--import-selector "a in (": it cannot be read`},
 		"AllSelected":    {reason: "a set without values selects everything", args: []string{"--import-selector=team notin ()"}, want: `--import-selector "team notin ()": "team notin ()" has no value`},
 		"AllNamespaces":  {reason: "a set without values selects everything", args: []string{"--leader-elect", "--namespace-selector=team!="}, want: `--namespace-selector "team!=": "team!=" has no value`},

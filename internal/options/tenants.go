@@ -19,8 +19,8 @@ func podSecurityLevels() []string { return []string{"privileged", "baseline", "r
 func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AgentSettings, "agent-setting", o.AgentSettings,
 		"Part of the agents' Deployments that annotations archelon.io/agent-deployment and archelon.io/fleet-agent-deployment "+
-			"may set; repeatable: "+
-			strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
+			"may set, or private-registry and registry-pull-secrets, for annotations archelon.io/private-registry and "+
+			"archelon.io/private-registry-pull-secrets; repeatable: "+strings.Join(importer.AgentSettings(), ", ")+". Default: none.")
 	fs.StringArrayVar(&o.AgentDefaultEnv, "agent-default-env", o.AgentDefaultEnv,
 		"Environment variable of Rancher's agent in all workload clusters, as NAME=VALUE; repeatable. "+
 			"Annotation archelon.io/agent-env of a Cluster wins.")

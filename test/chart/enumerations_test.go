@@ -66,7 +66,7 @@ func enumerations() map[string]enumeration {
 		"Groups":        {"{podSecurityContext: {supplementalGroupsPolicy: %s}}", "/supplementalGroupsPolicy", []string{"merge"}, []string{"Merge", "Strict"}},
 		"AgentSettings": {
 			"{import: {agentSettings: [%s]}}", "/import/agentSettings/0", []string{"image", "'*'", "Tolerations"},
-			[]string{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
+			[]string{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget", "private-registry", "registry-pull-secrets"},
 		},
 		"AgentTolerations": {
 			"{import: {agentDefaults: {tolerations: [{key: a, operator: %s}]}}}", "/tolerations/0/operator", []string{"Gt", "exists"}, []string{"Exists", "Equal"},

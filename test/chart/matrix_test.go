@@ -93,7 +93,7 @@ func everything() values {
 		"selector":           values{"labels": "env in (a,b)", "classes": []any{"quick", "classes/quick"}, "namespaces": []any{"*"}},
 		"early":              "Always",
 		"displayName":        "NamespaceName",
-		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget"},
+		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget", "private-registry", "registry-pull-secrets"},
 		"agentDefaults":      values{"env": []any{values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}}, "tolerations": []any{values{"operator": "Exists"}}},
 		"clusterClassLabels": true,
 		"unpropagatedLabels": []any{"owner", "example.com/*"},

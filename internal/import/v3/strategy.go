@@ -83,6 +83,17 @@ func (s Strategy) Render(d importer.Desired) *unstructured.Unstructured {
 		spec["fleetWorkspaceName"] = d.FleetWorkspace
 	}
 	d.RenderAgents(spec)
+	if d.Registry != "" {
+		imported := map[string]any{"privateRegistryURL": d.Registry}
+		if len(d.PullSecrets) > 0 {
+			names := make([]any, 0, len(d.PullSecrets))
+			for _, name := range d.PullSecrets {
+				names = append(names, name)
+			}
+			imported["privateRegistryPullSecrets"] = names
+		}
+		spec["importedConfig"] = imported
+	}
 	record := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	record.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	record.SetName(d.Name)

@@ -2,6 +2,7 @@ package rancher
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -80,13 +81,15 @@ func (*Standin) manifestData(ctx context.Context, reader client.Reader, token, c
 		*target = value
 	}
 	out.Strict = mode == tlsStrict
+	u := newObject(clusterGVK)
+	// Without the token check Rancher serves clusters that it does not know.
+	if err := reader.Get(ctx, client.ObjectKey{Name: cluster}, u); client.IgnoreNotFound(err) != nil {
+		return out, err
+	}
+	// Pull secrets of the cluster are not played.
+	registry = cmp.Or(text(u, "spec", "importedConfig", "privateRegistryURL"), registry)
 	if registry != "" {
 		out.Registry, out.Image = registry, registry+"/"+out.Image
-	}
-	u := newObject(clusterGVK)
-	if err := reader.Get(ctx, client.ObjectKey{Name: cluster}, u); err != nil {
-		// Without the token check Rancher serves clusters that it does not know.
-		return out, client.IgnoreNotFound(err)
 	}
 	for field, target := range map[string]any{"agentEnvVars": &out.Env, customizationField: &out.Custom} {
 		value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", field)
