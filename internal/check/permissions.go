@@ -57,6 +57,8 @@ func (g granted) needed(gates featuregate.FeatureGate, named bool) bool {
 		return true
 	case "isolated":
 		return named
+	case "cluster-class-labels":
+		return false // It is a value of the chart that no flag of this command stands for.
 	default:
 		return gates.Enabled(featuregate.Feature(gate)) != off
 	}

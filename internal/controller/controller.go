@@ -25,6 +25,11 @@ type Controller struct {
 	Package string
 	// Gate switches it on. Without one it is always on.
 	Gate featuregate.Feature
+	// Option is the flag that switches it on, beside the gate, and Off says that it is not set. Without one there is none.
+	Option string
+	Off    bool
+	// Optional: neither readiness nor the other controllers depend on it, so it may wait for its CRDs for ever.
+	Optional bool
 	// Isolated limits it to instances that have their permissions in named namespaces.
 	Isolated bool
 	// CRDs are what it waits for. It alone waits; the others run.
@@ -102,7 +107,7 @@ type Env struct {
 func On(all []Controller, gates featuregate.FeatureGate, isolated bool) []Controller {
 	var on []Controller
 	for _, c := range all {
-		if (c.Gate == "" || gates.Enabled(c.Gate)) && (!c.Isolated || isolated) {
+		if !c.Off && (c.Gate == "" || gates.Enabled(c.Gate)) && (!c.Isolated || isolated) {
 			on = append(on, c)
 		}
 	}

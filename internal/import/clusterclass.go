@@ -1,15 +1,14 @@
 package importer
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/internal/clusterclass"
 )
 
 // Fleet chooses clusters by labels. The ClusterClass of a CAPI cluster is a field, so it is put into the labels that
@@ -23,14 +22,9 @@ const (
 // ofClass reports whether a label is one of those.
 func ofClass(key string) bool { return key == classNameLabel || key == classNamespaceLabel }
 
-// classLabels returns the labels that say of which ClusterClass a cluster is. A label does not
-// hold every name of a class.
+// classLabels returns the labels that say of which ClusterClass a cluster is.
 func classLabels(cluster *clusterv1.Cluster) map[string]string {
-	class := cluster.Spec.Topology.ClassRef
-	if class.Name == "" || len(class.Name) > validation.LabelValueMaxLength {
-		return nil
-	}
-	return map[string]string{classNameLabel: class.Name, classNamespaceLabel: cmp.Or(class.Namespace, cluster.Namespace)}
+	return clusterclass.Keys{Name: classNameLabel, Namespace: classNamespaceLabel}.Labels(cluster)
 }
 
 // addClass adds the labels of its class to a record, if they are asked for.

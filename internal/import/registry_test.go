@@ -56,7 +56,7 @@ func TestRegistryIsAllowedByParts(t *testing.T) {
 			desired, err := (Rules{AgentSettings: tc.allowed}).desired(cluster, "c-abcde")
 			if tc.problem != "" {
 				expectStall(t, err, "InvalidSetting", host)
-				if !strings.Contains(err.Error(), tc.problem) || !strings.Contains(err.Error(), "annotation "+tc.naming+" ") {
+				if !strings.Contains(err.Error(), tc.problem) || !strings.Contains(err.Error(), "Annotation "+tc.naming+" ") {
 					t.Errorf("got %v, want %q about %s", err, tc.problem, tc.naming)
 				}
 				return

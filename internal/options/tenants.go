@@ -33,7 +33,7 @@ func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.AllowLocalProxyURLs, "allow-local-proxy-urls", o.AllowLocalProxyURLs,
 		"Accept kubeconfigs whose proxy-url leads to a loopback, link-local, unspecified or multicast address.")
 	fs.BoolVar(&o.ClassLabels, "cluster-class-labels", o.ClassLabels,
-		"Label Rancher clusters with the ClusterClass of their CAPI Clusters, for Fleet.")
+		"Label Rancher clusters and Fleet Clusters with the ClusterClass of their CAPI Clusters.")
 	fs.StringSliceVar(&o.UnpropagatedLabels, "unpropagated-label", o.UnpropagatedLabels,
 		"Key of a label that Rancher clusters do not get from their CAPI Clusters, or a pattern such as example.com/*; repeatable.")
 	fs.StringSliceVar(&o.Members.Roles, "member-role", o.Members.Roles,

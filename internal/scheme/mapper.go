@@ -44,6 +44,10 @@ func Mapper() meta.RESTMapper {
 	for _, kind := range []string{"Metal3Machine", "Metal3MachineList"} { // This project has no types of them.
 		mapper.Add(schema.GroupVersionKind{Group: infrav1.GroupName, Version: "v1beta1", Kind: kind}, meta.RESTScopeNamespace)
 	}
+	for _, kind := range []string{"Cluster", "ClusterList"} { // Of Fleet Clusters, metadata alone are read.
+		fleet := schema.GroupVersionKind{Group: "fleet.cattle.io", Version: "v1alpha1", Kind: kind}
+		mapper.Add(fleet, meta.RESTScopeNamespace)
+	}
 	// Its plural is its singular.
 	hardware := bmov1.GroupVersion.WithResource("hardwaredata")
 	mapper.AddSpecific(bmov1.GroupVersion.WithKind("HardwareData"), hardware, hardware, meta.RESTScopeNamespace)

@@ -16,6 +16,7 @@ import (
 	"github.com/archelon-io/archelon/internal/edge/seat"
 	"github.com/archelon-io/archelon/internal/fleet"
 	"github.com/archelon-io/archelon/internal/fleet/agenthealth"
+	"github.com/archelon-io/archelon/internal/fleetcluster"
 	"github.com/archelon-io/archelon/internal/hold"
 	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/hostclaim/baremetal"
@@ -50,6 +51,7 @@ func (p *parts) controllers() []controller.Controller {
 		fleet.Controller(feature.Fleet, p.setupFleet),
 		members.Controller(feature.RancherClusterMembers, p.setupMembers),
 		agentmanifest.Controller(feature.AgentManifest, p.setupAgentManifest),
+		fleetcluster.Controller(p.opts.ClassLabels, p.origin, p.setupFleetClusters),
 	}
 }
 
@@ -58,7 +60,8 @@ func (p *parts) controllers() []controller.Controller {
 func Controllers() []controller.Controller { return (&parts{opts: &options.Options{}}).controllers() }
 
 // Permissions says what each package with markers needs its permissions for: a gate, a gate with a minus before it,
-// which is for what is done when the gate is off, or one of the words below; always, if it is empty.
+// which is for what is done when the gate is off, the option of a controller, or one of the words below; always, if it
+// is empty.
 func Permissions() map[string]string {
 	when := map[string]string{
 		"setup":     whenMetrics,
@@ -68,6 +71,9 @@ func Permissions() map[string]string {
 	}
 	for _, c := range Controllers() {
 		when[c.Package] = string(c.Gate)
+		if c.Option != "" {
+			when[c.Package] = c.Option
+		}
 		if c.Isolated {
 			when[c.Package] = whenIsolated
 		}
@@ -76,7 +82,7 @@ func Permissions() map[string]string {
 }
 
 // InRancher are the packages with markers whose permissions are needed in Rancher's cluster, wherever Archelon runs.
-func InRancher() []string { return []string{"rancher", "import/v1", "import/v3"} }
+func InRancher() []string { return []string{"rancher", "import/v1", "import/v3", "fleetcluster"} }
 
 // What permissions may be needed for besides a gate.
 const (
@@ -273,6 +279,16 @@ func (p *parts) setupAgentManifest(ctx context.Context, env controller.Env) erro
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, agentmanifest.Options{
 		Concurrency: p.opts.Concurrency, Rancher: env.Rancher.GetCache(), TokenSecrets: env.RancherOwn,
+	})
+}
+
+// setupFleetClusters adds the controller of the labels of Fleet Clusters.
+func (p *parts) setupFleetClusters(ctx context.Context, env controller.Env) error {
+	reconciler := &fleetcluster.Reconciler{
+		Client: env.Manager.GetClient(), Rancher: env.Rancher.GetClient(), Claim: p.place.claim, Self: p.place.member.self,
+	}
+	return reconciler.SetupWithManager(ctx, env.Manager, fleetcluster.Options{
+		Concurrency: p.opts.Concurrency, Rancher: env.Rancher.GetCache(),
 	})
 }
 

@@ -63,6 +63,11 @@ func TestEachControllerMayReceiveWhatItSays(t *testing.T) {
 				in := permissionsOf(t, "rancher")
 				may.Cluster, may.Namespace = append(may.Cluster, in.Cluster...), append(may.Namespace, in.Namespace...)
 			}
+			if c.Package == "fleetcluster" { // It reads what these two need always.
+				all, in := permissionsOf(t, "import"), permissionsOf(t, "rancher")
+				may.Cluster = slices.Concat(may.Cluster, all.Cluster, in.Cluster)
+				may.Namespace = slices.Concat(all.Namespace, in.Namespace)
+			}
 			if want := Permissions()[c.Package]; may.When != want {
 				t.Errorf("its permissions are for %q, want %q: run make generate", may.When, want)
 			}
@@ -149,7 +154,7 @@ func TestOnlyWhatIsOnRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []controller.Controller{{Name: "always"}, {Name: "gated", Gate: feature.ManagementV3Cluster}, {Name: "keeper", Isolated: true}}
+	all := []controller.Controller{{Name: "always"}, {Name: "off", Option: "option", Off: true}, {Name: "gated", Gate: feature.ManagementV3Cluster}, {Name: "keeper", Isolated: true}}
 	names := func(isolated bool) string {
 		var on []string
 		for _, c := range controller.On(all, gates, isolated) {

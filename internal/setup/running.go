@@ -50,7 +50,11 @@ type started struct {
 func (r *running) add(
 	mgr ctrl.Manager, config *rest.Config, there located, all []controller.Controller, scope shard.Scope, syncPeriod time.Duration,
 ) error {
-	r.left.Store(int64(len(all)))
+	for _, c := range all {
+		if !c.Optional {
+			r.left.Add(1)
+		}
+	}
 	for _, c := range all {
 		crds, err := newCRDWait(mgr, there, c)
 		if err != nil {
@@ -135,7 +139,7 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 			return ignoreStop(ctx, fmt.Errorf("starting the watch of %s on %T: %w", s.Name, watch.Object, err))
 		}
 	}
-	if ctx.Err() == nil && r.left.Add(-1) == 0 {
+	if ctx.Err() == nil && !s.Optional && r.left.Add(-1) == 0 {
 		r.synced()
 		r.logger.Info("Caches are synced")
 	}
@@ -151,7 +155,9 @@ func (r *running) checks() map[string]healthz.Checker {
 		checks["rancher-seat"] = r.seat.Ready
 	}
 	for _, s := range r.controllers {
-		checks["crds-"+s.Name] = s.crds.check
+		if !s.Optional {
+			checks["crds-"+s.Name] = s.crds.check
+		}
 	}
 	return checks
 }

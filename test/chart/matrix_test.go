@@ -41,6 +41,7 @@ func features(t *testing.T) [][]choice {
 			{"isolated", values{"namespaces": []string{"watch1", "watch2"}}},
 		},
 		{{"", values{}}, {"filter", values{"watchFilter": "blue"}}},
+		{{"", values{}}, classLabels()},
 	}
 	for _, gate := range gates(t) {
 		on := choice{wordOf(gate), values{"features": values{gate: values{"enabled": true}}}}
@@ -173,7 +174,13 @@ func remote() [][]choice {
 		{{"metrics", values{}}, {"", values{"metrics": values{"enabled": false}}}},
 		{{"central", values{}}, {"excluding", values{"excludedNamespaces": []string{"watch3"}}}},
 		{{"", values{}}, {"bare", values{"uninstall": values{"enabled": false}}}},
+		{{"", values{}}, classLabels()},
 	}
+}
+
+// classLabels have a permission of their own, in Rancher's cluster.
+func classLabels() choice {
+	return choice{"class_labels", values{"import": values{"clusterClassLabels": true}}}
 }
 
 // gates returns the names of what can be switched on besides the strategy of the import and where Rancher is.

@@ -43,6 +43,8 @@ func (p permissions) needed(on []string) bool {
 		return false
 	case p.When == "":
 		return true
+	case p.When == "cluster-class-labels":
+		return slices.Contains(on, "class_labels") || slices.Contains(on, "everything")
 	case p.When == "metrics" || p.When == "isolated":
 		return slices.Contains(on, p.When)
 	case inverted:
@@ -268,12 +270,16 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 		"create clusters.management.cattle.io":             "v3",
 		"create tokenreviews.authentication.k8s.io":        "metrics",
 		"create subjectaccessreviews.authorization.k8s.io": "metrics",
+		"patch clusters.fleet.cattle.io":                   "class_labels everything",
 		"list leases.coordination.k8s.io":                  "nothing",
 		"watch leases.coordination.k8s.io":                 "nothing",
 		"patch secrets.":                                   "host_claim agent_manifest", // copies beside hosts, manifests beside Clusters
 		"create secrets.":                                  "host_claim agent_manifest",
 	} {
 		needed := slices.ContainsFunc(strings.Fields(need), func(word string) bool { return slices.Contains(on, word) })
+		if strings.Contains(right, "fleet.cattle.io") {
+			needed = needed && !slices.Contains(on, wordOf(string(feature.RemoteRancher)))
+		}
 		if has := slices.Contains(anywhere, right); has != needed {
 			t.Errorf("%q is granted: %t", right, has)
 		}

@@ -294,13 +294,14 @@ namespaceSelector: {}
 {{- end }}
 
 {{/*
-Whether what a file of permissions is needed for is on: "true" or nothing. It is a feature, a feature that is off, after a minus, or one of two words.
+Whether what a file of permissions is needed for is on: "true" or nothing. It is a feature, a feature that is off, after a minus, or one of three words.
 Call it with "when" and "root".
 */}}
 {{- define "archelon.needed" -}}
 {{- $features := .root.Values.features }}
 {{- if not .when }}true
 {{- else if eq .when "metrics" }}{{ if .root.Values.metrics.enabled }}true{{ end }}
+{{- else if eq .when "cluster-class-labels" }}{{ if .root.Values.import.clusterClassLabels }}true{{ end }}
 {{- else if eq .when "isolated" }}{{ include "archelon.isolated" .root }}
 {{- else if hasPrefix "-" .when }}{{ if not (index $features (trimPrefix "-" .when)).enabled }}true{{ end }}
 {{- else if (index $features .when).enabled }}true
@@ -452,4 +453,49 @@ priorityClassName: {{ . | quote }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{/*
+The policy about Fleet Clusters. Call it with "name", "account", "root", and with "origin" if the account may only write Fleet Clusters of one management cluster.
+*/}}
+{{- define "archelon.fleetClusterPolicy" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ .name | quote }}
+  labels:
+    {{- include "archelon.labels" .root | nindent 4 }}
+spec:
+  # It judges nobody but this account, which can wait.
+  failurePolicy: Fail
+  matchConditions:
+    - name: this-instance
+      expression: {{ printf "request.userInfo.username == '%s'" .account | quote }}
+  matchConstraints:
+    matchPolicy: Equivalent
+    namespaceSelector: {}
+    objectSelector: {}
+    resourceRules:
+      - apiGroups: [fleet.cattle.io]
+        apiVersions: ["*"]
+        operations: [UPDATE]
+        resources: [clusters]
+        scope: Namespaced
+  {{- .root.Files.Get "files/fleetcluster.yaml" | trim | nindent 2 }}
+  {{- with .origin }}
+    - expression: >-
+        variables.labelsBefore[?'archelon.io/management-cluster'].orValue('') == '{{ . }}'
+      reason: Forbidden
+      message: this management cluster may only write Fleet Clusters that carry its UID in label archelon.io/management-cluster
+  {{- end }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .name | quote }}
+  labels:
+    {{- include "archelon.labels" .root | nindent 4 }}
+spec:
+  policyName: {{ .name | quote }}
+  validationActions: [Deny]
 {{- end }}
