@@ -39,9 +39,11 @@ type Event struct{ Type, Reason, Note string }
 
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
-	// Kubernetes deletes the Secret of a Cluster that is deleted.
-	if o.Cluster == nil || !o.Ours || !o.Cluster.DeletionTimestamp.IsZero() || annotations.IsPaused(o.Cluster, o.Cluster) {
+	if o.Cluster == nil || !o.Ours || annotations.IsPaused(o.Cluster, o.Cluster) {
 		return Decision{}
+	}
+	if !o.Cluster.DeletionTimestamp.IsZero() {
+		return end(o)
 	}
 	manual, err := agent.ManualDelivery(o.Cluster.Annotations)
 	switch {
@@ -93,10 +95,24 @@ func (o Observation) ended() bool {
 
 // withdraw deletes the Secret, and then the condition.
 func withdraw(o Observation, now time.Time) Decision {
-	if o.Secret != nil && o.Secret.Annotations[archelonv1.ManifestInputAnnotation] != "" {
+	if o.delivered() {
 		return Decision{Action: remove{cluster: o.Cluster}}
 	}
 	return publishing(o, now, outcome.Outcome{Kind: outcome.KindWait})
+}
+
+// end deletes the Secret of a Cluster that is being deleted. Kubernetes deletes it only after all of its owners, and
+// Cluster API adds a ClusterResourceSet that applies it to them.
+func end(o Observation) Decision {
+	if o.delivered() {
+		return Decision{Action: remove{cluster: o.Cluster}}
+	}
+	return Decision{}
+}
+
+// delivered reports whether there is a Secret that looks like one of ours. Its deletion checks that it is.
+func (o Observation) delivered() bool {
+	return o.Secret != nil && o.Secret.Annotations[archelonv1.ManifestInputAnnotation] != ""
 }
 
 // takenAgain is as long as the name has been taken already, which needs no memory.

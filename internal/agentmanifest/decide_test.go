@@ -93,7 +93,11 @@ func TestDecide(t *testing.T) {
 		"Unimporting":    {observed(imported(archelonv1.NotSelectedReason), secret("old"), before(ReadyReason, 0)), ""},
 		"LostFromCache":  {observed(none, secret("old"), before(ReadyReason, 0)), ""},
 		"KeptOut":        {observed(none, imported(archelonv1.RemovedInRancherReason), secret("old")), "delete Secret tenant-a/prod-rancher-agent"},
-		"Deleting":       {observed(deleting, secret("old")), ""},
+		"Deleting":       {observed(deleting, secret("old")), "delete Secret tenant-a/prod-rancher-agent"},
+		"DeletingSlip":   {observed(deleting, annotated("manul"), secret("old")), "delete Secret tenant-a/prod-rancher-agent"},
+		"DeletingPaused": {observed(deleting, secret("old"), func(o *Observation) { o.Cluster.Spec.Paused = new(true) }), ""},
+		"DeletingTaken":  {observed(deleting, secret(""), before(TakenReason, 0)), ""},
+		"Deleted":        {observed(deleting, before(ReadyReason, 0)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@
 //
 // The package internal/import creates the Rancher cluster and reports when the agent has connected. This package begins
 // when the import is about to wait for the agent. It observes, decides and acts. The name of the Secret follows from
-// that of the Cluster, which is its controller by an ownerReference, so that Kubernetes deletes the Secret with the
-// Cluster. A Secret of that name with another controller, or none, is left alone.
+// that of the Cluster, which is its controller by an ownerReference, so that clusterctl moves it along. The Secret is
+// deleted when the deletion of the Cluster begins: a ClusterResourceSet becomes its second owner, for which Kubernetes
+// would keep it. A Secret of that name with another controller, or none, is left alone.
 package agentmanifest

@@ -154,6 +154,7 @@ func clusterChanged() predicate.Predicate {
 		before, ok := e.ObjectOld.(*clusterv1.Cluster)
 		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
 		return !ok || !ok2 || before.UID != after.UID || before.ResourceVersion == after.ResourceVersion || asks(before) != asks(after) ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			annotations.IsPaused(before, before) != annotations.IsPaused(after, after) ||
 			!equality.Semantic.DeepEqual(conditions(before), conditions(after))
 	}, DeleteFunc: func(event.DeleteEvent) bool { return false }}

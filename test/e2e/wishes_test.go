@@ -44,13 +44,7 @@ var _ = Describe("Wishes", Label("long", "rancher"), func() {
 				f.Patch(ctx, importing.Current(ctx, f.Client, cluster), func(o client.Object) { importing.SetAnnotation(o, key, value) })
 			}
 			members := func(ctx context.Context) func() string {
-				return func() string {
-					found := conditions.Get(importing.Current(ctx, f.Client, cluster), "RancherMembers")
-					if found == nil {
-						return "none"
-					}
-					return string(found.Status) + "/" + found.Reason
-				}
+				return f.ReasonIn(ctx, cluster, "RancherMembers")
 			}
 			bindings := func(ctx context.Context) func() []string {
 				return func() []string {

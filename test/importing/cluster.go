@@ -64,18 +64,25 @@ func (f *Fixture) Status(ctx context.Context, cluster *clusterv1.Cluster, change
 
 // Reason returns status and reason of the import's condition, as "True/Imported".
 func (f *Fixture) Reason(ctx context.Context, cluster *clusterv1.Cluster) func() string {
+	return f.ReasonIn(ctx, cluster, Condition)
+}
+
+// ReasonIn returns status and reason of a condition, as Reason does.
+func (f *Fixture) ReasonIn(ctx context.Context, cluster *clusterv1.Cluster, condition string) func() string {
 	return func() string {
 		found := &clusterv1.Cluster{}
 		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(cluster), found); err != nil {
 			return err.Error()
 		}
-		return ReasonOf(found)
+		return reasonIn(found, condition)
 	}
 }
 
 // ReasonOf returns status and reason of the import's condition, as "True/Imported", "none" without one.
-func ReasonOf(cluster *clusterv1.Cluster) string {
-	c := conditions.Get(cluster, Condition)
+func ReasonOf(cluster *clusterv1.Cluster) string { return reasonIn(cluster, Condition) }
+
+func reasonIn(cluster *clusterv1.Cluster, condition string) string {
+	c := conditions.Get(cluster, condition)
 	if c == nil {
 		return "none"
 	}
