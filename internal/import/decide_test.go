@@ -223,6 +223,18 @@ func manual(o *Observation, r *Rules) {
 	r.ManualDelivery = true
 	annotated("archelon.io/agent-delivery", "manual")(o.cluster)
 }
+
+// redeployed: this run has asked Rancher to deploy its agent again.
+func redeployed(o *Observation, _ *Rules) { o.redeployed = true }
+
+// reportedLoss: the condition reports that an agent was lost which other means install.
+func reportedLoss(o *Observation, _ *Rules) {
+	conditions.Set(o.cluster, metav1.Condition{
+		Type: "RancherImported", Status: "False", Reason: "AgentDisconnected",
+		Message: manualLost(o.cluster.Namespace + "/" + o.cluster.Name + "-rancher-agent"),
+	})
+}
+
 func always(_ *Observation, r *Rules) { r.Early = EarlyAlways }
 
 func onRequest(_ *Observation, r *Rules) { r.Early = EarlyOnRequest }
@@ -624,7 +636,10 @@ func decideRows() map[string]decideRow {
 		"AgentManual":        {append(waitingAgent, selfHolds, knownTerms(), manual, asked(askJob{})), "import | agent: Wait WaitingForAgent"},
 		"AgentManualEarly":   {[]state{labelledTrue, claimedV3, v3(), management("c-abcde", "record-1"), selfHolds, knownTerms(), manual, asked(askJob{})}, "import | agent: Wait WaitingForAgent"},
 		"AgentManualBusy":    {append(waitingAgent, selfHolds, knownTerms(), manual, asked(askJob{}), func(o *Observation, _ *Rules) { o.busy = true }), "import | agent: end the work in the workload cluster"},
-		"AgentManualLost":    {with(lost, manual, asked(askJob{})), "import | agent: Wait AgentDisconnected"},
+		"AgentManualLost":    {with(importedV3("Waiting", "AgentDeployed"), knownTerms(), manual, asked(askJob{})), "import | agent: ask Rancher to deploy the agent of v3 Rancher cluster c-abcde again"},
+		"AgentManualAsked":   {with(importedV3("Waiting", "AgentDeployed"), knownTerms(), manual, asked(askJob{}), redeployed), "import | agent: Wait AgentDisconnected"},
+		"AgentManualTold":    {with(importedV3("Waiting", "AgentDeployed"), knownTerms(), manual, asked(askJob{}), reportedLoss), "import | agent: Wait AgentDisconnected"},
+		"AgentManualNever":   {with(lost, manual, asked(askJob{})), "import | agent: Wait AgentDisconnected"},
 		"AgentManualRefused": {append(waitingAgent, selfHolds, knownTerms(), manual, func(_ *Observation, r *Rules) { r.ManualDelivery = false }), "import | agent: Stall InvalidSetting"},
 		"AgentLost":          {lost, "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentLostRuns":      {with(lost, worked(false, outcome.Done())), "import | agent: Wait AgentDisconnected"},

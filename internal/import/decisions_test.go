@@ -87,6 +87,7 @@ func situations() [][2]string {
 		{"AgentFailed", "The installation failed."},
 		{"AgentInGrace", "Its agent was disconnected a moment ago."},
 		{"AgentManual", "It was never connected, and other means install its agent."},
+		{"AgentManualLost", "It was connected, Rancher reports its agent as lost, and other means install that."},
 		{"AgentLost", "Its agent is disconnected."},
 		{"AgentLostDone", "The same, and the agent was looked at."},
 		{"AgentTaken", "Its agent is connected, and was taken over by annotation."},

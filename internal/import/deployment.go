@@ -9,7 +9,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
+	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // An agent of the downloaded manifest only registers with Rancher. It connects after Rancher has applied it once more,
@@ -55,4 +57,19 @@ func (r *Reconciler) requestDeployment(ctx context.Context, management managemen
 func lacksDeployment(cluster *managementv3.Cluster) bool {
 	view := viewOf(cluster)
 	return view.deployed && !view.connected && cluster.DeletionTimestamp.IsZero() && cluster.Annotations[forceDeployAnnotation] != forceDeployYes
+}
+
+// redeploy has Rancher apply its agent again as soon as one registers, whatever is in the workload cluster.
+type redeploy struct{ management managementCluster }
+
+func (a redeploy) String() string {
+	return "ask Rancher to deploy the agent of v3 Rancher cluster " + a.management.name + " again"
+}
+
+func (a redeploy) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
+	if err := r.requestDeployment(ctx, a.management, agent.State{}); err != nil {
+		return outcome.Fail(archelonv1.InternalErrorReason, err)
+	}
+	o.redeployed = true
+	return outcome.Done()
 }

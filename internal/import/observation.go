@@ -94,8 +94,9 @@ type answers struct {
 type deeds struct {
 	// intent is set by the first decision.
 	intent intent
-	// forgotten: what was remembered is dropped; stopped: no work in the workload cluster is under way.
-	forgotten, stopped bool
+	// forgotten: what was remembered is dropped; stopped: no work in the workload cluster is under way; redeployed:
+	// Rancher was asked to deploy its agent again.
+	forgotten, stopped, redeployed bool
 	// claimed: the record's name was written ahead, which proves that the cached cluster was current.
 	claimed bool
 	// occupied: somebody else has the name under which the record was to be created.

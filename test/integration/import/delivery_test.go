@@ -107,6 +107,13 @@ func describeDelivery(strategy string) {
 			}).Should(Equal(version))
 			f.ExpectNoSecrets()
 
+			By("what was deleted and is applied again connects, too")
+			Expect(f.Lane.Client.Delete(ctx, f.Agent(ctx))).To(Succeed())
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentDisconnected"))
+			f.Lane.Apply(ctx, f.Manifest(ctx, cluster)())
+			Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
+			Expect(f.workloadRequests()).To(BeEmpty())
+
 			By("it ends with the import")
 			f.Choose(ctx, cluster, "false")
 			Eventually(f.Manifest(ctx, cluster)).Should(BeEmpty())
