@@ -37,7 +37,7 @@ var _ = Describe("Cluster API", Label("capi"), Ordered, func() {
 		Describe("100 Clusters at once", Label("long"), func() { manyClusters(func() *capiWorld { return w }) })
 	})
 	Describe("with v1", Ordered, func() {
-		BeforeAll(func(ctx context.Context) { w.startManager(ctx) })
+		BeforeAll(func(ctx context.Context) { w.startManager(ctx, "--feature-gates=agent-manifest=true") })
 		It("imports a Cluster and lets it go", func(ctx context.Context) {
 			namespace := w.Namespace(ctx, nil)
 			p := w.prepare(ctx, namespace, "old")
@@ -51,6 +51,7 @@ var _ = Describe("Cluster API", Label("capi"), Ordered, func() {
 			Expect(w.V3Records(ctx, p.cluster)).To(BeEmpty())
 			w.expectDeleted(ctx, p)
 		})
+		Describe("a Cluster whose agent a ClusterResourceSet installs", Ordered, func() { deliveredBySet(func() *capiWorld { return w }) })
 	})
 	AfterAll(func() {
 		w.ExpectLawful()
