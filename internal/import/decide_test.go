@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/docs"
 	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -231,7 +232,7 @@ func redeployed(o *Observation, _ *Rules) { o.redeployed = true }
 func reportedLoss(o *Observation, _ *Rules) {
 	conditions.Set(o.cluster, metav1.Condition{
 		Type: "RancherImported", Status: "False", Reason: "AgentDisconnected",
-		Message: manualLost(o.cluster.Namespace + "/" + o.cluster.Name + "-rancher-agent"),
+		Message: docs.See(manualLost(o.cluster.Namespace+"/"+o.cluster.Name+"-rancher-agent"), docs.Reason("AgentDisconnected")),
 	})
 }
 

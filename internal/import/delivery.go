@@ -3,6 +3,7 @@ package importer
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -38,7 +39,7 @@ func (d *deciding) awaitDelivery() Decision {
 	if d.management.known {
 		lost := manualLost(secret)
 		reported := meta.FindStatusCondition(d.cluster.GetConditions(), archelonv1.RancherImportedCondition)
-		if !d.redeployed && lacksDeployment(d.management.object) && (reported == nil || reported.Message != lost) {
+		if !d.redeployed && lacksDeployment(d.management.object) && (reported == nil || !strings.HasPrefix(reported.Message, lost)) {
 			return act(redeploy{*d.management})
 		}
 		return wait(archelonv1.AgentDisconnectedReason, lost)

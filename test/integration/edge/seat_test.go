@@ -90,7 +90,7 @@ var _ = Describe("Two Archelons for one management cluster", Ordered, func() {
 	It("does nothing where the management cluster seems to be the same", func(ctx SpecContext) {
 		clone.lookalike = rewriting(clone.UID, site.UID)
 		probes, end := clone.begin(ctx)
-		Eventually(func() string { return probe(ctx, probes) }).Should(ContainSubstring("another Archelon, "))
+		Eventually(func() string { return probe(ctx, probes) }).Should(ContainSubstring("Another Archelon, "))
 		untouched(ctx)
 		Expect(end()).To(Succeed())
 	})

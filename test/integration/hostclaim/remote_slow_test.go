@@ -61,7 +61,7 @@ func slowSpecs(worlds func() (here, there *world)) {
 		By("counting what the tenant may have, once its servers answer")
 		answer()
 		isRefused := func(i int) bool {
-			return strings.Contains(slow.synced(ctx, fmt.Sprint("c", i))(), "16 Secrets and contexts")
+			return strings.Contains(slow.synced(ctx, fmt.Sprint("c", i))(), "use 16 kubeconfigs")
 		}
 		refused := func() int {
 			return len(slices.DeleteFunc(numbers(contexts), func(i int) bool { return !isRefused(i) }))
@@ -72,7 +72,7 @@ func slowSpecs(worlds func() (here, there *world)) {
 		without := fmt.Sprint("c", slices.IndexFunc(numbers(contexts), isRefused))
 		used := fmt.Sprint("x", slices.IndexFunc(numbers(contexts), func(i int) bool { return !isRefused(i) }))
 		slow.change(ctx, without, func(c *metal3v1.HostClaim) { c.Spec.IdentityRef.Context = used })
-		Eventually(slow.synced(ctx, without)).ShouldNot(ContainSubstring("16 Secrets and contexts"))
+		Eventually(slow.synced(ctx, without)).ShouldNot(ContainSubstring("use 16 kubeconfigs"))
 	})
 }
 

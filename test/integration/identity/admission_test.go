@@ -172,7 +172,7 @@ var _ = Describe("The admission policies of the chart", Ordered, func() {
 		w.install(ctx, map[string]any{"secretNamespaces": []any{vault}, "trustedNamespaces": []any{tenant}, "refuseOpen": true})
 		for _, version := range versions {
 			Eventually(func() error { return dryRun(ctx, written(version, "OCIClusterIdentity", tenant, "open", open)) }).
-				Should(MatchError(ContainSubstring("Write a list or a selector")))
+				Should(MatchError(ContainSubstring("set a list or a selector")))
 		}
 	})
 

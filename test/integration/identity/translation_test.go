@@ -224,7 +224,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		Eventually(keysOf(ctx, "cc-region")).Should(ContainElement("region"))
 		Eventually(says(ctx, "cc-region")).Should(Equal("Translated"))
 		annotate(ctx, "cc-region", `{"`+infrav1.RegionAnnotation+`":"evil.example.com/#"}`)
-		Eventually(says(ctx, "cc-region")).Should(HavePrefix("CredentialInvalid: in the cloud credential region is not"))
+		Eventually(says(ctx, "cc-region")).Should(HavePrefix("CredentialInvalid: In the cloud credential, region is not"))
 		Eventually(condition(ctx, "cc-region", "Translated")).Should(Equal("False CredentialInvalid"))
 		Expect(keysOf(ctx, "cc-region")()).To(HaveLen(5), "what worked stays")
 	})

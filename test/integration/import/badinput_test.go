@@ -312,7 +312,7 @@ func (w *badWorld) badManifests(night bool) {
 	downloads := map[string]int{}
 	const (
 		lookAtRancher = "logs of Rancher"
-		lookBetween   = "check what stands"
+		lookBetween   = "Check the proxies"
 	)
 	faults := map[string]rancher.Fault{
 		"refused":   {Kind: rancher.FaultStatus, Status: http.StatusBadRequest},
@@ -350,7 +350,7 @@ func (w *badWorld) badManifests(night bool) {
 		{"no YAML", "not-yaml", "ManifestNotYAML", lookAtRancher, growing},
 		{"an object of a foreign kind", "foreign", "ManifestForeignObject", "Nothing was applied", growing},
 		{"a Deployment without its Secret", "no-secret", "ManifestIncomplete", lookAtRancher, growing},
-		{"a redirect to another host", "redirect", "ManifestRedirected", "set Rancher's setting server-url", growing},
+		{"a redirect to another host", "redirect", "ManifestRedirected", "Set Rancher's setting server-url", growing},
 		{"no answer", "hang", "RancherTimeout", "Check its load, and the network", growing},
 		{"a closed connection", "drop", "RancherUnreachable", lookBetween, growing},
 	}, "refused", "html", "truncated", "foreign", "redirect")
@@ -426,11 +426,11 @@ func (w *badWorld) badSettings() {
 		c.expect(found)
 		Eventually(w.Reason(ctx, clusters[c.name])).Should(Equal("True/Imported"))
 	},
-		Entry("cacerts is of another CA", badInput{"", "other-ca", "RancherTLSNotTrusted", "not signed by the CAs in Rancher's setting cacerts.*: correct", growing},
+		Entry("cacerts is of another CA", badInput{"", "other-ca", "RancherTLSNotTrusted", "not signed by the CAs in Rancher's setting cacerts.*. Correct", growing},
 			set("cacerts", otherCA), set("cacerts", rancherCA)),
-		Entry("the system does not know Rancher's CA", Label("nightly"), badInput{"", "no-ca", "RancherTLSNotTrusted", "not signed by the CAs of the system.*: correct", growing},
+		Entry("the system does not know Rancher's CA", Label("nightly"), badInput{"", "no-ca", "RancherTLSNotTrusted", "not signed by the CAs of the system.*. Correct", growing},
 			set("agent-tls-mode", to("system-store")), set("agent-tls-mode", to(""))),
-		Entry("cacerts is no certificate", badInput{"", "no-pem", "CACertsInvalid", "correct the CA of Rancher", once},
+		Entry("cacerts is no certificate", badInput{"", "no-pem", "CACertsInvalid", "Correct the CA of Rancher", once},
 			set("cacerts", to(marker)), set("cacerts", rancherCA)),
 		Entry("agent-tls-mode is unknown", Label("nightly"), badInput{"", "mode", "AgentTLSModeInvalid", "Correct it in Rancher's global settings", once},
 			set("agent-tls-mode", to(marker)), set("agent-tls-mode", to(""))),
