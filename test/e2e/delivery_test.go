@@ -12,8 +12,8 @@ import (
 	"github.com/archelon-io/archelon/test/importing"
 )
 
-// manualDelivery takes a cluster through its life whose agent is installed by others than the manager, with the manifest
-// that the manager has from Rancher. What the Secret follows is in the suite of the import.
+// manualDelivery takes a cluster through its life whose agent is installed by others, with the manifest in its Secret.
+// What that Secret follows is in the suite of the import.
 func manualDelivery(stageFixture func() *fixture) {
 	var (
 		f       *fixture
