@@ -44,6 +44,7 @@ func TestMessagesSpeakToUsers(t *testing.T) {
 
 // flagsOfManager returns the flags that the page lists.
 func flagsOfManager(t *testing.T) []string {
+	t.Helper()
 	var flags []string
 	for _, row := range tables(t, filepath.Join("operations", "flags.md"), "## Flags") {
 		flags = append(flags, row.code(0)...)

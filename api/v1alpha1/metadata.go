@@ -137,7 +137,7 @@ const (
 	PrivateRegistryAnnotation = "archelon.io/private-registry"
 	// PullSecretsAnnotation on a CAPI Cluster names Secrets with credentials for PrivateRegistryAnnotation, separated by
 	// commas. They are in Rancher's cluster, in the namespace of the Fleet workspace.
-	PullSecretsAnnotation = "archelon.io/private-registry-pull-secrets" //nolint:gosec // the key of an annotation
+	PullSecretsAnnotation = "archelon.io/private-registry-pull-secrets"
 
 	// MembersAnnotation on a CAPI Cluster lists who has which role in its Rancher cluster, as a YAML or JSON list
 	// of objects with keys role, and group or user: a role template and a principal of Rancher's. An administrator

@@ -107,19 +107,12 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := Decide(tc.o, now)
-			got, event := "none", ""
+			got, event, changed := "none", "", false
 			if p, ok := d.Action.(publish); ok {
-				got = "gone"
-				if c := p.condition; c != nil {
-					message, explained := strings.CutSuffix(c.Message, ". See "+docs.Page(docs.FleetEngaged))
-					if explained == (c.Reason == capi.EngagedReason) {
-						t.Errorf("%s: got %q, want a URL for all but a cluster that works", tc.reason, c.Message)
-					}
-					got = string(c.Status) + " " + c.Reason + " " + message
-					if changed := c.LastTransitionTime.Time.Equal(now); changed != tc.changed {
-						t.Errorf("%s: the transition is at %s", tc.reason, c.LastTransitionTime)
-					}
-				}
+				got, changed = published(t, p.condition)
+			}
+			if changed != tc.changed {
+				t.Errorf("%s: that the transition is now is %t", tc.reason, changed)
 			}
 			if d.Event != nil {
 				event = d.Event.Type + " " + d.Event.Reason
@@ -129,4 +122,18 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
+}
+
+// published returns what a condition says, without the URL that all but clusters which work have, and whether its
+// transition is now.
+func published(t *testing.T, c *metav1.Condition) (text string, changed bool) {
+	t.Helper()
+	if c == nil {
+		return "gone", false
+	}
+	message, explained := strings.CutSuffix(c.Message, ". See "+docs.Page(docs.FleetEngaged))
+	if explained == (c.Reason == capi.EngagedReason) {
+		t.Errorf("got %q, want a URL for all but a cluster that works", c.Message)
+	}
+	return string(c.Status) + " " + c.Reason + " " + message, c.LastTransitionTime.Time.Equal(now)
 }

@@ -1,6 +1,7 @@
 package fleetcluster
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -77,10 +78,8 @@ func TestDecide(t *testing.T) {
 			var got []string
 			for _, action := range Decide(Observation{Cluster: cluster, Fleet: []metav1.PartialObjectMetadata{tc.found}}) {
 				got = append(got, action.String())
-				if l, ok := action.(label); ok && tc.labels != nil {
-					if diff := cmp.Diff(tc.labels, l.after); diff != "" {
-						t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-					}
+				if l, ok := action.(label); ok && tc.labels != nil && !maps.Equal(tc.labels, l.after) {
+					t.Errorf("%s: got labels %v, want %v", tc.reason, l.after, tc.labels)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

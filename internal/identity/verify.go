@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
+
+	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 // What OCI said to an API key.
@@ -101,7 +103,7 @@ type answer struct {
 func (v *Verifier) ask(ctx context.Context, credential *Credential) answer {
 	address, err := v.address(credential)
 	if err != nil {
-		return answer{unreachable, err.Error()}
+		return answer{unreachable, outcome.Sentence(err.Error())}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -145,7 +147,7 @@ func (v *Verifier) address(credential *Credential) (string, error) {
 			region = v.region
 		}
 		if region == "" {
-			return "", errors.New("The Secret names no region, and there is no default. Add region to the Secret")
+			return "", errors.New("neither the Secret nor a default names the region. Add region to the Secret")
 		}
 		var err error
 		host := common.StringToRegion(region).EndpointForTemplate(

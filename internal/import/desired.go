@@ -20,7 +20,7 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 	desired, err := r.desiredRecord(cluster, name)
 	if err == nil && desired.FleetWorkspace != "" && !slices.Contains(r.FleetWorkspaces, desired.FleetWorkspace) {
 		return Desired{}, invalidSetting(archelonv1.FleetWorkspaceAnnotation,
-			fmt.Errorf("Fleet workspace %q is not allowed. Choose another workspace, or ask your administrator to add it to the Helm value fleetWorkspaces", desired.FleetWorkspace))
+			fmt.Errorf("the Fleet workspace %q is not allowed. Choose another workspace, or ask your administrator to add it to the Helm value fleetWorkspaces", desired.FleetWorkspace))
 	}
 	if err != nil {
 		return desired, err

@@ -175,7 +175,7 @@ func TestDesiredFleetWorkspace(t *testing.T) {
 			if tc.refused {
 				// It is the name of a workspace, which everybody reads who reads the condition.
 				expectStall(t, err, "InvalidSetting", "cannot be shown")
-				if want := fmt.Sprintf("Fleet workspace %q is not allowed", tc.workspace); !strings.Contains(err.Error(), want) {
+				if want := fmt.Sprintf("the Fleet workspace %q is not allowed", tc.workspace); !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %s", err, want)
 				}
 				return

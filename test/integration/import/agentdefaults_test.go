@@ -17,7 +17,7 @@ import (
 	"github.com/archelon-io/archelon/test/stage"
 )
 
-// Scenario: an administrator gives the agents of all clusters a proxy and tolerations, changes them, and takes them back.
+// Scenario: an administrator gives the agents of all clusters a proxy and tolerations, changes them, and removes them.
 var _ = Describe("Settings of Rancher's agent for all clusters", func() {
 	for _, strategy := range importing.Strategies() {
 		describeAgentDefaults(strategy)
