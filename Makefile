@@ -19,8 +19,8 @@ HELM_DOCS      := go tool -modfile=hack/chart/go.mod helm-docs --chart-search-ro
 # and sources without a checkout have none.
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-# Where messages lead to: the files of this repository, or a site that shows them under the same paths.
-DOCS_URL ?= https://github.com/archelon-io/archelon/blob/main
+# Where messages lead to: the files of this repository, at the tag of a release, or a site that shows them under the same paths.
+DOCS_URL ?= https://github.com/archelon-io/archelon/blob/$(shell git describe --tags --exact-match 2>/dev/null || echo main)
 LDFLAGS   = -X github.com/archelon-io/archelon/internal/version.version=$(VERSION) -X github.com/archelon-io/archelon/internal/version.revision=$(REVISION) -X github.com/archelon-io/archelon/internal/docs.base=$(DOCS_URL)
 
 # For a part of the tests: make test-unit PKG=./internal/status FOCUS=TestTable

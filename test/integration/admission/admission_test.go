@@ -135,8 +135,8 @@ var _ = Describe("The admission policy", Ordered, func() {
 	}
 
 	It("refuses a name that is too long when the import is asked for", func(ctx SpecContext) {
-		text := "metadata.name: the name of the CAPI cluster has 64 characters; Rancher's owner labels hold at most 63, so it cannot be imported " +
-			"under this name; create it under a shorter one, or without label cluster-api.cattle.io/rancher-auto-import"
+		text := "metadata.name: the name of this Cluster has 64 characters, and Rancher accepts at most 63. Create this Cluster with a shorter " +
+			"name, or without label cluster-api.cattle.io/rancher-auto-import"
 		selected, before, long := labelled(importLabel, "true"), strings.Repeat("a", 64), strings.Repeat("b", 64)
 		Expect(w.create(ctx, cluster(tenant, strings.Repeat("c", 64), selected))).To(refusedBy(central, text))
 		Expect(w.create(ctx, cluster(tenant, strings.Repeat("c", 63), selected))).To(Succeed())

@@ -130,7 +130,7 @@ var _ = Describe("Claims and hosts that are restored with other UIDs", Ordered, 
 			stop = w.start(ctx)
 			defer func() { stop() }()
 			w.restore(ctx, hosts, status)
-			Eventually(told(ctx, infra)).Should(ContainSubstring("belongs to an earlier HostClaim " + team + "/c, which had UID " + string(was)))
+			Eventually(told(ctx, infra)).Should(ContainSubstring("belongs to an earlier HostClaim " + team + "/c with UID " + string(was)))
 			Eventually(noted(ctx, infra, "BareMetalHost")).Should(ContainElement("AdoptionRequired"))
 			Expect(w.getHost(ctx, infra, "h").Spec).To(Equal(before.Spec))
 

@@ -253,7 +253,7 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 			c.Spec.Image = &metal3v1.Image{URL: "oci://attacker/image", OCIAuthSecretName: "infra-registry"}
 		})
 		Eventually(condition(ctx, "team-a", "thief", "Synchronized")).Should(
-			Equal("False ImageSecretSyncFailure: imageauth: there is no Secret infra-registry"),
+			Equal("False ImageSecretSyncFailure: Field imageauth: Secret infra-registry does not exist. Create it, or correct the field"),
 		)
 		Expect(w.getHost(ctx, infra, "h").Spec.Image).To(BeNil())
 		Expect(copied(ctx, infra, "userdata")()).To(Equal("of somebody else"))
@@ -265,7 +265,7 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		w.host(ctx, infra, "h2", nil)
 		w.claim(ctx, "team-b", "neighbour", "online: true\nuserData: {name: h-hc-imageauth}\n"+image+only(infra))
 		Eventually(condition(ctx, "team-b", "neighbour", "Synchronized")).Should(
-			Equal("False UserDataSecretSyncFailure: userdata: there is no Secret h-hc-imageauth"),
+			Equal("False UserDataSecretSyncFailure: Field userdata: Secret h-hc-imageauth does not exist. Create it, or correct the field"),
 		)
 		Expect(w.consumer(ctx, infra, "h2")()).To(Equal("team-b/neighbour"))
 		Expect(w.getHost(ctx, infra, "h2").Spec.UserData).To(BeNil())
