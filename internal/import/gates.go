@@ -72,7 +72,7 @@ func (*deciding) pause() Decision {
 func (d *deciding) checkSelection() Decision {
 	want, err := d.wanted()
 	if err != nil {
-		return stall(archelonv1.InvalidImportLabelReason, err.Error())
+		return stall(archelonv1.InvalidImportLabelReason, outcome.Sentence(err.Error()))
 	}
 	d.unselected = want == leave
 	return pass()

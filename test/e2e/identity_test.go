@@ -106,7 +106,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 			IdentityRef: &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: infra, Name: "team"},
 		}})).To(Succeed())
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NamespaceNotAllowed"))
-		Expect(message(ctx, cluster)()).To(ContainSubstring("OCIClusterIdentity infra/team: namespace " + namespace + " is not in spec.allowedNamespaces.list"))
+		Expect(message(ctx, cluster)()).To(ContainSubstring("OCIClusterIdentity infra/team: Namespace " + namespace + " is not in spec.allowedNamespaces.list"))
 		Consistently(func() int { return len(f.V1Records(ctx, cluster)) }).WithTimeout(importing.Quiet).Should(BeZero())
 		Expect(importing.Current(ctx, f.Client, cluster).Annotations).NotTo(HaveKey(importing.RecordKey))
 

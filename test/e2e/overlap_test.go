@@ -73,7 +73,7 @@ func (o *overlap) dedicated(ctx context.Context) {
 	Eventually(func() string { return o.metricsOf(ctx, last) }).WithTimeout(patience).Should(And(
 		ContainSubstring(fmt.Sprintf(`archelon_instance_info{instance=%q,scope="all namespaces but %s",watch_filter=""} 1`, o.name(0), o.tenant)),
 		ContainSubstring(fmt.Sprintf(`archelon_instance_left_to_peer{peer=%q} 1`, o.name(1)))))
-	Eventually(o.leaseEvents(ctx, 0)).Should(ContainElement(ContainSubstring("instance " + o.name(1) + " has namespaces " + o.tenant)))
+	Eventually(o.leaseEvents(ctx, 0)).Should(ContainElement(ContainSubstring("Instance " + o.name(1) + " has namespaces " + o.tenant)))
 	other := o.connectable(ctx, "later")
 	Eventually(o.Reason(ctx, other)).WithTimeout(2 * patience).Should(Equal("True/Imported"))
 	Expect(importing.Current(ctx, o.Client, other).GetAnnotations()).To(HaveKeyWithValue(instanceKey, o.name(1)))
@@ -103,7 +103,7 @@ func (o *overlap) flagless(ctx context.Context) {
 	record := o.record(ctx)
 	younger := o.launch(ctx, 1)
 	o.awaitReady(ctx, younger)
-	Eventually(younger.Logs).Should(ContainSubstring("instance " + o.name(0) + " has all namespaces"))
+	Eventually(younger.Logs).Should(ContainSubstring("Instance " + o.name(0) + " has all namespaces"))
 	Consistently(o.worker(ctx)).Should(Equal(o.name(0)))
 
 	Expect(older.Freeze(true)).To(Succeed())

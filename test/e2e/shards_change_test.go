@@ -178,7 +178,7 @@ func (s *shards) changes() {
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: other.Namespace(), Name: stage.ServiceAccount})
 		Expect(s.Client.Update(ctx, binding)).To(Succeed())
 		two := s.launch(ctx, other, "--namespace="+watch2, importing.Gate("v3"))
-		Eventually(two.Logs).Should(ContainSubstring("instance archelon-system/archelon1 has namespaces " + watch2))
+		Eventually(two.Logs).Should(ContainSubstring("Instance archelon-system/archelon1 has namespaces " + watch2))
 		Expect(two.written()).To(BeEmpty())
 
 		By("the first one gives it up")

@@ -177,7 +177,7 @@ var _ = Describe("Condition FleetEngaged", func() {
 		ccl.Annotations = map[string]string{"archelon.io/kubeconfig-secret": "other-kubeconfig/admin.conf"}
 		Expect(managementAdmin.Patch(ctx, ccl, client.MergeFrom(before))).To(Succeed())
 		Eventually(w.condition(ctx)).Should(HavePrefix(`False KubeconfigMissing: Pending: No Secret ` + w.namespace +
-			`/other-kubeconfig with label cluster.x-k8s.io/cluster-name: "one" exists. `))
+			`/other-kubeconfig with label cluster.x-k8s.io/cluster-name: "one" exists, `))
 		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: "one"}
 		Expect(managementAdmin.Update(ctx, secret)).To(Succeed())
 		Eventually(w.condition(ctx)).Should(Equal("True Engaged: Engaged"))

@@ -90,7 +90,7 @@ var _ = Describe("The template of the proposal", func() {
 		w.start(ctx, templateScope, nil)
 		w.createTemplate(ctx)
 		Eventually(w.condition(ctx, identityName, "Ready")).Should(
-			And(HavePrefix("False SecretReferenceInvalid"), ContainSubstring("write principalSecret")),
+			And(HavePrefix("False SecretReferenceInvalid"), ContainSubstring("spec.principalSecret is not set. Set it")),
 		)
 
 		By("writing what the condition says")

@@ -272,7 +272,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 			source := w.credential(name, w.key)
 			w.create(ctx, source)
 			Eventually(says(ctx, name)).Should(And(
-				HavePrefix("Collision: "), ContainSubstring(infrav1.CredentialUIDLabel+"="+string(source.UID)),
+				HavePrefix("Collision: "), ContainSubstring("label "+infrav1.CredentialUIDLabel+` to "`+string(source.UID)+`" on the Secret`),
 			))
 			Eventually(eventsOf(ctx, name)).Should(Equal([]string{"Warning Collision"}))
 			// What the cache has yet to show can be met by a create alone, which changes nothing that is there.

@@ -292,13 +292,13 @@ func (w *badWorld) badObjects() {
 		return nil
 	}
 	cases := []badInput{
-		{"the import label is no boolean", "label", "InvalidImportLabel", `on the Cluster is "perhaps"; set it to`, never},
-		{"the import label of the namespace is no boolean", "parent-label", "InvalidImportLabel", `on the Namespace is "perhaps"; set it to`, never},
+		{"the import label is no boolean", "label", "InvalidImportLabel", `^Label .* on the Cluster is "perhaps". Set it to`, never},
+		{"the import label of the namespace is no boolean", "parent-label", "InvalidImportLabel", `^Label .* on the Namespace is "perhaps". Set it to`, never},
 		{"the environment of the agent is no map", "env", "InvalidSetting", "Annotation archelon.io/agent-env .*: it must be a map", never},
 		{"the environment of the agent has no names", "env-name", "InvalidSetting", "Annotation archelon.io/agent-env .*: its keys must be", never},
 		{"the Fleet workspace is not for tenants", "fleet", "InvalidSetting", "Annotation archelon.io/fleet-workspace cannot be used: the Fleet workspace .* is not allowed", never},
 		{"the Fleet workspace is no name", "workspace", "InvalidSetting", "Annotation archelon.io/fleet-workspace .*: it must be", never},
-		{"the name does not fit into a label", longName, "NameTooLong", "64 characters; .* at most 63", never},
+		{"the name does not fit into a label", longName, "NameTooLong", "64 characters, .* at most 63", never},
 		{"a record has one of two owner labels", "half", "IncompleteOwnerLabels", "Complete its labels, or delete it in Rancher", never},
 		{"a record is of another UID", "other-uid", "ForeignRancherCluster", "remove its owner labels", never},
 		{"a record is of nobody", "nobodys", "ForeignRancherCluster", "remove its owner labels", never},

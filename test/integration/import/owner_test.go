@@ -64,7 +64,7 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 		})
 		It("is left alone", func(ctx context.Context) {
 			Eventually(f.Reason(ctx, cluster)).Should(Equal("False/AgentOfAnotherCluster"))
-			Expect(f.message(ctx, cluster)).To(ContainSubstring(takeOver + `: "` + hand + `"`))
+			Expect(f.message(ctx, cluster)).To(ContainSubstring(takeOver + ` to "` + hand + `"`))
 			Consistently(f.workloadWrites).WithTimeout(quiet).Should(BeEmpty())
 			Expect(f.holdsAgent(hand)).To(BeTrue())
 		})
@@ -109,7 +109,7 @@ var _ = Describe("The agent of another", Ordered, ContinueOnFailure, func() {
 		before := len(f.workloadWrites())
 		second := g.Cluster(ctx, g.Namespace(ctx, nil), "prod", importing.Selected)
 		Eventually(g.Reason(ctx, second)).Should(Equal("False/AgentOfAnotherRancher"))
-		Expect(g.message(ctx, second)).To(ContainSubstring(takeOver + `: "127.0.0.1"`))
+		Expect(g.message(ctx, second)).To(ContainSubstring(takeOver + ` to "127.0.0.1"`))
 		Consistently(f.workloadWrites).WithTimeout(quiet).Should(HaveLen(before), "not even a Secret")
 		Expect(f.Reason(ctx, cluster)()).To(Equal("True/Imported"))
 
