@@ -42,7 +42,7 @@ func TestPluginIsNoManager(t *testing.T) {
 func TestFlagsWithoutAValue(t *testing.T) {
 	for _, args := range [][]string{
 		{"--namespace-selector="}, {"--watch-filter= "}, {"--namespace="}, {"--excluded-namespace=a,,b"}, {"--import-selector", ""},
-		{"--unpropagated-label="}, {"uninstall", "--yes", "--instance="}, {"uninstall", "--yes", "--instance=a", "--watch-filter="},
+		{"--unpropagated-label="}, {"--propagated-annotation="}, {"uninstall", "--yes", "--instance="}, {"uninstall", "--yes", "--instance=a", "--watch-filter="},
 		{"status", "--selector="}, {"plan", "--namespace= "}, {"check", "--kubeconfig="},
 	} {
 		root := command("archelon")

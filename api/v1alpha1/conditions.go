@@ -99,6 +99,10 @@ const (
 	// stay as they are. Remove labels, or exclude some of them.
 	TooManyLabelsReason = "TooManyLabels"
 
+	// TooManyAnnotationsReason: the annotations that the Rancher cluster gets from the CAPI Cluster are too large. Those
+	// in Rancher stay as they are.
+	TooManyAnnotationsReason = "TooManyAnnotations"
+
 	// NameTooLongReason: the name or namespace of the CAPI Cluster is over 63 characters and cannot be the
 	// value of an owner label. The cluster cannot be imported under this name.
 	NameTooLongReason = "NameTooLong"

@@ -214,6 +214,10 @@ const (
 	// copied from its CAPI Cluster, so that a label removed there is removed here as well.
 	PropagatedLabelsAnnotation = "archelon.io/propagated-labels"
 
+	// PropagatedAnnotationsAnnotation on a Rancher cluster lists, separated by commas, the keys of the annotations that
+	// were copied from its CAPI Cluster, so that an annotation removed there is removed here as well.
+	PropagatedAnnotationsAnnotation = "archelon.io/propagated-annotations"
+
 	// PropagatedSettingsAnnotation on a Rancher cluster lists, separated by commas, the keys of the annotations of its
 	// CAPI Cluster that it was given settings from, so that a setting removed there is removed here as well.
 	PropagatedSettingsAnnotation = "archelon.io/propagated-settings"

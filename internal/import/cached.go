@@ -25,7 +25,7 @@ func (r Rules) Reduce(object any) (any, error) {
 	switch object := object.(type) {
 	case *clusterv1.Cluster:
 		object.Labels = r.labelsRead(object.Labels)
-		reduceMeta(&object.ObjectMeta, longest)
+		reduceMeta(&object.ObjectMeta, longest, r.annotationsOf(object))
 		object.OwnerReferences = controller.BoundOwners(object.OwnerReferences, ofRancher)
 		awaited := clusterv1.ContractVersionedObjectReference{}
 		if !controlPlaneUp(object) {
@@ -135,7 +135,13 @@ func (r Rules) labelsByKey() []string {
 // reduceRecord leaves of the metadata of a Rancher cluster what is read. The labels that were propagated are compared
 // with those that are to be, so none of them is left out.
 func reduceRecord(meta *metav1.ObjectMeta) {
-	reduceMeta(meta, func(string) int { return longestOfRecord })
+	given := map[string]string{}
+	for _, key := range annotationsGiven(meta.Annotations) {
+		if value, ok := meta.Annotations[key]; ok {
+			given[key] = controller.Head(value, longestOfRecord)
+		}
+	}
+	reduceMeta(meta, func(string) int { return longestOfRecord }, given)
 	if controller.Exceeds(meta.Labels, maxRecordLabels) {
 		propagated := strings.Split(meta.Annotations[archelonv1.PropagatedLabelsAnnotation], ",")
 		read := slices.Concat(propagated, []string{
@@ -152,8 +158,8 @@ func reduceRecord(meta *metav1.ObjectMeta) {
 }
 
 // reduceMeta leaves of metadata what is read of it, but for labels and owners. Of the value of an annotation it keeps
-// so many bytes.
-func reduceMeta(meta *metav1.ObjectMeta, longest func(key string) int) {
+// so many bytes. Of the annotations that are propagated it keeps what it is given.
+func reduceMeta(meta *metav1.ObjectMeta, longest func(key string) int, propagated map[string]string) {
 	meta.ManagedFields = nil
 	meta.Finalizers = controller.BoundFinalizers(meta.Finalizers)
 	if len(meta.Annotations) == 0 {
@@ -161,7 +167,9 @@ func reduceMeta(meta *metav1.ObjectMeta, longest func(key string) int) {
 	}
 	read, unread := map[string]string{}, ""
 	for key, value := range meta.Annotations {
+		_, given := propagated[key]
 		switch {
+		case given:
 		case readsAnnotation(key):
 			read[key] = controller.Head(value, longest(key))
 		case unread == "" || key < unread:
@@ -173,6 +181,7 @@ func reduceMeta(meta *metav1.ObjectMeta, longest func(key string) int) {
 	}
 	keys := annotationsByKey()
 	meta.Annotations = controller.Bound(read, maxAnnotations, func(key string) bool { return slices.Contains(keys, key) })
+	maps.Copy(meta.Annotations, propagated) // They have a bound of their own.
 }
 
 // annotationsByKey are the annotations that are kept whatever others there are in the same domains: on a CAPI cluster,
@@ -189,7 +198,8 @@ func annotationsByKey() []string {
 		archelonv1.TakeOverAgentAnnotation, archelonv1.ImportManagementClusterAnnotation, archelonv1.AgentDeliveryAnnotation,
 
 		madeFromNamespace, madeFromName, forceDeployAnnotation,
-		archelonv1.PropagatedLabelsAnnotation, archelonv1.PropagatedSettingsAnnotation, archelonv1.RegistrationRequestedAnnotation,
+		archelonv1.PropagatedLabelsAnnotation, archelonv1.PropagatedAnnotationsAnnotation, archelonv1.PropagatedSettingsAnnotation,
+		archelonv1.RegistrationRequestedAnnotation,
 		archelonv1.TakenOverAnnotation, archelonv1.NoCreatorRBACAnnotation, archelonv1.VersionManagementAnnotation,
 		archelonv1.ExternallyManagedAnnotation, archelonv1.RancherDescriptionAnnotation, administratedAnnotation,
 	}

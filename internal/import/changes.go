@@ -1,6 +1,8 @@
 package importer
 
 import (
+	"slices"
+
 	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -50,11 +52,16 @@ func sameMeta(before, after client.Object) bool {
 		sameAnnotations(before.GetAnnotations(), after.GetAnnotations())
 }
 
-// sameAnnotations compares the annotations that are read.
+// sameAnnotations compares the annotations that are read. Those that were propagated are named by one of them.
 func sameAnnotations(before, after map[string]string) bool {
+	given := annotationsGiven(before)
+	reads := func(key string) bool {
+		_, found := slices.BinarySearch(given, key)
+		return found || readsAnnotation(key)
+	}
 	within := func(a, b map[string]string) bool {
 		for key, value := range a {
-			if other, ok := b[key]; readsAnnotation(key) && (!ok || other != value) {
+			if other, ok := b[key]; reads(key) && (!ok || other != value) {
 				return false
 			}
 		}

@@ -52,6 +52,8 @@ func TestOnlyWhatIsReadOfARecordWakes(t *testing.T) {
 		"Label":       {reason: "labels are copied", pair: v3(func(c *managementv3.Cluster) { c.Labels["team"] = "blue" }), want: true},
 		"OwnerLabel":  {reason: "it lost its owner", pair: v3(func(c *managementv3.Cluster) { delete(c.Labels, "archelon.io/capi-cluster-uid") }), want: true},
 		"Annotation":  {reason: "ours", pair: v3(func(c *managementv3.Cluster) { delete(c.Annotations, "archelon.io/propagated-labels") }), want: true},
+		"Propagated":  {reason: "it was copied", pair: v3(func(c *managementv3.Cluster) { c.Annotations["example.com/cost"] = "2" }), want: true},
+		"Unasked":     {reason: "it was not copied", pair: v3(func(c *managementv3.Cluster) { c.Annotations["example.com/other"] = "2" })},
 		"Description": {reason: "it is set by us", pair: v3(func(c *managementv3.Cluster) { c.Spec.Description = "x" }), want: true},
 		"DisplayName": {reason: "it is set by us", pair: v3(func(c *managementv3.Cluster) { c.Spec.DisplayName = "x" }), want: true},
 		"Workspace":   {reason: "it is set by us", pair: v3(func(c *managementv3.Cluster) { c.Spec.FleetWorkspaceName = "x" }), want: true},

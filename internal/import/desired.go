@@ -26,6 +26,9 @@ func (r Rules) desired(cluster *clusterv1.Cluster, name string) (Desired, error)
 		return desired, err
 	}
 	desired.Form = r.DisplayName
+	if err := r.addAnnotations(&desired); err != nil {
+		return desired, err
+	}
 	r.addClass(&desired)
 	if r.Origin != "" {
 		desired.Labels[archelonv1.ManagementClusterLabel] = string(r.Origin)

@@ -3,6 +3,7 @@ package importer
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -82,12 +83,12 @@ func ofOwner(key string) bool {
 	if !found {
 		return false
 	}
-	for _, owner := range owners {
-		if domain == owner || strings.HasSuffix(domain, "."+owner) {
-			return true
-		}
-	}
-	return false
+	return within(domain, owners)
+}
+
+// within reports whether a domain is one of others, or below one.
+func within(domain string, others []string) bool {
+	return slices.ContainsFunc(others, func(other string) bool { return domain == other || strings.HasSuffix(domain, "."+other) })
 }
 
 // unpropagated reports whether the administrator excludes a label.

@@ -51,6 +51,9 @@ type Rules struct {
 	// UnpropagatedLabels are keys of labels that Rancher clusters do not get from their CAPI Clusters, beside those
 	// that no Rancher cluster gets. A * in them stands for any characters but a slash.
 	UnpropagatedLabels []string
+	// PropagatedAnnotations are keys of annotations that Rancher clusters get from their CAPI Clusters, and their Fleet
+	// Clusters from Rancher. A * in the name stands for any characters. See CheckPropagatedAnnotation.
+	PropagatedAnnotations []string
 	// DisconnectGrace is how long an agent that was connected may be disconnected before anything is done about it;
 	// default at once.
 	DisconnectGrace time.Duration

@@ -3,6 +3,7 @@ package importer
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -108,7 +109,11 @@ func syncPatch(observed client.Object, rendered *unstructured.Unstructured) ([]b
 	// Rancher refuses to have it added later.
 	delete(wanted, archelonv1.NoCreatorRBACAnnotation)
 	annotations := stringsToSet(observed.GetAnnotations(), wanted)
-	for _, key := range []string{archelonv1.PropagatedLabelsAnnotation, archelonv1.PropagatedSettingsAnnotation, archelonv1.ExternallyManagedAnnotation} {
+	maps.Copy(annotations, annotationsTaken(observed.GetAnnotations(), wanted))
+	for _, key := range []string{
+		archelonv1.PropagatedLabelsAnnotation, archelonv1.PropagatedAnnotationsAnnotation, archelonv1.PropagatedSettingsAnnotation,
+		archelonv1.ExternallyManagedAnnotation,
+	} {
 		_, have := observed.GetAnnotations()[key]
 		// Turtles sets this one by itself, and so may an administrator.
 		others := key == archelonv1.ExternallyManagedAnnotation && !wasGiven(observed, archelonv1.ExternalFleetAnnotation)

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,6 +36,16 @@ func TestSyncPatch(t *testing.T) {
 		return u
 	}
 	same := map[string]string{"archelon.io/propagated-labels": "team", "field.cattle.io/no-creator-rbac": "true"}
+	with := func(more map[string]string) map[string]string {
+		all := maps.Clone(same)
+		maps.Copy(all, more)
+		return all
+	}
+	annotated := func(c *managementv3.Cluster) {
+		maps.Copy(c.Annotations, map[string]string{
+			"example.com/cost": "1", "example.com/of-rancher": "1", "archelon.io/propagated-annotations": "example.com/cost,lifecycle.cattle.io/create.foo",
+		})
+	}
 	tests := map[string]struct {
 		reason   string
 		observed *managementv3.Cluster
@@ -65,6 +76,20 @@ func TestSyncPatch(t *testing.T) {
 			}),
 			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{"displayName": "prod"}),
 			want:     `{"metadata":{"uid":"uid-9","annotations":{"archelon.io/propagated-labels":"team"}}}`,
+		},
+		"Annotation": {
+			reason:   "a changed annotation and a new one",
+			observed: observed(annotated),
+			rendered: rendered(map[string]string{"team": "blue"}, with(map[string]string{
+				"example.com/cost": "2", "example.com/tier": "1", "archelon.io/propagated-annotations": "example.com/cost,example.com/tier",
+			}), map[string]any{}),
+			want: `{"metadata":{"uid":"uid-9","annotations":{"example.com/cost":"2","example.com/tier":"1","archelon.io/propagated-annotations":"example.com/cost,example.com/tier"}}}`,
+		},
+		"AnnotationGone": {
+			reason:   "only annotations that were copied are removed, and nothing that somebody wrote into their list by hand",
+			observed: observed(annotated),
+			rendered: rendered(map[string]string{"team": "blue"}, same, map[string]any{}),
+			want:     `{"metadata":{"uid":"uid-9","annotations":{"example.com/cost":null,"archelon.io/propagated-annotations":null}}}`,
 		},
 		"Spec": {
 			reason:   "fields of the spec, and no others",

@@ -89,6 +89,8 @@ type Options struct {
 	AgentPodSecurity string
 	// UnpropagatedLabels are keys and patterns of labels that Rancher clusters do not get from their CAPI Clusters.
 	UnpropagatedLabels []string
+	// PropagatedAnnotations are keys and patterns of annotations that Rancher clusters get from their CAPI Clusters.
+	PropagatedAnnotations []string
 	// ClassLabels labels Rancher clusters with the ClusterClass of the CAPI Cluster.
 	ClassLabels bool
 	// Members are the roles in Rancher clusters that CAPI Clusters may ask for, and for whom, with

@@ -82,6 +82,7 @@ func TestValidate(t *testing.T) {
 		"Turtles":        {reason: "it can never exist", args: []string{"--turtles-namespace=Turtles"}, want: `--turtles-namespace "Turtles" must be the name of a namespace`},
 		"Workspace":      {reason: "it can never exist", args: []string{"--fleet-workspace=blue,*"}, want: `--fleet-workspace "*" must be the name of a namespace`},
 		"Label":          {reason: "it matches no label", args: []string{"--unpropagated-label=a/b/c,*,x.io/*"}, want: `--unpropagated-label "a/b/c" must be the key of a label, such as example.com/owner, or a pattern of keys, such as example.com/*`},
+		"Annotation":     {reason: "anybody could write it", args: []string{"--propagated-annotation=a.io/*,*.io/a"}, want: `--propagated-annotation: "*.io/a" must name its domain, without a *`},
 		"PodSecurity":    {reason: "Kubernetes has no such level", args: []string{"--agent-pod-security=none"}, want: `--agent-pod-security "none" must be one of privileged, baseline, restricted`},
 		"AgentEnv":       {reason: "it has no name", args: []string{"--agent-default-env=s3cret"}, want: `--agent-default-env, --agent-default-tolerations: an environment variable must be NAME=VALUE`},
 		"AgentTaints":    {reason: "it is no list", args: []string{"--agent-default-tolerations={}"}, want: `they must be a list of tolerations in YAML or JSON`},

@@ -36,18 +36,26 @@ func (o *Options) addTenantFlags(fs *pflag.FlagSet) {
 		"Label Rancher clusters and Fleet Clusters with the ClusterClass of their CAPI Clusters.")
 	fs.StringSliceVar(&o.UnpropagatedLabels, "unpropagated-label", o.UnpropagatedLabels,
 		"Key of a label that Rancher clusters do not get from their CAPI Clusters, or a pattern such as example.com/*; repeatable.")
+	fs.StringSliceVar(&o.PropagatedAnnotations, "propagated-annotation", o.PropagatedAnnotations,
+		"Key of an annotation that Rancher clusters get from their CAPI Clusters, and Fleet Clusters from Rancher, or a pattern such as "+
+			"example.com/*; repeatable. Default: none.")
 	fs.StringSliceVar(&o.Members.Roles, "member-role", o.Members.Roles,
 		"Role template that annotation archelon.io/members may ask for, with gate rancher-cluster-members.")
 	fs.StringArrayVar(&o.Members.Principals, "member-principal", o.Members.Principals,
 		"What its groups and users may begin with, such as okta_group://; repeatable.")
 }
 
-// labelProblems reports patterns that match no label.
+// labelProblems reports patterns that match no label, or no annotation that may be copied.
 func (o *Options) labelProblems() []error {
 	var problems []error
 	for _, pattern := range o.UnpropagatedLabels {
 		if len(validation.IsQualifiedName(strings.ReplaceAll(pattern, "*", "x"))) > 0 {
 			problems = append(problems, fmt.Errorf("--unpropagated-label %q must be the key of a label, such as example.com/owner, or a pattern of keys, such as example.com/*", pattern))
+		}
+	}
+	for _, pattern := range o.PropagatedAnnotations {
+		if err := importer.CheckPropagatedAnnotation(pattern); err != nil {
+			problems = append(problems, fmt.Errorf("--propagated-annotation: %w", err))
 		}
 	}
 	return problems

@@ -27,7 +27,7 @@ import (
 var managerFlags = []string{ //nolint:gochecknoglobals // it is never changed
 	"adopt-turtles", "agent-default-env", "agent-default-tolerations", "agent-disconnect-grace", "agent-setting",
 	"cluster-class-labels", "display-name", "excluded-namespace", "feature-gates", "fleet-workspace", "instance", "leader-elect-namespace", "namespace", "namespace-selector",
-	"rancher-kubeconfig", "turtles-namespace", "turtles-parked", "unpropagated-label", "watch-filter",
+	"propagated-annotation", "rancher-kubeconfig", "turtles-namespace", "turtles-parked", "unpropagated-label", "watch-filter",
 }
 
 // FailedError is that a plan could not be made, and why.

@@ -45,7 +45,9 @@ func shared(scope shard.Scope, opts *options.Options) (map[client.Object]cache.B
 // CachedBy are those of the rules of the import that say what caches keep.
 func CachedBy(opts *options.Options) (importer.Rules, error) {
 	selector, err := opts.Selector()
-	return importer.Rules{Selector: selector, UnpropagatedLabels: opts.UnpropagatedLabels}, err
+	return importer.Rules{
+		Selector: selector, UnpropagatedLabels: opts.UnpropagatedLabels, PropagatedAnnotations: opts.PropagatedAnnotations,
+	}, err
 }
 
 // cacheOptions limits the shared cache to what the controllers read; the API server does not even send the rest. It is

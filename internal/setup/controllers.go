@@ -209,8 +209,9 @@ func ImportRules(opts *options.Options, self instance.ID, claim instance.Claim, 
 		ClassLabels:     opts.ClassLabels,
 		ManualDelivery:  opts.Gates.Enabled(feature.AgentManifest),
 
-		EarlyPerNamespace:  opts.EarlyPerNamespace,
-		UnpropagatedLabels: opts.UnpropagatedLabels,
+		EarlyPerNamespace:     opts.EarlyPerNamespace,
+		UnpropagatedLabels:    opts.UnpropagatedLabels,
+		PropagatedAnnotations: opts.PropagatedAnnotations,
 	}, errors.Join(selectorErr, defaultsErr)
 }
 

@@ -97,8 +97,8 @@ func everything() values {
 		"agentSettings":      []any{"tolerations", "node-affinity", "resources", "priority-class", "pod-disruption-budget", "private-registry", "registry-pull-secrets"},
 		"agentDefaults":      values{"env": []any{values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}}, "tolerations": []any{values{"operator": "Exists"}}},
 		"clusterClassLabels": true,
-		"unpropagatedLabels": []any{"owner", "example.com/*"},
-		"concurrency":        1000000, "workloadConcurrency": 1000000,
+		"unpropagatedLabels": []any{"owner", "example.com/*"}, "propagatedAnnotations": []any{"example.com/*"},
+		"concurrency": 1000000, "workloadConcurrency": 1000000,
 		"manifestMaxBytes": 1 << 30, "syncPeriod": "1h30s",
 	}
 	return values{

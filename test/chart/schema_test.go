@@ -224,6 +224,7 @@ func badValues() map[string]string {
 		"{import: {displayName: NAMESPACE-NAME}}":                      "/import/displayName",
 		"{import: {clusterClassLabels: 1}}":                            "/import/clusterClassLabels",
 		"{import: {unpropagatedLabels: ['a/b/c']}}":                    "/import/unpropagatedLabels/0",
+		"{import: {propagatedAnnotations: ['*/b']}}":                   "/import/propagatedAnnotations/0",
 		"{import: {agentSettings: [tolerations, tolerations]}}":        "/import/agentSettings",
 		"{import: {agentDefaults: {env: [{name: 'A=B'}]}}}":            "/import/agentDefaults/env/0/name",
 		"{import: {agentDefaults: {env: [{name: A, valueFrom: {}}]}}}": "'valueFrom'",

@@ -186,6 +186,8 @@ func setImport(imports map[string]any, name, value string) bool {
 		imports["agentPodSecurity"] = value
 	case "--unpropagated-label":
 		imports["unpropagatedLabels"] = strings.Split(value, ",")
+	case "--propagated-annotation":
+		imports["propagatedAnnotations"] = strings.Split(value, ",")
 	case "--cluster-class-labels":
 		imports["clusterClassLabels"] = value != "false"
 	default:

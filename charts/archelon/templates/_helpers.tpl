@@ -247,6 +247,9 @@ namespaceSelector: {}
 {{- with .Values.import.unpropagatedLabels }}
 - {{ printf "--unpropagated-label=%s" (join "," .) | quote }}
 {{- end }}
+{{- with .Values.import.propagatedAnnotations }}
+- {{ printf "--propagated-annotation=%s" (join "," .) | quote }}
+{{- end }}
 {{- end }}
 
 {{/* The flags of features oci-cluster-identity and oci-credential-translation. */}}
