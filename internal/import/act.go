@@ -113,7 +113,6 @@ func (a createRecord) do(ctx context.Context, r *Reconciler, o *Observation) out
 		return failure(doing, err)
 	}
 	o.records = append(o.records, made)
-	o.created = &made
 	r.creations.note(o.cluster.UID, made.id(), r.Clock.Now())
 	ctrl.LoggerFrom(ctx).Info("Created Rancher cluster", "rancherCluster", made.id())
 	return outcome.Done()

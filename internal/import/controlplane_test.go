@@ -216,9 +216,10 @@ func TestRequotingIsPaced(t *testing.T) {
 		return result.RequeueAfter
 	}
 	told := func() string { return conditions.GetMessage(cluster, "RancherImported") }
+	b.clock.Step(look("before"))
 	look("step 0")
 	if !strings.Contains(told(), `"step 0"`) {
-		t.Fatalf("the first words are not told at once: %s", told())
+		t.Fatalf("the first words are not told when they have lasted: %s", told())
 	}
 	writes := 0
 	for i := range 60 {

@@ -106,9 +106,9 @@ type deeds struct {
 	result        outcome.Outcome
 	// refusals are the errors of a webhook that does not answer, by the identity of the record.
 	refusals map[string]error
-	// created and abandoned are records; adopted: one of Turtles was taken over; removed: the deletion of one in Rancher
+	// abandoned is a record; adopted: one of Turtles was taken over; removed: the deletion of one in Rancher
 	// was noted; released: one that somebody else deletes was released.
-	created, abandoned         *record
+	abandoned                  *record
 	adopted, removed, released bool
 }
 

@@ -244,7 +244,7 @@ func TestRequestsOfAnImport(t *testing.T) { //nolint:gocognit // one story
 				}
 				want := map[string]int{
 					"get clusters.provisioning.cattle.io": 1, "patch clusters.cluster.x-k8s.io": 1, "create " + record: 1, "get secrets": 1,
-					"patch clusters.cluster.x-k8s.io/status": tc.want, "create events.events.k8s.io": 2,
+					"patch clusters.cluster.x-k8s.io/status": tc.want, "create events.events.k8s.io": 1,
 				}
 				if diff := cmp.Diff(want, c.requests); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
@@ -253,7 +253,7 @@ func TestRequestsOfAnImport(t *testing.T) { //nolint:gocognit // one story
 				for _, n := range c.requests {
 					total += n
 				}
-				if most := 6 + tc.want; total > most {
+				if most := 5 + tc.want; total > most {
 					t.Errorf("%d requests, want at most %d", total, most)
 				}
 				if diff := cmp.Diff(tc.read, c.read); diff != "" {

@@ -23,7 +23,6 @@ import (
 
 // Reasons of Events that are not condition reasons.
 const (
-	createdEvent    = "RancherClusterCreated"
 	unimportedEvent = "Unimported"
 	adoptedEvent    = "Adopted"
 )
@@ -98,10 +97,10 @@ func (r *Reconciler) publish(ctx context.Context, o *Observation, d Decision) (t
 	switch {
 	case after == nil || sameState(read, after):
 		r.steps.forget(uid)
-	case passing(d, read, after):
-		left = r.steps.note(uid, after, r.Clock.Now(), stepPatience)
 	case requoted(d, read, after):
 		left = r.steps.note(uid, after, r.Clock.Now(), quotePatience)
+	case passing(d, read, after):
+		left = r.steps.note(uid, after, r.Clock.Now(), r.steps.patience())
 	}
 	if after != nil && !sameState(read, after) && left <= 0 {
 		r.told.note(o.cluster, after)
@@ -169,9 +168,9 @@ func lookingAtAgent(out outcome.Outcome) bool {
 }
 
 // passing reports whether a condition can be told a moment later: the import goes on well, and users read nothing else
-// of it. Waiting for the control plane takes long, so the condition says it at once.
+// of it.
 func passing(d Decision, read, next *metav1.Condition) bool {
-	return next.Status == metav1.ConditionFalse && next.Reason != archelonv1.WaitingForControlPlaneReason && slices.Contains(onTheWay, next.Reason) &&
+	return next.Status == metav1.ConditionFalse && slices.Contains(onTheWay, next.Reason) &&
 		(d.Outcome.Kind == outcome.KindWait || d.Outcome.Kind == outcome.KindPoll) && !troubled(d.Outcome) &&
 		(read == nil || read.Status == metav1.ConditionFalse && slices.Contains(onTheWay, read.Reason))
 }
@@ -191,9 +190,6 @@ func (r *Reconciler) stampTransition(before, after *metav1.Condition) {
 
 // publishDeeds says what this run did, however it ended: the next run does not know of it.
 func (r *Reconciler) publishDeeds(o *Observation) {
-	if o.created != nil {
-		r.event(o, corev1.EventTypeNormal, createdEvent, "Created the %s", o.created)
-	}
 	if o.adopted {
 		r.event(o, corev1.EventTypeNormal, adoptedEvent, "Adopted the Rancher cluster of Rancher Turtles, with its registration")
 	}
@@ -220,12 +216,20 @@ func (r *Reconciler) publishChange(o *Observation, d Decision, before, after *me
 	case after.Status == metav1.ConditionTrue && before != nil && before.Status == metav1.ConditionTrue:
 		// It was connected all the time.
 	case after.Status == metav1.ConditionTrue:
-		r.event(o, corev1.EventTypeNormal, archelonv1.ImportedReason, "Connected to Rancher")
+		r.event(o, corev1.EventTypeNormal, archelonv1.ImportedReason, "%s", connectedAs(d.record))
 	case d.Intent == intentUnimport && d.Outcome.IsDone():
 		r.event(o, corev1.EventTypeNormal, unimportedEvent, "Deleted the Rancher cluster, because the import label is false")
 	case troubled(d.Outcome):
 		r.event(o, corev1.EventTypeWarning, after.Reason, "%s", after.Message)
 	}
+}
+
+// connectedAs says under which name Rancher has the cluster.
+func connectedAs(record *record) string {
+	if record == nil {
+		return "Connected to Rancher"
+	}
+	return fmt.Sprintf("Connected to Rancher as %s", record)
 }
 
 // troubled reports whether the outcome deserves a warning: it is neither progress nor what the user chose.

@@ -10,9 +10,14 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
-// stepPatience is how long the condition of a CAPI cluster may be behind the steps of its import. A step takes less as
-// a rule: to write each of them would cost a third of the writes of an import, and nobody could read them.
-const stepPatience = 3 * time.Second
+// How long the condition of a CAPI cluster may be behind the steps of its import. A step takes less as a rule: to write
+// each of them would cost half of the writes of an import, and nobody could read them. In a backlog each step takes
+// longer, while the API server has less time for what nobody reads. So it grows with the imports that are on their way.
+const (
+	stepPatience    = 3 * time.Second
+	stepPatienceFor = 100 * time.Millisecond // more for each import on its way
+	stepPatienceMax = 30 * time.Second
+)
 
 // quotePatience is the same of the words of Cluster API that a condition quotes: a control plane that comes up can
 // change them with each of its own steps, and each change would be a write.
@@ -49,6 +54,13 @@ func (s *steps) of(cluster types.UID) *metav1.Condition {
 		return &known.condition
 	}
 	return nil
+}
+
+// patience returns how long a step may last before the condition tells of it.
+func (s *steps) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(stepPatience+time.Duration(max(0, len(s.untold)-1))*stepPatienceFor, stepPatienceMax)
 }
 
 // note remembers a condition that can be told later by some time, and returns for how much longer it can.

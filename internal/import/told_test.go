@@ -98,7 +98,7 @@ func TestAConditionWithoutAnswerWakes(t *testing.T) {
 	) error {
 		return errors.Join(c.SubResource(resource).Apply(ctx, configuration, opts...), errors.New("no answer"))
 	}})
-	d := Decision{Intent: intentImport, Outcome: outcome.Wait("WaitingForControlPlane", "not yet")}
+	d := Decision{Intent: intentImport, Outcome: outcome.Stall("ManagementCluster", "it is Rancher's own")}
 	if _, err := b.finish(t.Context(), seen(cluster.DeepCopy()), d); err == nil {
 		t.Fatal("the lost answer is no error")
 	}

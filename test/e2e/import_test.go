@@ -98,7 +98,7 @@ func lifeCycle(stageFixture func() *fixture, expectRecord record) {
 		rancherID = expectRecord(ctx, f, cluster)
 		Expect(f.Agent(ctx)).NotTo(BeNil())
 		Expect(importing.Current(ctx, f.Client, cluster).Finalizers).To(ContainElement(importing.Finalizer))
-		Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElements("RancherClusterCreated", "Imported"))
+		Eventually(func() []string { return f.Events(ctx, cluster) }).Should(ContainElement("Imported"))
 		Expect(f.Events(ctx, cluster)).NotTo(ContainElement("AgentDisconnected"), "there was no connection to lose, whatever Rancher says")
 	})
 
