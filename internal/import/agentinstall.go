@@ -57,7 +57,7 @@ func (r *Reconciler) tryInstallAgent(
 	}
 	i := &installation{
 		key: key, management: management, want: want, cluster: cluster, agent: state,
-		server: terms.server.String(), checksum: terms.trust.CAChecksum(),
+		registered: terms.registration.Tokens(), server: terms.server.String(), checksum: terms.trust.CAChecksum(),
 	}
 	permitted, err := r.permit(ctx, i)
 	if err != nil {

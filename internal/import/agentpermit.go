@@ -34,6 +34,8 @@ type installation struct {
 	// cluster is the workload cluster, and agent what is in it.
 	cluster site
 	agent   agent.State
+	// registered are the tokens of its registration.
+	registered []string
 	// server and checksum are Rancher's URL and that of its CA.
 	server, checksum string
 }
@@ -44,9 +46,12 @@ func (r *Reconciler) permit(ctx context.Context, i *installation) (permission, e
 	if !i.agent.Exists {
 		return permission{install: true, force: i.management.served()}, r.checkIdentity(ctx, i)
 	}
-	tokens, err := r.Tokens.Accepted(ctx, i.management.name)
-	if err != nil {
-		return permission{}, fmt.Errorf("reading the accepted tokens: %w", err)
+	tokens := i.registered
+	if !i.agent.HasToken(tokens) { // Before the first contact an agent has the token with which it registers.
+		var err error
+		if tokens, err = r.Tokens.Accepted(ctx, i.management.name); err != nil {
+			return permission{}, fmt.Errorf("reading the accepted tokens: %w", err)
+		}
 	}
 	able, why := i.agent.CanConnect(i.server, tokens, i.checksum)
 	if able {

@@ -18,9 +18,10 @@ const (
 	patienceFew = 10
 	// patienceFactor times what it takes at present is how long one may wait while others come through.
 	patienceFactor = 3
-	// patienceProbe is the pause between two looks into a backlog that stands still.
-	patienceProbe = 3 * time.Second
-	// patienceMax is how old what waits can get in a backlog that stands still before it is looked at in any case.
+	// patienceEach is what Rancher needs for each that waits, about. As long as none has come through, the first look at
+	// one in a backlog comes later by so much.
+	patienceEach = 100 * time.Millisecond
+	// patienceMax is when what waits is no part of a backlog any more, but a problem of its own.
 	patienceMax = 5 * time.Minute
 	// patienceWeight is the part of a new observation in what it takes at present: 1/patienceWeight.
 	patienceWeight = 4
@@ -29,13 +30,14 @@ const (
 // patience decides whether it is worth while to look at what has waited for long, when many wait for the same thing:
 // agents for their connection, new Rancher clusters for their registration. A slow Rancher makes all of them wait, and
 // a look at each would find nothing and make it slower. So a look waits while others come through and this one has not
-// waited for much longer than they did. Where none comes through, a few are looked at, one after the other. Where few
-// wait, it has no say.
+// waited for much longer than they did, and what is due then shares a budget. Where few wait, it has no say.
 //
 // It keeps no timer: it is asked when a look is due. All of it takes the same time, however many wait.
 type patience struct {
 	// base is how long anything may wait.
 	base time.Duration
+	// budget is that of all looks of this process.
+	budget *budget
 
 	mu sync.Mutex
 	// young is what has begun to wait lately, the oldest first; what has waited for too long is no backlog but a
@@ -43,18 +45,18 @@ type patience struct {
 	young  *list.List // of types.NamespacedName
 	places map[types.NamespacedName]*list.Element
 	since  map[types.NamespacedName]time.Time
+	// looked are those of them that were looked at.
+	looked map[types.NamespacedName]bool
 	// takes is the smoothed time that it takes at present, zero as long as nothing has come through.
 	takes time.Duration
-	// last is when something came through, and probed when the latest look into a backlog is or was due.
-	last, probed time.Time
-	// probes are looks that were promised.
-	probes map[types.NamespacedName]time.Time
+	// last is when something came through.
+	last time.Time
 }
 
 func newPatience(base time.Duration) *patience { //nolint:unparam // agents and registrations have a base each, and those are equal by chance
 	return &patience{
-		base: base, young: list.New(), places: map[types.NamespacedName]*list.Element{},
-		since: map[types.NamespacedName]time.Time{}, probes: map[types.NamespacedName]time.Time{},
+		base: base, budget: newBudget(), young: list.New(), places: map[types.NamespacedName]*list.Element{},
+		since: map[types.NamespacedName]time.Time{}, looked: map[types.NamespacedName]bool{},
 	}
 }
 
@@ -99,41 +101,33 @@ func (p *patience) postpone(key types.NamespacedName, now time.Time) time.Durati
 	defer p.mu.Unlock()
 	p.age(now)
 	since, waits := p.since[key]
-	if !waits || p.young.Len() <= patienceFew {
-		return p.look(key, now)
-	}
-	waited := now.Sub(since)
-	if moving := now.Sub(p.last) <= max(p.base, p.takes); moving {
-		delete(p.probes, key)
-		if left := patienceFactor*p.takes - waited; left > 0 {
-			return left
-		}
+	if !waits {
 		return 0
 	}
-	if at, promised := p.probes[key]; promised && !now.Before(at) || waited >= patienceMax {
-		return p.look(key, now)
-	} else if promised {
-		return at.Sub(now)
+	left := time.Duration(0)
+	if len(p.since) > patienceFew {
+		left = p.queue(key, now.Sub(since), now)
 	}
-	at := p.probed.Add(patienceProbe)
-	if !at.After(now) {
-		return p.look(key, now)
+	if left == 0 {
+		p.looked[key] = true
+		p.budget.forget(key)
 	}
-	// Not later than it would be looked at in any case.
-	if latest := since.Add(patienceMax); at.After(latest) {
-		return latest.Sub(now)
-	}
-	p.probed, p.probes[key] = at, at
-	return at.Sub(now)
+	return left
 }
 
-// look has the next look follow after a pause. The lock is held.
-func (p *patience) look(key types.NamespacedName, now time.Time) time.Duration {
-	delete(p.probes, key)
-	if p.probed.Before(now) {
-		p.probed = now
+// queue is postpone where many wait. The lock is held.
+func (p *patience) queue(key types.NamespacedName, waited time.Duration, now time.Time) time.Duration {
+	if young := p.young.Len(); young > patienceFew {
+		may := patienceFactor * p.takes
+		if moving := now.Sub(p.last) <= max(p.base, p.takes); !moving {
+			may = min(p.base+time.Duration(young)*patienceEach, patienceMax)
+		}
+		if left := may - waited; left > 0 {
+			p.budget.forget(key)
+			return left
+		}
 	}
-	return 0
+	return p.budget.wait(key, p.looked[key], len(p.since), now)
 }
 
 // drop forgets a cluster. The lock is held.
@@ -143,7 +137,8 @@ func (p *patience) drop(key types.NamespacedName) {
 		delete(p.places, key)
 	}
 	delete(p.since, key)
-	delete(p.probes, key)
+	delete(p.looked, key)
+	p.budget.forget(key)
 }
 
 // age has those count no more as a backlog that have waited for longer than it takes. The lock is held.

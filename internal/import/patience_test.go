@@ -33,7 +33,7 @@ func TestPatience(t *testing.T) {
 		"Slow":         {reason: "others take 20 s, so this one may take 60 s", waiting: 100, arrivals: arrivals{50, 20 * s, 0}, asked: 30 * s, want: 30 * s},
 		"TooSlow":      {reason: "but not more", waiting: 100, arrivals: arrivals{50, 20 * s, s}, asked: 7 * m / 2},
 		"Quick":        {reason: "where others take 2 s, 30 s are long", waiting: 100, arrivals: arrivals{50, 2 * s, 0}, asked: 30 * s},
-		"NoneYet":      {reason: "nobody has come through, so one is looked at first", waiting: 100, asked: 30 * s},
+		"NoneYet":      {reason: "nobody has come through, so Rancher has time for all of them", waiting: 100, asked: 30 * s, want: 10 * s},
 		"NoneAnyMore":  {reason: "none comes through for a while", waiting: 100, arrivals: arrivals{50, 20 * s, 0}, asked: 51 * s},
 		"SlowOnes":     {reason: "a while is what it takes", waiting: 100, arrivals: arrivals{50, 100 * s, 0}, asked: 190 * s, want: 110 * s},
 		"Unknown":      {reason: "who is not known to wait is looked at", waiting: 0, asked: 30 * s},
@@ -52,47 +52,6 @@ func TestPatience(t *testing.T) {
 				t.Errorf("%s: postponed by %s, want %s", tc.reason, got, tc.want)
 			}
 		})
-	}
-}
-
-// Into a backlog that stands still a few looks are made, each at its time, and all when it has lasted.
-func TestPatienceProbesABacklogThatStandsStill(t *testing.T) {
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	const clusters = 300
-	key := func(i int) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: strconv.Itoa(i)} }
-	p := newPatience(30 * time.Second)
-	due, looked := map[int]time.Duration{}, map[int]time.Duration{}
-	for i := range clusters {
-		p.begin(key(i), began)
-		due[i] = 30 * time.Second
-	}
-	probes := 0
-	for at := 30 * time.Second; at <= patienceMax; at += time.Second {
-		for i := range clusters {
-			if _, done := looked[i]; done || due[i] > at {
-				continue
-			}
-			if wait := p.postpone(key(i), began.Add(at)); wait > 0 {
-				due[i] = at + wait
-				continue
-			}
-			looked[i] = at
-			if at < patienceMax {
-				probes++
-			}
-		}
-	}
-	if len(looked) != clusters {
-		t.Errorf("%d of %d were looked at after %s", len(looked), clusters, patienceMax)
-	}
-	if most := int((patienceMax - 30*time.Second) / patienceProbe); probes < most/2 || probes > most {
-		t.Errorf("%d were looked at before, want at most %d", probes, most)
-	}
-	for i := range clusters {
-		p.arrive(key(i), began.Add(patienceMax))
-	}
-	if left := p.young.Len() + len(p.places) + len(p.since) + len(p.probes); left != 0 {
-		t.Errorf("%d things are remembered of clusters that wait no more", left)
 	}
 }
 

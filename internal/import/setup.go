@@ -193,5 +193,6 @@ func (r *Reconciler) complete(options Options) error {
 	r.tokenSecrets, r.assigned = options.TokenSecrets, options.Assigned
 	r.jobs = newJobs(r.Jobs, r.Clock)
 	r.memory = newMemory()
+	r.registrations.budget = r.jobs.patience.budget
 	return nil
 }

@@ -1,0 +1,139 @@
+package importer
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// waiting plays clusters that wait for Rancher, each of which asks again when it was told to.
+type waiting struct {
+	patience *patience
+	now      time.Time
+	due      map[types.NamespacedName]time.Time
+	// looks are when each was looked at.
+	looks map[types.NamespacedName][]time.Time
+}
+
+func newWaiting() *waiting {
+	return &waiting{
+		patience: newPatience(30 * time.Second), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		due: map[types.NamespacedName]time.Time{}, looks: map[types.NamespacedName][]time.Time{},
+	}
+}
+
+// installed has an agent wait from now on.
+func (w *waiting) installed(name string) types.NamespacedName {
+	key := types.NamespacedName{Namespace: "ns", Name: name}
+	w.patience.begin(key, w.now)
+	w.due[key] = w.now.Add(30 * time.Second)
+	return key
+}
+
+// pass has time pass, and returns how many looks were made in the second with most of them.
+func (w *waiting) pass(seconds int) (most int) {
+	for range seconds {
+		w.now = w.now.Add(time.Second)
+		looks := 0
+		for key, due := range w.due {
+			if w.now.Before(due) {
+				continue
+			}
+			if left := w.patience.postpone(key, w.now); left > 0 {
+				w.due[key] = w.now.Add(left)
+				continue
+			}
+			looks++
+			w.looks[key] = append(w.looks[key], w.now)
+			w.due[key] = w.now.Add(min(30*time.Second<<min(len(w.looks[key]), 4), 5*time.Minute))
+		}
+		most = max(most, looks)
+	}
+	return most
+}
+
+func (w *waiting) total() (total int) {
+	for _, looks := range w.looks {
+		total += len(looks)
+	}
+	return total
+}
+
+// However many wait, whether some come through or none, and for however long.
+func TestLooksAreAtMostTwoASecond(t *testing.T) {
+	for _, clusters := range []int{300, 3000, 10000} {
+		for name, each := range map[string]int{"stands still": 0, "moves": clusters / 1200} {
+			w := newWaiting()
+			var keys []types.NamespacedName
+			for i := range clusters {
+				keys = append(keys, w.installed(strconv.Itoa(i)))
+			}
+			minutes := 20
+			for range minutes * 60 {
+				if most := w.pass(1); most > 2 {
+					t.Fatalf("%d that wait, which %s: %d looks in a second", clusters, name, most)
+				}
+				for range min(each, len(keys)) {
+					w.patience.arrive(keys[0], w.now)
+					delete(w.due, keys[0])
+					keys = keys[1:]
+				}
+			}
+			most := 2 * minutes * 60 * min(lookMany, clusters) / clusters
+			if total := w.total(); total > most || total == 0 {
+				t.Errorf("%d that wait, which %s: %d looks in %d minutes, want some and at most %d", clusters, name, total, minutes, most)
+			}
+		}
+	}
+}
+
+// Thousands whose agents never connect are one thing, a new one whose agent does not is another.
+func TestANewOneIsLookedAtBesideThousandsThatNeverConnect(t *testing.T) {
+	w := newWaiting()
+	for i := range 3000 {
+		w.installed(strconv.Itoa(i))
+	}
+	w.pass(4 * 60 * 60)
+	for key, looks := range w.looks {
+		if len(looks) == 0 {
+			t.Fatalf("%s was never looked at", key)
+		}
+	}
+	if len(w.looks) != 3000 {
+		t.Fatalf("%d were looked at, want all", len(w.looks))
+	}
+	began := w.now
+	key := w.installed("new")
+	w.pass(60)
+	if looks := w.looks[key]; len(looks) == 0 || looks[0].Sub(began) > 35*time.Second {
+		t.Errorf("it was looked at %v, want after half a minute", looks)
+	}
+}
+
+// A turn in a backlog that has gone is none to wait for.
+func TestABacklogThatHasGoneHoldsUpNobody(t *testing.T) {
+	w := newWaiting()
+	var keys []types.NamespacedName
+	for i := range 3000 {
+		keys = append(keys, w.installed(strconv.Itoa(i)))
+	}
+	w.pass(10 * 60)
+	for _, key := range keys[20:] {
+		w.patience.forget(key)
+		delete(w.due, key)
+	}
+	clear(w.looks)
+	w.pass(6 * 60)
+	for _, key := range keys[:20] {
+		if len(w.looks[key]) == 0 {
+			t.Errorf("%s is not looked at for six minutes after the others have gone", key)
+		}
+		w.patience.forget(key)
+	}
+	p := w.patience
+	if left := p.young.Len() + len(p.places) + len(p.since) + len(p.looked) + len(p.budget.first.turns) + len(p.budget.again.turns); left != 0 {
+		t.Errorf("%d things are remembered of clusters that wait no more", left)
+	}
+}
