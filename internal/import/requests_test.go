@@ -44,6 +44,7 @@ type counted struct {
 	requests map[string]int
 	read     []string
 	key      client.ObjectKey
+	agent    installed
 }
 
 func newCounted(t *testing.T, kind string) *counted {
@@ -69,7 +70,7 @@ func newCounted(t *testing.T, kind string) *counted {
 	control, err := importer.Simulated{
 		Rules: rules, Client: c.cached(), Live: live, Names: shown{c.store}, Clock: c.clock, Downloader: c,
 		Open: func(ctx context.Context, key types.NamespacedName) (importer.Site, error) {
-			return blank{}, live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}, &corev1.Secret{})
+			return blank{c.agent}, live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}, &corev1.Secret{})
 		},
 	}.Start(ctrl.LoggerInto(t.Context(), logr.Discard()), simShared())
 	if err != nil {
@@ -264,11 +265,41 @@ func TestRequestsOfAnImport(t *testing.T) { //nolint:gocognit // one story
 	}
 }
 
-// blank is a workload cluster without an agent.
-type blank struct{}
+// A slow Rancher has thousands of agents looked at that wait for it: a look costs a read of the kubeconfig, and of the
+// token where that is in a Secret. What else an agent may connect with is read when it has another token than it was
+// installed with.
+func TestRequestsOfALook(t *testing.T) {
+	for name, tc := range map[string]struct {
+		token string
+		want  map[string]int
+	}{
+		"Ours":    {"t0ken", map[string]int{"get secrets": 1}},
+		"Another": {"of-before", map[string]int{"get secrets": 1, "list clusterregistrationtokenlists.management.cattle.io": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCounted(t, "v3")
+			c.reconcile()
+			behind := c.prepare("v3")
+			c.reconcile()
+			c.control.AwaitJob()
+			c.wait(c.reconcile())
+			c.requests = map[string]int{}
+			c.agent = installed{exists: true, credentials: true, server: simURL, token: tc.token, cluster: behind.Name}
+			c.clock.SetTime(c.clock.Now().Add(time.Minute))
+			c.reconcile()
+			c.control.AwaitJob()
+			if diff := cmp.Diff(tc.want, c.requests); diff != "" {
+				t.Errorf("requests of a look (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
 
-func (blank) Inspect(ctx context.Context) (agent.State, error) {
-	return inspected(ctx, installed{}), nil
+// blank is a workload cluster, without an agent unless it says otherwise.
+type blank struct{ agent installed }
+
+func (b blank) Inspect(ctx context.Context) (agent.State, error) {
+	return inspected(ctx, b.agent), nil
 }
 func (blank) NoCleanup(context.Context) error { return nil }
 func (blank) Install(context.Context, []*unstructured.Unstructured, bool) (bool, error) {

@@ -34,10 +34,19 @@ func bench(ctx context.Context, o *options, progress io.Writer) (*report, error)
 	if err != nil {
 		return nil, err
 	}
+	cheapest := ""
+	if o.Floor {
+		if cheapest, err = floorIn(ctx, filepath.Join(dir, "floor")); err != nil {
+			return nil, err
+		}
+	}
 	var result *report
 	for range o.Runs {
 		for _, r := range runsOf(o) {
 			r.binary, r.progress = binary, progress
+			if r.floor {
+				r.binary = cheapest
+			}
 			measured, err := r.do(ctx)
 			if err != nil {
 				return result, err
@@ -58,6 +67,11 @@ func runsOf(o *options) []*run {
 		return &run{options: o, members: append(crowdOf(o, variant), loners(o)...), compared: crowdOf(o, dead)}
 	}
 	full := of(o, deadOnes(o.Clusters, o.BlackHoles))
+	if o.Floor {
+		first := of(o, nil)
+		first.floor = true
+		return []*run{first, full}
+	}
 	if o.Compare {
 		// The run without black holes measures the same clusters that stay healthy in the other.
 		return []*run{of(o, nil), full}
@@ -94,6 +108,8 @@ type run struct {
 	members  []member
 	// compared tells by its dead members which clusters' latencies do not count.
 	compared []member
+	// floor: it is the cheapest importer that is run.
+	floor bool
 
 	stage    *stage.Stage
 	rancher  side
@@ -112,7 +128,7 @@ func (r *run) do(ctx context.Context) (*Run, error) {
 	r.recorder = newRecorder(r.members)
 	r.result = &Run{
 		Strategy: r.options.Strategy, Rancher: r.options.Rancher, Clusters: len(crowdIn(r.members)), Machines: r.options.Machines,
-		AgentDelaySeconds: r.options.AgentDelay.Seconds(), Load: loadAverage(),
+		AgentDelaySeconds: r.options.AgentDelay.Seconds(), Load: loadAverage(), Floor: r.floor,
 	}
 	for _, m := range r.members {
 		if m.dead {
@@ -168,6 +184,9 @@ func (r *run) measure(ctx context.Context) error {
 	}
 	var t times
 	t.over = time.Now()
+	if r.floor {
+		return r.evaluate(t) // There is no more to it.
+	}
 	if err := r.importAlone(ctx); err != nil {
 		return err
 	}
@@ -198,7 +217,11 @@ func (r *run) wave(ctx context.Context) error {
 	if err := r.join(ctx); err != nil {
 		return err
 	}
-	if err := r.await(ctx, r.recorder.finished); err != nil {
+	finished := r.recorder.finished
+	if r.floor {
+		finished = r.recorder.allApplied
+	}
+	if err := r.await(ctx, finished); err != nil {
 		return err
 	}
 	after, err := measure()

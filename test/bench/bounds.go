@@ -58,7 +58,7 @@ func (r *Run) requestBound() float64 {
 // bounds returns what is promised of a run. Of one with black holes or a newcomer, and of one in which the stand-in
 // takes the machine, nothing is.
 func (r *Run) bounds(profiled bool) []bound {
-	if r.BlackHoles > 0 || r.Newcomer != nil || r.Rancher != rancherLight {
+	if r.Floor || r.BlackHoles > 0 || r.Newcomer != nil || r.Rancher != rancherLight {
 		return nil
 	}
 	of := func(name string) string { return fmt.Sprintf("%d clusters: %s", r.Clusters, name) }

@@ -25,6 +25,8 @@ type Run struct {
 	Clusters   int    `json:"clusters"`
 	Machines   int    `json:"machines"`
 	BlackHoles int    `json:"blackHoles"`
+	// Floor: it is the cheapest importer that was run, not the manager.
+	Floor bool `json:"floor,omitempty"`
 	// AgentDelaySeconds is what agents take to connect.
 	AgentDelaySeconds float64 `json:"agentDelaySeconds"`
 	// SetupSeconds is what it took to create the clusters and their Secrets, before the manager was started.

@@ -28,6 +28,7 @@ type options struct {
 	BlackHoles  float64       `json:"blackHoles"`
 	Compare     bool          `json:"compare"`
 	Newcomer    bool          `json:"newcomer"`
+	Floor       bool          `json:"floor,omitempty"`
 	Scope       int           `json:"scope,omitempty"`
 	Hostile     time.Duration `json:"-"`
 	Identity    bool          `json:"-"`
@@ -65,6 +66,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.BlackHoles, "black-holes", o.BlackHoles, "Fraction of the workload clusters that accept connections and never answer, for example 0.1.")
 	fs.BoolVar(&o.Compare, "compare", o.Compare, "With --black-holes: also run without them, and compare the latencies of the healthy clusters.")
 	fs.BoolVar(&o.Newcomer, "newcomer", o.Newcomer, "Also select one cluster in another namespace while the others are being imported, and another one alone after them, and compare.")
+	fs.BoolVar(&o.Floor, "floor", o.Floor, "Before each run also make one with the cheapest importer that there can be, which promises nothing, and print the ratio. As v3, without --black-holes, --newcomer and --scope.")
 	fs.IntVar(&o.Scope, "scope", o.Scope, "After the imports also start the manager anew for all namespaces, for this many of them by --namespace, and for the same by --excluded-namespace, and compare what the API server sends.")
 	fs.DurationVar(&o.Hostile, "hostile", o.Hostile, "Instead of all that: import the clusters one after the other, and again within this time beside tenants that write what costs others as much as they can, and compare. It fails if one is not imported, or the manager takes more than 150 MiB.")
 	fs.Lookup("hostile").NoOptDefVal = "5m"
@@ -88,7 +90,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 // baseline returns the options of the run to compare with, nil for none.
 func (o *options) baseline() *options {
-	if o.Baseline == 0 || o.Clusters <= o.Baseline || o.Compare {
+	if o.Floor || o.Baseline == 0 || o.Clusters <= o.Baseline || o.Compare {
 		return nil
 	}
 	less := *o
@@ -111,6 +113,10 @@ func (o *options) validate(rest []string) error {
 		{o.BlackHoles < 0 || o.BlackHoles >= 1, errors.New("--black-holes must be a fraction below 1")},
 		{o.Compare && len(deadOnes(o.Clusters, o.BlackHoles)) == 0, errors.New("--compare needs --black-holes, enough for one cluster at least")},
 		{o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0, errors.New("--scope must be less than --namespaces")},
+		{
+			o.Floor && (o.Strategy != "v3" || o.BlackHoles > 0 || o.Compare || o.Newcomer || o.Scope > 0),
+			errors.New("--floor is for --strategy=v3, without --black-holes, --compare, --newcomer and --scope"),
+		},
 		{o.Hostile < 0, errors.New("--hostile must not be negative")},
 		{o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod < 0 || o.Timeout < 0, errors.New("durations must not be negative")},
 	} {

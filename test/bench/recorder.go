@@ -129,6 +129,18 @@ func (r *recorder) finished() bool {
 	return true
 }
 
+// allApplied says whether the agent of every cluster that is selected was applied.
+func (r *recorder) allApplied() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, m := range r.members {
+		if !r.labelled[m.namespace].IsZero() && r.applied[name].IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
 // quietSince returns when something was last seen to happen.
 func (r *recorder) quietSince() time.Time {
 	r.mu.Lock()

@@ -25,6 +25,8 @@ type report struct {
 	Ratios *ratios `json:"ratios,omitempty"`
 	// Growth is there with a run of --baseline.
 	Growth *Growth `json:"growth,omitempty"`
+	// Limit is there with --floor.
+	Limit *limit `json:"limit,omitempty"`
 }
 
 // ratios compare the latencies of the same healthy clusters, with black holes by without: in that run of each kind
@@ -40,7 +42,7 @@ func newReport(o *options) *report {
 
 func (r *report) add(measured *Run) {
 	r.Runs = append(r.Runs, measured)
-	r.Growth = growthOf(r.Runs)
+	r.Growth, r.Limit = growthOf(r.Runs), limitOf(r.Runs)
 	var with, without []*Run
 	for _, run := range r.Runs {
 		if run.BlackHoles > 0 {
@@ -88,6 +90,7 @@ func (r *report) tables(out io.Writer) {
 	for _, run := range r.Runs {
 		run.table(out)
 	}
+	r.Limit.table(out)
 	if r.Ratios == nil {
 		return
 	}
@@ -105,6 +108,9 @@ func (r *report) tables(out io.Writer) {
 
 // table writes one run.
 func (r *Run) table(out io.Writer) {
+	if r.Floor {
+		_, _ = fmt.Fprint(out, "\nThe cheapest importer:")
+	}
 	_, _ = fmt.Fprintf(out, "\n%d clusters as %s, %d black holes, Rancher: %s; load average before %.1f, %.0f %% of the CPU time used by others\n",
 		r.Clusters, r.Strategy, r.BlackHoles, r.Rancher, r.Load, 100*r.OthersCPUShare)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
