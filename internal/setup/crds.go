@@ -3,7 +3,6 @@ package setup
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -11,23 +10,15 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/archelon-io/archelon/internal/controller"
 )
 
-// crdWait waits for the CRDs of a controller. Each is watched by its name: a cluster with Rancher has hundreds
-// of others, of some megabytes.
+// crdWait waits for the CRDs of a controller.
 type crdWait struct {
 	// crds are those of the management cluster, rancher those of Rancher's cluster.
-	crds, rancher apiextensionsclient.CustomResourceDefinitionInterface
+	crds, rancher *crdWatches
 
 	whose    string // the name of the controller
 	required []controller.CRD
@@ -38,30 +29,11 @@ type crdWait struct {
 	reported string
 }
 
-func newCRDWait(management, rancher cluster.Cluster, c controller.Controller) (*crdWait, error) {
-	crds := make([]apiextensionsclient.CustomResourceDefinitionInterface, 0, 2)
-	for _, of := range []cluster.Cluster{management, rancher} {
-		client, err := apiextensionsclient.NewForConfigAndClient(of.GetConfig(), of.GetHTTPClient())
-		if err != nil {
-			return nil, fmt.Errorf("building a client for CRDs: %w", err)
-		}
-		crds = append(crds, client.CustomResourceDefinitions())
+// waitOn returns what waits for the CRDs of a controller.
+func waitOn(crds, rancher *crdWatches, c controller.Controller) *crdWait {
+	return &crdWait{
+		crds: crds, rancher: rancher, whose: c.Name, required: c.CRDs, unknown: len(c.CRDs), lacking: map[string]string{},
 	}
-	wait := waitOn(crds[0], c)
-	wait.rancher = crds[1]
-	return wait, nil
-}
-
-// of returns where a CRD has to be.
-func (w *crdWait) of(crd controller.CRD) apiextensionsclient.CustomResourceDefinitionInterface {
-	if crd.Of == controller.Rancher() && w.rancher != nil {
-		return w.rancher
-	}
-	return w.crds
-}
-
-func waitOn(crds apiextensionsclient.CustomResourceDefinitionInterface, c controller.Controller) *crdWait {
-	return &crdWait{crds: crds, whose: c.Name, required: c.CRDs, unknown: len(c.CRDs), lacking: map[string]string{}}
 }
 
 // waitForAll returns when the API server serves all required CRDs, or when the context ends.
@@ -138,36 +110,15 @@ func (w *crdWait) wait(ctx context.Context, crd controller.CRD) error {
 	})
 }
 
-// until follows one CRD, nil if there is none, until a condition is met, or the context ends.
+// until follows one CRD where it has to be.
 func (w *crdWait) until(
 	ctx context.Context, crd controller.CRD, met func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool,
 ) error {
-	only := func(options metav1.ListOptions) metav1.ListOptions {
-		options.FieldSelector = controller.Named(crd.Name).String()
-		return options
+	of := w.crds
+	if crd.Of == controller.Rancher() {
+		of = w.rancher
 	}
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return w.of(crd).List(ctx, only(options))
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return w.of(crd).Watch(ctx, only(options))
-		},
-	}
-	_, err := watchtools.UntilWithSync(ctx, lw, &apiextensionsv1.CustomResourceDefinition{}, func(store cache.Store) (bool, error) {
-		var found *apiextensionsv1.CustomResourceDefinition
-		for _, object := range store.List() {
-			found, _ = object.(*apiextensionsv1.CustomResourceDefinition)
-		}
-		return met(found, true), nil
-	}, func(event watch.Event) (bool, error) {
-		found, _ := event.Object.(*apiextensionsv1.CustomResourceDefinition)
-		if event.Type == watch.Deleted {
-			found = nil
-		}
-		return met(found, false), nil
-	})
-	return err
+	return of.until(ctx, crd.Name, met)
 }
 
 // note keeps what a CRD lacks, and says what all of them lack when that is known and whenever it changes. It reports

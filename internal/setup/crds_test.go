@@ -2,8 +2,10 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -11,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/archelon-io/archelon/internal/controller"
@@ -96,7 +99,7 @@ func TestAnotherCRDOfTheName(t *testing.T) {
 // Readiness names the cause once all CRDs are known, and passes when a newer CAPI has taken the place of the old one.
 func TestReadinessNamesTheCRDThatIsTooOld(t *testing.T) {
 	const capi = "clusters.cluster.x-k8s.io"
-	w := waitOn(nil, imports(t))
+	w := waitOn(nil, nil, imports(t))
 	note := func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool {
 		return w.note(t.Context(), found.Name, crdOf(t, found.Name, "").Lack(found), first)
 	}
@@ -143,7 +146,7 @@ func TestAProcessEndsWhenItsCRDIsReplaced(t *testing.T) {
 	r := &running{synced: func() {}, logger: logr.Discard(), replaced: func(controller, crd, cause string) {
 		sentences <- controller + ": " + crd + ": " + cause
 	}}
-	s := &started{Controller: c, crds: waitOn(api, c)}
+	s := &started{Controller: c, crds: waitOn(watchesOn(api), nil, c)}
 	r.left.Store(1)
 	go func() { ended <- r.start(t.Context(), s, shard.Scope{}) }()
 	<-set
@@ -185,6 +188,52 @@ func (f full) Watch(_ context.Context, options metav1.ListOptions) (watch.Interf
 	watched.Modify(f.has)
 	f.watches <- watched
 	return watched, nil
+}
+
+// Several controllers need the CRDs of Cluster API and of Rancher: each is listed and watched once.
+func TestACRDIsWatchedOnceForAll(t *testing.T) {
+	api := full{has: crd("clusters.cluster.x-k8s.io", "v1beta2"), watches: make(chan *watch.RaceFreeFakeWatcher, 4)}
+	watches := watchesOn(api)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, heard := make(chan error, 3), make(chan string, 100)
+	for range 3 {
+		go func() {
+			ended <- watches.until(ctx, "clusters.cluster.x-k8s.io", func(found *apiextensionsv1.CustomResourceDefinition, _ bool) bool {
+				heard <- found.Spec.Versions[0].Name
+				return found.Spec.Versions[0].Name == "v1beta3"
+			})
+		}()
+	}
+	for range 3 {
+		if got := <-heard; got != "v1beta2" {
+			t.Errorf("at first there is %s", got)
+		}
+	}
+	watched := <-api.watches
+	watched.Modify(crd("clusters.cluster.x-k8s.io", "v1beta3"))
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if len(api.watches) > 0 {
+		t.Errorf("it is watched %d times more", len(api.watches))
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return watched.IsStopped(), nil
+	})
+	if err != nil || len(watches.byName) != 0 {
+		t.Errorf("nobody needs it any more, and it is still watched: %v, %d", err, len(watches.byName))
+	}
+
+	go func() {
+		ended <- watches.until(ctx, "clusters.cluster.x-k8s.io", func(*apiextensionsv1.CustomResourceDefinition, bool) bool { return false })
+	}()
+	<-api.watches
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a process that stops waits on: %v", err)
+	}
 }
 
 func TestFieldsOfASchema(t *testing.T) {

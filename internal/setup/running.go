@@ -55,16 +55,20 @@ func (r *running) add(
 			r.left.Add(1)
 		}
 	}
+	crds, err := newCRDWatches(mgr)
+	ofRancher := crds
+	if err == nil && there.config != nil {
+		ofRancher, err = newCRDWatches(there)
+	}
+	if err != nil {
+		return err
+	}
 	for _, c := range all {
-		crds, err := newCRDWait(mgr, there, c)
-		if err != nil {
-			return err
-		}
 		env := controller.Env{Manager: mgr, Rancher: there}
 		if env.Own, env.RancherOwn, err = ownCaches(mgr, config, there, c, scope, syncPeriod); err != nil {
 			return err
 		}
-		s := &started{Controller: c, env: env, crds: crds}
+		s := &started{Controller: c, env: env, crds: waitOn(crds, ofRancher, c)}
 		r.controllers = append(r.controllers, s)
 		err = mgr.Add(everywhere(func(ctx context.Context) error { return r.start(ctx, s, scope) }))
 		if err != nil {

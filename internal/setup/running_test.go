@@ -53,15 +53,15 @@ func TestAControllerWaitsForItsOwnCRDsAlone(t *testing.T) {
 		}
 		return families[0].GetMetric()[0].GetGauge().GetValue() == 1
 	}
-	begun := make(chan string, 2)
-	for name, crds := range map[string][]controller.CRD{
+	begun, watches := make(chan string, 2), watchesOn(api)
+	for name, needed := range map[string][]controller.CRD{
 		"always": nil, "waiting": {{Name: "things.example.com", Version: "v1", Of: controller.Product{Name: "Things", Needed: "Things 2"}}},
 	} {
 		c := controller.Controller{
-			Name: name, CRDs: crds, Watches: func(shard.Scope) []controller.Watch { return nil },
+			Name: name, CRDs: needed, Watches: func(shard.Scope) []controller.Watch { return nil },
 			Setup: func(context.Context, controller.Env) error { begun <- name; return nil },
 		}
-		r.controllers = append(r.controllers, &started{Controller: c, crds: waitOn(api, c)})
+		r.controllers = append(r.controllers, &started{Controller: c, crds: waitOn(watches, watches, c)})
 	}
 	r.left.Store(2)
 	ended := make(chan error, 2)
