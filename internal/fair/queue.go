@@ -133,8 +133,8 @@ func NewQueue(most int) func(string, workqueue.TypedRateLimiter[reconcile.Reques
 // Queue is one in which namespaces take turns, that says what waits in it.
 type Queue struct{ turns *turns }
 
-// New returns a queue with so many requests of one namespace at the same time at most. Those of which first is true when
-// they are added go before the others of their namespace. It is asked with locks held, and must not use the queue.
+// New returns a queue with so many requests of one namespace at the same time at most. Those of which first is true
+// when they are added go before the others of their namespace. It is asked with locks held, and must not use the queue.
 func New(most int, first func(reconcile.Request) bool) *Queue {
 	turns := newTurns(most)
 	turns.first = first

@@ -85,8 +85,9 @@ func (r Rules) annotationsOf(cluster *clusterv1.Cluster) map[string]string {
 	return controller.Bound(propagated, controller.MaxLabels, func(string) bool { return false })
 }
 
-// addAnnotations adds the annotations that a Rancher cluster gets from its CAPI cluster. It fails if they are too large:
-// then the cache has left some of them out, and those must not look as if they had been taken off the CAPI cluster.
+// addAnnotations adds the annotations that a Rancher cluster gets from its CAPI cluster. It fails if they are too
+// large: then the cache has left some of them out, and those must not look as if they had been taken off the CAPI
+// cluster.
 func (r Rules) addAnnotations(desired *Desired) error {
 	propagated := r.annotationsOf(desired.Cluster)
 	if controller.Exceeds(propagated, controller.MaxLabels) {

@@ -55,7 +55,7 @@ func watchesOn(crds apiextensionsclient.CustomResourceDefinitionInterface) *crdW
 
 // until follows one CRD, nil if there is none, until a condition is met, or the context ends.
 func (w *crdWatches) until(ctx context.Context, name string, met func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool) error {
-	states, leave := w.follow(name)
+	states, leave := w.follow(ctx, name)
 	defer leave()
 	for first := true; ; first = false {
 		select {
@@ -70,12 +70,12 @@ func (w *crdWatches) until(ctx context.Context, name string, met func(found *api
 }
 
 // follow begins to follow a CRD. The watch ends when the last follower leaves.
-func (w *crdWatches) follow(name string) (states <-chan crdState, leave func()) {
+func (w *crdWatches) follow(ctx context.Context, name string) (states <-chan crdState, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	followed := w.byName[name]
 	if followed == nil {
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the first one.
 		followed = &crdWatch{cancel: cancel, followers: map[chan crdState]bool{}}
 		w.byName[name] = followed
 		go w.watch(ctx, name, followed)

@@ -67,7 +67,7 @@ func (i *importer) installAgent(ctx context.Context, rancher *http.Client, token
 	if err != nil {
 		return fmt.Errorf("downloading the manifest: %w", err)
 	}
-	for _, document := range bytes.Split(manifest, []byte("\n---")) {
+	for document := range bytes.SplitSeq(manifest, []byte("\n---")) {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(document, object); err != nil {
 			return fmt.Errorf("reading the manifest: %w", err)

@@ -1,6 +1,6 @@
-// Command floor is the cheapest importer that there can be, which the benchmark compares the manager with. For each CAPI
-// cluster of a labelled namespace it creates a v3 Rancher cluster, reads two Secrets, downloads the manifest of the
-// agent and applies each document of it. It takes the flags of the manager, of which it needs two.
+// Command floor is the cheapest importer that there can be, which the benchmark compares the manager with. For each
+// CAPI cluster of a labelled namespace it creates a v3 Rancher cluster, reads two Secrets, downloads the manifest of
+// the agent and applies each document of it. It takes the flags of the manager, of which it needs two.
 //
 // It promises nothing: it elects no leader, writes no condition and no Event, remembers nothing, repairs nothing and
 // deletes nothing. A second one beside it would import everything twice.

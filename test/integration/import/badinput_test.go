@@ -311,7 +311,7 @@ func (w *badWorld) badManifests(night bool) {
 	var found map[string]symptoms
 	downloads := map[string]int{}
 	const (
-		lookAtRancher = "logs of Rancher"
+		lookAtRancher = "log of Rancher"
 		lookBetween   = "Check the proxies"
 	)
 	faults := map[string]rancher.Fault{
@@ -352,7 +352,7 @@ func (w *badWorld) badManifests(night bool) {
 		{"a Deployment without its Secret", "no-secret", "ManifestIncomplete", lookAtRancher, growing},
 		{"a redirect to another host", "redirect", "ManifestRedirected", "Set Rancher's setting server-url", growing},
 		{"no answer", "hang", "RancherTimeout", "Check its load, and the network", growing},
-		{"a closed connection", "drop", "RancherUnreachable", lookBetween, growing},
+		{"a closed connection", "drop", "RancherUnreachable", "Check what answers at Rancher's server-url", growing},
 	}, "refused", "html", "truncated", "foreign", "redirect")
 	BeforeAll(func(ctx context.Context) {
 		stranger.StartTLS()
