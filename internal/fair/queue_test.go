@@ -82,32 +82,3 @@ func TestQueueHoldsANamespaceToItsShare(t *testing.T) {
 		t.Errorf("it remembers turns of %v, %v waiting and %v handed out; want nothing", turns.order, turns.waiting, turns.held)
 	}
 }
-
-// What goes first does so within its namespace, and takes nothing from others.
-func TestQueueServesFirstWhatGoesFirst(t *testing.T) {
-	q := New(3, func(r reconcile.Request) bool { return strings.HasPrefix(r.Name, "new") })
-	drained := 0
-	q.OnNoneFirst(func() {
-		if drained++; q.First() != 0 {
-			t.Errorf("%d go first when none is left", q.First())
-		}
-	})
-	queue := q.Build("test", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute))
-	defer queue.ShutDown()
-	for _, id := range []string{"crowd/1", "crowd/2", "crowd/new1", "alone/1", "crowd/new2", "crowd/3"} {
-		queue.Add(request(id))
-	}
-	if q.First() != 2 {
-		t.Errorf("%d go first, want 2", q.First())
-	}
-	var got []string
-	for queue.Len() > 0 {
-		next, _ := queue.Get()
-		got = append(got, next.String())
-		queue.Done(next)
-	}
-	want := []string{"crowd/new1", "alone/1", "crowd/new2", "crowd/1", "crowd/2", "crowd/3"}
-	if !slices.Equal(got, want) || drained != 1 || q.First() != 0 {
-		t.Errorf("got %v, want %v; told %d times that none is left, and %d are", got, want, drained, q.First())
-	}
-}

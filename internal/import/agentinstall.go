@@ -66,6 +66,7 @@ func (r *Reconciler) tryInstallAgent(
 	if permitted.install {
 		return agent.Unknown, r.applyAgent(ctx, i, terms, permitted, step)
 	}
+	r.jobs.patience.looks(key) // Also the first look of a process at an agent of before.
 	if err := r.requestDeployment(ctx, management, state); err != nil {
 		return agent.Unknown, err
 	}

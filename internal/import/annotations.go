@@ -64,10 +64,10 @@ func mayPropagate(key string) bool {
 
 // propagatesAnnotation reports whether Rancher clusters get an annotation from their CAPI clusters.
 func (r Rules) propagatesAnnotation(key string) bool {
-	return mayPropagate(key) && slices.ContainsFunc(r.PropagatedAnnotations, func(pattern string) bool {
+	return slices.ContainsFunc(r.PropagatedAnnotations, func(pattern string) bool {
 		ok, err := path.Match(pattern, key)
 		return ok && err == nil
-	})
+	}) && mayPropagate(key)
 }
 
 // annotationsOf returns those of the annotations of a CAPI cluster that its Rancher cluster gets, within the bound: a
@@ -107,7 +107,11 @@ func (r Rules) addAnnotations(desired *Desired) error {
 
 // annotationsGiven are the keys of the annotations that a Rancher cluster has from its CAPI cluster.
 func annotationsGiven(annotations map[string]string) []string {
-	given := slices.DeleteFunc(strings.Split(annotations[archelonv1.PropagatedAnnotationsAnnotation], ","), func(key string) bool {
+	listed := annotations[archelonv1.PropagatedAnnotationsAnnotation]
+	if listed == "" || len(listed) > 2*controller.MaxLabels { // A longer one is not of here.
+		return nil
+	}
+	given := slices.DeleteFunc(strings.Split(listed, ","), func(key string) bool {
 		return !mayPropagate(key) // What is written there may not have come from here.
 	})
 	slices.Sort(given)

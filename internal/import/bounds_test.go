@@ -201,3 +201,26 @@ func TestReducedClustersTakeLittleMemory(t *testing.T) {
 		t.Errorf("a cluster takes %d KiB, want at most 60", each>>10)
 	}
 }
+
+// A Rancher user can write as much into the list of propagated annotations as the API server takes.
+func TestAHostileListOfAnnotationsIsBounded(t *testing.T) {
+	many := map[string]string{"archelon.io/propagated-annotations": ""}
+	var keys []string
+	for i := range 1500 {
+		key := fmt.Sprintf("example.com/%04d", i)
+		many[key], keys = strings.Repeat("v", 150), append(keys, key)
+	}
+	for name, list := range map[string]string{"long": strings.Repeat("a/b,", 60<<10), "many": strings.Join(keys, ",")} {
+		record := fullManagement()
+		record.Annotations = maps.Clone(many)
+		record.Annotations["archelon.io/propagated-annotations"] = list
+		reduce(t, record)
+		size := 0
+		for key, value := range record.Annotations {
+			size += len(key) + len(value)
+		}
+		if size > 128<<10 {
+			t.Errorf("%s: %d KiB are left", name, size>>10)
+		}
+	}
+}

@@ -10,17 +10,21 @@ import (
 const (
 	// lookPause is the pause between two looks at what waits, of those that were not looked at before, and of the others.
 	lookPause = time.Second
-	// lookMany is how many may wait before the pause grows with them.
+	// lookMany is how many may wait for a turn before the pause grows with them.
 	lookMany = 1000
 	// lookLatest is when whoever waits for a turn comes again at the latest: others may have gone meanwhile.
 	lookLatest = 5 * time.Minute
+	// lookSweep is how long one may be late before its turn goes to others.
+	lookSweep = time.Minute
 )
 
 // budget bounds how many looks a second this process makes at what waits for Rancher: two, and fewer when more than a
-// thousand wait. A slow Rancher makes all of them wait. Each look costs requests to its API server, and finds nothing.
+// thousand wait for one. A slow Rancher makes all of them wait. Each look costs requests to its API server, and finds
+// nothing.
 //
 // Those that were not looked at before have half of it to themselves: where thousands never connect, a new cluster that
-// does not is looked at soon all the same. Within each half whoever has come first is looked at first.
+// does not is looked at soon all the same. Within each half namespaces take turns, and whoever has come first in a
+// namespace is looked at first there.
 //
 // It keeps no timer: whoever is not looked at is told when to come again.
 type budget struct {
@@ -30,50 +34,98 @@ type budget struct {
 
 // lane is one half.
 type lane struct {
-	// free is when the next look may be made.
-	free time.Time
-	// turns is when each that has come may come again.
-	turns map[types.NamespacedName]time.Time
+	// free is when the next look may be made, and swept when those were last dropped that did not come again.
+	free, swept time.Time
+	turns       map[types.NamespacedName]turn
+	// of counts turns by namespace.
+	of map[string]int
 }
 
-func newBudget() *budget {
-	return &budget{first: lane{turns: map[types.NamespacedName]time.Time{}}, again: lane{turns: map[types.NamespacedName]time.Time{}}}
+// turn is that of a cluster.
+type turn struct {
+	// at is when it is its turn, and back when it was told to come again.
+	at, back time.Time
 }
 
-// wait returns when to come again for a look at a cluster, zero if it is to be made now. So many wait for the same.
-func (b *budget) wait(key types.NamespacedName, looked bool, waiting int, now time.Time) time.Duration {
+func newLane() lane { return lane{turns: map[types.NamespacedName]turn{}, of: map[string]int{}} }
+
+func newBudget() *budget { return &budget{first: newLane(), again: newLane()} }
+
+// wait returns when to come again for a look at a cluster, zero if it is to be made now.
+func (b *budget) wait(key types.NamespacedName, looked bool, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	half := &b.first
 	if looked {
 		half = &b.again
 	}
+	waiting := len(b.first.turns) + len(b.again.turns)
 	return half.wait(key, lookPause*time.Duration(max(lookMany, waiting))/lookMany, now)
 }
 
 func (l *lane) wait(key types.NamespacedName, pause time.Duration, now time.Time) time.Duration {
-	at, came := l.turns[key]
-	before := len(l.turns)
-	if came {
-		before--
-	}
+	l.sweep(now)
+	mine, came := l.turns[key]
 	// Some of those before it may have gone since it came.
-	if turn := l.free.Add(time.Duration(before) * pause); !came || turn.Before(at) {
-		at = turn
+	if at := l.free.Add(time.Duration(l.before(key.Namespace, came)) * pause); !came || at.Before(mine.at) {
+		mine.at = at
 	}
-	if now.Before(at) || now.Before(l.free) {
-		l.turns[key] = at
-		return min(max(at.Sub(now), l.free.Sub(now)), lookLatest)
+	if now.Before(mine.at) || now.Before(l.free) {
+		left := min(max(mine.at.Sub(now), l.free.Sub(now)), lookLatest)
+		mine.back = now.Add(left)
+		if l.turns[key] = mine; !came {
+			l.of[key.Namespace]++
+		}
+		return left
 	}
-	delete(l.turns, key)
+	l.forget(key)
 	l.free = now.Add(pause)
 	return 0
+}
+
+// before returns how many turns come before the last one of a namespace, or before one more.
+func (l *lane) before(namespace string, came bool) int {
+	own := l.of[namespace]
+	if came {
+		own--
+	}
+	before := own
+	for other, turns := range l.of {
+		if other != namespace {
+			before += min(turns, own+1)
+		}
+	}
+	return before
+}
+
+// sweep drops those that did not come again: an import that was paused, or that something else holds up, asks for no
+// look, and must hold up nobody.
+func (l *lane) sweep(now time.Time) {
+	if now.Sub(l.swept) < lookSweep {
+		return
+	}
+	l.swept = now
+	for key, turn := range l.turns {
+		if now.Sub(turn.back) > lookSweep {
+			l.forget(key)
+		}
+	}
+}
+
+func (l *lane) forget(key types.NamespacedName) {
+	if _, came := l.turns[key]; !came {
+		return
+	}
+	delete(l.turns, key)
+	if l.of[key.Namespace]--; l.of[key.Namespace] == 0 {
+		delete(l.of, key.Namespace)
+	}
 }
 
 // forget drops a cluster that waits no more.
 func (b *budget) forget(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.first.turns, key)
-	delete(b.again.turns, key)
+	b.first.forget(key)
+	b.again.forget(key)
 }

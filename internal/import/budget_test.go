@@ -47,6 +47,7 @@ func (w *waiting) pass(seconds int) (most int) {
 			}
 			looks++
 			w.looks[key] = append(w.looks[key], w.now)
+			w.patience.looks(key)
 			w.due[key] = w.now.Add(min(30*time.Second<<min(len(w.looks[key]), 4), 5*time.Minute))
 		}
 		most = max(most, looks)
@@ -98,11 +99,6 @@ func TestANewOneIsLookedAtBesideThousandsThatNeverConnect(t *testing.T) {
 		w.installed(strconv.Itoa(i))
 	}
 	w.pass(4 * 60 * 60)
-	for key, looks := range w.looks {
-		if len(looks) == 0 {
-			t.Fatalf("%s was never looked at", key)
-		}
-	}
 	if len(w.looks) != 3000 {
 		t.Fatalf("%d were looked at, want all", len(w.looks))
 	}
@@ -134,8 +130,64 @@ func TestABacklogThatHasGoneHoldsUpNobody(t *testing.T) {
 		}
 		w.patience.forget(key)
 	}
-	p := w.patience
-	if left := p.young.Len() + len(p.places) + len(p.since) + len(p.looked) + len(p.budget.first.turns) + len(p.budget.again.turns); left != 0 {
+	if left := leftOf(w.patience); left != 0 {
 		t.Errorf("%d things are remembered of clusters that wait no more", left)
+	}
+}
+
+func leftOf(p *patience) int {
+	left := p.young.Len() + len(p.places) + len(p.since) + len(p.looked)
+	for _, half := range []lane{p.budget.first, p.budget.again} {
+		left += len(half.turns) + len(half.of)
+	}
+	return left
+}
+
+// After a restart all are new to the process. Those whose agents were there already were looked at, when that was found.
+func TestANewOneIsLookedAtAfterARestart(t *testing.T) {
+	w := newWaiting()
+	for i := range 3000 {
+		w.patience.looks(w.installed(strconv.Itoa(i)))
+	}
+	w.pass(10)
+	began := w.now
+	key := w.installed("new")
+	w.pass(6 * 60)
+	if looks := w.looks[key]; len(looks) == 0 || looks[0].Sub(began) > patienceMax+5*time.Second {
+		t.Errorf("it was looked at %v, want after %s", looks, patienceMax)
+	}
+}
+
+// A tenant's clusters that were paused while they had turns ask for no look any more.
+func TestWhoDoesNotComeAgainHoldsUpNobody(t *testing.T) {
+	w := newWaiting()
+	for i := range 3000 {
+		w.installed(strconv.Itoa(i))
+	}
+	w.pass(6 * 60)
+	clear(w.due) // They are paused.
+	w.pass(7 * 60)
+	began := w.now
+	key := w.installed("new")
+	w.pass(60)
+	if looks := w.looks[key]; len(looks) == 0 || looks[0].Sub(began) > 35*time.Second {
+		t.Errorf("it was looked at %v, want after half a minute", looks)
+	}
+}
+
+// A namespace with thousands that do not connect delays one in another namespace by a few looks.
+func TestNamespacesShareTheLooks(t *testing.T) {
+	w := newWaiting()
+	for i := range 900 {
+		w.installed(strconv.Itoa(i))
+	}
+	w.pass(10 * 60) // None counts as lately begun any more.
+	key := types.NamespacedName{Namespace: "other", Name: "new"}
+	began := w.now
+	w.patience.begin(key, began)
+	w.due[key] = began.Add(30 * time.Second)
+	w.pass(60)
+	if looks := w.looks[key]; len(looks) == 0 || looks[0].Sub(began) > 40*time.Second {
+		t.Errorf("it was looked at %v, want after half a minute", looks)
 	}
 }

@@ -141,6 +141,7 @@ func reduceRecord(meta *metav1.ObjectMeta) {
 			given[key] = controller.Head(value, longestOfRecord)
 		}
 	}
+	given = controller.Bound(given, maxRecordLabels, func(string) bool { return false })
 	reduceMeta(meta, func(string) int { return longestOfRecord }, given)
 	if controller.Exceeds(meta.Labels, maxRecordLabels) {
 		propagated := strings.Split(meta.Annotations[archelonv1.PropagatedLabelsAnnotation], ",")

@@ -35,9 +35,6 @@ const (
 	jobPollMax = time.Minute
 )
 
-// jobsBesideCreations is the part of the workers that go on while Rancher clusters wait to be created.
-const jobsBesideCreations = 4
-
 // jobs is the controller of the slow part of an import, requests to workload clusters and downloads, with workers of
 // its own. A dead workload cluster costs one of these until its timeout and never a worker of the import, so it delays
 // nobody else. There is at most one job for a cluster; when it ends, the cluster is reconciled again.
@@ -53,7 +50,6 @@ type jobs struct {
 	recheck  workqueue.TypedRateLimiter[types.NamespacedName] // after successes
 	// patience is about work that is Done: what it installed has yet to connect.
 	patience *patience
-	gate     *gate
 	ended    chan event.GenericEvent
 
 	mu      sync.Mutex
@@ -87,7 +83,6 @@ func newJobs(parallel int, c clock.PassiveClock) *jobs {
 		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobBackoffBase, jobDelayMax),
 		recheck:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](jobRecheckBase, jobDelayMax),
 		patience: newPatience(jobRecheckBase),
-		gate:     newGate(parallel / jobsBesideCreations),
 		ended:    make(chan event.GenericEvent, parallel),
 		entries:  map[types.NamespacedName]*job{},
 		polls:    map[types.NamespacedName]poll{},
@@ -120,7 +115,6 @@ func (j *jobs) serve(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 func (j *jobs) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer j.gate.enter(ctx)()
 	work := j.begin(request.NamespacedName, cancel)
 	if work == nil {
 		return reconcile.Result{}, nil

@@ -109,10 +109,16 @@ func (p *patience) postpone(key types.NamespacedName, now time.Time) time.Durati
 		left = p.queue(key, now.Sub(since), now)
 	}
 	if left == 0 {
-		p.looked[key] = true
 		p.budget.forget(key)
 	}
 	return left
+}
+
+// looks notes that a cluster was looked at, and not only given what it is to wait with.
+func (p *patience) looks(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looked[key] = true
 }
 
 // queue is postpone where many wait. The lock is held.
@@ -127,7 +133,7 @@ func (p *patience) queue(key types.NamespacedName, waited time.Duration, now tim
 			return left
 		}
 	}
-	return p.budget.wait(key, p.looked[key], len(p.since), now)
+	return p.budget.wait(key, p.looked[key], now)
 }
 
 // drop forgets a cluster. The lock is held.

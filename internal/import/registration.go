@@ -109,7 +109,7 @@ func (a requestRegistration) String() string {
 	return fmt.Sprintf("v3 Rancher cluster %s: ask Rancher for its registration", a.cluster.Name)
 }
 
-func (a requestRegistration) do(ctx context.Context, r *Reconciler, _ *Observation) outcome.Outcome {
+func (a requestRegistration) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Outcome {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(managementv3.SchemeGroupVersion.WithKind("Cluster"))
 	object.SetName(a.cluster.Name)
@@ -118,6 +118,7 @@ func (a requestRegistration) do(ctx context.Context, r *Reconciler, _ *Observati
 	if err := r.patchUID(ctx, object, patch); err != nil {
 		return failure("requesting the registration", err)
 	}
+	r.registrations.looks(o.key)
 	return outcome.Done()
 }
 

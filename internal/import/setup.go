@@ -111,7 +111,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(source.Channel(r.jobs.ended, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
-			NewQueue:                r.queue(ctx, options.Concurrency).Build,
+			NewQueue:                fair.NewQueue(options.Concurrency),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax),
 		})
 	if r.Principals != nil {
@@ -131,18 +131,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return fmt.Errorf("building controller %s: %w", ControllerName, err)
 	}
 	return nil
-}
-
-// queue returns the queue of the controller. What has no Rancher cluster yet goes first in its namespace.
-func (r *Reconciler) queue(ctx context.Context, concurrency int) *fair.Queue {
-	queue := fair.New(concurrency, func(request reconcile.Request) bool {
-		cluster := &clusterv1.Cluster{}
-		err := r.Client.Get(ctx, request.NamespacedName, cluster) // From the cache.
-		return err == nil && cluster.Annotations[archelonv1.RecordAnnotation] == ""
-	})
-	r.jobs.gate.creating = queue.First
-	queue.OnNoneFirst(r.jobs.gate.opened)
-	return queue
 }
 
 // watchRancher has what is in Rancher's cluster wake CAPI clusters.

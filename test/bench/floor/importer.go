@@ -37,7 +37,7 @@ type importer struct {
 	cache  cache.Cache
 
 	create  chan *metav1.PartialObjectMetadata
-	install chan *unstructured.Unstructured
+	install chan registration
 
 	mu sync.Mutex
 	// seen are the CAPI clusters that were taken on, and owners those of Rancher clusters, by their names.
@@ -50,7 +50,7 @@ func newImporter(config *rest.Config) *importer {
 	config.QPS = -1
 	config.UserAgent = "archelon/floor" // As the manager: its requests are counted by that.
 	return &importer{
-		config: config, create: make(chan *metav1.PartialObjectMetadata, backlog), install: make(chan *unstructured.Unstructured, backlog),
+		config: config, create: make(chan *metav1.PartialObjectMetadata, backlog), install: make(chan registration, backlog),
 		seen: map[client.ObjectKey]bool{}, owners: map[string]client.ObjectKey{},
 	}
 }
@@ -189,10 +189,11 @@ func (i *importer) token(_ context.Context, object any) {
 		return
 	}
 	i.mu.Lock()
-	_, ours := i.owners[found.GetNamespace()]
+	owner, ours := i.owners[found.GetNamespace()]
+	delete(i.owners, found.GetNamespace()) // Once.
 	i.mu.Unlock()
 	if ours {
-		i.install <- found.DeepCopy()
+		i.install <- registration{owner, found.DeepCopy()}
 	}
 }
 
