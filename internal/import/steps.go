@@ -12,7 +12,8 @@ import (
 
 // How long the condition of a CAPI cluster may be behind the steps of its import. A step takes less as a rule: to write
 // each of them would cost half of the writes of an import, and nobody could read them. In a backlog each step takes
-// longer, while the API server has less time for what nobody reads. So it grows with the imports whose steps are not told yet.
+// longer, while the API server has less time for what nobody reads. So it grows with the imports whose steps are not
+// told yet.
 const (
 	stepPatience    = 3 * time.Second
 	stepPatienceFor = 100 * time.Millisecond // more for each of them

@@ -40,10 +40,8 @@ func (i *importer) trust(ctx context.Context) (*http.Client, error) {
 }
 
 // installAgent applies the manifest of a Rancher cluster in its workload cluster.
-func (i *importer) installAgent(ctx context.Context, rancher *http.Client, token *unstructured.Unstructured) error {
-	i.mu.Lock()
-	owner := i.owners[token.GetNamespace()]
-	i.mu.Unlock()
+func (i *importer) installAgent(ctx context.Context, rancher *http.Client, r registration) error {
+	owner, token := r.owner, r.token
 	kubeconfig, credentials := &corev1.Secret{}, &corev1.Secret{}
 	secret, _, _ := unstructured.NestedString(token.Object, "status", "tokenSecretName")
 	if err := errors.Join(

@@ -45,6 +45,12 @@ type importer struct {
 	owners map[string]client.ObjectKey
 }
 
+// registration is the token with which the agent of a CAPI cluster registers.
+type registration struct {
+	owner client.ObjectKey
+	token *unstructured.Unstructured
+}
+
 func newImporter(config *rest.Config) *importer {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -102,9 +108,7 @@ func (i *importer) run(ctx context.Context, ready func()) error {
 	}
 	for range installers {
 		working.Go(func() {
-			work(ctx, i.install, func(ctx context.Context, token *unstructured.Unstructured) error {
-				return i.installAgent(ctx, trust, token)
-			})
+			work(ctx, i.install, func(ctx context.Context, r registration) error { return i.installAgent(ctx, trust, r) })
 		})
 	}
 	ready()
