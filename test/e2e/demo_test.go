@@ -154,7 +154,7 @@ func actOf(created string) []string {
 	}, imported...)
 	steps = append(steps,
 		`Type: +RancherImported\n +Status: +True\n +Reason: +Imported`,
-		`Normal +Imported +Connected to Rancher as v[13] Rancher cluster `,
+		`Normal +Imported +Connected to Rancher as v[13] Rancher`,
 		`Somebody deletes orders in Rancher`,
 		`orders +annotation imported=true`,
 		`orders +RancherImported=False \(RemovedInRancher\)`,
