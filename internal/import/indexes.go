@@ -1,6 +1,8 @@
 package importer
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -22,6 +24,9 @@ const (
 	pending      = "true"
 	// infrastructureIndex finds CAPI clusters by the kind and the name of their infrastructure.
 	infrastructureIndex = "archelon.io/infrastructure"
+	// takingIndex finds CAPI clusters by the Rancher cluster that they name, if Rancher deletes a CAPI cluster of its name
+	// with it: a deletion of that cluster lets them go on, and their Rancher cluster may have lost its labels.
+	takingIndex = "archelon.io/takes-cluster"
 )
 
 // clusterIndexes returns the indexes of CAPI clusters for imports by rules.
@@ -30,6 +35,15 @@ func clusterIndexes(rules Rules) map[string]client.IndexerFunc {
 		uidIndex:            func(cluster client.Object) []string { return []string{string(cluster.GetUID())} },
 		wantedNameIndex:     rules.wantedNameKeys,
 		infrastructureIndex: infrastructureKeys,
+		takingIndex: func(cluster client.Object) []string {
+			id := cluster.GetAnnotations()[archelonv1.RecordAnnotation]
+			for _, strategy := range rules.strategies() {
+				if strategy.Nature().TakesCluster && strings.HasPrefix(id, recordID(strategy, "")) {
+					return []string{id}
+				}
+			}
+			return nil
+		},
 		pendingIndex: func(object client.Object) []string {
 			cluster, ok := object.(*clusterv1.Cluster)
 			if !ok {

@@ -156,12 +156,17 @@ func (r *Reconciler) clusterOfNamesake(ctx context.Context, object client.Object
 	}
 	var requests []reconcile.Request
 	for _, strategy := range r.strategies() {
-		record := strategy.NewObject()
-		if strategy.Nature().TakesCluster && r.inRancher().Get(ctx, strategy.Key(cluster, cluster.Name), record) == nil {
+		if !strategy.Nature().TakesCluster {
+			continue
+		}
+		if record := strategy.NewObject(); r.inRancher().Get(ctx, strategy.Key(cluster, cluster.Name), record) == nil {
 			requests = append(requests, r.clusterOfRecord(ctx, record)...)
 		}
+		// The cache does not show a record that has lost its labels.
+		requests = append(requests, r.clusters(ctx, client.InNamespace(cluster.Namespace),
+			client.MatchingFields{takingIndex: recordID(strategy, cluster.Name)})...)
 	}
-	return requests
+	return requests // One that is among them twice is enqueued once.
 }
 
 // clustersOfName returns the CAPI clusters whose record has, or would have, the display name of a v3 Cluster.
