@@ -143,7 +143,7 @@ func leftOf(p *patience) int {
 	return left
 }
 
-// After a restart all are new to the process. Those whose agents were there already were looked at, when that was found.
+// After a restart all are new to the process. Those whose agents were there already were looked at when that was found.
 func TestANewOneIsLookedAtAfterARestart(t *testing.T) {
 	w := newWaiting()
 	for i := range 3000 {

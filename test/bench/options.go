@@ -98,9 +98,9 @@ func (o *options) baseline() *options {
 	return &less
 }
 
-// plain reports whether all clusters are imported alike, as v3.
-func (o *options) plain() bool {
-	return o.Strategy == "v3" && o.BlackHoles == 0 && !o.Compare && !o.Newcomer && o.Scope == 0
+// comparable reports whether the cheapest importer can do what is to be measured, if it is asked for.
+func (o *options) comparable() bool {
+	return !o.Floor || o.Strategy == "v3" && o.BlackHoles == 0 && !o.Compare && !o.Newcomer && o.Scope == 0
 }
 
 // validate reports everything that cannot be measured, and fills in the time limit.
@@ -118,7 +118,7 @@ func (o *options) validate(rest []string) error {
 		{o.BlackHoles < 0 || o.BlackHoles >= 1, errors.New("--black-holes must be a fraction below 1")},
 		{o.Compare && len(deadOnes(o.Clusters, o.BlackHoles)) == 0, errors.New("--compare needs --black-holes, enough for one cluster at least")},
 		{o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0, errors.New("--scope must be less than --namespaces")},
-		{o.Floor && !o.plain(), errors.New("--floor is for --strategy=v3, without --black-holes, --compare, --newcomer and --scope")},
+		{!o.comparable(), errors.New("--floor is for --strategy=v3, without --black-holes, --compare, --newcomer and --scope")},
 		{o.Hostile < 0, errors.New("--hostile must not be negative")},
 		{o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod < 0 || o.Timeout < 0, errors.New("durations must not be negative")},
 	} {
