@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,8 @@ const (
 	lookLatest = 5 * time.Minute
 	// lookSweep is how long one may be late before its turn goes to others.
 	lookSweep = time.Minute
+	// lookLate is how long those behind it stand in line for one that is late.
+	lookLate = 2 * time.Second
 )
 
 // budget bounds how many looks a second this process makes at what waits for Rancher: two, and fewer when more than a
@@ -24,7 +27,7 @@ const (
 //
 // Those that were not looked at before have half of it to themselves: where thousands never connect, a new cluster that
 // does not is looked at soon all the same. Within each half namespaces take turns, and whoever has come first in a
-// namespace is looked at first there.
+// namespace is looked at first there. When it is whose turn is an estimate, so those whose time has come stand in line.
 //
 // It keeps no timer: whoever is not looked at is told when to come again.
 type budget struct {
@@ -39,6 +42,8 @@ type lane struct {
 	turns       map[types.NamespacedName]turn
 	// of counts turns by namespace.
 	of map[string]int
+	// line are those whose time has come, in the order in which they came then.
+	line []types.NamespacedName
 }
 
 // turn is that of a cluster.
@@ -70,17 +75,49 @@ func (l *lane) wait(key types.NamespacedName, pause time.Duration, now time.Time
 	if at := l.free.Add(time.Duration(l.before(key.Namespace, came)) * pause); !came || at.Before(mine.at) {
 		mine.at = at
 	}
-	if now.Before(mine.at) || now.Before(l.free) {
-		left := min(max(mine.at.Sub(now), l.free.Sub(now)), lookLatest)
-		mine.back = now.Add(left)
-		if l.turns[key] = mine; !came {
-			l.of[key.Namespace]++
-		}
-		return left
+	left := max(mine.at.Sub(now), l.free.Sub(now))
+	if !now.Before(mine.at) {
+		left = max(0, l.free.Sub(now)) + time.Duration(l.ahead(key, now))*pause
 	}
-	l.forget(key)
-	l.free = now.Add(pause)
-	return 0
+	if left <= 0 {
+		l.forget(key)
+		l.free = now.Add(pause)
+		return 0
+	}
+	left = min(left, lookLatest)
+	mine.back = now.Add(left)
+	if l.turns[key] = mine; !came {
+		l.of[key.Namespace]++
+	}
+	return left
+}
+
+// ahead returns how many stand in line before a cluster, which joins it if it does not stand there. Namespaces take
+// turns in it.
+func (l *lane) ahead(key types.NamespacedName, now time.Time) int {
+	l.line = slices.DeleteFunc(l.line, func(other types.NamespacedName) bool {
+		turn, waits := l.turns[other]
+		return other != key && (!waits || now.Sub(turn.back) > lookLate)
+	})
+	at := slices.Index(l.line, key)
+	if at < 0 {
+		at = len(l.line)
+		l.line = append(l.line, key)
+	}
+	round := 0 // of the namespace, in which it is its turn
+	for _, other := range l.line[:at] {
+		if other.Namespace == key.Namespace {
+			round++
+		}
+	}
+	ahead, rounds := 0, map[string]int{}
+	for i, other := range l.line {
+		if its := rounds[other.Namespace]; its < round || its == round && i < at {
+			ahead++
+		}
+		rounds[other.Namespace]++
+	}
+	return ahead
 }
 
 // before returns how many turns come before the last one of a namespace, or before one more.
@@ -113,6 +150,7 @@ func (l *lane) sweep(now time.Time) {
 }
 
 func (l *lane) forget(key types.NamespacedName) {
+	l.line = slices.DeleteFunc(l.line, func(other types.NamespacedName) bool { return other == key })
 	if _, came := l.turns[key]; !came {
 		return
 	}

@@ -1,10 +1,13 @@
 package importer
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -189,5 +192,41 @@ func TestNamespacesShareTheLooks(t *testing.T) {
 	w.pass(60)
 	if looks := w.looks[key]; len(looks) == 0 || looks[0].Sub(began) > 40*time.Second {
 		t.Errorf("it was looked at %v, want after half a minute", looks)
+	}
+}
+
+// Those whose time has come are looked at in the order in which they came then, whoever is faster in a second. One that
+// does not come holds them up for a moment.
+func TestThoseWhoseTimeHasComeStandInLine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gone string
+		want []string
+	}{
+		"AllCome":  {want: []string{"a/1", "a/2", "b/1", "a/3", "a/4"}},
+		"OneStays": {gone: "a/2", want: []string{"a/1", "b/1", "a/3", "a/4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, now := newBudget(), time.Now()
+			b.again.free = now.Add(time.Second)
+			var looked []string
+			come := []string{"a/1", "a/2", "a/3", "a/4", "b/1"}
+			for second := range 12 {
+				now = now.Add(time.Second)
+				for _, who := range come {
+					namespace, cluster, _ := strings.Cut(who, "/")
+					left := b.wait(types.NamespacedName{Namespace: namespace, Name: cluster}, true, now)
+					if left == 0 {
+						looked = append(looked, who)
+					}
+				}
+				if second == 0 {
+					slices.Reverse(come)
+				}
+				come = slices.DeleteFunc(come, func(who string) bool { return slices.Contains(looked, who) || who == tc.gone })
+			}
+			if diff := cmp.Diff(tc.want, looked); diff != "" {
+				t.Errorf("looked at (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
