@@ -197,7 +197,7 @@ func TestNamespacesShareTheLooks(t *testing.T) {
 
 // Those whose time has come are looked at in the order in which they came then, whoever is faster in a second. One that
 // does not come holds them up for a moment.
-func TestThoseWhoseTimeHasComeStandInLine(t *testing.T) {
+func TestThoseWhoseTimeHasComeStandInLine(t *testing.T) { //nolint:gocognit // one story
 	for name, tc := range map[string]struct {
 		gone string
 		want []string
@@ -214,8 +214,7 @@ func TestThoseWhoseTimeHasComeStandInLine(t *testing.T) {
 				now = now.Add(time.Second)
 				for _, who := range come {
 					namespace, cluster, _ := strings.Cut(who, "/")
-					left := b.wait(types.NamespacedName{Namespace: namespace, Name: cluster}, true, now)
-					if left == 0 {
+					if b.wait(types.NamespacedName{Namespace: namespace, Name: cluster}, true, now) == 0 {
 						looked = append(looked, who)
 					}
 				}
