@@ -12,9 +12,10 @@ import (
 	"github.com/archelon-io/archelon/internal/scheme"
 )
 
-// A deletion of a v1 Rancher cluster would take a CAPI cluster of its name along, so it waits until that has gone.
-// Its watch does not show the Rancher cluster if somebody has taken its labels off: the CAPI cluster is woken all the
-// same, by the name that it has written ahead.
+// Rancher deletes the CAPI Cluster that has the name of a v1 Rancher cluster with it. So a v1 Rancher cluster is
+// deleted only when that other CAPI Cluster has gone. The CAPI Cluster that waits for this is woken also when its
+// Rancher cluster has lost its labels, and the cache does not show it: annotation archelon.io/rancher-cluster still
+// names it.
 func TestANamesakeThatHasGoneWakesWhoWaits(t *testing.T) {
 	waits, other := testCluster(held), testCluster(held)
 	waits.Annotations["archelon.io/rancher-cluster"] = "v1/prod-capi"

@@ -98,7 +98,8 @@ func (o *options) baseline() *options {
 	return &less
 }
 
-// comparable reports whether the cheapest importer can do what is to be measured, if it is asked for.
+// comparable reports whether a comparison with the cheapest importer is possible, or not asked for. That importer
+// imports all clusters alike, as v3.
 func (o *options) comparable() bool {
 	return !o.Floor || o.Strategy == "v3" && o.BlackHoles == 0 && !o.Compare && !o.Newcomer && o.Scope == 0
 }
