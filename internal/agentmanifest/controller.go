@@ -29,10 +29,11 @@ const ControllerName = "agent-manifest"
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusters.cluster.x-k8s.io,verbs=list;watch
 
 // Controller describes the controller, which a gate switches on. It also receives registration tokens, in the form in
-// which the import describes them: these are in namespaces of Rancher, not in those of the scope.
-func Controller(gate featuregate.Feature, setup func(context.Context, controller.Env) error) controller.Controller {
+// which the import describes them: these are in namespaces of Rancher, not in those of the scope. Their Secrets are in
+// the own cache of the import, which has to be named as the one to share.
+func Controller(gate featuregate.Feature, shares string, setup func(context.Context, controller.Env) error) controller.Controller {
 	return controller.Controller{
-		Name: ControllerName, Package: "agentmanifest", Gate: gate,
+		Name: ControllerName, Package: "agentmanifest", Gate: gate, Shares: shares,
 		CRDs: []controller.CRD{
 			{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
 			{Name: "clusters.management.cattle.io", Version: "v3", Of: controller.Rancher()},

@@ -36,6 +36,9 @@ type Controller struct {
 	CRDs []CRD
 	// Watches are the kinds that it receives in a scope, and how narrowly.
 	Watches func(scope shard.Scope) []Watch
+	// Shares is the name of a controller before it in the list. Its own caches take the place of this one's: they have all
+	// that this one needs in its own, by the same selectors, so that nothing is watched twice.
+	Shares string
 	// Scheme, if set, returns that of its own cache: for a kind that has another type there.
 	Scheme func() (*runtime.Scheme, error)
 	// Holds are the kinds that carry a finalizer of ours because of it.

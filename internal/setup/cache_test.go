@@ -56,3 +56,23 @@ func TestTwoControllersNarrowAKind(t *testing.T) {
 		t.Errorf("it has its own cache: %v", err)
 	}
 }
+
+// What a controller shares has to have what it would have in caches of its own, by the same selectors.
+func TestSharedCachesHaveWhatIsNeeded(t *testing.T) {
+	before := map[string][]controller.Watch{}
+	for _, c := range Controllers() {
+		own := slices.DeleteFunc(c.Watches(shard.Scope{}), func(w controller.Watch) bool { return !w.Own })
+		for _, watch := range own {
+			if c.Shares != "" && !slices.ContainsFunc(before[c.Shares], func(has controller.Watch) bool { return sameWatch(t, c, watch, has) }) {
+				t.Errorf("%s shares the caches of %s, which do not have %T as it needs that", c.Name, c.Shares, watch.Object)
+			}
+		}
+		before[c.Name] = own
+	}
+}
+
+func sameWatch(t *testing.T, c controller.Controller, a, b controller.Watch) bool {
+	t.Helper()
+	return reflect.TypeOf(a.Object) == reflect.TypeOf(b.Object) && kindOf(t, c, a.Object) == kindOf(t, c, b.Object) && a.Rancher == b.Rancher &&
+		reflect.DeepEqual(a.By.Label, b.By.Label) && reflect.DeepEqual(a.By.Field, b.By.Field) && reflect.DeepEqual(a.By.Namespaces, b.By.Namespaces)
+}

@@ -50,7 +50,7 @@ func (p *parts) controllers() []controller.Controller {
 		machines.Controller(feature.HostClaimMachines, baremetal.CRD(), p.setupClaimMachines),
 		fleet.Controller(feature.Fleet, p.setupFleet),
 		members.Controller(feature.RancherClusterMembers, p.setupMembers),
-		agentmanifest.Controller(feature.AgentManifest, p.setupAgentManifest),
+		agentmanifest.Controller(feature.AgentManifest, importer.ControllerName, p.setupAgentManifest),
 		fleetcluster.Controller(p.opts.ClassLabels, p.origin, p.setupFleetClusters),
 	}
 }

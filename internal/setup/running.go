@@ -63,11 +63,16 @@ func (r *running) add(
 	if err != nil {
 		return err
 	}
+	envs := map[string]controller.Env{}
 	for _, c := range all {
-		env := controller.Env{Manager: mgr, Rancher: there}
-		if env.Own, env.RancherOwn, err = ownCaches(mgr, config, there, c, scope, syncPeriod); err != nil {
-			return err
+		env, shares := envs[c.Shares]
+		if !shares {
+			env = controller.Env{Manager: mgr, Rancher: there}
+			if env.Own, env.RancherOwn, err = ownCaches(mgr, config, there, c, scope, syncPeriod); err != nil {
+				return err
+			}
 		}
+		envs[c.Name] = env
 		s := &started{Controller: c, env: env, crds: waitOn(crds, ofRancher, c)}
 		r.controllers = append(r.controllers, s)
 		err = mgr.Add(everywhere(func(ctx context.Context) error { return r.start(ctx, s, scope) }))
