@@ -77,7 +77,7 @@ type Settings struct {
 func (s Settings) Mark(objects []*unstructured.Unstructured) {
 	for _, object := range objects {
 		agent := &deployment{}
-		if object.GetKind() != "Deployment" || object.GetName() != DeploymentName ||
+		if !Registers(object) ||
 			runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, agent) != nil {
 			continue
 		}
@@ -96,6 +96,11 @@ func (s Settings) Mark(objects []*unstructured.Unstructured) {
 			}
 		}
 	}
+}
+
+// Registers reports whether an object of a manifest is the Deployment of the agent, whose Pods register.
+func Registers(object *unstructured.Unstructured) bool {
+	return object.GetKind() == "Deployment" && object.GetName() == DeploymentName
 }
 
 func annotate(object *unstructured.Unstructured, key, value string) {

@@ -34,20 +34,33 @@ func (d *deciding) connectAgent() Decision {
 	if registered := d.awaitRegistration(); !registered.passes() {
 		return registered
 	}
-	if prepared := d.awaitPreparation(); !prepared.passes() {
-		return prepared
+	manual, manualErr := d.manualDelivery(d.cluster.Annotations)
+	prepared := d.awaitPreparation()
+	if !prepared.passes() {
+		if manual || manualErr != nil || d.terms.settingsErr != nil {
+			return prepared
+		}
+		if look := (askHalf{}); d.lacks(look) {
+			return ask(look)
+		}
+		if !d.half {
+			return prepared
+		}
 	}
 	if err := d.terms.settingsErr; err != nil {
 		return fail(fmt.Errorf("reading Rancher's settings: %w", err))
 	}
-	manual, err := d.manualDelivery(d.cluster.Annotations)
 	switch {
-	case err != nil:
-		return fail(invalidSetting(archelonv1.AgentDeliveryAnnotation, err))
+	case manualErr != nil:
+		return fail(invalidSetting(archelonv1.AgentDeliveryAnnotation, manualErr))
 	case manual:
 		return d.awaitDelivery()
 	case !d.worked:
-		return act(work{input: d.input(want), management: *d.management, want: want, watched: d.terms.kubeconfig != ""})
+		return act(work{
+			start: start{input: d.input(want), unready: prepared.Outcome}, management: *d.management, want: want, watched: d.terms.kubeconfig != "",
+		})
+	case !d.ended && !prepared.passes():
+		return prepared
 	default:
 		return d.workDone()
 	}

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/url"
 
+	managementv3 "github.com/rancher/rancher/pkg/apis/management.cattle.io/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
@@ -22,10 +25,12 @@ func (r *Reconciler) openSite(ctx context.Context, _ types.NamespacedName, from 
 }
 
 // installAgent is the slow part of an import. It runs as a job.
-func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName, management managementCluster, want wish) outcome.Outcome {
+func (r *Reconciler) installAgent(
+	ctx context.Context, key types.NamespacedName, management managementCluster, want wish, begun start,
+) outcome.Outcome {
 	// The next try comes after a pause. A client that waits for it would be kept for every cluster that fails.
 	defer r.Workloads.Forget(want.kubeconfig)
-	cause, err := r.tryInstallAgent(ctx, key, management, want)
+	cause, err := r.tryInstallAgent(ctx, key, management, want, begun)
 	out := outcome.FromError(err, archelonv1.ConnectingAgentReason)
 	if out.IsDone() {
 		out.Reason, out.Message = reasonOf(cause), explain(cause)
@@ -38,8 +43,13 @@ func (r *Reconciler) installAgent(ctx context.Context, key types.NamespacedName,
 
 // tryInstallAgent installs the agent if it cannot connect. If it can, and does not, it says why.
 func (r *Reconciler) tryInstallAgent(
-	ctx context.Context, key types.NamespacedName, management managementCluster, want wish,
+	ctx context.Context, key types.NamespacedName, management managementCluster, want wish, begun start,
 ) (agent.Cause, error) {
+	if !begun.ready() {
+		defer r.halves.leave(key)
+	} else if left := r.halves.end(key, begun.input); left != nil {
+		return agent.Unknown, r.finishAgent(ctx, key, management, left)
+	}
 	step := r.Metrics.timeJob("open")
 	cluster, err := r.open(ctx, key, want.kubeconfig)
 	if err != nil {
@@ -50,6 +60,10 @@ func (r *Reconciler) tryInstallAgent(
 	if err != nil {
 		return agent.Unknown, fmt.Errorf("looking at the agent: %w", err)
 	}
+	if state.Exists && !begun.ready() {
+		r.halves.keep(key, remainder{}) // Everything is left to do: of an agent that is there somebody may have to be asked first.
+		return agent.Unknown, begun.halt()
+	}
 	step("register")
 	terms, err := r.registrationTerms(ctx, management.name)
 	if err != nil {
@@ -58,6 +72,7 @@ func (r *Reconciler) tryInstallAgent(
 	i := &installation{
 		key: key, management: management, want: want, cluster: cluster, agent: state,
 		registered: terms.registration.Tokens(), server: terms.server.String(), checksum: terms.trust.CAChecksum(),
+		start: begun,
 	}
 	permitted, err := r.permit(ctx, i)
 	if err != nil {
@@ -93,16 +108,19 @@ func (r *Reconciler) applyAgent(ctx context.Context, i *installation, terms term
 	step("apply")
 	objects := manifest.Objects()
 	i.want.settings.Mark(objects)
-	warned, err := i.cluster.Install(ctx, objects, permitted.force)
-	r.warnings.note(i.key, warned)
-	if err != nil {
-		return fmt.Errorf("applying the import manifest: %w", err)
+	if !i.ready() {
+		if objects, err = r.applyFirst(ctx, i, objects, permitted.force); err != nil {
+			return err
+		}
+	}
+	if err := r.apply(ctx, i.key, i.cluster, objects, permitted.force); err != nil {
+		return err
 	}
 	if permitted.replaces {
 		r.replacements.note(i.key, r.Clock.Now())
 	}
 	step("")
-	ctrl.LoggerFrom(ctx).Info("Applied Rancher's agent", "rancherCluster", i.management.name)
+	said(ctx, i.management.name)
 	if !i.management.deployed {
 		return nil
 	}
@@ -112,6 +130,56 @@ func (r *Reconciler) applyAgent(ctx context.Context, i *installation, terms term
 		return fmt.Errorf("looking at the agent that was installed: %w", err)
 	}
 	return r.requestDeployment(ctx, i.management, state)
+}
+
+// apply applies objects of a manifest.
+func (r *Reconciler) apply(
+	ctx context.Context, key types.NamespacedName, cluster applier, objects []*unstructured.Unstructured, force bool,
+) error {
+	warned, err := cluster.Install(ctx, objects, force)
+	r.warnings.note(key, warned)
+	if err != nil {
+		return fmt.Errorf("applying the import manifest: %w", err)
+	}
+	return nil
+}
+
+// applyFirst applies all objects but the one that registers, which it returns if Rancher has become ready meanwhile.
+// Otherwise it keeps that, and ends the installation.
+func (r *Reconciler) applyFirst(
+	ctx context.Context, i *installation, objects []*unstructured.Unstructured, force bool,
+) ([]*unstructured.Unstructured, error) {
+	first, last := lastly(objects)
+	if err := r.apply(ctx, i.key, i.cluster, first, force); err != nil {
+		return nil, err
+	}
+	cluster := &managementv3.Cluster{}
+	if err := r.inRancher().Get(ctx, client.ObjectKey{Name: i.management.name}, cluster); err != nil {
+		return nil, fmt.Errorf("getting the v3 Rancher cluster: %w", err)
+	}
+	if viewOf(cluster).prepared() {
+		return last, nil
+	}
+	r.halves.keep(i.key, remainder{input: i.input, cluster: i.cluster, objects: last})
+	return nil, i.halt()
+}
+
+// finishAgent applies what is left of an installation that ended before Rancher was ready. It takes nothing over: who
+// else has an agent there now is found out by the conflict, and by the next try.
+func (r *Reconciler) finishAgent(
+	ctx context.Context, key types.NamespacedName, management managementCluster, left *remainder,
+) error {
+	defer r.Metrics.timeJob("apply")("")
+	if err := r.apply(ctx, key, left.cluster, left.objects, false); err != nil {
+		return err
+	}
+	said(ctx, management.name)
+	return nil
+}
+
+// said logs that an agent was applied.
+func said(ctx context.Context, management string) {
+	ctrl.LoggerFrom(ctx).Info("Applied Rancher's agent", "rancherCluster", management)
 }
 
 // terms is what Rancher says about how an agent gets to it.

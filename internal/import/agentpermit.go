@@ -38,6 +38,7 @@ type installation struct {
 	registered []string
 	// server and checksum are Rancher's URL and that of its CA.
 	server, checksum string
+	start
 }
 
 // permit decides whether the agent may be installed into a workload cluster.

@@ -51,6 +51,16 @@ func (q askTerms) read(ctx context.Context, r *Reconciler, o *Observation) error
 	return nil
 }
 
+// askHalf asks whether an installation may begin before Rancher is ready.
+type askHalf struct{}
+
+func (askHalf) String() string { return "whether the agent may be installed but for its Deployment" }
+
+func (askHalf) read(_ context.Context, r *Reconciler, o *Observation) error {
+	o.half = r.halves.begin(o.key, r.Clock.Now())
+	return nil
+}
+
 // input digests what the installation of the agent depends on.
 func (d *deciding) input(want wish) string {
 	parts := []string{d.management.name, d.terms.registration, d.terms.settings}
@@ -90,7 +100,7 @@ func (d *deciding) wish() (wish, error) {
 // work has the agent looked at in the workload cluster, and installed where it is missing. It takes place in the
 // background: the run does not wait for it.
 type work struct {
-	input      string
+	start
 	management managementCluster
 	want       wish
 	// watched: a watch tells of the kubeconfig.
@@ -106,8 +116,11 @@ func (a work) do(ctx context.Context, r *Reconciler, o *Observation) outcome.Out
 	r.registrations.arrive(o.key, r.Clock.Now())
 	logger, key, management := ctrl.LoggerFrom(ctx), o.key, a.management
 	management.object = nil // A job outlives this copy.
+	if a.ready() && r.halves.waits(key) {
+		r.jobs.LookAgain(key)
+	}
 	o.result, o.ended = r.jobs.Do(key, a.input, func(ctx context.Context) outcome.Outcome {
-		out := r.installAgent(ctrl.LoggerInto(ctx, logger), key, management, a.want)
+		out := r.installAgent(ctrl.LoggerInto(ctx, logger), key, management, a.want, a.start)
 		if out.Kind == outcome.KindWait && !a.watched {
 			out.Kind, out.After = outcome.KindPoll, kubeconfigRecheck
 		}

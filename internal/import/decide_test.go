@@ -247,6 +247,13 @@ func placed(o *Observation, r *Rules) {
 	asked(askEarlyPlace{})(o, r)
 	o.place = true
 }
+
+// begunEarly: the agent may be installed but for its Deployment.
+func begunEarly(o *Observation, r *Rules) {
+	asked(askHalf{})(o, r)
+	o.half = true
+}
+
 func down(o *Observation, _ *Rules) {
 	conditions.Set(o.cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneAvailableCondition, Status: "False", Reason: "NotAvailable"})
 }
@@ -623,11 +630,16 @@ func decideRows() map[string]decideRow {
 		"AgentOffDown":       {append(importedV3("Waiting")[:2:2], v3(), management("c-abcde", "record-1", "Waiting")), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
 		"AgentTerms":         {append(waitingAgent, selfHolds), "import | agent: ask for the registration of v3 Rancher cluster c-abcde"},
 		"AgentWork":          {append(waitingAgent, selfHolds, knownTerms()), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
-		"AgentSoon":          {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: Poll WaitingForRancher"},
-		"AgentSooner":        {append(waitingAgent, selfHolds, knownTerms(), func(o *Observation, _ *Rules) { o.terms.tokened = decideNow.Add(-time.Second) }), "import | agent: Poll WaitingForRancher"},
+		"AgentSoon":          {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: ask for whether the agent may be installed but for its Deployment"},
+		"AgentSooner":        {append(waitingAgent, selfHolds, knownTerms(), func(o *Observation, _ *Rules) { o.terms.tokened = decideNow.Add(-time.Second) }), "import | agent: ask for whether the agent may be installed but for its Deployment"},
+		"AgentHalves":        {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second), asked(askHalf{})), "import | agent: Poll WaitingForRancher"},
+		"AgentHalf":          {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second), begunEarly), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
+		"AgentHalfRuns":      {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second), begunEarly, worked(false, outcome.Done())), "import | agent: Poll WaitingForRancher"},
+		"AgentHalfFails":     {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second), begunEarly, worked(true, outcome.Fail("WorkloadUnreachable", errors.New("no")))), "import | agent: Poll WorkloadUnreachable"},
+		"AgentHalfManual":    {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Second), manual), "import | agent: Poll WaitingForRancher"},
 		"AgentReady":         {append(importedV3("ServiceAccountSecretsMigrated"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentOther":         {append(waitingAgent, selfHolds, knownTerms(), namespaced(time.Minute)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
-		"AgentAhead":         {append(waitingAgent, selfHolds, knownTerms(), namespaced(-2*time.Second)), "import | agent: Poll WaitingForRancher"},
+		"AgentAhead":         {append(waitingAgent, selfHolds, knownTerms(), namespaced(-2*time.Second), asked(askHalf{})), "import | agent: Poll WaitingForRancher"},
 		"AgentClock":         {append(waitingAgent, selfHolds, knownTerms(), namespaced(-time.Hour)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentKnown":         {append(importedV3("Waiting"), selfHolds, knownTerms(), namespaced(time.Second)), "import | agent: look at the agent of v3 Rancher cluster c-abcde in the workload cluster, and install it if it cannot connect"},
 		"AgentRuns":          {append(waitingAgent, selfHolds, knownTerms(), worked(false, outcome.Done())), "import | agent: Wait ConnectingAgent"},

@@ -45,7 +45,7 @@ current-context: a
 	if again := get(); again != before {
 		t.Fatal("a client is not kept between two requests")
 	}
-	if out := b.installAgent(t.Context(), key, managementCluster{name: "c-abcde"}, wish{kubeconfig: from}); out.IsDone() {
+	if out := b.installAgent(t.Context(), key, managementCluster{name: "c-abcde"}, wish{kubeconfig: from}, start{}); out.IsDone() {
 		t.Fatal("nobody listens there")
 	}
 	if after := get(); after == before {

@@ -64,6 +64,9 @@ func viewOf(cluster *managementv3.Cluster) *managementCluster {
 	return view
 }
 
+// prepared reports whether Rancher is ready for the agent.
+func (m managementCluster) prepared() bool { return m.migrated || m.known || m.deployed }
+
 // served reports whether the Rancher cluster has had an agent that it reached, so that what Rancher applied
 // itself is there to be taken over.
 func (m managementCluster) served() bool { return m.known || m.deployed }

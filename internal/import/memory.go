@@ -30,6 +30,8 @@ type memory struct {
 	replacements   *replacements
 	// warnings are about the last installations of agents.
 	warnings *warnings
+	// halves are installations that began before Rancher was ready for their agents.
+	halves *halves
 	// reserved, contests and places are about clusters that want the same.
 	reserved *reservations
 	contests *contests
@@ -44,7 +46,7 @@ func newMemory() *memory {
 		incarnations: newIncarnations(),
 		writes:       newOwnWrites(), told: newTold(), steps: newSteps(), creations: newCreations(), holdings: newHoldings(),
 		conflicts: newConflicts(), looks: newLooks(), registrations: newPatience(registrationPatience), replacements: newReplacements(),
-		warnings: newWarnings(), reserved: newReservations(), contests: newContests(), places: newEarlyPlaces(),
+		warnings: newWarnings(), halves: newHalves(), reserved: newReservations(), contests: newContests(), places: newEarlyPlaces(),
 	}
 }
 

@@ -74,6 +74,8 @@ type answers struct {
 	unpermitted error
 	// place: the namespace may have its Rancher cluster without a control plane.
 	place bool
+	// half: the agent may be installed but for its Deployment.
+	half bool
 	// elsewhere: another instance, which runs, works on the cluster.
 	elsewhere bool
 	// busy: work in the workload cluster has yet to end.

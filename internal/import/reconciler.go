@@ -3,7 +3,6 @@ package importer
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -73,7 +72,7 @@ type Reconciler struct {
 type site interface {
 	Inspect(ctx context.Context) (agent.State, error)
 	NoCleanup(ctx context.Context) error
-	Install(ctx context.Context, objects []*unstructured.Unstructured, force bool) (warned bool, err error)
+	applier
 	Diagnose(ctx context.Context, inspected agent.State, warned bool) agent.Cause
 	UID(ctx context.Context) (types.UID, error)
 }
@@ -107,4 +106,5 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.registrations.forget(key)
 	r.disconnections.forget(key)
 	r.contests.forget(key)
+	r.halves.forget(key)
 }

@@ -48,10 +48,6 @@ func (d *deciding) awaitRegistration() Decision {
 	return requested
 }
 
-// preparationPatience is how long Rancher may take from a namespace, or its first token there, to the end of its
-// preparations. A Rancher that does not tell of that end is not waited for any longer.
-const preparationPatience = 30 * time.Second
-
 // clockSkew is how much later than here it may be where Rancher runs. A time that lies ahead by less is just now.
 const clockSkew = 5 * time.Minute
 
@@ -64,7 +60,7 @@ func (d *deciding) awaitPreparation() Decision {
 		begun = d.terms.tokened // It comes a moment earlier.
 	}
 	left := begun.Add(preparationPatience).Sub(d.now)
-	if m.migrated || m.known || m.deployed || left <= 0 || left > preparationPatience+clockSkew {
+	if m.prepared() || left <= 0 || left > preparationPatience+clockSkew {
 		return pass()
 	}
 	out := waitingForRancher()

@@ -39,12 +39,16 @@ type counted struct {
 	t       *testing.T
 	store   client.WithWatch
 	clock   *clocktesting.FakePassiveClock
+	rules   importer.Rules
 	control *importer.Reconciler
 	// requests are those of the manager, and read is what users read in the condition, one after the other.
 	requests map[string]int
 	read     []string
 	key      client.ObjectKey
 	agent    installed
+	// applied are the kinds that were applied in the workload cluster, one list for each time; then is called meanwhile.
+	applied [][]string
+	then    func()
 }
 
 func newCounted(t *testing.T, kind string) *counted {
@@ -66,19 +70,26 @@ func newCounted(t *testing.T, kind string) *counted {
 	if kind == "v1" {
 		rules.Active, rules.Others = rules.Others[0], []importer.Strategy{rules.Active}
 	}
-	live := c.live()
+	c.rules = rules
+	c.restart()
+	return c
+}
+
+// restart has a new process go on with the import.
+func (c *counted) restart() {
+	c.t.Helper()
+	rules, live := c.rules, c.live()
 	control, err := importer.Simulated{
 		Rules: rules, Client: c.cached(), Live: live, Names: shown{c.store}, Clock: c.clock, Downloader: c,
 		Open: func(ctx context.Context, key types.NamespacedName) (importer.Site, error) {
-			return blank{c.agent}, live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}, &corev1.Secret{})
+			return blank{c.agent, c}, live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}, &corev1.Secret{})
 		},
-	}.Start(ctrl.LoggerInto(t.Context(), logr.Discard()), simShared())
+	}.Start(ctrl.LoggerInto(c.t.Context(), logr.Discard()), simShared())
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	control.Recorder = c
 	c.control = control
-	return c
 }
 
 func (c *counted) count(verb string, object runtime.Object) {
@@ -296,13 +307,24 @@ func TestRequestsOfALook(t *testing.T) {
 }
 
 // blank is a workload cluster, without an agent unless it says otherwise.
-type blank struct{ agent installed }
+type blank struct {
+	agent installed
+	*counted
+}
 
 func (b blank) Inspect(ctx context.Context) (agent.State, error) {
 	return inspected(ctx, b.agent), nil
 }
 func (blank) NoCleanup(context.Context) error { return nil }
-func (blank) Install(context.Context, []*unstructured.Unstructured, bool) (bool, error) {
+func (b blank) Install(_ context.Context, objects []*unstructured.Unstructured, _ bool) (bool, error) {
+	var kinds []string
+	for _, object := range objects {
+		kinds = append(kinds, object.GetKind())
+	}
+	b.applied = append(b.applied, kinds)
+	if b.then != nil {
+		b.then()
+	}
 	return false, nil
 }
 func (blank) Diagnose(context.Context, agent.State, bool) agent.Cause { return agent.Unknown }

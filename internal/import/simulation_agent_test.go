@@ -35,6 +35,8 @@ const otherURL = "https://other.example.com"
 // site is a workload cluster.
 type site struct {
 	agent installed
+	// half is an agent of which everything is there but the Deployment.
+	half installed
 	// cleanup is the v3 Cluster, by UID, for which Rancher's Job that removes the agent is under way.
 	cleanup types.UID
 	// session is the v3 Cluster whose agent has connected. It lasts until Rancher has noticed that the agent is gone.
@@ -91,19 +93,28 @@ func (o opened) Install(_ context.Context, objects []*unstructured.Unstructured,
 	if o.m.dead {
 		return false, errDead
 	}
-	next := installed{exists: true, credentials: true, features: o.agent.features, server: simURL}
+	next, deployed, alone := installed{exists: true, credentials: true, features: o.agent.features, server: simURL}, false, true
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "Secret":
 			encoded, _, _ := unstructured.NestedString(object.Object, "data", "token")
 			token, _ := base64.StdEncoding.DecodeString(encoded)
 			next.token, next.cluster = string(token), object.GetAnnotations()[archelonv1.AgentClusterAnnotation]
+			alone = false
 		case "Deployment":
 			next.applied = object.GetAnnotations()[archelonv1.AppliedAnnotation]
-			next.env = object.GetLabels()["env"]
+			next.env, deployed = object.GetLabels()["env"], true
 		}
 	}
-	if o.agent.exists && o.agent.features && !force && o.agent.token != next.token {
+	if !deployed {
+		o.half = next // Nothing registers.
+		o.m.w.changes++
+		return false, nil
+	}
+	if alone {
+		next.token, next.cluster = o.half.token, o.half.cluster
+	}
+	if o.agent.exists && (o.agent.features || alone) && !force && o.agent.token != next.token {
 		return false, &outcome.Problem{Kind: outcome.KindFail, Reason: archelonv1.AgentConflictReason, Message: "Rancher owns it"}
 	}
 	o.m.w.checkInstall(o.key, o.agent, next)
