@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -63,6 +64,9 @@ type Reconciler struct {
 	// Watcher watches the API server for claims.
 	Watcher client.WithWatch
 
+	// released has the UID of the RoleBinding that was let go, by namespace: a cache that is behind still shows it, and
+	// without it the API server refuses to say what is left there.
+	released sync.Map
 	unbound  unbound
 	returned listeners
 	awaited  awaited
@@ -114,8 +118,14 @@ func gone() predicate.Predicate {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	binding := bindingMetadata()
 	err := r.Bindings.Get(ctx, client.ObjectKey{Namespace: req.Name, Name: roleBinding}, binding)
+	if apierrors.IsNotFound(err) {
+		r.released.Delete(req.Name)
+	}
 	if err != nil || !deleting(binding) || !hold.Role.On(binding) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if released, ok := r.released.Load(req.Name); ok && released == binding.UID {
+		return ctrl.Result{}, nil
 	}
 	if may, err := r.may(ctx, req.Name); err != nil || !may {
 		return ctrl.Result{}, err
@@ -126,6 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := hold.Release(ctx, r.Client, binding, func() { hold.Role.Remove(binding) }); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.released.Store(req.Name, binding.UID)
 	ctrl.LoggerFrom(ctx).Info("Let go of the rights in a namespace", "namespace", req.Name)
 	return ctrl.Result{}, nil
 }

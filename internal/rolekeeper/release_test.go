@@ -2,6 +2,7 @@ package rolekeeper
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +61,7 @@ func world(t *testing.T, withdrawn, ending bool) client.Client {
 	}
 	now := metav1.Now()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Finalizers: []string{"kubernetes"}}}
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "archelon-isolated", Finalizers: []string{"archelon.io/role-in-use"}}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "archelon-isolated", UID: "role", Finalizers: []string{"archelon.io/role-in-use"}}}
 	if withdrawn {
 		binding.DeletionTimestamp = &now
 	}
@@ -220,6 +221,55 @@ func TestRightsThatAreWithdrawn(t *testing.T) {
 				t.Errorf("got annotations %v, want the record named, and the instance only as long as it works there", ours.Annotations)
 			}
 		})
+	}
+}
+
+// stale shows a RoleBinding after it has gone.
+type stale struct {
+	client.Reader
+	shown *metav1.PartialObjectMetadata
+}
+
+func (s stale) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	binding, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return fmt.Errorf("asked for a %T, want the metadata of a RoleBinding", object)
+	}
+	s.shown.DeepCopyInto(binding)
+	return nil
+}
+
+// Once the RoleBinding has been let go, the rights to ask for what is left are gone. A cache that still shows it is not
+// gone by, but one of the same name that comes after it is another one.
+func TestARoleBindingThatWasLetGoIsNotLookedAtAgain(t *testing.T) {
+	live, ok := world(t, true, false).(client.WithWatch)
+	if !ok {
+		t.Fatal("the fake client cannot be intercepted")
+	}
+	shown := bindingMetadata()
+	if err := live.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: roleBinding}, shown); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	c := interceptor.NewClient(live, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			asked++
+			return c.List(ctx, list, opts...)
+		},
+	})
+	r := keeper(t, c, true, tenant)
+	r.Bindings = stale{shown: shown}
+	run(t, r)
+	if bound(t, c) {
+		t.Fatal("the RoleBinding was not let go")
+	}
+	asked = 0
+	if run(t, r); asked > 0 {
+		t.Errorf("asked %d times for what is left without the rights to", asked)
+	}
+	shown.UID = "second"
+	if run(t, r); asked == 0 {
+		t.Error("another RoleBinding is taken for the one that has gone")
 	}
 }
 
