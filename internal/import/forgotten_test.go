@@ -74,6 +74,7 @@ func TestANewIncarnationInheritsNothing(t *testing.T) {
 	b.conflicts.note(key, now)
 	b.looks.note(key, now)
 	b.registrations.begin(key, now)
+	b.halves.begin(key, now)
 	b.disconnections.first(key, "m", now)
 	b.replacements.note(key, now)
 	b.warnings.note(key, true)
