@@ -210,7 +210,7 @@ func (r *run) wave(ctx context.Context) error {
 		return err
 	}
 	profiled := r.profiler.follow(ctx)
-	if err := choose(ctx, r.stage, crowdIn(r.members), r.recorder); err != nil {
+	if err := r.chooseAll(ctx, crowdIn(r.members)); err != nil {
 		return err
 	}
 	r.say("labelled; importing")
@@ -261,7 +261,7 @@ func (r *run) beIdle(ctx context.Context) error {
 // prepare brings up everything but the choice to import.
 func (r *run) prepare(ctx context.Context) error {
 	var err error
-	if r.servers, err = workloadserver.Start(ctx, r.recorder.request); err != nil {
+	if r.servers, err = workloadserver.StartAt(ctx, workloadserver.Options{Distance: r.options.Distance}, r.recorder.request); err != nil {
 		return err
 	}
 	if r.stage, r.rancher, err = startManagement(ctx, r.options); err != nil {

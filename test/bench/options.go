@@ -36,6 +36,9 @@ type options struct {
 	HostClaim   bool          `json:"-"`
 	Restart     bool          `json:"restart"`
 	Runs        int           `json:"runs"`
+	Pace        time.Duration `json:"paceNanoseconds,omitempty"`
+	Prepares    time.Duration `json:"preparesNanoseconds,omitempty"`
+	Distance    time.Duration `json:"distanceNanoseconds,omitempty"`
 	AgentDelay  time.Duration `json:"agentDelayNanoseconds"`
 	SyncPeriod  time.Duration `json:"syncPeriodNanoseconds"`
 	Idle        time.Duration `json:"idleNanoseconds"`
@@ -75,6 +78,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.HostClaim, "hostclaim", o.HostClaim, "Instead of all that: measure what HostClaims cost, 100 and 1,000 of 50 namespaces, on as many hosts, with caches that are a quarter of a second old. It fails if a claim costs 1.5 times as much among 1,000 as among 100, has two hosts, shares one, or if 1,000 claims that wait cost a request.")
 	fs.BoolVar(&o.Restart, "restart", o.Restart, "After the imports also start the manager anew with everything imported, with its default --sync-period, and watch it for as long as --idle.")
 	fs.IntVar(&o.Runs, "runs", o.Runs, "Repetitions. With --compare each is a pair of runs, and the calmest of each kind are compared.")
+	fs.DurationVar(&o.Pace, "pace", o.Pace, "Time between the labels of two namespaces. With as many --namespaces as --clusters, clusters are imported one at a time.")
+	fs.DurationVar(&o.Prepares, "prepares", o.Prepares, "Time that Rancher takes from the token of a cluster until an agent may register, with --rancher=light.")
+	fs.DurationVar(&o.Distance, "distance", o.Distance, "Time that a request to a workload cluster and its answer are on their way.")
 	fs.DurationVar(&o.AgentDelay, "agent-delay", o.AgentDelay, "Time between the installation of an agent and its connection to Rancher.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", o.SyncPeriod, "The manager's --sync-period; by default 20s, and with more clusters than --baseline the manager's own default.")
 	fs.DurationVar(&o.Idle, "idle", o.Idle, "How long to watch the manager when everything is imported. Longer than --sync-period shows what resyncs cost.")
@@ -121,7 +127,7 @@ func (o *options) validate(rest []string) error {
 		{o.Scope < 0 || o.Scope >= o.Namespaces && o.Scope > 0, errors.New("--scope must be less than --namespaces")},
 		{!o.comparable(), errors.New("--floor is for --strategy=v3, without --black-holes, --compare, --newcomer and --scope")},
 		{o.Hostile < 0, errors.New("--hostile must not be negative")},
-		{o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod < 0 || o.Timeout < 0, errors.New("durations must not be negative")},
+		{o.Pace < 0 || o.Prepares < 0 || o.Distance < 0 || o.AgentDelay < 0 || o.Idle < 0 || o.Settle < 0 || o.SyncPeriod < 0 || o.Timeout < 0, errors.New("durations must not be negative")},
 	} {
 		if check.fails {
 			problems = append(problems, check.problem)

@@ -99,7 +99,7 @@ func startManagement(ctx context.Context, o *options) (*stage.Stage, side, error
 		return nil, nil, err
 	}
 	s := &stage.Stage{Management: management}
-	light, err := startLight(ctx, s)
+	light, err := startLight(ctx, s, o.Prepares)
 	if err != nil {
 		return nil, nil, errors.Join(err, s.Stop())
 	}
@@ -123,7 +123,7 @@ func startLimited(ctx context.Context, opts env.Options) (*env.ControlPlane, err
 }
 
 // startLight completes a stage without the stand-in.
-func startLight(ctx context.Context, s *stage.Stage) (*lightrancher.Rancher, error) {
+func startLight(ctx context.Context, s *stage.Stage, prepares time.Duration) (*lightrancher.Rancher, error) {
 	known, err := scheme.New()
 	if err != nil {
 		return nil, err
@@ -140,5 +140,5 @@ func startLight(ctx context.Context, s *stage.Stage) (*lightrancher.Rancher, err
 	if err != nil {
 		return nil, err
 	}
-	return lightrancher.Start(ctx, config, string(manifest))
+	return lightrancher.Start(ctx, config, string(manifest), prepares)
 }

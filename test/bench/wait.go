@@ -21,6 +21,26 @@ func (r *run) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// chooseAll labels the namespaces of clusters, one after the other.
+func (r *run) chooseAll(ctx context.Context, members []member) error {
+	if r.options.Pace == 0 {
+		return choose(ctx, r.stage, members, r.recorder)
+	}
+	byNamespace := map[string][]member{}
+	for _, m := range members {
+		byNamespace[m.namespace] = append(byNamespace[m.namespace], m)
+	}
+	for _, namespace := range namespacesOf(members) {
+		if err := choose(ctx, r.stage, byNamespace[namespace], r.recorder); err != nil {
+			return err
+		}
+		if err := r.pause(ctx, r.options.Pace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // await waits for what the recorder will know.
 func (r *run) await(ctx context.Context, known func() bool) error {
 	timed, cancel := context.WithTimeout(ctx, r.options.Timeout)

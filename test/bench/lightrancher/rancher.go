@@ -41,6 +41,7 @@ const (
 // Rancher is running until Stop.
 type Rancher struct {
 	client   client.Client // without a cache
+	prepares time.Duration
 	manifest *template.Template
 	server   *httptest.Server
 	queue    chan func(context.Context) error
@@ -54,8 +55,9 @@ type Rancher struct {
 }
 
 // Start creates the settings that an import reads and begins to react to Rancher clusters. The CRDs must be there.
-// manifest is the template of the agent's manifest in test/standin/rancher. ctx bounds the start only.
-func Start(ctx context.Context, config *rest.Config, manifest string) (*Rancher, error) {
+// manifest is the template of the agent's manifest in test/standin/rancher. An agent may register this long after there
+// is a token for it. ctx bounds the start only.
+func Start(ctx context.Context, config *rest.Config, manifest string, prepares time.Duration) (*Rancher, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.UserAgent = "light-rancher"
@@ -71,7 +73,7 @@ func Start(ctx context.Context, config *rest.Config, manifest string) (*Rancher,
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for Rancher: %w", err)
 	}
-	r := &Rancher{client: c, manifest: parsed, queue: make(chan func(context.Context) error, backlog), byOwner: map[string]string{}}
+	r := &Rancher{client: c, prepares: prepares, manifest: parsed, queue: make(chan func(context.Context) error, backlog), byOwner: map[string]string{}}
 	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.serveManifest))
 	r.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	r.server.StartTLS()
@@ -202,9 +204,10 @@ func (r *Rancher) register(ctx context.Context, v3 *unstructured.Unstructured) e
 	r.mu.Lock()
 	r.byOwner[v3.GetLabels()[ownerLabel]] = name
 	r.mu.Unlock()
-	prepared := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":[{"type":"ServiceAccountSecretsMigrated","status":"True"}]}}`))
-	if err := r.client.Status().Patch(ctx, object(managementKind(), "", name), prepared); err != nil {
-		return fmt.Errorf("preparing %s: %w", name, err)
+	if r.prepares == 0 {
+		if err := r.prepare(ctx, name); err != nil {
+			return err
+		}
 	}
 	token := object(schema.GroupVersionKind{Group: managementKind().Group, Version: "v3", Kind: "ClusterRegistrationToken"}, name, "default-token")
 	token.Object["spec"] = map[string]any{"clusterName": name}
@@ -223,6 +226,18 @@ func (r *Rancher) register(ctx context.Context, v3 *unstructured.Unstructured) e
 		if err := r.client.Create(ctx, made); err != nil {
 			return fmt.Errorf("registering %s: %w", name, err)
 		}
+	}
+	if r.prepares > 0 {
+		time.AfterFunc(r.prepares, func() { r.queue <- func(ctx context.Context) error { return r.prepare(ctx, name) } })
+	}
+	return nil
+}
+
+// prepare reports that an agent may register.
+func (r *Rancher) prepare(ctx context.Context, name string) error {
+	prepared := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":[{"type":"ServiceAccountSecretsMigrated","status":"True"}]}}`))
+	if err := r.client.Status().Patch(ctx, object(managementKind(), "", name), prepared); err != nil {
+		return fmt.Errorf("preparing %s: %w", name, err)
 	}
 	return nil
 }

@@ -69,11 +69,21 @@ type Options struct {
 	URL string
 	// Keys are what NewKeys has made, so that kubeconfigs outlive this server; empty makes new ones.
 	Keys []byte
+	// Distance is how long a request and its answer are on their way.
+	Distance time.Duration
 }
 
 // Start serves on loopback until Stop. It calls observe for every request, from several goroutines.
 func Start(ctx context.Context, observe func(Request)) (*Server, error) {
 	return StartAt(ctx, Options{}, observe)
+}
+
+// from serves clients at a distance.
+func (s *Server) from(distance time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(distance)
+		s.serve(w, r)
+	})
 }
 
 // StartAt is Start for a server that others reach, too.
@@ -112,7 +122,7 @@ func StartAt(ctx context.Context, opts Options, observe func(Request)) (*Server,
 		served: make(chan struct{}), clusters: map[string]*cluster{},
 	}
 	s.http = &http.Server{
-		Handler:           http.HandlerFunc(s.serve),
+		Handler:           s.from(opts.Distance),
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients hang up whenever they like
 		TLSConfig: &tls.Config{
