@@ -26,26 +26,47 @@ const (
 	readyPoll    = 100 * time.Millisecond
 )
 
-// manager is one of the programs that hack/capi/build.sh makes, with a manifest of the same name.
+// manager is one of the programs that hack/capi/build.sh or hack/metal3/build.sh makes, with a manifest of the same name.
 type manager struct {
 	name  string
 	gates string
+	// dir has the program.
+	dir string
 }
 
-// MachinePools are left out, because nothing here makes one.
-func managers() []manager {
-	return []manager{
-		{"core", "ClusterTopology=true,MachinePool=false"},
-		{"bootstrap", "MachinePool=false"},
-		{"controlplane", "ClusterTopology=true,MachinePool=false"},
-		{"infrastructure", "ClusterTopology=true,MachinePool=false"},
+// managers are those that are to run. MachinePools are left out, because nothing here makes one.
+func managers(ctx context.Context, opts Options) ([]manager, error) {
+	dir, err := env.CacheDir(ctx, "capi", "sigs.k8s.io/cluster-api")
+	if err != nil {
+		return nil, err
 	}
+	all := []manager{{"core", "ClusterTopology=true,MachinePool=false", dir}, {"bootstrap", "MachinePool=false", dir}}
+	if opts.Metal3 {
+		if dir, err = env.CacheDir(ctx, "metal3", "github.com/metal3-io/baremetal-operator"); err != nil {
+			return nil, err
+		}
+		all = append(all, manager{"provider", "", dir})
+	} else {
+		all = append(all,
+			manager{"controlplane", "ClusterTopology=true,MachinePool=false", dir},
+			manager{"infrastructure", "ClusterTopology=true,MachinePool=false", dir},
+		)
+	}
+	for _, m := range all {
+		if _, err := os.Stat(filepath.Join(m.dir, m.name)); err != nil {
+			return nil, fmt.Errorf("looking for the controllers of Cluster API, which `make capi metal3` builds: %w", err)
+		}
+	}
+	return all, nil
 }
 
 // Options say where the controllers work.
 type Options struct {
 	// Cluster is the management cluster. It needs ControllerManager.
 	Cluster *env.ControlPlane
+	// Metal3 runs the provider of Metal3 in the place of the development provider, and no control plane provider. It needs
+	// the CRDs of the baremetal-operator.
+	Metal3 bool
 	// Out receives the logs of all programs; nil discards them.
 	Out io.Writer
 }
@@ -61,27 +82,22 @@ type Controllers struct {
 // bounds the start, not the life: the caller has to call Stop. Should the caller's process die without it, a
 // watchdog ends the programs.
 func Start(ctx context.Context, opts Options) (*Controllers, error) {
-	assets, err := env.CacheDir(ctx, "capi", "sigs.k8s.io/cluster-api")
+	all, err := managers(ctx, opts)
 	if err != nil {
 		return nil, err
-	}
-	for _, m := range managers() {
-		if _, err := os.Stat(filepath.Join(assets, m.name)); err != nil {
-			return nil, fmt.Errorf("looking for the controllers of Cluster API, which `make capi` builds: %w", err)
-		}
 	}
 	dir, err := os.MkdirTemp("", "archelon-capi-")
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory for Cluster API: %w", err)
 	}
 	c := &Controllers{dir: dir}
-	if err := c.start(ctx, opts, assets); err != nil {
+	if err := c.start(ctx, opts, all); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting Cluster API: %w", err), c.Stop())
 	}
 	return c, nil
 }
 
-func (c *Controllers) start(ctx context.Context, opts Options, assets string) error {
+func (c *Controllers) start(ctx context.Context, opts Options, all []manager) error {
 	var err error
 	if c.watchdog, err = process.Watch(c.dir); err != nil {
 		return err
@@ -90,25 +106,28 @@ func (c *Controllers) start(ctx context.Context, opts Options, assets string) er
 	if err != nil {
 		return err
 	}
-	addresses, err := process.FreeAddresses(3 * len(managers()))
+	addresses, err := process.FreeAddresses(3 * len(all))
 	if err != nil {
 		return err
 	}
 	var healths []string
-	for i, m := range managers() {
+	for i, m := range all {
 		webhook, diagnostics, health := addresses[3*i], addresses[3*i+1], addresses[3*i+2]
-		if err := install(ctx, opts.Cluster.Config, filepath.Join(assets, m.name+".yaml"), "https://"+webhook, ca); err != nil {
+		if err := install(ctx, opts.Cluster.Config, filepath.Join(m.dir, m.name+".yaml"), "https://"+webhook, ca); err != nil {
 			return err
 		}
-		if err := c.run(opts, m, filepath.Join(assets, m.name), webhook, diagnostics, health); err != nil {
+		if err := c.run(opts, m, filepath.Join(m.dir, m.name), webhook, diagnostics, health); err != nil {
 			return err
 		}
 		healths = append(healths, health)
 	}
-	for i, m := range managers() {
+	for i, m := range all {
 		if err := c.waitFor(ctx, c.running[i], healths[i]); err != nil {
 			return fmt.Errorf("waiting for %s: %w", m.name, err)
 		}
+	}
+	if opts.Metal3 {
+		return nil
 	}
 	return prime(ctx, opts.Cluster.Config)
 }
@@ -145,8 +164,10 @@ func (c *Controllers) run(opts Options, m manager, program, webhook, diagnostics
 	//nolint:noctx // it lives until Stop, not until the start's context ends
 	cmd := exec.Command(path,
 		"--webhook-cert-dir="+c.dir, "--webhook-port="+port,
-		"--diagnostics-address="+diagnostics, "--insecure-diagnostics=true", "--health-addr="+health,
-		"--feature-gates="+m.gates)
+		"--diagnostics-address="+diagnostics, "--insecure-diagnostics=true", "--health-addr="+health)
+	if m.gates != "" {
+		cmd.Args = append(cmd.Args, "--feature-gates="+m.gates)
+	}
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"),
 		"POD_NAMESPACE=default", "POD_NAME="+m.name, "POD_UID="+m.name,

@@ -67,7 +67,10 @@ func (c changeClaim) do(ctx context.Context, r *Reconciler) error {
 
 // copySecret puts a copy of one state of a Secret beside the host.
 type copySecret struct {
-	source   *metav1.PartialObjectMetadata
+	// source is nil if the copy only tells of the stand-in.
+	source *metav1.PartialObjectMetadata
+	// tells is the stand-in of which the copy tells, nil for none.
+	tells    *hostclaim.StandIn
 	to       types.NamespacedName
 	replaces *metav1.PartialObjectMetadata
 	claim    *metal3v1.HostClaim
@@ -76,11 +79,14 @@ type copySecret struct {
 
 // String implements fmt.Stringer.
 func (c copySecret) String() string {
+	if c.source == nil {
+		return fmt.Sprintf("Secret %s: create it", c.to)
+	}
 	return fmt.Sprintf("Secret %s: copy it to %s", client.ObjectKeyFromObject(c.source), c.to)
 }
 
 func (c copySecret) do(ctx context.Context, r *Reconciler) error {
-	source, err := hostclaim.StateOf(ctx, r.Read.Live, c.source)
+	source, err := hostclaim.Source(ctx, r.Read.Live, c.source, c.tells)
 	if err != nil {
 		return err
 	}
@@ -88,7 +94,7 @@ func (c copySecret) do(ctx context.Context, r *Reconciler) error {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.to.Namespace, Name: c.to.Name,
 			Labels: map[string]string{
-				metal3v1.ClaimUIDLabel: string(c.claim.UID), metal3v1.SourceLabel: hostclaim.Version(c.source),
+				metal3v1.ClaimUIDLabel: string(c.claim.UID), metal3v1.SourceLabel: hostclaim.CopyVersion(c.source, c.tells),
 				metal3v1.EnvironmentLabel: "baremetal",
 			},
 			OwnerReferences: []metav1.OwnerReference{{

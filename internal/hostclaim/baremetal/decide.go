@@ -230,10 +230,16 @@ func unbound(o Observation, reason, message string, now time.Time) Decision {
 	return d
 }
 
-// leftOver removes the copies of a claim's Secrets beside a host that it has lost.
+// leftOver removes what a claim has left on a host that it has lost to another consumer, and the copies of its Secrets
+// beside it.
 func leftOver(o Observation) []Action {
 	var actions []Action
 	if host := hostOf(o.Claim); host != nil {
+		if o.Named != nil && keyOf(o.Named) == *host {
+			if after := disowned(o.Named); after != nil {
+				actions = append(actions, changeHost{o.Named, after, "take off it what its earlier claim has left there", nil})
+			}
+		}
 		for _, r := range hostclaim.Roles() {
 			found := o.Secrets[copyOf(*host, r)]
 			if found != nil && isCopy(found) && found.Labels[metal3v1.ClaimUIDLabel] == string(o.Claim.UID) {

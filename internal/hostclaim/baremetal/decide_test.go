@@ -129,6 +129,10 @@ func TestDecide(t *testing.T) {
 	source := Secrets{{Namespace: "a", Name: "s"}: {ObjectMeta: metav1.ObjectMeta{
 		Namespace: "a", Name: "s", UID: "u", ResourceVersion: "1",
 	}}}
+	ofMachine := func(claim *metal3v1.HostClaim) { setAnnotation(claim, "hostclaims.metal3.io/stand-in", "uid-of-proxy") }
+	metaDataToo := func(claim *metal3v1.HostClaim) { claim.Spec.MetaData = &corev1.SecretReference{Name: "s"} }
+	beside := func(h *bmov1.BareMetalHost) { h.Namespace = "a" }
+	robbed := hostOfClaim(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef = foreign.Spec.ConsumerRef })
 	for name, tc := range map[string]struct {
 		o    Observation
 		want string
@@ -190,6 +194,24 @@ func TestDecide(t *testing.T) {
 			"Secret a/s: copy it to infra/h-hc-userdata, BareMetalHost infra/h: have it as its claim says, " +
 				"True BareMetalHostAssociated bound infra/h",
 		},
+		"an image of a Machine": {
+			Observation{Claim: claimWith(all(named, on, wants, ofMachine)), Consumed: list(hostOfClaim(nil)), Secrets: source},
+			"Secret a/s: copy it to infra/h-hc-userdata, Secret infra/h-hc-metadata: create it, " +
+				"BareMetalHost infra/h: have it as its claim says, True BareMetalHostAssociated bound infra/h",
+		},
+		"an image of a Machine, and a host beside it": {
+			Observation{Claim: claimWith(all(on, wants, ofMachine, metaDataToo)), Consumed: list(hostOfClaim(beside)), Secrets: source},
+			"Secret a/s: copy it to a/h-hc-metadata, BareMetalHost a/h: have it as its claim says, " +
+				"HostClaim a/c: have it name its host, True BareMetalHostAssociated bound a/h",
+		},
+		"an image of a Machine whose metaData is missing": {
+			Observation{Claim: claimWith(all(named, on, wants, ofMachine, metaDataToo)), Consumed: list(hostOfClaim(nil))},
+			"BareMetalHost infra/h: have it as its claim says, True BareMetalHostAssociated bound infra/h unsynchronized",
+		},
+		"a Machine that asks for nothing": {
+			Observation{Claim: claimWith(all(named, ofMachine)), Consumed: list(hostOfClaim(nil))},
+			"True BareMetalHostAssociated bound infra/h",
+		},
 		"another CRD has dropped that it is to be on": {
 			Observation{Claim: claimWith(all(named, on)), Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) { h.Spec.Online = true }))},
 			"  (FieldsDropped)",
@@ -209,6 +231,14 @@ func TestDecide(t *testing.T) {
 		"lost, and a copy is left": {
 			Observation{Claim: claimWith(knows), Named: foreign, Secrets: copied},
 			"Secret infra/h-hc-userdata: remove it, False NoBareMetalHost",
+		},
+		"lost to the provider, with what was ours": {
+			Observation{Claim: claimWith(knows), Named: robbed, Secrets: copied},
+			"BareMetalHost infra/h: take off it what its earlier claim has left there, Secret infra/h-hc-userdata: remove it, False NoBareMetalHost",
+		},
+		"lost to the provider, and deleted": {
+			Observation{Claim: claimWith(all(knows, deleted)), Named: robbed},
+			"BareMetalHost infra/h: take off it what its earlier claim has left there, HostClaim a/c: release it",
 		},
 		"lost, and used": {
 			Observation{Claim: claimWith(all(knows, named, says("Provisioned", "True", "Provisioned"))), Named: foreign},
@@ -432,5 +462,41 @@ func TestCopiesHaveNamesThatFit(t *testing.T) {
 	}
 	if host, ok := hostOfCopy(copyOf(types.NamespacedName{Namespace: "infra", Name: "h-hc-x"}, hostclaim.MetaData)); !ok || host.Name != "h-hc-x" {
 		t.Errorf("got %s", host)
+	}
+}
+
+// Metal3's provider sets none of the data that its Machine has not, and waits with a move for whoever blocks that. What
+// the provider and the administrator have set stays.
+func TestAHostThatWasTakenKeepsNothingOfItsClaim(t *testing.T) {
+	ref := func(name string) *corev1.SecretReference {
+		return &corev1.SecretReference{Namespace: "infra", Name: name}
+	}
+	host := hostOfClaim(func(h *bmov1.BareMetalHost) {
+		h.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
+		h.Spec.UserData, h.Spec.MetaData, h.Spec.NetworkData = ref("of-the-provider"), ref("h-hc-metadata"), ref("h-hc-networkdata")
+		h.Annotations = map[string]string{
+			metal3v1.SavedAnnotation: saved{NetworkData: ref("of-the-administrator")}.String(), blockMove: byUs, bmov1.PausedAnnotation: "metal3.io/capm3",
+			metal3v1.HoldsAnnotation: "reboot.metal3.io/a", "reboot.metal3.io/a": "", "reboot.metal3.io/capm3": "",
+		}
+	})
+	after := disowned(host)
+	if after == nil {
+		t.Fatal("nothing was taken off it")
+	}
+	want := map[string]string{bmov1.PausedAnnotation: "metal3.io/capm3", "reboot.metal3.io/capm3": ""}
+	data := []*corev1.SecretReference{ref("of-the-provider"), nil, ref("of-the-administrator")}
+	got := []*corev1.SecretReference{after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData}
+	if !equality.Semantic.DeepEqual(after.Annotations, want) || !equality.Semantic.DeepEqual(got, data) {
+		t.Errorf("got annotations %v and data %v, want %v and %v", after.Annotations, got, want, data)
+	}
+	if again := disowned(after); again != nil {
+		t.Errorf("it is written again: %v", again)
+	}
+	for name, change := range map[string]func(*bmov1.BareMetalHost){
+		"Claimed": func(*bmov1.BareMetalHost) {}, "Free": func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef = nil },
+	} {
+		if disowned(hostOfClaim(change)) != nil {
+			t.Errorf("%s: it is changed", name)
+		}
 	}
 }

@@ -183,3 +183,31 @@ func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	setOn(after, metal3v1.SavedAnnotation, "")
 	return after
 }
+
+// disowned returns a host that a consumer other than a claim has taken, such as a Metal3Machine, without what is its
+// former claim's, nil if there is nothing of that. All else is the new consumer's.
+func disowned(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
+	if _, _, claimed := consumerOf(host); claimed || host.Spec.ConsumerRef == nil {
+		return nil
+	}
+	after := host.DeepCopy()
+	var was saved
+	if json.Unmarshal([]byte(host.Annotations[metal3v1.SavedAnnotation]), &was) != nil {
+		was = saved{}
+	}
+	for r, each := range map[hostclaim.Role]struct{ is, was **corev1.SecretReference }{
+		hostclaim.UserData:    {&after.Spec.UserData, &was.UserData},
+		hostclaim.MetaData:    {&after.Spec.MetaData, &was.MetaData},
+		hostclaim.NetworkData: {&after.Spec.NetworkData, &was.NetworkData},
+	} {
+		if ref := *each.is; ref != nil && ref.Name == copyOf(keyOf(host), r).Name {
+			*each.is = *each.was // The copy goes.
+		}
+	}
+	unparked(after)
+	dropOurs(after, blockMove)
+	after.Annotations = hostclaim.Reboots{}.Tell(after.Annotations)
+	undisputed(after)
+	setOn(after, metal3v1.SavedAnnotation, "")
+	return changed(host, after)
+}

@@ -65,7 +65,8 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 		found := o.Secrets[at]
 		ours := found != nil && isCopy(found)
 		ref, wanted := named[r]
-		if !wanted || host.Namespace == o.Claim.Namespace {
+		tells := hostclaim.Described(o.Claim, r)
+		if !wanted && tells == nil || host.Namespace == o.Claim.Namespace && tells == nil {
 			if ours {
 				p.surplus = append(p.surplus, removeCopy{found})
 			}
@@ -79,15 +80,15 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 		switch {
 		case !hostclaim.MayRead(o.Claim, ref):
 			p.add(r, "Secret %s is in another namespace. Use a Secret in the namespace of this HostClaim", ref.Name)
-		case is == nil:
+		case wanted && is == nil:
 			p.add(r, "Secret %s does not exist. Create it, or correct the field", ref.Name)
 		case found != nil && !ours:
 			p.add(r, "the namespace of the host has another Secret with the name of the copy. Ask your administrator to delete it")
 		default:
 			p.names[r] = at.Name
-			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.Version(is) ||
+			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.CopyVersion(is, tells) ||
 				found.Labels[metal3v1.ClaimUIDLabel] != string(o.Claim.UID) {
-				p.copies = append(p.copies, copySecret{source: is, to: at, replaces: found, claim: o.Claim, host: host})
+				p.copies = append(p.copies, copySecret{source: is, tells: tells, to: at, replaces: found, claim: o.Claim, host: host})
 			}
 		}
 	}

@@ -120,6 +120,10 @@ func inStep(o Observation) Decision {
 		after := o.Claim.DeepCopy()
 		after.Spec = wanted(o)
 		after.Annotations = reboots(after.Annotations, o.Proxy)
+		if o.Proxy != nil {
+			// It comes with or before the image, which is not asked for without a proxy.
+			after.Annotations = hostclaim.Set(after.Annotations, metal3v1.StandInAnnotation, string(o.Proxy.UID))
+		}
 		if !equality.Semantic.DeepEqual(after, o.Claim) {
 			// Its status says nothing about that yet.
 			return Decision{Actions: []Action{change{o.Claim, after}}}

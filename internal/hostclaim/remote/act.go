@@ -145,7 +145,10 @@ func (d deleteTarget) do(ctx context.Context, r *Reconciler, there Cluster) erro
 
 // copySecret puts a copy of one state of a Secret beside the target.
 type copySecret struct {
-	source   *metav1.PartialObjectMetadata
+	// source is nil if the copy only tells of the stand-in.
+	source *metav1.PartialObjectMetadata
+	// tells is the stand-in of which the copy tells, nil for none.
+	tells    *hostclaim.StandIn
 	to       types.NamespacedName
 	origin   string
 	replaces *metav1.PartialObjectMetadata
@@ -155,18 +158,21 @@ type copySecret struct {
 
 // String implements fmt.Stringer.
 func (c copySecret) String() string {
+	if c.source == nil {
+		return fmt.Sprintf("creating Secret %s in the other cluster", c.to.Name)
+	}
 	return fmt.Sprintf("copying Secret %s to the other cluster", c.source.Name)
 }
 
 func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error {
-	source, err := hostclaim.StateOf(ctx, r.Read.Live, c.source)
+	source, err := hostclaim.Source(ctx, r.Read.Live, c.source, c.tells)
 	if err != nil {
 		return err
 	}
 	copied := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.to.Namespace, Name: c.to.Name,
-			Labels: map[string]string{metal3v1.OriginLabel: c.origin, metal3v1.SourceLabel: hostclaim.Version(c.source)},
+			Labels: map[string]string{metal3v1.OriginLabel: c.origin, metal3v1.SourceLabel: hostclaim.CopyVersion(c.source, c.tells)},
 		},
 		Type: source.Type, Data: source.Data,
 	}

@@ -31,8 +31,9 @@ func planSecrets(o Observation) plan {
 	origin := originKept(o.Claim)
 	var kept []string
 	for _, r := range hostclaim.Roles() {
-		ref, ok := named[r]
-		if !ok {
+		ref, wanted := named[r]
+		tells := hostclaim.Described(o.Claim, r)
+		if !wanted && tells == nil {
 			continue
 		}
 		name := copyName(origin, r)
@@ -41,13 +42,13 @@ func planSecrets(o Observation) plan {
 		switch {
 		case !hostclaim.MayRead(o.Claim, ref):
 			p.add(r, "Secret %s is in another namespace. Use a Secret in the namespace of this HostClaim", ref.Name)
-		case is == nil:
+		case wanted && is == nil:
 			p.add(r, "Secret %s does not exist. Create it, or correct the field", ref.Name)
 		default:
 			p.names[r] = name
-			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.Version(is) || !ownedByTarget(found, o.Target) {
+			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.CopyVersion(is, tells) || !ownedByTarget(found, o.Target) {
 				p.copies = append(p.copies, copySecret{
-					source: is, to: types.NamespacedName{Namespace: o.Place.Namespace, Name: name}, origin: origin, replaces: found, target: o.Target,
+					source: is, tells: tells, to: types.NamespacedName{Namespace: o.Place.Namespace, Name: name}, origin: origin, replaces: found, target: o.Target,
 				})
 			}
 		}

@@ -52,10 +52,14 @@ func (s *site) operate(ctx context.Context) {
 	DeferCleanup(func() { Expect(operator.Stop()).To(Succeed()) })
 }
 
-// manage runs the manager.
-func (s *site) manage(ctx context.Context) {
+// manage runs the manager, with some more features.
+func (s *site) manage(ctx context.Context, features ...string) {
 	GinkgoHelper()
-	m, err := s.StartManager(ctx, manager, GinkgoWriter, "--feature-gates=host-claim=true", "-v=1")
+	gates := "--feature-gates=host-claim=true"
+	for _, each := range features {
+		gates += "," + each + "=true"
+	}
+	m, err := s.StartManager(ctx, manager, GinkgoWriter, gates, "-v=1")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		Expect(m.Stop()).To(Succeed())
