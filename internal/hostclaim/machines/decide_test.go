@@ -76,6 +76,7 @@ func inStepOf(conditions map[string]string, ask func(*bmov1.BareMetalHost)) Obse
 	o.Proxy = proxyOf(o.Machine, ask)
 	o.Claim = claimOf(o.Machine, conditions)
 	o.Claim.Spec = wanted(o)
+	o.Claim.Annotations = map[string]string{"hostclaims.metal3.io/stand-in": "uid-h"}
 	return o
 }
 
@@ -107,6 +108,11 @@ func TestDecide(t *testing.T) {
 		"Asked": {reason: "what the provider writes goes into the claim before anything is told", want: []string{changes}, o: Observation{
 			Machine: machine(), Claim: claimOf(machine(), bound()), Proxy: proxyOf(machine(), asked),
 		}},
+		"AnotherProxy": {reason: "the node has to know that one", want: []string{changes}, o: func() Observation {
+			o := inStepOf(bound("Provisioned", "True"), asked)
+			o.Proxy.Status, o.Proxy.UID = statusOf(o), "another"
+			return o
+		}()},
 		"Tells":   {reason: "the status of a proxy follows", o: inStepOf(bound("Provisioned", "True"), asked), want: []string{tells}},
 		"LetGo":   {reason: "the provider has done with it", o: Observation{Machine: machine(deleting), Claim: claimOf(machine(), bound()), Proxy: proxyOf(machine(), free)}, want: both},
 		"Forged":  {reason: "the provider puts itself there again", o: func() Observation { o := inStepOf(bound(), free); o.Proxy.Status = statusOf(o); return o }()},

@@ -163,6 +163,10 @@ func TestDecide(t *testing.T) {
 			Observation{Claim: sourceWith(withUserData, pinned("")), Place: place, Sources: sourcesOf(data)},
 			copied + ", " + create + ", True RemoteSynced",
 		},
+		"metaData tells of the stand-in of a Machine": {
+			Observation{Claim: sourceWith(withUserData, pinned(""), annotated("hostclaims.metal3.io/stand-in", "uid-h")), Place: place, Sources: sourcesOf(data)},
+			copied + ", creating Secret " + copyName(originOf(data), hostclaim.MetaData) + " in the other cluster, " + create + ", True RemoteSynced",
+		},
 		"a Secret is missing": {
 			Observation{Claim: sourceWith(withUserData, pinned("")), Place: place}, create + ", False UserDataSecretSyncFailure",
 		},

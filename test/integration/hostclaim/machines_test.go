@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/test/standin/capm3"
@@ -98,10 +99,15 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		Eventually(step(ctx, "m")).Should(Equal("associated with m"), "not with a free host beside it")
 		Expect(w.consumer(ctx, infra, "whole")()).To(Equal("team-a/m"), "the host belongs to the claim")
 		Eventually(step(ctx, "m")).Should(Equal("provisioned"))
-		Expect(metal3.Provisioned(infra, "whole")).To(Equal([]standin.Provisioned{{
-			Image: "https://url_image.qcow2", UserData: []byte("#cloud-config"),
-		}}))
 		proxy := w.getHost(ctx, team, "m")
+		runs := metal3.Provisioned(infra, "whole")
+		Expect(runs).To(HaveLen(1))
+		var told map[string]string
+		Expect(yaml.Unmarshal(runs[0].MetaData, &told)).To(Succeed())
+		Expect(told).To(HaveKeyWithValue("uuid", string(proxy.UID)), "the provider finds the node by that")
+		Expect(told).To(And(HaveKeyWithValue("metal3-namespace", team), HaveKeyWithValue("metal3-name", "m")))
+		runs[0].MetaData = nil
+		Expect(runs).To(Equal([]standin.Provisioned{{Image: "https://url_image.qcow2", UserData: []byte("#cloud-config")}}))
 		Expect(proxy.Labels).To(HaveKeyWithValue("info.hostclaims.metal3.io/rack", "r1"))
 		Expect(proxy.Spec.BMC).To(BeZero())
 		Expect(proxy.Spec.BootMACAddress).To(Equal("52:54:00:01:00:05"))
