@@ -16,8 +16,9 @@ import (
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 )
 
-// StandIn is the BareMetalHost that stands for the host of a Metal3Machine's claim. The Metal3 provider looks for the
-// node of the Machine by the UID of that one, and the node can only know it from the metaData of the real host.
+// StandIn is the BareMetalHost that stands for the host of a Metal3Machine's claim. The Metal3 provider of Cluster API
+// looks for the node of the Machine by the UID of this BareMetalHost. The node can learn the UID only from the metaData
+// of the real host.
 type StandIn struct {
 	types.NamespacedName
 
@@ -33,8 +34,8 @@ func StandInOf(claim *metal3v1.HostClaim) *StandIn {
 	return &StandIn{types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, types.UID(uid)}
 }
 
-// Described returns the stand-in of a claim if a Secret with this role tells of it: the metaData, with which the image
-// that the claim asks for boots. There is such a Secret also where the claim names none.
+// Described returns the stand-in of a claim if the copy of the Secret with this role describes it, otherwise nil. The
+// copy of the metaData describes it as soon as the claim asks for an image, also if the claim names no metaData.
 func Described(claim *metal3v1.HostClaim, r Role) *StandIn {
 	if r != MetaData || claim.Spec.Image == nil && claim.Spec.CustomDeploy == nil {
 		return nil
@@ -42,8 +43,8 @@ func Described(claim *metal3v1.HostClaim, r Role) *StandIn {
 	return StandInOf(claim)
 }
 
-// CopyVersion names the state of what is copied, in the value of a label: a Secret, or a Secret in which a stand-in is
-// described, or only that.
+// CopyVersion identifies the content of a copy, as the value of a label: the version of a Secret, or a hash if the copy
+// also describes a stand-in. The source is nil if the copy describes a stand-in and nothing else.
 func CopyVersion(source *metav1.PartialObjectMetadata, of *StandIn) string {
 	if of == nil {
 		return Version(source)
@@ -56,8 +57,8 @@ func CopyVersion(source *metav1.PartialObjectMetadata, of *StandIn) string {
 	return hex.EncodeToString(sum[:20])
 }
 
-// Source reads what is to be copied: a Secret as it was seen, nil for none, in which a stand-in is described, nil for
-// none.
+// Source returns the content of a copy: the Secret as it was observed, with the description of the stand-in. Each of the
+// two can be nil.
 func Source(ctx context.Context, from client.Reader, seen *metav1.PartialObjectMetadata, of *StandIn) (*corev1.Secret, error) {
 	source := &corev1.Secret{Type: corev1.SecretTypeOpaque}
 	if seen != nil {
@@ -72,14 +73,14 @@ func Source(ctx context.Context, from client.Reader, seen *metav1.PartialObjectM
 	return source, nil
 }
 
-// Keys of a Secret in which the baremetal-operator looks for metaData: the second one if there is not the first one.
+// Keys of a Secret in which the baremetal-operator looks for metaData, in this order.
 const (
 	metaDataKey = "metaData"
 	anyDataKey  = "value"
 )
 
-// Describe adds to the data of a Secret with metaData what the baremetal-operator would say of the stand-in if it
-// booted that. What the Secret says itself stays, as it does there.
+// Describe adds to the data of a Secret with metaData the values that the baremetal-operator would add if it provisioned
+// the stand-in: UID, namespace and name. Keys that the Secret has keep their values, as they do in the operator.
 //
 // Metal3's templates label a node by it: metal3.io/uuid={{ ds.meta_data.uuid }}.
 func (s *StandIn) Describe(data map[string][]byte) map[string][]byte {
@@ -99,8 +100,8 @@ func (s *StandIn) Describe(data map[string][]byte) map[string][]byte {
 	return after
 }
 
-// describe adds keys to a mapping in YAML. It is parsed and not decoded: aliases in what a tenant writes may stand for
-// more than there is memory.
+// describe adds keys to a mapping in YAML. It parses the text and does not decode it: a tenant can write aliases that
+// expand to more than the memory of the process.
 func (s *StandIn) describe(raw []byte) ([]byte, error) {
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(raw, &document); err != nil {

@@ -84,7 +84,7 @@ const (
 	// Its value is always the same: all three have one name.
 	MachineLabel      = "hostclaims.metal3.io/machine"
 	MachineLabelValue = "true"
-	// StandInAnnotation of such a claim is the UID of that BareMetalHost. What boots on the host of the claim is told of it.
+	// StandInAnnotation of such a claim is the UID of this BareMetalHost. The metaData of the real host contains it.
 	StandInAnnotation = "hostclaims.metal3.io/stand-in"
 	// ProxyPause is the value of the annotation by which the baremetal-operator leaves such a BareMetalHost alone.
 	ProxyPause = "hostclaims.metal3.io"
@@ -94,7 +94,7 @@ const (
 const (
 	// ClaimUIDLabel is the UID of the claim.
 	ClaimUIDLabel = "hostclaims.metal3.io/claim-uid"
-	// SourceLabel is the UID and the resourceVersion of what was copied, or a hash if the copy tells of a stand-in as well.
+	// SourceLabel is the UID and the resourceVersion of the source, or a hash if the copy also describes a stand-in.
 	SourceLabel = "hostclaims.metal3.io/source"
 	// EnvironmentLabel is one by which the baremetal-operator finds its Secrets.
 	EnvironmentLabel = "environment.metal3.io"

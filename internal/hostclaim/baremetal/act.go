@@ -67,10 +67,10 @@ func (c changeClaim) do(ctx context.Context, r *Reconciler) error {
 
 // copySecret puts a copy of one state of a Secret beside the host.
 type copySecret struct {
-	// source is nil if the copy only tells of the stand-in.
+	// source is nil if the copy describes the stand-in and nothing else.
 	source *metav1.PartialObjectMetadata
-	// tells is the stand-in of which the copy tells, nil for none.
-	tells    *hostclaim.StandIn
+	// standIn is what the copy describes, nil for nothing.
+	standIn  *hostclaim.StandIn
 	to       types.NamespacedName
 	replaces *metav1.PartialObjectMetadata
 	claim    *metal3v1.HostClaim
@@ -86,7 +86,7 @@ func (c copySecret) String() string {
 }
 
 func (c copySecret) do(ctx context.Context, r *Reconciler) error {
-	source, err := hostclaim.Source(ctx, r.Read.Live, c.source, c.tells)
+	source, err := hostclaim.Source(ctx, r.Read.Live, c.source, c.standIn)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c copySecret) do(ctx context.Context, r *Reconciler) error {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.to.Namespace, Name: c.to.Name,
 			Labels: map[string]string{
-				metal3v1.ClaimUIDLabel: string(c.claim.UID), metal3v1.SourceLabel: hostclaim.CopyVersion(c.source, c.tells),
+				metal3v1.ClaimUIDLabel: string(c.claim.UID), metal3v1.SourceLabel: hostclaim.CopyVersion(c.source, c.standIn),
 				metal3v1.EnvironmentLabel: "baremetal",
 			},
 			OwnerReferences: []metav1.OwnerReference{{

@@ -231,7 +231,7 @@ func unbound(o Observation, reason, message string, now time.Time) Decision {
 }
 
 // leftOver removes what a claim has left on a host that it has lost to another consumer, and the copies of its Secrets
-// beside it.
+// beside that host.
 func leftOver(o Observation) []Action {
 	var actions []Action
 	if host := hostOf(o.Claim); host != nil {

@@ -184,8 +184,8 @@ func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	return after
 }
 
-// disowned returns a host that a consumer other than a claim has taken, such as a Metal3Machine, without what is its
-// former claim's, nil if there is nothing of that. All else is the new consumer's.
+// disowned returns a host without what its former claim left there, nil if the claim left nothing. The host has another
+// consumer, such as a Metal3Machine, which keeps everything else.
 func disowned(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	if _, _, claimed := consumerOf(host); claimed || host.Spec.ConsumerRef == nil {
 		return nil

@@ -65,8 +65,8 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 		found := o.Secrets[at]
 		ours := found != nil && isCopy(found)
 		ref, wanted := named[r]
-		tells := hostclaim.Described(o.Claim, r)
-		if !wanted && tells == nil || host.Namespace == o.Claim.Namespace && tells == nil {
+		standIn := hostclaim.Described(o.Claim, r)
+		if !wanted && standIn == nil || host.Namespace == o.Claim.Namespace && standIn == nil {
 			if ours {
 				p.surplus = append(p.surplus, removeCopy{found})
 			}
@@ -86,9 +86,9 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 			p.add(r, "the namespace of the host has another Secret with the name of the copy. Ask your administrator to delete it")
 		default:
 			p.names[r] = at.Name
-			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.CopyVersion(is, tells) ||
+			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.CopyVersion(is, standIn) ||
 				found.Labels[metal3v1.ClaimUIDLabel] != string(o.Claim.UID) {
-				p.copies = append(p.copies, copySecret{source: is, tells: tells, to: at, replaces: found, claim: o.Claim, host: host})
+				p.copies = append(p.copies, copySecret{source: is, standIn: standIn, to: at, replaces: found, claim: o.Claim, host: host})
 			}
 		}
 	}

@@ -121,7 +121,7 @@ func inStep(o Observation) Decision {
 		after.Spec = wanted(o)
 		after.Annotations = reboots(after.Annotations, o.Proxy)
 		if o.Proxy != nil {
-			// It comes with or before the image, which is not asked for without a proxy.
+			// The claim asks for an image only after this, because the provider writes the image to the proxy.
 			after.Annotations = hostclaim.Set(after.Annotations, metal3v1.StandInAnnotation, string(o.Proxy.UID))
 		}
 		if !equality.Semantic.DeepEqual(after, o.Claim) {

@@ -145,10 +145,10 @@ func (d deleteTarget) do(ctx context.Context, r *Reconciler, there Cluster) erro
 
 // copySecret puts a copy of one state of a Secret beside the target.
 type copySecret struct {
-	// source is nil if the copy only tells of the stand-in.
+	// source is nil if the copy describes the stand-in and nothing else.
 	source *metav1.PartialObjectMetadata
-	// tells is the stand-in of which the copy tells, nil for none.
-	tells    *hostclaim.StandIn
+	// standIn is what the copy describes, nil for nothing.
+	standIn  *hostclaim.StandIn
 	to       types.NamespacedName
 	origin   string
 	replaces *metav1.PartialObjectMetadata
@@ -165,14 +165,14 @@ func (c copySecret) String() string {
 }
 
 func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error {
-	source, err := hostclaim.Source(ctx, r.Read.Live, c.source, c.tells)
+	source, err := hostclaim.Source(ctx, r.Read.Live, c.source, c.standIn)
 	if err != nil {
 		return err
 	}
 	copied := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.to.Namespace, Name: c.to.Name,
-			Labels: map[string]string{metal3v1.OriginLabel: c.origin, metal3v1.SourceLabel: hostclaim.CopyVersion(c.source, c.tells)},
+			Labels: map[string]string{metal3v1.OriginLabel: c.origin, metal3v1.SourceLabel: hostclaim.CopyVersion(c.source, c.standIn)},
 		},
 		Type: source.Type, Data: source.Data,
 	}

@@ -32,8 +32,8 @@ func planSecrets(o Observation) plan {
 	var kept []string
 	for _, r := range hostclaim.Roles() {
 		ref, wanted := named[r]
-		tells := hostclaim.Described(o.Claim, r)
-		if !wanted && tells == nil {
+		standIn := hostclaim.Described(o.Claim, r)
+		if !wanted && standIn == nil {
 			continue
 		}
 		name := copyName(origin, r)
@@ -46,9 +46,9 @@ func planSecrets(o Observation) plan {
 			p.add(r, "Secret %s does not exist. Create it, or correct the field", ref.Name)
 		default:
 			p.names[r] = name
-			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.CopyVersion(is, tells) || !ownedByTarget(found, o.Target) {
+			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.CopyVersion(is, standIn) || !ownedByTarget(found, o.Target) {
 				p.copies = append(p.copies, copySecret{
-					source: is, tells: tells, to: types.NamespacedName{Namespace: o.Place.Namespace, Name: name}, origin: origin, replaces: found, target: o.Target,
+					source: is, standIn: standIn, to: types.NamespacedName{Namespace: o.Place.Namespace, Name: name}, origin: origin, replaces: found, target: o.Target,
 				})
 			}
 		}
