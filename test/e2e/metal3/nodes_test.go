@@ -173,10 +173,11 @@ func (s *site) boot(ctx context.Context, nodes client.Client, namespace, machine
 			key := strings.TrimSpace(strings.TrimPrefix(strings.Trim(found, "{ }"), "ds.meta_data."))
 			return fmt.Sprint(metaData[key])
 		})
-	name := regexp.MustCompile(`(?m)^\s*name: ([a-z0-9-]+)$`).FindStringSubmatch(filled[strings.Index(filled, "nodeRegistration:"):])
-	uuid := regexp.MustCompile(`metal3\.io/uuid=([a-zA-Z0-9-]+)`).FindStringSubmatch(filled)
-	Expect(name).NotTo(BeNil(), filled)
-	Expect(uuid).NotTo(BeNil(), filled)
+	_, registration, _ := strings.Cut(filled, "nodeRegistration:")
+	name := regexp.MustCompile(`(?m)^\s*name: '?([a-z0-9-]+)'?$`).FindStringSubmatch(registration)
+	uuid := regexp.MustCompile(`metal3\.io/uuid=([a-zA-Z0-9-]+)`).FindStringSubmatch(registration)
+	Expect(name).NotTo(BeNil(), registration)
+	Expect(uuid).NotTo(BeNil(), registration)
 	Expect(nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name[1], Labels: map[string]string{"metal3.io/uuid": uuid[1], "kubernetes.io/hostname": name[1]},
 	}})).To(Succeed())
