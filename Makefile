@@ -76,7 +76,7 @@ capi: controlplane ## Build the controllers of Cluster API that test-e2e-capi ru
 	@hack/capi/build.sh
 
 .PHONY: metal3
-metal3: ## Build the baremetal-operator and the clusterctl that test-hostclaim runs, unless they are there.
+metal3: ## Build the operator and the provider of Metal3 and the clusterctl that test-hostclaim runs, unless they are there.
 	@hack/metal3/build.sh
 
 .PHONY: demo
@@ -481,7 +481,7 @@ test-e2e-capi-long: capi helm ## All end-to-end specs with the real controllers 
 
 # Not part of make test: the operator has to be built once, and clusterctl repeats for most of a minute what fails.
 .PHONY: test-hostclaim
-test-hostclaim: controlplane helm metal3 ## The stories of HostClaims, and their move to another cluster, with Metal3's operator and clusterctl.
+test-hostclaim: controlplane helm capi metal3 ## The stories of HostClaims, their machines and their move, with the operator and the provider of Metal3 and clusterctl.
 	$(GINKGO) --procs=1 --race $(TESTFLAGS) ./test/e2e/metal3
 
 # Needs a Docker engine, and nothing else that is not built from modules: images are built without it and loaded into the nodes. KIND_NODE_IMAGE

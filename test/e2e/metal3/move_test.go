@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,7 +107,7 @@ var _ = Describe("Moving claims to another management cluster", Ordered, func() 
 
 		By("going on where it was")
 		// clusterctl moves nothing that is paused, and leaves it paused when it fails.
-		here.pause(ctx, false)
+		here.pause(ctx, "management", false)
 		for name, host := range hosts {
 			Eventually(func() map[string]string { return here.getHost(ctx, moving, host).Annotations }).ShouldNot(HaveKey(bmov1.PausedAnnotation))
 			Eventually(a.ready(ctx, name)).Should(BeTrue())
@@ -161,12 +162,20 @@ func listed(list client.ObjectList) []string {
 	return names
 }
 
-// movable gives CRDs the labels by which clusterctl finds what it moves, as the documentation says.
+// movable gives CRDs the labels by which clusterctl finds what it moves: those of Metal3's operator as the documentation
+// says, and those of Cluster API's providers as `clusterctl init` does.
 func (s *site) movable(ctx context.Context) {
 	GinkgoHelper()
-	for name, label := range map[string]string{
-		"clusters.cluster.x-k8s.io": "", "hardwaredata.metal3.io": "move", "baremetalhosts.metal3.io": "move-hierarchy",
-	} {
+	names := map[string]string{"hardwaredata.metal3.io": "move", "baremetalhosts.metal3.io": "move-hierarchy"}
+	crds := &metav1.PartialObjectMetadataList{}
+	crds.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))
+	Expect(s.Client.List(ctx, crds)).To(Succeed())
+	for _, crd := range crds.Items {
+		if strings.HasSuffix(crd.Name, ".cluster.x-k8s.io") || strings.HasSuffix(crd.Name, ".ipam.metal3.io") {
+			names[crd.Name] = ""
+		}
+	}
+	for name, label := range names {
 		patch := `{"metadata":{"labels":{"clusterctl.cluster.x-k8s.io":""`
 		if label != "" {
 			patch += `,"clusterctl.cluster.x-k8s.io/` + label + `":""`
@@ -197,9 +206,9 @@ func move(ctx context.Context, from, to *site) error {
 	return cmd.Run()
 }
 
-func (s *site) pause(ctx context.Context, paused bool) {
+func (s *site) pause(ctx context.Context, name string, paused bool) {
 	GinkgoHelper()
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: moving, Name: "management"}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: moving, Name: name}}
 	patch := fmt.Sprintf(`{"spec":{"paused":%t}}`, paused)
 	Expect(s.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/test/capi"
 	"github.com/archelon-io/archelon/test/env"
 )
@@ -88,23 +89,9 @@ spec:
 // their nodes by what it knows.
 var _ = Describe("A cluster of Metal3Machines on claimed hosts", func() {
 	It("has nodes", func(ctx SpecContext) {
-		s := newSite(ctx, "metal3-nodes")
-		controllers, err := capi.Start(ctx, capi.Options{Cluster: s.Management, Metal3: true, Out: GinkgoWriter})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(controllers.Stop()).To(Succeed()) })
+		s := newProvidedSite(ctx, "metal3-nodes")
 		s.namespaces(ctx, "infra", "team-m")
-		s.operate(ctx)
-		s.manage(ctx, "host-claim-machines")
-		workload, err := s.Workload(ctx, env.Options{Name: "prod"})
-		Expect(err).NotTo(HaveOccurred())
-		kubeconfig, err := workload.Kubeconfig()
-		Expect(err).NotTo(HaveOccurred())
-		nodes, err := client.New(workload.Config, client.Options{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(s.Client.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team-m", Name: "prod-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: "prod"}},
-			Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
-		})).To(Succeed())
+		nodes := s.workload(ctx, "team-m")
 		for _, name := range []string{"one", "two"} {
 			s.host(ctx, "infra", name, "node", "team-m")
 		}
@@ -112,20 +99,96 @@ var _ = Describe("A cluster of Metal3Machines on claimed hosts", func() {
 		admin.apply(ctx, exampleCluster)
 
 		By("having a control plane")
-		admin.apply(ctx, fmt.Sprintf(exampleMachine, "prod-0", `, cluster.x-k8s.io/control-plane: ""`, "initConfiguration", "dataTemplate: {name: control-plane}"))
-		s.boot(ctx, nodes, "team-m", "prod-0")
+		admin.apply(ctx, controlPlane())
+		s.boot(ctx, nodes, "infra", "team-m", "prod-0")
 		Eventually(s.node(ctx, "team-m", "prod-0")).Should(Equal("prod-0"))
 
 		By("having a worker, whose machine has no metaData of its own")
 		admin.apply(ctx, fmt.Sprintf(exampleMachine, "prod-1", "", "joinConfiguration", "automatedCleaningMode: metadata"))
-		s.boot(ctx, nodes, "team-m", "prod-1")
+		s.boot(ctx, nodes, "infra", "team-m", "prod-1")
 		Eventually(s.node(ctx, "team-m", "prod-1")).Should(Equal("prod-1"))
 
 		By("giving the host back")
 		Expect(s.Client.Delete(ctx, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "team-m", Name: "prod-1"}})).To(Succeed())
 		Eventually(func() []string { return s.hostsOf(ctx, "team-m") }).Should(Equal([]string{"prod-0"}))
 	}, SpecTimeout(12*time.Minute))
+
+	It("moves to another management cluster with its claims and hosts, also when the move breaks off and is repeated", func(ctx SpecContext) {
+		here, there := newProvidedSite(ctx, "nodes-here"), newProvidedSite(ctx, "nodes-there")
+		for _, s := range []*site{here, there} {
+			s.movable(ctx)
+		}
+		here.namespaces(ctx, moving)
+		nodes := here.workload(ctx, moving)
+		for _, name := range []string{"h1", "h2"} {
+			here.host(ctx, moving, name, "node", moving)
+		}
+		admin := &tenant{Client: here.Client, site: here, namespace: moving}
+		admin.apply(ctx, exampleCluster)
+		admin.apply(ctx, controlPlane())
+		here.boot(ctx, nodes, moving, moving, "prod-0")
+		Eventually(here.node(ctx, moving, "prod-0")).Should(Equal("prod-0"))
+		host := admin.claim(ctx, "prod-0").Status.BareMetalHost.Name
+		seenHere, seenThere := here.watch(ctx), there.watch(ctx)
+
+		By("breaking off a move, and going on here")
+		there.refuse(ctx, host)
+		Expect(move(ctx, here, there)).NotTo(Succeed())
+		here.pause(ctx, "prod", false)
+		Eventually(func() map[string]string { return here.getHost(ctx, moving, host).Annotations }).ShouldNot(HaveKey(bmov1.PausedAnnotation))
+		Eventually(admin.ready(ctx, "prod-0")).Should(BeTrue())
+		Eventually(here.state(ctx, moving, "prod-0")).Should(HavePrefix("provisioned"), "the host that stands for the real one")
+
+		By("repeating the move")
+		there.admit(ctx)
+		Expect(move(ctx, here, there)).To(Succeed())
+		b := &tenant{Client: there.Client, site: there, namespace: moving}
+		Eventually(b.ready(ctx, "prod-0")).Should(BeTrue())
+		Expect(b.claim(ctx, "prod-0").Status.BareMetalHost.Name).To(Equal(host))
+		Eventually(there.node(ctx, moving, "prod-0")).Should(Equal("prod-0"))
+		Eventually(there.state(ctx, moving, "prod-0")).Should(HavePrefix("provisioned"), "the host that stands for the real one")
+		Expect(here.state(ctx, moving, host)()).To(Equal("NotFound"))
+		Expect(seenHere(host)).To(HaveEach("provisioned prod-0"))
+		Expect(seenThere(host)).To(HaveEach(BeElementOf(" prod-0", "provisioned prod-0")))
+
+		By("deleting the machine there")
+		Expect(there.Client.Delete(ctx, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: moving, Name: "prod-0"}})).To(Succeed())
+		Eventually(there.state(ctx, moving, host)).Should(Equal("available"))
+	}, SpecTimeout(15*time.Minute))
 })
+
+// controlPlane is a machine of the control plane.
+func controlPlane() string {
+	return fmt.Sprintf(exampleMachine, "prod-0", `, cluster.x-k8s.io/control-plane: ""`, "initConfiguration", "dataTemplate: {name: control-plane}")
+}
+
+// newProvidedSite returns a management cluster with Cluster API and Metal3, and Archelon.
+func newProvidedSite(ctx context.Context, name string) *site {
+	GinkgoHelper()
+	s := newSite(ctx, name)
+	controllers, err := capi.Start(ctx, capi.Options{Cluster: s.Management, Metal3: true, Out: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(controllers.Stop()).To(Succeed()) })
+	s.operate(ctx)
+	s.manage(ctx, "host-claim-machines")
+	return s
+}
+
+// workload starts the API server of the cluster in the examples.
+func (s *site) workload(ctx context.Context, namespace string) client.Client {
+	GinkgoHelper()
+	plane, err := s.Workload(ctx, env.Options{Name: "prod"})
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig, err := plane.Kubeconfig()
+	Expect(err).NotTo(HaveOccurred())
+	nodes, err := client.New(plane.Config, client.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(s.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prod-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: "prod"}},
+		Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
+	})).To(Succeed())
+	return nodes
+}
 
 // hostsOf returns the claims of a namespace that have hosts, in the order of these.
 func (s *site) hostsOf(ctx context.Context, namespace string) []string {
@@ -144,14 +207,14 @@ func (s *site) hostsOf(ctx context.Context, namespace string) []string {
 // boot plays the server of a machine once it is provisioned: cloud-init fills the user data in from the config drive,
 // in which the baremetal-operator (v0.13.2) tells of the host where the Secret with metaData does not, and kubeadm has
 // the kubelet register the node.
-func (s *site) boot(ctx context.Context, nodes client.Client, namespace, machine string) {
+func (s *site) boot(ctx context.Context, nodes client.Client, hostsIn, namespace, machine string) {
 	GinkgoHelper()
 	var host *bmov1.BareMetalHost
 	Eventually(func() string {
 		hosts := &bmov1.BareMetalHostList{}
-		Expect(s.Client.List(ctx, hosts, client.InNamespace("infra"))).To(Succeed())
+		Expect(s.Client.List(ctx, hosts, client.InNamespace(hostsIn))).To(Succeed())
 		for i, each := range hosts.Items {
-			if ref := each.Spec.ConsumerRef; ref != nil && ref.Namespace == namespace && ref.Name == machine {
+			if ref := each.Spec.ConsumerRef; ref != nil && ref.Kind == metal3v1.HostClaimKind && ref.Namespace == namespace && ref.Name == machine {
 				host = &hosts.Items[i]
 				return string(host.Status.Provisioning.State)
 			}
