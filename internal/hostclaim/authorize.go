@@ -52,6 +52,15 @@ func (by refusedBy) note(requester string) string {
 // namespace can: each of the two that is there has to. Where there is neither, nobody may have the host. What is on the
 // disks of a host is for another namespace only if a policy says so.
 func authorize(host *bmov1.BareMetalHost, policies policiesSay, r Requester) refusedBy {
+	by := permit(host, policies, r)
+	if by == refusedByNobody && policies != yesUncleaned && mayHoldOthersData(host, r.Name) {
+		return refusedByCleaning
+	}
+	return by
+}
+
+// permit is authorize without a look at what is on the disks.
+func permit(host *bmov1.BareMetalHost, policies policiesSay, r Requester) refusedBy {
 	present, allowed := optIn(host, r.Name)
 	switch {
 	case present && !allowed:
@@ -60,10 +69,23 @@ func authorize(host *bmov1.BareMetalHost, policies policiesSay, r Requester) ref
 		return refusedByDefault
 	case policies == no:
 		return refusedByPolicies
-	case policies != yesUncleaned && mayHoldOthersData(host, r.Name):
-		return refusedByCleaning
 	default:
 		return refusedByNobody
+	}
+}
+
+// Withdrawn says why a namespace may not have a host any more that one of its claims has, empty if it may. What is on
+// the disks is that claim's own. The text is for the tenant of the claim.
+func Withdrawn(host *bmov1.BareMetalHost, policies Policies, r Requester) string {
+	switch permit(host, policies.ask(host.Namespace, r), r) {
+	case refusedByNobody:
+		return ""
+	case refusedByOptIn:
+		return "its label or annotation " + metal3v1.NamespacesKey + " does not name it"
+	case refusedByPolicies:
+		return "no HostDeployPolicy of namespace " + host.Namespace + " allows it"
+	default:
+		return "it has no label or annotation " + metal3v1.NamespacesKey + ", and its namespace has no HostDeployPolicy"
 	}
 }
 

@@ -112,6 +112,8 @@ func stateOf(claim *metal3v1.HostClaim) string {
 		metal3v1.SelectorInvalidReason:         "invalid",
 		metal3v1.BindingReason:                 "binding",
 		metal3v1.BareMetalHostAssociatedReason: "bound",
+		metal3v1.PermissionWithdrawnReason:     "bound",
+		metal3v1.HostDeletingReason:            "bound",
 		metal3v1.HostLostReason:                "lost",
 	}[ConditionOf(claim, metal3v1.AssociatedCondition).Reason]
 	if !ok {

@@ -28,6 +28,10 @@ const (
 	NoBareMetalHostReason = "NoBareMetalHost"
 	// NotCleanedReason: hosts fit and are free, and all of them may have data of another namespace on their disks.
 	NotCleanedReason = "NotCleaned"
+	// PermissionWithdrawnReason: the claim has a host, and keeps it although its namespace may not have it any more.
+	PermissionWithdrawnReason = "PermissionWithdrawn"
+	// HostDeletingReason: the claim has a host, and an administrator is deleting its BareMetalHost. Ready has it, too.
+	HostDeletingReason = "HostDeleting"
 	// BindingReason: a host was chosen and is about to be taken.
 	BindingReason = "Binding"
 	// HostLostReason: the host is gone or belongs to somebody else, and the claim gets no other one because it was in
@@ -50,6 +54,9 @@ const (
 	NotAssociatedReason = "NotAssociated"
 	// BareMetalHostNotSynchronizedReason: writing to the host failed.
 	BareMetalHostNotSynchronizedReason = "BareMetalHostNotSynchronized"
+	// ImageInvalidReason: Metal3 does not accept the URL or the checksum of the image. The host keeps the image that it
+	// has.
+	ImageInvalidReason = "ImageInvalid"
 	// UserDataSecretSyncFailureReason, and those of the other Secrets: the Secret is not there, or must not be used.
 	UserDataSecretSyncFailureReason = "UserDataSecretSyncFailure"
 	// MetaDataSecretSyncFailureReason is that of the Secret with metadata.
@@ -66,6 +73,12 @@ const (
 	ReadyReason = "Ready"
 	// ProvisionedReason: the host runs what the claim asks for.
 	ProvisionedReason = "Provisioned"
+	// DataChangedReason: the host runs the image, and was provisioned with other Secrets for the first boot than the claim
+	// names now. Provisioned is True with it.
+	DataChangedReason = "DataChanged"
+	// ImageDetailsChangedReason: the host runs the image of that URL, and its checksum or format has been changed since.
+	// Metal3 does not provision again for that. Provisioned is True with it.
+	ImageDetailsChangedReason = "ImageDetailsChanged"
 	// ProvisioningReason: it is on its way there.
 	ProvisioningReason = "Provisioning"
 	// NotProvisionedReason: it is not, and not on its way.

@@ -32,6 +32,9 @@ const (
 	// SavedAnnotation of a BareMetalHost has what its administrator had set when it was claimed, as JSON. It is set while
 	// the host is claimed, and proves that it was claimed by this controller.
 	SavedAnnotation = "hostclaims.metal3.io/saved"
+	// ProvisionedWithAnnotation of a BareMetalHost says with which versions of its claim's Secrets it was provisioned, as
+	// JSON. It is set together with the image.
+	ProvisionedWithAnnotation = "hostclaims.metal3.io/provisioned-with"
 	// AdoptAnnotation of a BareMetalHost gives it to the claim that took the place of the one that had it, for example
 	// after a restore. Its value is the UID of the earlier claim, as the consumerRef has it. Administrators set it.
 	AdoptAnnotation = "hostclaims.metal3.io/adopt"

@@ -174,8 +174,8 @@ func TestSimpleWorkload(t *testing.T) {
 	s.expect("ready to be told more", s.said("a", "c", "Ready"), "True Ready")
 	s.expect("status.ready", s.claim("a", "c").Status.Ready, false)
 
-	s.put("a", "c", runs("img", "user", "net"))
-	s.expect("provisioned", s.provisioned(), "img(user of a,,net of a)")
+	s.put("a", "c", runs("http://img", "user", "net"))
+	s.expect("provisioned", s.provisioned(), "http://img(user of a,,net of a)")
 	s.expect("status.ready", s.claim("a", "c").Status.Ready, true)
 	s.expect("copy", s.beside("h-hc-userdata"), "user of a")
 
@@ -196,7 +196,7 @@ func TestSimpleWorkload(t *testing.T) {
 // Case 4: each annotation reboots once and goes; another one holds the host off, and those of its administrator stay.
 func TestReboot(t *testing.T) {
 	s := newStage(t)
-	s.put("a", "c", runs("img", "", ""))
+	s.put("a", "c", runs("http://img", "", ""))
 	for i, key := range []string{"reboot.metal3.io", "host.metal3.io/reboot"} {
 		s.put("a", "c", annotated(key, `{"mode":"hard"}`))
 		s.expect("reboots", s.metal3.Reboots("infra", "h"), i+1)
@@ -219,13 +219,13 @@ func TestNextTenant(t *testing.T) {
 	s := newStage(t)
 	s.secret("a", "s", "of a")
 	s.secret("b", "s", "of b")
-	s.put("a", "hostile", runs("img", "s", "s"))
+	s.put("a", "hostile", runs("http://img", "s", "s"))
 	s.put("a", "hostile", annotated("reboot.metal3.io/hold", ""))
 	s.put("a", "hostile", annotated("host.metal3.io/reboot-x", ""))
-	s.put("b", "next", runs("img", "s", ""))
+	s.put("b", "next", runs("http://img", "s", ""))
 	s.expect("waits", s.said("b", "next", "Associated"), "False NoBareMetalHost: No host that matches spec.hostSelector is free and allows this namespace. Change spec.hostSelector, or ask your administrator")
 	s.remove("a", "hostile")
-	s.expect("provisioned", s.provisioned(), "img(of a,,of a) img(of b,,)")
+	s.expect("provisioned", s.provisioned(), "http://img(of a,,of a) http://img(of b,,)")
 	s.expect("ready", s.claim("b", "next").Status.Ready, true)
 	s.expect("leftovers", strings.Contains(fmt.Sprint(s.host().Annotations), "reboot"), false)
 	s.expect("leftovers", s.beside("h-hc-networkdata"), "none")
@@ -239,19 +239,19 @@ func TestNextTenant(t *testing.T) {
 func TestFollows(t *testing.T) {
 	s := newStage(t)
 	s.secret("a", "s", "first")
-	s.put("a", "c", runs("one", "s", ""))
+	s.put("a", "c", runs("http://one", "s", ""))
 	s.secret("a", "s", "second")
 	s.expect("copy", s.beside("h-hc-userdata"), "second")
-	s.expect("a Secret alone provisions nothing", s.provisioned(), "one(first,,)")
-	s.put("a", "c", runs("two", "s", ""))
-	s.expect("provisioned", s.provisioned(), "one(first,,) two(second,,)")
+	s.expect("a Secret alone provisions nothing", s.provisioned(), "http://one(first,,)")
+	s.put("a", "c", runs("http://two", "s", ""))
+	s.expect("provisioned", s.provisioned(), "http://one(first,,) http://two(second,,)")
 	s.server.Remove(simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{Namespace: "infra", Name: "h-hc-userdata"}})
 	s.settle()
 	s.expect("copy that somebody has deleted", s.beside("h-hc-userdata"), "second")
 	s.put("a", "c", func(c *metal3v1.HostClaim) {
 		c.Spec.Image, c.Spec.UserData, c.Spec.CustomDeploy = nil, nil, &metal3v1.CustomDeploy{Method: "coreos"}
 	})
-	s.expect("provisioned", s.provisioned(), "one(first,,) two(second,,) coreos(,,)")
+	s.expect("provisioned", s.provisioned(), "http://one(first,,) http://two(second,,) coreos(,,)")
 	s.expect("copy", s.beside("h-hc-userdata"), "none")
 	s.put("a", "c", func(c *metal3v1.HostClaim) { c.Spec.CustomDeploy = nil })
 	s.expect("state", s.host().Status.Provisioning.State, "available")
@@ -261,8 +261,8 @@ func TestFollows(t *testing.T) {
 func TestSameNamespace(t *testing.T) {
 	s := newStage(t)
 	s.secret("infra", "s", "direct")
-	s.put("infra", "c", runs("img", "s", ""))
-	s.expect("provisioned", s.provisioned(), "img(direct,,)")
+	s.put("infra", "c", runs("http://img", "s", ""))
+	s.expect("provisioned", s.provisioned(), "http://img(direct,,)")
 	s.expect("reference", s.host().Spec.UserData.Name+" "+s.beside("h-hc-userdata"), "s none")
 }
 
@@ -272,11 +272,11 @@ func TestSecretsOfOthers(t *testing.T) {
 	s.secret("kube-system", "admin", "admin")
 	s.secret("infra", "registry", "of infra")
 	s.secret("infra", "h-hc-userdata", "of somebody else")
-	s.put("a", "c", all(runs("img", "admin", ""), func(c *metal3v1.HostClaim) { c.Spec.UserData.Namespace = "kube-system" }))
+	s.put("a", "c", all(runs("http://img", "admin", ""), func(c *metal3v1.HostClaim) { c.Spec.UserData.Namespace = "kube-system" }))
 	s.expect("J", s.said("a", "c", "Synchronized"),
 		"False UserDataSecretSyncFailure: Field userdata: Secret admin is in another namespace. Use a Secret in the namespace of this HostClaim")
 	s.secret("a", "own", "of a")
-	s.put("a", "c", runs("img", "own", ""))
+	s.put("a", "c", runs("http://img", "own", ""))
 	s.expect("N", s.said("a", "c", "Synchronized"),
 		"False UserDataSecretSyncFailure: Field userdata: the namespace of the host has another Secret with the name of the copy. Ask your administrator to delete it")
 	s.put("a", "c", all(runs("oci://evil", "", ""), func(c *metal3v1.HostClaim) { c.Spec.Image.OCIAuthSecretName = "registry" }))
@@ -307,7 +307,7 @@ func TestMetadata(t *testing.T) {
 		"baremetalhost.metal3.io/paused": "", "baremetalhost.metal3.io/detached": "", "baremetalhost.metal3.io/status": "{}",
 		"inspect.metal3.io": "", "info.hostclaims.metal3.io/made-up": "x",
 	}
-	s.put("a", "c", all(runs("img", "", ""), func(c *metal3v1.HostClaim) { c.Annotations = hostile }))
+	s.put("a", "c", all(runs("http://img", "", ""), func(c *metal3v1.HostClaim) { c.Annotations = hostile }))
 	claim := s.claim("a", "c")
 	s.expect("ready", claim.Status.Ready, true)
 	s.expect("told", claim.Labels["info.hostclaims.metal3.io/rack"]+claim.Annotations["info.hostclaims.metal3.io/zone"]+
@@ -334,7 +334,7 @@ func TestPausedCluster(t *testing.T) {
 		s.settle()
 	}
 	pause(true)
-	s.put("a", "c", all(runs("img", "", ""), func(c *metal3v1.HostClaim) { c.Labels = map[string]string{clusterv1.ClusterNameLabel: "k"} }))
+	s.put("a", "c", all(runs("http://img", "", ""), func(c *metal3v1.HostClaim) { c.Labels = map[string]string{clusterv1.ClusterNameLabel: "k"} }))
 	s.expect("consumer", s.host().Spec.ConsumerRef, (*corev1.ObjectReference)(nil))
 	pause(false)
 	s.expect("ready", s.claim("a", "c").Status.Ready, true)

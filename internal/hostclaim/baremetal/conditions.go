@@ -12,16 +12,23 @@ import (
 	"github.com/archelon-io/archelon/internal/hostclaim"
 )
 
-// association is what the condition Associated says.
-type association struct {
+// condition is what one condition of a claim says.
+type condition struct {
 	is              bool
 	reason, message string
 }
 
-// associated keeps what was said when the host was chosen.
-func associated(claim *metal3v1.HostClaim) association {
-	a := association{is: true, reason: metal3v1.BareMetalHostAssociatedReason}
-	if before := hostclaim.ConditionOf(claim, metal3v1.AssociatedCondition); claim.Status.PendingHost != nil ||
+// associated is what Associated says of a claim that has a host. Otherwise it keeps what was said when the host was
+// chosen.
+func associated(o Observation, host *bmov1.BareMetalHost) condition {
+	if host.DeletionTimestamp != nil {
+		return condition{true, metal3v1.HostDeletingReason, deletionOf(host)}
+	}
+	if why := hostclaim.Withdrawn(host, o.Policies, o.Requester); why != "" {
+		return condition{true, metal3v1.PermissionWithdrawnReason, withdrawalOf(host, o.Claim.Namespace, why)}
+	}
+	a := condition{is: true, reason: metal3v1.BareMetalHostAssociatedReason}
+	if before := hostclaim.ConditionOf(o.Claim, metal3v1.AssociatedCondition); o.Claim.Status.PendingHost != nil ||
 		before.Reason == metal3v1.BareMetalHostAssociatedReason {
 		a.message = before.Message
 	}
@@ -30,47 +37,39 @@ func associated(claim *metal3v1.HostClaim) association {
 
 // statusOf returns the status that a claim is to have. The host may be nil.
 func statusOf(
-	o Observation, host *bmov1.BareMetalHost, a association, problems []problem, now time.Time,
+	o Observation, host *bmov1.BareMetalHost, a condition, problems []problem, now time.Time,
 ) *metal3v1.HostClaimStatus {
 	claim := o.Claim
 	after := claim.Status.DeepCopy()
 	*after = metal3v1.HostClaimStatus{
 		Conditions: after.Conditions, LastUpdated: after.LastUpdated, ObservedGeneration: claim.Generation,
 	}
-	set := func(name string, is bool, reason, message string) {
+	set := func(name string, c condition) {
 		status := metav1.ConditionFalse
-		if is {
+		if c.is {
 			status = metav1.ConditionTrue
 		}
-		hostclaim.SetCondition(claim, after, metav1.Condition{Type: name, Status: status, Reason: reason, Message: message}, now)
+		hostclaim.SetCondition(
+			claim, after, metav1.Condition{Type: name, Status: status, Reason: c.reason, Message: c.message}, now,
+		)
 	}
-	set(metal3v1.AssociatedCondition, a.is, a.reason, a.message)
-	set(metal3v1.AssociateBMHCondition, a.is, a.reason, a.message)
+	set(metal3v1.AssociatedCondition, a)
+	set(metal3v1.AssociateBMHCondition, a)
 	if host == nil {
-		set(metal3v1.SynchronizedCondition, false, metal3v1.NotAssociatedReason, "")
-		set(metal3v1.ProvisionedCondition, false, metal3v1.NotProvisionedReason, "")
-		set(metal3v1.AvailableForProvisioningCondition, false, metal3v1.NotAvailableReason, "")
-		set(metal3v1.ReadyCondition, false, a.reason, a.message)
+		set(metal3v1.SynchronizedCondition, condition{reason: metal3v1.NotAssociatedReason})
+		set(metal3v1.ProvisionedCondition, condition{reason: metal3v1.NotProvisionedReason})
+		set(metal3v1.AvailableForProvisioningCondition, condition{reason: metal3v1.NotAvailableReason})
+		set(metal3v1.ReadyCondition, condition{false, a.reason, a.message})
 	} else {
-		synced, message := metal3v1.ConfigurationSyncedReason, ""
-		if len(problems) > 0 {
-			texts := make([]string, len(problems))
-			for i := range problems {
-				texts[i] = problems[i].message
-			}
-			synced, message = problems[0].reason, strings.Join(texts, "; ")
+		synced, provisioned := synchronization(problems), provisioning(host, claim)
+		if provisioned.is && synced.is && claim.DeletionTimestamp == nil {
+			provisioned = upToDate(o, host)
 		}
-		set(metal3v1.SynchronizedCondition, len(problems) == 0, synced, message)
-		provisioned, reason := provisioning(host, claim)
-		set(metal3v1.ProvisionedCondition, provisioned, reason, "")
-		available, why := availability(host)
-		set(metal3v1.AvailableForProvisioningCondition, available, why, "")
-		is, reason := ready(host, claim, a, provisioned, reason)
-		if len(problems) > 0 {
-			is, reason = false, synced
-		}
-		set(metal3v1.ReadyCondition, is, reason, "")
-		after.Ready = provisioned && claim.DeletionTimestamp == nil
+		set(metal3v1.SynchronizedCondition, synced)
+		set(metal3v1.ProvisionedCondition, provisioned)
+		set(metal3v1.AvailableForProvisioningCondition, availability(host))
+		set(metal3v1.ReadyCondition, ready(host, claim, a, synced, provisioned))
+		after.Ready = provisioned.is && claim.DeletionTimestamp == nil
 		describe(after, host)
 		if o.HardwareData {
 			after.HardwareData = after.BareMetalHost
@@ -83,19 +82,33 @@ func statusOf(
 	return after
 }
 
+// synchronization says whether the host was told all that the claim asks for.
+func synchronization(problems []problem) condition {
+	if len(problems) == 0 {
+		return condition{is: true, reason: metal3v1.ConfigurationSyncedReason}
+	}
+	texts := make([]string, len(problems))
+	for i := range problems {
+		texts[i] = problems[i].message
+	}
+	return condition{false, problems[0].reason, strings.Join(texts, "; ")}
+}
+
 // ready says whether all that a claim asks for is there.
-func ready(
-	host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, a association, provisioned bool, why string,
-) (bool, string) {
+func ready(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, a, synced, provisioned condition) condition {
 	switch {
 	case claim.DeletionTimestamp != nil:
-		return false, a.reason
+		return condition{false, a.reason, a.message}
+	case !synced.is:
+		return synced
+	case a.reason == metal3v1.HostDeletingReason:
+		return condition{false, a.reason, a.message}
 	case host.Status.ErrorMessage != "":
-		return false, metal3v1.HostErrorReason
-	case !asks(claim) || provisioned:
-		return true, metal3v1.ReadyReason
+		return condition{false, metal3v1.HostErrorReason, errorOf(host)}
+	case !asks(claim) || provisioned.is:
+		return condition{is: true, reason: metal3v1.ReadyReason}
 	default:
-		return false, why
+		return provisioned
 	}
 }
 
@@ -106,32 +119,37 @@ func asks(claim *metal3v1.HostClaim) bool {
 
 // provisioning says whether the host has what the claim asks for, by what is on the host and
 // not by what is asked of it.
-func provisioning(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) (bool, string) {
-	is := host.Status.Provisioning
-	switch {
-	case is.State == bmov1.StateProvisioned && asks(claim) && hasAll(is, claim.Spec):
-		return true, metal3v1.ProvisionedReason
+func provisioning(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) condition {
+	switch is := host.Status.Provisioning; {
+	case isProvisioned(host, claim):
+		return condition{is: true, reason: metal3v1.ProvisionedReason}
 	case host.WasProvisioned(), is.State == bmov1.StateProvisioning, is.State == bmov1.StateProvisioned,
 		is.State == bmov1.StateDeprovisioning:
-		return false, metal3v1.ProvisioningReason
+		return condition{reason: metal3v1.ProvisioningReason}
 	default:
-		return false, metal3v1.NotProvisionedReason
+		return condition{reason: metal3v1.NotProvisionedReason}
 	}
 }
 
-func hasAll(is bmov1.ProvisionStatus, want metal3v1.HostClaimSpec) bool {
-	if want.Image != nil {
+// isProvisioned reports whether the host runs what the claim asks for, as far as Metal3 provisions anew for that.
+func isProvisioned(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) bool {
+	is, want := host.Status.Provisioning, claim.Spec
+	switch {
+	case is.State != bmov1.StateProvisioned:
+		return false
+	case want.Image != nil:
 		return is.Image.URL == want.Image.URL
+	default:
+		return want.CustomDeploy != nil && is.CustomDeploy != nil && is.CustomDeploy.Method == want.CustomDeploy.Method
 	}
-	return is.CustomDeploy != nil && is.CustomDeploy.Method == want.CustomDeploy.Method
 }
 
-func availability(host *bmov1.BareMetalHost) (bool, string) {
+func availability(host *bmov1.BareMetalHost) condition {
 	switch host.Status.Provisioning.State {
 	case bmov1.StateAvailable, bmov1.StateReady:
-		return true, metal3v1.AvailableReason
+		return condition{is: true, reason: metal3v1.AvailableReason}
 	default:
-		return false, metal3v1.NotAvailableReason
+		return condition{reason: metal3v1.NotAvailableReason}
 	}
 }
 

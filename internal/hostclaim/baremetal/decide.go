@@ -145,7 +145,7 @@ func refused(claim *metal3v1.HostClaim, why string, now time.Time) Decision {
 func awaited(o Observation, now time.Time) Decision {
 	note := "Waiting for BareMetalHost " + parkedOf(o.Claim).String() + ", with which this HostClaim was paused. If that host will not come " +
 		"here, remove annotation " + metal3v1.ParkedAnnotation
-	return Decision{Status: statusOf(o, nil, association{reason: metal3v1.BindingReason, message: note}, nil, now)}
+	return Decision{Status: statusOf(o, nil, condition{reason: metal3v1.BindingReason, message: note}, nil, now)}
 }
 
 // choose looks for a host, and writes down which one before it is touched.
@@ -209,15 +209,16 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 	host := mine[0]
 	d := Decision{Actions: releases(mine[1:], o.Secrets)}
 	p := planSecrets(o, host)
+	p.problems = append(p.problems, imageProblems(host, o.Claim)...)
 	d.Actions = append(d.Actions, p.copies...)
 	if after := synchronized(host, o.Claim, p); after != nil {
 		d.Actions = append(d.Actions, changeHost{host, after, "have it as its claim says", nil})
-	} else {
-		d.Actions = append(d.Actions, p.surplus...)
+	} else if len(p.problems) == 0 || !asks(o.Claim) {
+		d.Actions = append(d.Actions, p.surplus...) // With a problem, the host still names them.
 	}
 	d.associate(o.Claim, host, "")
 	if !restoring(host) {
-		d.Status = statusOf(o, host, associated(o.Claim), p.problems, now)
+		d.Status = statusOf(o, host, associated(o, host), p.problems, now)
 	}
 	return d
 }
@@ -226,7 +227,7 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 func unbound(o Observation, reason, message string, now time.Time) Decision {
 	d := Decision{Actions: leftOver(o)}
 	d.associate(o.Claim, nil, lostFor(reason, o.Claim))
-	d.Status = statusOf(o, nil, association{reason: reason, message: message}, nil, now)
+	d.Status = statusOf(o, nil, condition{reason: reason, message: message}, nil, now)
 	return d
 }
 
@@ -264,9 +265,7 @@ func release(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision
 	}
 	return Decision{
 		Actions: actions,
-		Status: statusOf(o, mine[0], association{
-			true, metal3v1.HostClaimDeletingReason, "Waiting for the cleaning of the host",
-		}, nil, now),
+		Status:  statusOf(o, mine[0], condition{true, metal3v1.HostClaimDeletingReason, cleaningOf(mine[0])}, nil, now),
 	}
 }
 

@@ -123,7 +123,7 @@ func TestDecide(t *testing.T) {
 		Namespace: "infra", Name: "h-hc-userdata", Labels: map[string]string{metal3v1.ClaimUIDLabel: "uid", metal3v1.SourceLabel: "u.1"},
 	}}}
 	wants := func(claim *metal3v1.HostClaim) {
-		claim.Spec.Online, claim.Spec.Image = new(true), &metal3v1.Image{URL: "x"}
+		claim.Spec.Online, claim.Spec.Image = new(true), &metal3v1.Image{URL: "http://x", Checksum: "y"}
 		claim.Spec.UserData = &corev1.SecretReference{Name: "s"}
 	}
 	source := Secrets{{Namespace: "a", Name: "s"}: {ObjectMeta: metav1.ObjectMeta{
@@ -219,6 +219,15 @@ func TestDecide(t *testing.T) {
 		"of another kind before": {
 			Observation{Claim: claimWith(func(c *metal3v1.HostClaim) { c.Finalizers = []string{metal3v1.RemoteFinalizer} }), Candidates: list(simHost("h", "*"))},
 			"  (FieldsDropped)",
+		},
+		"a copy without use, and an image that Metal3 refuses": {
+			Observation{
+				Claim: claimWith(all(named, on, asksFor(metal3v1.Image{URL: "x", Checksum: "y"}))), Secrets: copied,
+				Consumed: list(hostOfClaim(func(h *bmov1.BareMetalHost) {
+					h.Spec.Online, h.Spec.UserData = true, &corev1.SecretReference{Namespace: "infra", Name: "h-hc-userdata"}
+				})),
+			},
+			"True BareMetalHostAssociated bound infra/h unsynchronized",
 		},
 		"a copy without use": {
 			Observation{Claim: claimWith(named), Consumed: list(hostOfClaim(nil)), Secrets: copied},
@@ -476,7 +485,7 @@ func TestAHostThatWasTakenKeepsNothingOfItsClaim(t *testing.T) {
 		h.Spec.UserData, h.Spec.MetaData, h.Spec.NetworkData = ref("of-the-provider"), ref("h-hc-metadata"), ref("h-hc-networkdata")
 		h.Annotations = map[string]string{
 			metal3v1.SavedAnnotation: saved{NetworkData: ref("of-the-administrator")}.String(), blockMove: byUs, bmov1.PausedAnnotation: "metal3.io/capm3",
-			metal3v1.HoldsAnnotation: "reboot.metal3.io/a", "reboot.metal3.io/a": "", "reboot.metal3.io/capm3": "",
+			metal3v1.ProvisionedWithAnnotation: "{}", metal3v1.HoldsAnnotation: "reboot.metal3.io/a", "reboot.metal3.io/a": "", "reboot.metal3.io/capm3": "",
 		}
 	})
 	after := disowned(host)

@@ -75,6 +75,7 @@ func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) 
 		after.Spec.UserData = p.reference(host, hostclaim.UserData)
 		after.Spec.MetaData = p.reference(host, hostclaim.MetaData)
 		after.Spec.NetworkData = p.reference(host, hostclaim.NetworkData)
+		setOn(after, metal3v1.ProvisionedWithAnnotation, recordOf(host, claim, p.versions))
 	}
 	return changed(host, after)
 }
@@ -181,6 +182,7 @@ func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	dropOurs(after, blockMove)
 	undisputed(after)
 	setOn(after, metal3v1.SavedAnnotation, "")
+	setOn(after, metal3v1.ProvisionedWithAnnotation, "")
 	return after
 }
 
@@ -209,5 +211,6 @@ func disowned(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	after.Annotations = hostclaim.Reboots{}.Tell(after.Annotations)
 	undisputed(after)
 	setOn(after, metal3v1.SavedAnnotation, "")
+	setOn(after, metal3v1.ProvisionedWithAnnotation, "")
 	return changed(host, after)
 }

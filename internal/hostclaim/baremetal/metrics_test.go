@@ -26,6 +26,7 @@ func TestMetrics(t *testing.T) {
 		"new": nil, "deleting": deleted,
 		"waiting-1": says("Associated", "False", "NoBareMetalHost"), "waiting-2": says("Associated", "False", "NoBareMetalHost"),
 		"bound": says("Associated", "True", "BareMetalHostAssociated"), "lost": says("Associated", "False", "HostLost"),
+		"withdrawn": says("Associated", "True", "PermissionWithdrawn"), "host deleting": says("Associated", "True", "HostDeleting"),
 		"apart":   says("RemoteSynced", "False", "RemoteUnreachable"),
 		"dropped": all(says("Associated", "True", "BareMetalHostAssociated"), says("Ready", "False", "FieldsDropped")),
 		"other":   says("Associated", "False", "OfSomebodyElse"),
@@ -61,7 +62,7 @@ func TestMetrics(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"bind_seconds[baremetal] 1", "claims[baremetal a apart] 1", "claims[baremetal a bound] 1", "claims[baremetal a deleting] 1", "claims[baremetal a dropped] 1", "claims[baremetal a lost] 1",
+		"bind_seconds[baremetal] 1", "claims[baremetal a apart] 1", "claims[baremetal a bound] 3", "claims[baremetal a deleting] 1", "claims[baremetal a dropped] 1", "claims[baremetal a lost] 1",
 		"claims[baremetal a new] 2", "claims[baremetal a waiting] 2",
 	}
 	if !slices.Equal(got, want) {

@@ -79,7 +79,7 @@ func newMoveWorld(ctx context.Context, t *rapid.T) *moveWorld {
 	for _, name := range []string{"c1", "c2"} {
 		claim := simClaim("a", name)
 		claim.Labels = map[string]string{clusterv1.ClusterNameLabel: "k"}
-		claim.Spec.Online, claim.Spec.Image = new(true), &metal3v1.Image{URL: "http://" + name}
+		claim.Spec.Online, claim.Spec.Image = new(true), &metal3v1.Image{URL: "http://" + name, Checksum: "x"}
 		m.here.server.Put(claim)
 	}
 	m.here.start()
@@ -149,7 +149,7 @@ func (s *moveSite) operate(host *bmov1.BareMetalHost) bool {
 		is.State = bmov1.StateAvailable
 	case is.State == bmov1.StateAvailable && wanted && host.Spec.Online:
 		s.m.touched = true
-		is.State, is.Image.URL = bmov1.StateProvisioned, host.Spec.Image.URL
+		is.State, is.Image = bmov1.StateProvisioned, *host.Spec.Image.DeepCopy()
 	case is.State == bmov1.StateProvisioned && (!wanted || is.Image.URL != host.Spec.Image.URL):
 		s.m.touched = true
 		is.State, is.Image = bmov1.StateAvailable, bmov1.Image{}

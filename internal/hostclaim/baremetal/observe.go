@@ -30,8 +30,8 @@ type Observation struct {
 	// Named is the host that the claim names, or was paused with, as the API server has it. It is read unless the claim
 	// has one among Consumed.
 	Named *bmov1.BareMetalHost
-	// Requester is where the claim is. Candidates are the hosts that it may be about to get, Policies those of their
-	// namespaces. They are read for a claim that has no host.
+	// Requester is where the claim is. Candidates are the hosts that a claim without a host may be about to get, Policies
+	// those of their namespaces. For a claim that has a host, they are those of the namespace of its host.
 	Requester  hostclaim.Requester
 	Candidates []*bmov1.BareMetalHost
 	Policies   hostclaim.Policies
@@ -85,7 +85,16 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	if o.Claim == nil {
 		return o, nil
 	}
-	if o.Paused, err = r.paused(ctx, o); err != nil || o.Paused || len(o.owned()) > 0 {
+	if o.Paused, err = r.paused(ctx, o); err != nil || o.Paused || o.Claim.DeletionTimestamp != nil {
+		return o, err
+	}
+	o.Requester, o.Policies = hostclaim.Requester{Name: key.Namespace}, hostclaim.Policies{}
+	if o.Requester.Labels, err = r.Read.labels(ctx, key.Namespace); err != nil {
+		return o, err
+	}
+	if owned := o.owned(); len(owned) > 0 {
+		// The permission may be withdrawn while the claim has the host.
+		o.Policies[owned[0].Namespace], err = r.Read.policies(ctx, owned[0].Namespace)
 		return o, err
 	}
 	return o, r.observeCandidates(ctx, &o)
@@ -145,15 +154,7 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *Observation) error {
 // observeCandidates reads what a claim without a host could get: the host that it is about to take, or all that it may
 // choose from.
 func (r *Reconciler) observeCandidates(ctx context.Context, o *Observation) error {
-	if o.Claim.DeletionTimestamp != nil {
-		return nil
-	}
 	var err error
-	o.Requester = hostclaim.Requester{Name: o.Claim.Namespace}
-	if o.Requester.Labels, err = r.Read.labels(ctx, o.Claim.Namespace); err != nil {
-		return err
-	}
-	o.Policies = hostclaim.Policies{}
 	if o.Claim.Status.PendingHost != nil {
 		if o.Named != nil {
 			o.Policies[o.Named.Namespace], err = r.Read.policies(ctx, o.Named.Namespace)

@@ -50,7 +50,9 @@ type plan struct {
 	// copies come first.
 	copies []Action
 	// names are those by which the host finds them, in its own namespace.
-	names    map[hostclaim.Role]string
+	names map[hostclaim.Role]string
+	// versions are those of the Secrets for the first boot.
+	versions map[hostclaim.Role]string
 	problems []problem
 	// surplus are copies that the claim has no use for any more.
 	surplus []Action
@@ -58,7 +60,7 @@ type plan struct {
 
 // planSecrets says how a host gets the Secrets of its claim.
 func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
-	p := plan{names: map[hostclaim.Role]string{}}
+	p := plan{names: map[hostclaim.Role]string{}, versions: versionsOf(o)}
 	named := hostclaim.Sources(o.Claim)
 	for _, r := range hostclaim.Roles() {
 		at := copyOf(keyOf(host), r)

@@ -79,7 +79,7 @@ func (r *Reconciler) watches() []hostclaim.Watch {
 		{Object: &metal3v1.HostClaim{}, Own: true, Requests: r.claimsOfReserved, Admits: gaveUp()},
 		{Object: &bmov1.BareMetalHost{}, Requests: r.claimsOfHost, Admits: changed},
 		{Object: &bmov1.BareMetalHost{}, Requests: r.claimsOfOffer, Admits: offers()},
-		{Object: &metal3v1.HostDeployPolicy{}, Requests: r.waitingClaims, Admits: predicate.GenerationChangedPredicate{}},
+		{Object: &metal3v1.HostDeployPolicy{}, Requests: r.claimsOfPolicy, Admits: predicate.GenerationChangedPredicate{}},
 		{Object: &clusterv1.Cluster{}, Requests: r.claimsOfCluster, Admits: hostclaim.PausedChanged()},
 		{Object: namespaceMetadata(), Own: true, Requests: r.claimsOfNamespace, Admits: predicate.LabelChangedPredicate{}},
 		{Object: namespaceMetadata(), Own: true, Requests: r.claimsThatGo, Admits: hostclaim.DeletionBegan()},

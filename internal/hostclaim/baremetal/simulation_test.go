@@ -51,7 +51,8 @@ func (w *world) checkWrite(was, is client.Object) {
 		return
 	}
 	if _, _, ours := consumerOf(before); !ours {
-		w.t.Fatalf("it wrote to %s, which is not its own", describeHost(before))
+		w.checkForeign(before, after)
+		return
 	}
 	if ref := after.Spec.ConsumerRef; ref != nil {
 		if was := before.Spec.ConsumerRef.UID; ref.UID != was && was != "" {
@@ -71,6 +72,14 @@ func (w *world) checkWrite(was, is client.Object) {
 	}
 	if !after.Spec.Online {
 		w.t.Fatalf("it gave back %s other than its administrator had it", describeHost(after))
+	}
+}
+
+// checkForeign is what must hold of a host that another consumer has taken: nothing is written but that what was the
+// claim's is taken off it.
+func (w *world) checkForeign(before, after *bmov1.BareMetalHost) {
+	if left := disowned(before); left == nil || !equality.Semantic.DeepEqual(left.Spec, after.Spec) {
+		w.t.Fatalf("it wrote to %s, which is not its own", describeHost(before))
 	}
 }
 
@@ -118,6 +127,7 @@ func (w *world) checkProvisioned(host *bmov1.BareMetalHost) {
 	if !ok {
 		return
 	}
+	w.booted[uid] = w.dataOf(host)
 	for _, ref := range []*corev1.SecretReference{host.Spec.UserData, host.Spec.MetaData} {
 		if ref == nil {
 			continue
@@ -279,12 +289,7 @@ func (w *world) checkClaim(claim *metal3v1.HostClaim) {
 	}
 	var mine *bmov1.BareMetalHost
 	var fit []string
-	q := hostclaim.Question{Claim: claim, Requester: hostclaim.Requester{Name: claim.Namespace}, Policies: w.policies()}
-	if namespace := w.server.Get(simulation.Key{
-		Kind: namespaceGK, NamespacedName: types.NamespacedName{Name: claim.Namespace},
-	}); namespace != nil {
-		q.Requester.Labels = namespace.GetLabels()
-	}
+	q := hostclaim.Question{Claim: claim, Requester: w.requester(claim.Namespace), Policies: w.policies()}
 	for _, host := range w.hosts() {
 		if ownedBy(host, claim) {
 			mine = host
@@ -313,6 +318,39 @@ func (w *world) checkBound(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost)
 		w.t.Fatalf("%s has %s and says %+v, %v", name, describeHost(host), claim.Status.BareMetalHost, claim.Labels)
 	}
 	w.checkSynchronized(claim, host)
+	why := hostclaim.Withdrawn(host, w.policies(), w.requester(claim.Namespace))
+	if said := hostclaim.ConditionOf(claim, "Associated"); (said.Reason == metal3v1.PermissionWithdrawnReason) != (why != "") {
+		w.t.Fatalf("%s may have %s (%q), and says %+v", name, describeHost(host), why, said)
+	}
+	booted, known := w.booted[claim.UID]
+	said, synced := hostclaim.ConditionOf(claim, "Provisioned"), hostclaim.ConditionOf(claim, "Synchronized")
+	if is := w.dataOf(host); known && synced.Status == "True" && said.Reason == metal3v1.ProvisionedReason && booted != is {
+		w.t.Fatalf("%s was provisioned with %q, is to have %q, and says %+v", describeHost(host), booted, is, said)
+	}
+}
+
+// dataOf is what Metal3 reads when it provisions a host.
+func (w *world) dataOf(host *bmov1.BareMetalHost) string {
+	var data []string
+	for _, ref := range []*corev1.SecretReference{host.Spec.UserData, host.Spec.MetaData} {
+		text := ""
+		if ref != nil {
+			object := w.server.Get(simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}})
+			if secret, ok := object.(*corev1.Secret); ok {
+				text = string(secret.Data["value"])
+			}
+		}
+		data = append(data, text)
+	}
+	return strings.Join(data, ", ")
+}
+
+func (w *world) requester(namespace string) hostclaim.Requester {
+	r := hostclaim.Requester{Name: namespace}
+	if found := w.namespace(namespace); found != nil {
+		r.Labels = found.GetLabels()
+	}
+	return r
 }
 
 // checkCopies is what must hold of the Secrets of a claim. It reports whether the host can have them all.

@@ -59,6 +59,8 @@ type world struct {
 	// had are the claims that have, or had, a host, or say so since they were restored. lost are those that have lost one
 	// which they said to be in use, and forged those in which somebody has written that himself.
 	had, lost, forged map[types.UID]bool
+	// booted is with which data the host of a claim was provisioned last.
+	booted map[types.UID]string
 }
 
 func simScheme() *runtime.Scheme {
@@ -75,7 +77,7 @@ func simScheme() *runtime.Scheme {
 func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
 		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, forced: map[types.UID]bool{}, vanished: map[types.UID]bool{},
-		had: map[types.UID]bool{}, lost: map[types.UID]bool{}, forged: map[types.UID]bool{},
+		had: map[types.UID]bool{}, lost: map[types.UID]bool{}, forged: map[types.UID]bool{}, booted: map[types.UID]string{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 	}
 	w.server = simulation.NewServer(simScheme())
@@ -525,7 +527,7 @@ func (w *world) metal3(host *bmov1.BareMetalHost) bool {
 		w.checkProvisioned(host)
 		is.State = bmov1.StateProvisioning
 	case is.State == bmov1.StateProvisioning && wanted:
-		is.State, is.Image.URL = bmov1.StateProvisioned, host.Spec.Image.URL
+		is.State, is.Image = bmov1.StateProvisioned, *host.Spec.Image.DeepCopy()
 	case is.State == bmov1.StateProvisioning,
 		is.State == bmov1.StateProvisioned && (!wanted || is.Image.URL != host.Spec.Image.URL):
 		is.State = bmov1.StateDeprovisioning

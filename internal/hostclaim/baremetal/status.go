@@ -27,20 +27,22 @@ func (r *Reconciler) publish(ctx context.Context, claim *metal3v1.HostClaim, d D
 	return nil
 }
 
-// announce tells that a claim has got a host, or why it has none.
+// announce tells that a claim has got a host, why it has none, or what is about to become of it.
 func (r *Reconciler) announce(before, after *metal3v1.HostClaim) {
 	was, is := hostclaim.ConditionOf(before, metal3v1.AssociatedCondition), hostclaim.ConditionOf(after, metal3v1.AssociatedCondition)
 	if was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
-	switch is.Reason {
-	case metal3v1.BareMetalHostAssociatedReason:
+	if was.Status != metav1.ConditionTrue && is.Status == metav1.ConditionTrue && is.Reason != metal3v1.HostClaimDeletingReason {
 		r.Metrics.Bound(after.Spec.Kind, r.Clock.Since(after.CreationTimestamp.Time))
 		host := after.Status.BareMetalHost
 		r.Recorder.Eventf(
-			after, nil, corev1.EventTypeNormal, is.Reason, "Bind", "Got BareMetalHost %s/%s", host.Namespace, host.Name,
+			after, nil, corev1.EventTypeNormal, metal3v1.BareMetalHostAssociatedReason, "Bind", "Got BareMetalHost %s/%s", host.Namespace, host.Name,
 		)
-	case metal3v1.NotCleanedReason, metal3v1.AdoptionRequiredReason, metal3v1.SelectorInvalidReason:
+	}
+	switch is.Reason {
+	case metal3v1.NotCleanedReason, metal3v1.AdoptionRequiredReason, metal3v1.SelectorInvalidReason, metal3v1.PermissionWithdrawnReason,
+		metal3v1.HostDeletingReason:
 		r.warn(after, hostclaim.Warning{Reason: is.Reason, Note: is.Message})
 	}
 }

@@ -127,7 +127,7 @@ func plight(o Observation, host *bmov1.BareMetalHost) string {
 // disputed is for a claim without a host for which there are hosts of an earlier claim of its name.
 func disputed(o Observation, now time.Time) Decision {
 	note := plight(o, o.inherited())
-	return Decision{Status: statusOf(o, nil, association{reason: metal3v1.AdoptionRequiredReason, message: note}, nil, now)}
+	return Decision{Status: statusOf(o, nil, condition{reason: metal3v1.AdoptionRequiredReason, message: note}, nil, now)}
 }
 
 // adopted returns a host that belongs to the claim that took its claim's place.
@@ -135,6 +135,8 @@ func adopted(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim) *bmov1.BareMe
 	after := host.DeepCopy()
 	after.Spec.ConsumerRef.UID = claim.UID
 	undisputed(after)
+	// What was restored with the claim has other versions, although nothing has changed.
+	setOn(after, metal3v1.ProvisionedWithAnnotation, "")
 	return after
 }
 

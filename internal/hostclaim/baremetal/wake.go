@@ -227,17 +227,31 @@ func (r *Reconciler) consumer(ctx context.Context, name types.NamespacedName) []
 	return nil
 }
 
-// waitingClaims returns all claims that wait: a policy may let any of them have a host.
-func (r *Reconciler) waitingClaims(ctx context.Context, policy client.Object) []reconcile.Request {
-	return r.waiting(ctx, func(claim *metal3v1.HostClaim) bool {
+// claimsOfPolicy returns all claims that wait, because a policy may let any of them have a host, and the claims that
+// have a host of its namespace, because it may not allow them any more.
+func (r *Reconciler) claimsOfPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
+	requests := r.chosen(ctx, func(claim *metal3v1.HostClaim) bool {
 		in := claim.Spec.HostSelector.InNamespace
-		return in == "" || in == policy.GetNamespace()
+		return len(waitingKeys(claim)) > 0 && (in == "" || in == policy.GetNamespace())
 	})
+	hosts, err := r.Read.hosts(ctx, client.InNamespace(policy.GetNamespace()))
+	if err != nil {
+		return requests // A read from a cache fails only when the cache stops.
+	}
+	for _, host := range hosts {
+		if key, _, ok := consumerOf(host); ok {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return requests
 }
 
-// claimsOfNamespace returns the claims of a Namespace that wait: by its labels they may get a host.
+// claimsOfNamespace returns the claims of a Namespace that wait, because by its labels they may get a host, and those
+// that have one, because by its labels they may not be allowed any more.
 func (r *Reconciler) claimsOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
-	return r.waiting(ctx, func(*metal3v1.HostClaim) bool { return true }, client.InNamespace(namespace.GetName()))
+	return r.chosen(ctx, func(claim *metal3v1.HostClaim) bool {
+		return len(waitingKeys(claim)) > 0 || claim.Status.BareMetalHost != nil
+	}, client.InNamespace(namespace.GetName()))
 }
 
 // claimsThatGo returns the claims of a Namespace that is being deleted which are deleted themselves: none of them is
@@ -246,12 +260,12 @@ func (r *Reconciler) claimsThatGo(ctx context.Context, namespace client.Object) 
 	return hostclaim.Going(ctx, r.Read.Claims, namespace.GetName())
 }
 
-func (r *Reconciler) waiting(
+func (r *Reconciler) chosen(
 	ctx context.Context, concerned func(*metal3v1.HostClaim) bool, options ...client.ListOption,
 ) []reconcile.Request {
 	var requests []reconcile.Request
 	r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
-		if len(waitingKeys(claim)) > 0 && concerned(claim) {
+		if concerned(claim) {
 			requests = append(requests, hostclaim.Itself(ctx, claim)...)
 		}
 	}, options...)
