@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -29,7 +30,11 @@ const (
 	// maxListBytes bounds a list of metadata, maxWatchBytes what one watch receives: then it is begun again where it was.
 	maxListBytes  = 8 << 20
 	maxWatchBytes = 8 << 20
-	// maxWatch is how long a watch lasts at most. It asks the server for less.
+	// askedWatch is how long a watch is asked for at least, and at most twice as long. An API server looks at credentials
+	// and permissions only when a watch begins, so that is how long it takes until a revocation is noticed. A watch goes
+	// on where the one before has ended, and costs one request.
+	askedWatch = time.Minute
+	// maxWatch is how long a watch lasts at most, whatever the server was asked for.
 	maxWatch = 15 * time.Minute
 	// maxFollowed is how many objects of one resource are followed.
 	maxFollowed = 10_000
@@ -120,6 +125,7 @@ func (f *follower) informer(of metadata.ResourceInterface, all Following) toolsc
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = all.Label
+			options.TimeoutSeconds = new(int64(wait.Jitter(askedWatch, 1).Seconds()))
 			return of.Watch(ctx, options)
 		},
 	}, &metav1.PartialObjectMetadata{}, 0, nil)
