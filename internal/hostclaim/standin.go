@@ -57,8 +57,8 @@ func CopyVersion(source *metav1.PartialObjectMetadata, of *StandIn) string {
 	return hex.EncodeToString(sum[:20])
 }
 
-// Source returns the content of a copy: the Secret as it was observed, with the description of the stand-in. Each of the
-// two can be nil.
+// Source returns the content of a copy: the Secret as it was observed, with the description of the stand-in. Each of
+// the two can be nil.
 func Source(ctx context.Context, from client.Reader, seen *metav1.PartialObjectMetadata, of *StandIn) (*corev1.Secret, error) {
 	source := &corev1.Secret{Type: corev1.SecretTypeOpaque}
 	if seen != nil {
@@ -79,8 +79,8 @@ const (
 	anyDataKey  = "value"
 )
 
-// Describe adds to the data of a Secret with metaData the values that the baremetal-operator would add if it provisioned
-// the stand-in: UID, namespace and name. Keys that the Secret has keep their values, as they do in the operator.
+// Describe adds to the data of a Secret with metaData the values that the baremetal-operator would add if it
+// provisioned the stand-in: UID, namespace and name. Keys that the Secret has keep their values, as in the operator.
 //
 // Metal3's templates label a node by it: metal3.io/uuid={{ ds.meta_data.uuid }}.
 func (s *StandIn) Describe(data map[string][]byte) map[string][]byte {

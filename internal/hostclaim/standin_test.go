@@ -2,6 +2,7 @@ package hostclaim
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -21,9 +22,7 @@ func TestMetaDataTellsOfTheStandIn(t *testing.T) {
 		all := map[string]any{
 			"uuid": "1e10", "metal3-namespace": "tenant", "metal3-name": "123", "name": "123", "local-hostname": "123", "local_hostname": "123",
 		}
-		for key, value := range with {
-			all[key] = value
-		}
+		maps.Copy(all, with)
 		return all
 	}
 	for name, tc := range map[string]struct {

@@ -13,13 +13,13 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// An agent must not register before Rancher is ready for it, but everything else of its manifest can be in the workload
-// cluster by then. So an installation begins while Rancher prepares, its Deployment comes last, and an installation that
-// gets there before Rancher is ready ends halfway: its Deployment is kept here, without a worker that waits. What is kept
-// is an agent's Deployment, so it has no secrets; a process that does not have it any more installs everything again.
+// An agent must not register before Rancher is ready for it, but everything else of its manifest can be installed
+// before that. So an installation begins while Rancher prepares, and applies the Deployment last. If Rancher is not
+// ready then, the installation ends halfway: its Deployment is kept here, and no worker waits for Rancher. The
+// Deployment contains no secrets. A process that has lost it installs everything again.
 
-// halfwayMost is how many installations begin before Rancher is ready. It is for the imports that people wait for: where
-// many begin at once there is enough else to do while Rancher prepares, and nothing is gained.
+// halfwayMost is how many installations begin before Rancher is ready. This is for imports that a person waits for.
+// If many imports begin at once, there is enough other work while Rancher prepares, and an early start gains nothing.
 const halfwayMost = 10
 
 // preparationPatience is how long Rancher may take from a namespace, or its first token there, to the end of its

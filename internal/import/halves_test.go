@@ -15,8 +15,10 @@ func TestFewInstallationsBeginBeforeRancherIsReady(t *testing.T) {
 		return types.NamespacedName{Namespace: "tenant", Name: fmt.Sprint(i)}
 	}
 	for i := range halfwayMost {
-		if !h.begin(key(i), now) || !h.begin(key(i), now) {
-			t.Fatalf("number %d of %d may not begin", i, halfwayMost)
+		for range 2 { // One that has begun goes on.
+			if !h.begin(key(i), now) {
+				t.Fatalf("number %d of %d may not begin", i, halfwayMost)
+			}
 		}
 	}
 	if h.begin(key(99), now) {

@@ -26,7 +26,7 @@ const (
 	readyPoll    = 100 * time.Millisecond
 )
 
-// manager is one of the programs that hack/capi/build.sh or hack/metal3/build.sh makes, with a manifest of the same name.
+// manager is a program that hack/capi/build.sh or hack/metal3/build.sh builds, with a manifest of the same name.
 type manager struct {
 	name  string
 	gates string

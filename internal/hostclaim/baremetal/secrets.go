@@ -63,13 +63,10 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 	p := plan{names: map[hostclaim.Role]string{}, versions: versionsOf(o)}
 	named := hostclaim.Sources(o.Claim)
 	for _, r := range hostclaim.Roles() {
-		at := copyOf(keyOf(host), r)
-		found := o.Secrets[at]
-		ours := found != nil && isCopy(found)
 		ref, wanted := named[r]
 		standIn := hostclaim.Described(o.Claim, r)
 		if !wanted && standIn == nil || host.Namespace == o.Claim.Namespace && standIn == nil {
-			if ours {
+			if found := o.Secrets[copyOf(keyOf(host), r)]; found != nil && isCopy(found) {
 				p.surplus = append(p.surplus, removeCopy{found})
 			}
 			if wanted {
@@ -77,24 +74,30 @@ func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
 			}
 			continue
 		}
-		source := types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}
-		is := o.Secrets[source]
-		switch {
-		case !hostclaim.MayRead(o.Claim, ref):
-			p.add(r, "Secret %s is in another namespace. Use a Secret in the namespace of this HostClaim", ref.Name)
-		case wanted && is == nil:
-			p.add(r, "Secret %s does not exist. Create it, or correct the field", ref.Name)
-		case found != nil && !ours:
-			p.add(r, "the namespace of the host has another Secret with the name of the copy. Ask your administrator to delete it")
-		default:
-			p.names[r] = at.Name
-			if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.CopyVersion(is, standIn) ||
-				found.Labels[metal3v1.ClaimUIDLabel] != string(o.Claim.UID) {
-				p.copies = append(p.copies, copySecret{source: is, standIn: standIn, to: at, replaces: found, claim: o.Claim, host: host})
-			}
-		}
+		p.copied(o, host, r, ref, standIn)
 	}
 	return p
+}
+
+// copied has a host use a copy of a Secret, or a Secret that describes the stand-in and nothing else if the claim names
+// none.
+func (p *plan) copied(o Observation, host *bmov1.BareMetalHost, r hostclaim.Role, ref corev1.SecretReference, standIn *hostclaim.StandIn) {
+	at := copyOf(keyOf(host), r)
+	found, is := o.Secrets[at], o.Secrets[types.NamespacedName{Namespace: o.Claim.Namespace, Name: ref.Name}]
+	switch {
+	case !hostclaim.MayRead(o.Claim, ref):
+		p.add(r, "Secret %s is in another namespace. Use a Secret in the namespace of this HostClaim", ref.Name)
+	case ref.Name != "" && is == nil:
+		p.add(r, "Secret %s does not exist. Create it, or correct the field", ref.Name)
+	case found != nil && !isCopy(found):
+		p.add(r, "the namespace of the host has another Secret with the name of the copy. Ask your administrator to delete it")
+	default:
+		p.names[r] = at.Name
+		if found == nil || found.Labels[metal3v1.SourceLabel] != hostclaim.CopyVersion(is, standIn) ||
+			found.Labels[metal3v1.ClaimUIDLabel] != string(o.Claim.UID) {
+			p.copies = append(p.copies, copySecret{source: is, standIn: standIn, to: at, replaces: found, claim: o.Claim, host: host})
+		}
+	}
 }
 
 // isCopy reports whether a Secret that has the name of a copy is one. One of another claim is left over: the host has

@@ -81,8 +81,13 @@ func Start(ctx context.Context, observe func(Request)) (*Server, error) {
 // from serves clients at a distance.
 func (s *Server) from(distance time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(distance)
-		s.serve(w, r)
+		timer := time.NewTimer(distance)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			s.serve(w, r)
+		case <-r.Context().Done():
+		}
 	})
 }
 

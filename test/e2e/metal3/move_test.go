@@ -162,8 +162,8 @@ func listed(list client.ObjectList) []string {
 	return names
 }
 
-// movable gives CRDs the labels by which clusterctl finds what it moves: those of Metal3's operator as the documentation
-// says, and those of Cluster API's providers as `clusterctl init` does.
+// movable gives CRDs the labels by which clusterctl finds what it moves: those of Metal3's operator as the docs say,
+// and those of Cluster API's providers as `clusterctl init` does.
 func (s *site) movable(ctx context.Context) {
 	GinkgoHelper()
 	names := map[string]string{"hardwaredata.metal3.io": "move", "baremetalhosts.metal3.io": "move-hierarchy"}
