@@ -65,9 +65,9 @@ func Wants(s metal3v1.HostSelector, host *bmov1.BareMetalHost) bool {
 func holds(each metal3v1.HostSelectorRequirement, of map[string]string) bool {
 	value, has := of[each.Key]
 	switch operator, _ := operatorOf(each); operator {
-	case selection.In:
+	case selection.In, selection.Equals, selection.DoubleEquals:
 		return has && slices.Contains(each.Values, value)
-	case selection.NotIn:
+	case selection.NotIn, selection.NotEquals:
 		return !has || !slices.Contains(each.Values, value)
 	case selection.Exists:
 		return has
@@ -78,8 +78,13 @@ func holds(each metal3v1.HostSelectorRequirement, of map[string]string) bool {
 	}
 }
 
-// operatorOf returns the operator of a requirement, in whatever case it is written.
+// operatorOf returns the operator of a requirement, in whatever case it is written. Metal3's released type has the
+// operators of Go's label selectors, so it has signs, too: "!" is its only name of DoesNotExist.
 func operatorOf(each metal3v1.HostSelectorRequirement) (selection.Operator, bool) {
+	switch sign := selection.Operator(each.Operator); sign {
+	case selection.DoesNotExist, selection.Equals, selection.DoubleEquals, selection.NotEquals:
+		return sign, true
+	}
 	switch {
 	case strings.EqualFold(each.Operator, "In"):
 		return selection.In, true

@@ -188,10 +188,11 @@ type HostSelectorRequirement struct {
 	// key is that of the label.
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
-	// operator is In, NotIn, Exists or DoesNotExist, in upper or lower case.
+	// operator is In, NotIn, Exists or DoesNotExist, in upper or lower case, or one of the signs that Metal3's type has: !,
+	// =, == and !=.
 	// +kubebuilder:validation:MaxLength=16
 	Operator string `json:"operator"`
-	// values are for In and NotIn.
+	// values are for In and NotIn, and one for =, == and !=.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=63
 	// +optional
@@ -202,7 +203,8 @@ type HostSelectorRequirement struct {
 // looking at the host.
 type HostClaimStatus struct {
 	// conditions are AssociateBMH and Associated, which say the same, Synchronized, Provisioned,
-	// AvailableForProvisioning and Ready; and RemoteSynced, if the kind is remote.
+	// AvailableForProvisioning and Ready; RemoteSynced, if the kind is remote; and ServedByArchelon, while Metal3's own
+	// controller has a finalizer on the claim.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
