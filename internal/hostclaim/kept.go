@@ -41,7 +41,7 @@ func KeepClaim(object any) (any, error) {
 		claim.Labels = only(claim.Labels, clusterv1.ClusterNameLabel, metal3v1.MachineLabel)
 		claim.Annotations = map[string]string{notKept: ""}
 		claim.OwnerReferences = nil
-		claim.Finalizers = KeepFinalizers(claim.Finalizers, metal3v1.BareMetalFinalizer, metal3v1.RemoteFinalizer)
+		claim.Finalizers = KeepFinalizers(claim.Finalizers, metal3v1.BareMetalFinalizer, metal3v1.RemoteFinalizer, metal3v1.Metal3Finalizer)
 	}
 	return claim, nil
 }

@@ -18,6 +18,20 @@ const (
 	// RemoteSyncedCondition of a claim of kind remote is True when the claim in the other cluster is as this one says, and
 	// this one tells what became of that. While it is not, what the other conditions say may be old.
 	RemoteSyncedCondition = "RemoteSynced"
+	// ServedByArchelonCondition is there while Metal3's own controller has its finalizer on the claim. It is False if
+	// the claim is left to that controller, and True if Archelon serves the claim all the same. That controller does not
+	// write this condition.
+	ServedByArchelonCondition = "ServedByArchelon"
+)
+
+// Reasons of ServedByArchelon.
+const (
+	// ServedByMetal3Reason: Metal3's own controller has taken the claim, and Archelon has not. Archelon does nothing with
+	// the claim.
+	ServedByMetal3Reason = "ServedByMetal3"
+	// SharedWithMetal3Reason: Archelon serves the claim, and Metal3's own controller has its finalizer on it, too. That
+	// controller releases the host without cleaning it when the claim is deleted.
+	SharedWithMetal3Reason = "SharedWithMetal3"
 )
 
 // Reasons of Associated.

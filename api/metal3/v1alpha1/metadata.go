@@ -4,6 +4,9 @@ package v1alpha1
 const (
 	// BareMetalFinalizer holds claims of kind baremetal that may have a host.
 	BareMetalFinalizer = "hostclaims.metal3.io/baremetal"
+	// Metal3Finalizer holds claims that Metal3's own controller of HostClaims has taken. That controller is part of the
+	// baremetal-operator, which runs it with --hostclaims.
+	Metal3Finalizer = "metal3.io/hostclaim"
 	// KindLabel of a claim is its spec.kind, for those who list by label.
 	KindLabel = "hostclaims.metal3.io/kind"
 	// HostLabel of a claim names its host: "NAMESPACE.NAME", or a hash of that if it is too long for a label. It is for

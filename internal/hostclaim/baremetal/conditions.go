@@ -49,6 +49,9 @@ func statusOf(
 		if c.is {
 			status = metav1.ConditionTrue
 		}
+		if hostclaim.KeepsMetal3s(claim, name, status) {
+			return
+		}
 		hostclaim.SetCondition(
 			claim, after, metav1.Condition{Type: name, Status: status, Reason: c.reason, Message: c.message}, now,
 		)
@@ -75,6 +78,7 @@ func statusOf(
 			after.HardwareData = after.BareMetalHost
 		}
 	}
+	hostclaim.ReportSharing(claim, after, now)
 	if !equality.Semantic.DeepEqual(after, &claim.Status) {
 		stamp := metav1.NewTime(now).Rfc3339Copy()
 		after.LastUpdated = &stamp

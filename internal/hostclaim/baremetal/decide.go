@@ -37,6 +37,9 @@ func Decide(o Observation, now time.Time) Decision {
 	if claim == nil {
 		return Decision{Actions: astray(o)}
 	}
+	if hostclaim.ServedByMetal3(claim) {
+		return Decision{Status: hostclaim.LeftToMetal3(claim, now)}
+	}
 	mine := o.owned()
 	if o.Paused {
 		return stay(o, mine)

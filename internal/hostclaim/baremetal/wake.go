@@ -75,7 +75,8 @@ func namedKeys(object client.Object) []string {
 
 func waitingKeys(object client.Object) []string {
 	claim, ok := object.(*metal3v1.HostClaim)
-	if !ok || hostOf(claim) != nil || claim.DeletionTimestamp != nil || hostclaim.LostForGood(claim) {
+	if !ok || hostOf(claim) != nil || claim.DeletionTimestamp != nil || hostclaim.LostForGood(claim) ||
+		hostclaim.ServedByMetal3(claim) {
 		return nil
 	}
 	return []string{hostclaim.PoolOf(claim.Spec.HostSelector)}

@@ -29,6 +29,9 @@ func TestReconcile(t *testing.T) {
 			meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: "Associated", Status: "False", Reason: "X"})
 		}, 2 * time.Minute, false, 0},
 		"somebody holds it": {func(c *metal3v1.HostClaim) { c.Finalizers = []string{"x/y"} }, 2 * time.Minute, false, 0},
+		"Metal3's controller serves it": {func(c *metal3v1.HostClaim) {
+			c.Finalizers = []string{metal3v1.Metal3Finalizer}
+		}, 2 * time.Minute, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()

@@ -24,6 +24,9 @@ type Decision struct {
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
 	claim := o.Claim
+	if claim != nil && hostclaim.ServedByMetal3(claim) {
+		return Decision{Status: hostclaim.LeftToMetal3(claim, now)} // That controller knows no kinds.
+	}
 	if claim == nil || o.Paused || o.Wait > 0 {
 		return Decision{}
 	}
