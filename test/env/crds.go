@@ -43,17 +43,11 @@ func HostClaimCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefini
 	if err != nil {
 		return nil, fmt.Errorf("finding the root of the module: %w", err)
 	}
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
-	command.Dir = filepath.Join(root, "hack", "metal3")
-	out, err := command.Output()
+	dir, err := Metal3CRDs(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("downloading the CRDs of Metal3: %w: %s", err, out)
+		return nil, err
 	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		return nil, fmt.Errorf("finding the CRDs of Metal3: %w", err)
-	}
-	metal3 := filepath.Join(module.Dir, "config", "base", "crds", "bases", "metal3.io_")
+	metal3 := filepath.Join(dir, "metal3.io_")
 	crds, err := readFiles(metal3, []string{"baremetalhosts", "hardwaredata"})
 	if err != nil {
 		return nil, err
@@ -64,6 +58,26 @@ func HostClaimCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefini
 	}
 	clusters, err := CAPICRDs()
 	return slices.Concat(crds, ours, clusters), err
+}
+
+// Metal3CRDs returns the directory of the CRDs that Metal3 has released, in the baremetal-operator module that
+// hack/metal3/go.mod pins.
+func Metal3CRDs(ctx context.Context) (string, error) {
+	root, err := goList(ctx, "", "{{.Dir}}", "github.com/archelon-io/archelon")
+	if err != nil {
+		return "", fmt.Errorf("finding the root of the module: %w", err)
+	}
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
+	command.Dir = filepath.Join(root, "hack", "metal3")
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("downloading the CRDs of Metal3: %w: %s", err, out)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return "", fmt.Errorf("finding the CRDs of Metal3: %w", err)
+	}
+	return filepath.Join(module.Dir, "config", "base", "crds", "bases"), nil
 }
 
 // readCRDs reads CRDs from files of a module, whose paths have a prefix in common.
