@@ -13,8 +13,8 @@ import (
 
 // The baremetal-operator has its own controller of HostClaims, which --hostclaims switches on. That controller knows no
 // kinds, so it takes every HostClaim. Two controllers must not serve one claim: they would take two hosts for it, and
-// Metal3's controller releases a host without cleaning it. The finalizers of a claim decide which one serves it. Metal3's
-// controller looks at no other finalizer, so a claim may get both.
+// Metal3's controller releases a host without cleaning it. The finalizers of a claim decide which one serves it.
+// Metal3's controller looks at no other finalizer, so a claim may get both.
 
 // ServedByMetal3 reports whether a claim is left to Metal3's own controller: that one has put its finalizer on the
 // claim, and no controller of a kind has.
