@@ -60,8 +60,8 @@ func HostClaimCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefini
 	return slices.Concat(crds, ours, clusters), err
 }
 
-// Metal3CRDs returns the directory of the CRDs that Metal3 has released, in the baremetal-operator module that
-// hack/metal3/go.mod pins.
+// Metal3CRDs returns the directory of the CRDs that Metal3 has released, in the module of the
+// baremetal-operator that hack/metal3/go.mod pins.
 func Metal3CRDs(ctx context.Context) (string, error) {
 	root, err := goList(ctx, "", "{{.Dir}}", "github.com/archelon-io/archelon")
 	if err != nil {

@@ -188,8 +188,8 @@ type HostSelectorRequirement struct {
 	// key is that of the label.
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
-	// operator is In, NotIn, Exists or DoesNotExist, in upper or lower case, or one of the signs that Metal3's type has: !,
-	// =, == and !=.
+	// operator is In, NotIn, Exists or DoesNotExist, in upper or lower case, or one of the signs that Metal3's type has:
+	// !, =, == and !=.
 	// +kubebuilder:validation:MaxLength=16
 	Operator string `json:"operator"`
 	// values are for In and NotIn, and one for =, == and !=.
