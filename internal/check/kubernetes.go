@@ -67,17 +67,21 @@ func (c *checker) versionOf(text string) Finding {
 	return f
 }
 
-// kinds looks at the CRDs that the controllers need.
+// kinds looks at the CRDs that the controllers need. One that is optional for a controller, another one may need.
 func (c *checker) kinds(ctx context.Context) []Finding {
+	var crds []controller.CRD
+	for _, one := range c.controllers() {
+		crds = append(crds, one.CRDs...)
+	}
 	var found []Finding
 	seen := map[string]bool{}
-	for _, one := range c.controllers() {
-		for _, needed := range one.CRDs {
-			unreached := c.remote() && c.elsewhere == nil && needed.Of == controller.Rancher()
-			if !seen[needed.Name] && !unreached {
-				seen[needed.Name] = true
-				found = append(found, c.kind(ctx, needed))
-			}
+	for _, needed := range crds {
+		required := func(other controller.CRD) bool { return other.Name == needed.Name && !other.Optional }
+		needed.Optional = !slices.ContainsFunc(crds, required)
+		unreached := c.remote() && c.elsewhere == nil && needed.Of == controller.Rancher()
+		if !seen[needed.Name] && !unreached {
+			seen[needed.Name] = true
+			found = append(found, c.kind(ctx, needed))
 		}
 	}
 	return found
@@ -110,6 +114,8 @@ func judge(id string, needed controller.CRD, crd *apiextensionsv1.CustomResource
 	switch {
 	case lack == "":
 		return Finding{ID: id, State: OK, Message: fmt.Sprintf("%s of %s serves %s.", needed.Name, needed.Of.Name, needed.Version)}
+	case crd == nil && needed.Optional:
+		return Finding{ID: id, State: OK, Message: fmt.Sprintf("CRD %s does not exist, and is not needed.", needed.Name)}
 	case crd == nil && needed.Of.Name == ours:
 		return Finding{
 			ID: id, State: Warning, Message: fmt.Sprintf("CRD %s is not there yet.", needed.Name),

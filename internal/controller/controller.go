@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -73,6 +74,9 @@ type CRD struct {
 	// Fields are those that its schema has to have, as paths below the object, such as "spec.kind". Of a CRD with such
 	// needs there can be another one that drops what it does not know. So it is watched as long as the process runs.
 	Fields []string
+	// Optional: the controller works without it as long as there is none of the name, and receives nothing of the kind.
+	// When it is created, the process ends and is started again.
+	Optional bool
 }
 
 // Replaceable reports whether others have a CRD of the same name that would drop what is written.
@@ -91,6 +95,12 @@ func CAPI() Product {
 	return Product{Name: "CAPI", Needed: "CAPI 1.11 or newer, which Rancher 2.14 and newer bring along"}
 }
 
+// PausingClusters is the CRD of CAPI Clusters, for controllers that read no more of them than whether they are paused:
+// where there are none, nothing is.
+func PausingClusters() CRD {
+	return CRD{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: CAPI(), Optional: true}
+}
+
 // Rancher is Rancher.
 func Rancher() Product { return Product{Name: "Rancher", Needed: "Rancher 2.14 or newer"} }
 
@@ -104,7 +114,12 @@ type Env struct {
 	// Rancher's cluster is the management cluster, and both are as above.
 	Rancher    cluster.Cluster
 	RancherOwn cache.Cache
+	// Without are the names of optional CRDs that do not exist.
+	Without []string
 }
+
+// Has reports whether a CRD exists that is optional for the controller.
+func (e Env) Has(crd CRD) bool { return !slices.Contains(e.Without, crd.Name) }
 
 // On returns those of the controllers that run.
 func On(all []Controller, gates featuregate.FeatureGate, isolated bool) []Controller {

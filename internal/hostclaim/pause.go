@@ -27,7 +27,7 @@ func Moved(claim *metal3v1.HostClaim) bool {
 }
 
 // IsPaused reports whether a claim, or its Cluster, is paused, or on its way to another cluster. There its Cluster may
-// come later than the claim.
+// come later than the claim. The reader is nil where the kind of CAPI Clusters does not exist.
 func IsPaused(ctx context.Context, clusters client.Reader, claim *metal3v1.HostClaim) (bool, error) {
 	if _, stopped := claim.Annotations[clusterv1.PausedAnnotation]; stopped {
 		return true, nil
@@ -49,6 +49,9 @@ func isPausedByOthers(
 	name := claim.Labels[clusterv1.ClusterNameLabel]
 	if Moved(claim) || name == "" {
 		return Moved(claim), nil
+	}
+	if clusters == nil {
+		return withoutCluster, nil
 	}
 	cluster := &clusterv1.Cluster{}
 	if err := clusters.Get(ctx, types.NamespacedName{Namespace: claim.Namespace, Name: name}, cluster); err != nil {

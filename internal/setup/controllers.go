@@ -330,7 +330,7 @@ func (p *parts) setupBareMetalClaims(ctx context.Context, env controller.Env) er
 	}
 	reconciler := &baremetal.Reconciler{
 		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(baremetal.ControllerName),
-		Place: p.claimPlace(), Metrics: p.claims,
+		Place: p.claimPlace(), Metrics: p.claims, NoClusters: !env.Has(controller.PausingClusters()),
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, baremetal.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }
@@ -345,7 +345,7 @@ func (p *parts) setupRemoteClaims(ctx context.Context, env controller.Env) error
 	}
 	reconciler := &remote.Reconciler{
 		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(remote.ControllerName),
-		Place: p.claimPlace(), Metrics: p.claims,
+		Place: p.claimPlace(), Metrics: p.claims, NoClusters: !env.Has(controller.PausingClusters()),
 	}
 	return reconciler.SetupWithManager(ctx, env.Manager, remote.Options{
 		Concurrency: p.opts.Concurrency, Own: env.Own,

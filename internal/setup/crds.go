@@ -26,6 +26,7 @@ type crdWait struct {
 	mu       sync.Mutex
 	unknown  int               // CRDs of which the API server has yet to say whether they are there
 	lacking  map[string]string // what is wrong with a CRD, by its name
+	served   map[string]bool   // CRDs that there are, when the wait for them is over
 	reported string
 }
 
@@ -33,10 +34,12 @@ type crdWait struct {
 func waitOn(crds, rancher *crdWatches, c controller.Controller) *crdWait {
 	return &crdWait{
 		crds: crds, rancher: rancher, whose: c.Name, required: c.CRDs, unknown: len(c.CRDs), lacking: map[string]string{},
+		served: map[string]bool{},
 	}
 }
 
-// waitForAll returns when the API server serves all required CRDs, or when the context ends.
+// waitForAll returns when the API server serves all required CRDs but for optional ones that do not exist, or when the
+// context ends.
 func (w *crdWait) waitForAll(ctx context.Context) error {
 	errs := make(chan error, len(w.required))
 	for _, crd := range w.required {
@@ -73,25 +76,49 @@ func (w *crdWait) causes() string {
 	return strings.Join(causes, ". ")
 }
 
-// keep calls a function once with what is wrong when one of the CRDs is replaced that others have as well. It returns
-// then, or when the context ends.
-func (w *crdWait) keep(ctx context.Context, replaced func(name, cause string)) error {
+// serves reports whether a CRD was there when the wait for it ended. Before that it is not.
+func (w *crdWait) serves(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.served[name]
+}
+
+// without returns the names of CRDs that are optional and do not exist, after the wait.
+func (w *crdWait) without() []string {
+	var names []string
+	for _, crd := range w.required {
+		if crd.Optional && !w.serves(crd.Name) {
+			names = append(names, crd.Name)
+		}
+	}
+	return names
+}
+
+// keep calls a function once with what is wrong when one of the CRDs is replaced that others have as well, or with
+// nothing wrong when one is created that the controller works without. It returns then, or when the context ends.
+func (w *crdWait) keep(ctx context.Context, changed func(name, cause string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watched sync.WaitGroup
 	var first error
 	var once sync.Once
+	without := w.without()
 	for _, crd := range w.required {
-		if !crd.Replaceable() {
+		absent := slices.Contains(without, crd.Name)
+		if !absent && !crd.Replaceable() {
 			continue
 		}
 		watched.Go(func() {
 			err := w.until(ctx, crd, func(found *apiextensionsv1.CustomResourceDefinition, _ bool) bool {
-				cause := crd.Lack(found)
-				if cause != "" {
-					once.Do(func() { replaced(crd.Name, cause) })
+				cause, different := "", found != nil
+				if !absent {
+					cause = crd.Lack(found)
+					different = cause != ""
 				}
-				return cause != ""
+				if different {
+					once.Do(func() { changed(crd.Name, cause) })
+				}
+				return different
 			})
 			if ctx.Err() == nil && err != nil {
 				once.Do(func() { first = err })
@@ -106,7 +133,15 @@ func (w *crdWait) keep(ctx context.Context, replaced func(name, cause string)) e
 // wait returns when one CRD serves the version, or when the context ends.
 func (w *crdWait) wait(ctx context.Context, crd controller.CRD) error {
 	return w.until(ctx, crd, func(found *apiextensionsv1.CustomResourceDefinition, first bool) bool {
-		return w.note(ctx, crd.Name, crd.Lack(found), first)
+		cause := crd.Lack(found)
+		if crd.Optional && found == nil {
+			cause = ""
+		}
+		met := w.note(ctx, crd.Name, cause, first)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.served[crd.Name] = met && found != nil
+		return met
 	})
 }
 

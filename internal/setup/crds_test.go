@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -166,7 +167,64 @@ func TestAProcessEndsWhenItsCRDIsReplaced(t *testing.T) {
 	}
 }
 
-// full is an API server with a CRD, whose watches a test has.
+// HostClaims need CAPI Clusters for their pauses alone. Where the kind does not exist none is watched, and the process
+// ends when it comes: the next one watches it.
+func TestAControllerWorksWithoutAnOptionalCRDUntilThatIsCreated(t *testing.T) {
+	c := controller.Controller{
+		Name: "claims", CRDs: []controller.CRD{controller.PausingClusters()},
+		Watches: func(shard.Scope) []controller.Watch { return []controller.Watch{{Object: &clusterv1.Cluster{}}} },
+	}
+	api := full{watches: make(chan *watch.RaceFreeFakeWatcher, 2)}
+	set, created, ended := make(chan controller.Env, 1), make(chan string, 2), make(chan error, 1)
+	c.Setup = func(_ context.Context, env controller.Env) error { set <- env; return nil }
+	synced := make(chan struct{})
+	r := &running{synced: func() { close(synced) }, logger: logr.Discard(), created: func(controller, crd string) { created <- controller + ": " + crd }}
+	s := &started{Controller: c, crds: waitOn(watchesOn(api), nil, c)}
+	r.controllers = []*started{s}
+	r.left.Store(1)
+	go func() { ended <- r.start(t.Context(), s, shard.Scope{}) }()
+	if env := <-set; env.Has(controller.PausingClusters()) {
+		t.Error("it is set up as if the kind existed")
+	}
+	<-synced // There is no manager, so a watch on Clusters would panic.
+	if err := errors.Join(s.crds.check(nil), r.clustersReadable(nil)); err != nil {
+		t.Errorf("it is not ready: %v", err)
+	}
+	for {
+		select {
+		case watched := <-api.watches: // That of the wait may have been the first.
+			watched.Add(crd("clusters.cluster.x-k8s.io"))
+		case got := <-created:
+			if err := <-ended; err != nil || got != "claims: clusters.cluster.x-k8s.io" {
+				t.Errorf("it ends with %q, %v", got, err)
+			}
+			return
+		}
+	}
+}
+
+// A Cluster that cannot be read may be paused.
+func TestAControllerWaitsForAnOptionalCRDThatIsTooOld(t *testing.T) {
+	c := controller.Controller{Name: "claims", CRDs: []controller.CRD{controller.PausingClusters()}}
+	api := full{has: crd("clusters.cluster.x-k8s.io", "v1beta1"), watches: make(chan *watch.RaceFreeFakeWatcher, 2)}
+	w := waitOn(watchesOn(api), nil, c)
+	ended := make(chan error, 1)
+	go func() { ended <- w.waitForAll(t.Context()) }()
+	watched := <-api.watches
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		err := w.check(nil)
+		return err != nil && strings.HasPrefix(err.Error(), "CAPI serves v1beta1 only"), nil
+	})
+	if err != nil || len(ended) > 0 || w.serves("clusters.cluster.x-k8s.io") {
+		t.Errorf("it does not wait, or does not say why: %v, %v", err, w.check(nil))
+	}
+	watched.Modify(crd("clusters.cluster.x-k8s.io", "v1beta1", "v1beta2"))
+	if err := <-ended; err != nil || !w.serves("clusters.cluster.x-k8s.io") || len(w.without()) > 0 {
+		t.Errorf("the wait ends with %v, without %v", err, w.without())
+	}
+}
+
+// full is an API server with a CRD, or without, whose watches a test has.
 type full struct {
 	apiextensionsclient.CustomResourceDefinitionInterface
 
@@ -175,9 +233,11 @@ type full struct {
 }
 
 func (f full) List(context.Context, metav1.ListOptions) (*apiextensionsv1.CustomResourceDefinitionList, error) {
-	return &apiextensionsv1.CustomResourceDefinitionList{
-		ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []apiextensionsv1.CustomResourceDefinition{*f.has},
-	}, nil
+	list := &apiextensionsv1.CustomResourceDefinitionList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	if f.has != nil {
+		list.Items = append(list.Items, *f.has)
+	}
+	return list, nil
 }
 
 func (f full) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -185,7 +245,9 @@ func (f full) Watch(_ context.Context, options metav1.ListOptions) (watch.Interf
 		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil) // It does not stream what is there at first.
 	}
 	watched := watch.NewRaceFreeFake()
-	watched.Modify(f.has)
+	if f.has != nil {
+		watched.Modify(f.has)
+	}
 	f.watches <- watched
 	return watched, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,8 @@ type running struct {
 
 	// replaced ends the process, to be started again, because another project's CRD has replaced one of a controller.
 	replaced func(controller, crd, cause string)
+	// created ends it because a CRD exists now that a controller works without.
+	created func(controller, crd string)
 }
 
 // started is a controller on its way. It waits for its own CRDs alone, and its caches are warm in standby replicas as
@@ -129,12 +132,24 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 	}
 	kept := make(chan error, 1)
 	go func() {
-		kept <- s.crds.keep(ctx, func(crd, cause string) { r.replaced(s.Name, crd, cause) })
+		kept <- s.crds.keep(ctx, func(crd, cause string) {
+			if cause == "" {
+				r.created(s.Name, crd)
+				return
+			}
+			r.replaced(s.Name, crd, cause)
+		})
 	}()
+	s.env.Without = s.crds.without()
 	if err := s.Setup(ctx, s.env); err != nil {
 		return ignoreStop(ctx, err)
 	}
 	for _, watch := range s.Watches(scope) {
+		if absent, err := s.isAbsent(watch); err != nil {
+			return err
+		} else if absent {
+			continue
+		}
 		from := s.env.Manager.GetCache()
 		switch {
 		case watch.Own && watch.Rancher:
@@ -155,10 +170,19 @@ func (r *running) start(ctx context.Context, s *started, scope shard.Scope) erro
 	return ignoreStop(ctx, <-kept)
 }
 
+// isAbsent reports whether a watch is on the kind of an optional CRD that does not exist.
+func (s *started) isAbsent(watch controller.Watch) (bool, error) {
+	if len(s.env.Without) == 0 {
+		return false, nil
+	}
+	mapping, err := mappingOf(s.Controller, watch.Object)
+	return err == nil && slices.Contains(s.env.Without, mapping.Resource.GroupResource().String()), err
+}
+
 // checks are what the readiness of the process depends on.
 func (r *running) checks() map[string]healthz.Checker {
 	checks := map[string]healthz.Checker{
-		"caches": r.cachesSynced, "capi-conversion": r.conversion.check, "rancher-settings": r.settingsReadable,
+		"caches": r.cachesSynced, "capi-conversion": r.clustersReadable, "rancher-settings": r.settingsReadable,
 	}
 	if r.seat != nil {
 		checks["rancher-seat"] = r.seat.Ready
@@ -177,6 +201,14 @@ func (r *running) cachesSynced(*http.Request) error {
 		return errors.New("caches are not synced yet")
 	}
 	return nil
+}
+
+// clustersReadable is a readiness check. CAPI Clusters are not asked for where the kind does not exist.
+func (r *running) clustersReadable(request *http.Request) error {
+	if !slices.ContainsFunc(r.controllers, func(s *started) bool { return s.crds.serves(controller.PausingClusters().Name) }) {
+		return nil
+	}
+	return r.conversion.check(request)
 }
 
 // settingsReadable is a readiness check.

@@ -202,6 +202,9 @@ func (p *process) running(
 				"controller", controller, "crd", crd, "cause", cause)
 			place.member.tell("CRDReplaced", cause) // What writes has ended by now, whatever the request takes.
 		},
+		created: func(controller, crd string) {
+			end.because("A CRD exists now that this process works without", "controller", controller, "crd", crd)
+		},
 	}
 }
 

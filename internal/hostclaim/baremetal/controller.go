@@ -59,7 +59,7 @@ func Controller(gate featuregate.Feature, setup func(context.Context, controller
 			{Name: "hostdeploypolicies.metal3.io", Version: "v1alpha1", Of: archelon()},
 			{Name: "baremetalhosts.metal3.io", Version: "v1alpha1", Of: metal3},
 			{Name: "hardwaredata.metal3.io", Version: "v1alpha1", Of: metal3},
-			{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
+			controller.PausingClusters(),
 		},
 		Watches: watched,
 		Holds:   []schema.GroupVersionKind{metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind)},

@@ -114,6 +114,9 @@ func (r *Reconciler) paused(ctx context.Context, o Observation) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if r.NoClusters {
+		return asks(ctx, nil, o.Claim)
+	}
 	paused, err := asks(ctx, r.Read.Objects, o.Claim)
 	if err != nil || paused || !goes && !o.parked() {
 		return paused, err

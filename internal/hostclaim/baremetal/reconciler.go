@@ -26,6 +26,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Place is where it works.
 	Place hostclaim.Place
+	// NoClusters: the kind of CAPI Clusters does not exist, so none of them pauses a claim.
+	NoClusters bool
 	// Metrics are optional.
 	Metrics *hostclaim.Metrics
 	// Clock is optional.

@@ -72,7 +72,7 @@ func (r *Reconciler) complete() error {
 
 func (r *Reconciler) watches() []hostclaim.Watch {
 	changed := predicate.ResourceVersionChangedPredicate{}
-	return []hostclaim.Watch{
+	watches := []hostclaim.Watch{
 		{Object: &metal3v1.HostClaim{}, Requests: hostclaim.Itself, Admits: changed},
 		{Object: &metal3v1.HostClaim{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
 		{Object: &metal3v1.HostClaim{}, Requests: r.claimsOfReserved, Admits: gaveUp()},
@@ -80,12 +80,15 @@ func (r *Reconciler) watches() []hostclaim.Watch {
 		{Object: &bmov1.BareMetalHost{}, Requests: r.claimsOfHost, Admits: changed},
 		{Object: &bmov1.BareMetalHost{}, Requests: r.claimsOfOffer, Admits: offers()},
 		{Object: &metal3v1.HostDeployPolicy{}, Requests: r.claimsOfPolicy, Admits: predicate.GenerationChangedPredicate{}},
-		{Object: &clusterv1.Cluster{}, Requests: r.claimsOfCluster, Admits: hostclaim.PausedChanged()},
 		{Object: namespaceMetadata(), Own: true, Requests: r.claimsOfNamespace, Admits: predicate.LabelChangedPredicate{}},
 		{Object: namespaceMetadata(), Own: true, Requests: r.claimsThatGo, Admits: hostclaim.DeletionBegan()},
 		{Object: secretMetadata(), Own: true, Requests: r.claimsOfSecret, Admits: changed},
 		{Object: hardwareMetadata(), Own: true, Requests: r.claimsOfHardware, Admits: created()},
 	}
+	if r.NoClusters {
+		return watches
+	}
+	return append(watches, hostclaim.Watch{Object: &clusterv1.Cluster{}, Requests: r.claimsOfCluster, Admits: hostclaim.PausedChanged()})
 }
 
 // created admits what comes and goes.

@@ -43,9 +43,7 @@ func Controller(
 ) controller.Controller {
 	return controller.Controller{
 		Name: ControllerName, Package: "hostclaim/remote", Gate: gate,
-		CRDs: []controller.CRD{
-			crd, {Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
-		},
+		CRDs:    []controller.CRD{crd, controller.PausingClusters()},
 		Watches: watched,
 		Holds: []schema.GroupVersionKind{
 			metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind), corev1.SchemeGroupVersion.WithKind("Secret"),

@@ -125,14 +125,18 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 
 // paused reports whether a source is to be left as it is.
 func (r *Reconciler) paused(ctx context.Context, claim *metal3v1.HostClaim) (bool, error) {
+	clusters := r.Read.Clusters
+	if r.NoClusters {
+		clusters = nil
+	}
 	goes, err := hostclaim.GoesWithNamespace(ctx, r.Read.Namespaces, claim)
 	switch {
 	case err != nil:
 		return false, err
 	case goes:
-		return hostclaim.IsPausedByOthers(ctx, r.Read.Clusters, claim)
+		return hostclaim.IsPausedByOthers(ctx, clusters, claim)
 	default:
-		return hostclaim.IsPaused(ctx, r.Read.Clusters, claim)
+		return hostclaim.IsPaused(ctx, clusters, claim)
 	}
 }
 

@@ -57,12 +57,17 @@ func credentialsKeys(object client.Object) []string {
 
 func (r *Reconciler) watches() []hostclaim.Watch {
 	changed := predicate.ResourceVersionChangedPredicate{}
-	return []hostclaim.Watch{
+	watches := []hostclaim.Watch{
 		{Object: &metal3v1.HostClaim{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
 		{Object: secretMetadata(), Own: true, Requests: r.claimsBy(secretIndex), Admits: changed},
 		{Object: namespaceMetadata(), Own: true, Requests: r.claimsThatGo, Admits: hostclaim.DeletionBegan()},
-		{Object: &clusterv1.Cluster{}, Requests: r.claimsBy(clusterIndex), Admits: hostclaim.PausedChanged()},
 	}
+	if r.NoClusters {
+		return watches
+	}
+	return append(watches, hostclaim.Watch{
+		Object: &clusterv1.Cluster{}, Requests: r.claimsBy(clusterIndex), Admits: hostclaim.PausedChanged(),
+	})
 }
 
 // claimsThatGo returns the sources of a Namespace that is being deleted which are deleted themselves: none of them is
