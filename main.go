@@ -85,7 +85,7 @@ func checks() *cobra.Command {
 	if err != nil {
 		return &cobra.Command{Use: "check", RunE: func(*cobra.Command, []string) error { return err }}
 	}
-	return check.Command(setup.Controllers(), gates)
+	return check.Command(setup.ControllersOf, gates)
 }
 
 // manager binds its options to flags and returns what runs it.

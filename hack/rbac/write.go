@@ -56,10 +56,10 @@ func write(to string, all []pkg) error {
 	return errors.Join(errs...)
 }
 
-// gated reports whether permissions belong to a controller that a gate switches on. The strategies
-// of the import are on in turn.
+// gated reports whether permissions belong to a controller that a gate switches on. The import is on by default, and
+// its strategies are in turn.
 func gated(p pkg) bool {
-	return p.when != "" && p.when != "metrics" && p.when != "isolated" && !strings.HasPrefix(p.name, "import/")
+	return p.when != "" && p.when != "import" && p.when != "metrics" && p.when != "isolated" && !strings.HasPrefix(p.name, "import/")
 }
 
 // writeChart replaces the files of the chart.

@@ -52,9 +52,10 @@ var ErrMissing = errors.New("something stands in the way of the installation")
 
 // Options say what is to be installed. Those that the manager has too mean the same here.
 type Options struct {
-	// Controllers are all that there are, and Gates say which run.
-	Controllers []controller.Controller
+	// Controllers are those of a manager that imports, or does not, and Gates say which run.
+	Controllers func(imports bool) []controller.Controller
 	Gates       featuregate.FeatureGate
+	Import      bool
 
 	Namespaces, ExcludedNamespaces []string
 	WatchFilter, Instance          string
@@ -146,6 +147,9 @@ func Look(ctx context.Context, config *rest.Config, opts Options) ([]Finding, er
 
 // looks are the checks, in their order.
 func (c *checker) looks() []func(context.Context) []Finding {
+	if !c.Import {
+		return []func(context.Context) []Finding{c.kinds, c.instances, c.permissions}
+	}
 	all := []func(context.Context) []Finding{c.kinds, c.conversion, c.turtles, c.rancher, c.instances, c.permissions}
 	if c.remote() {
 		all = slices.Concat([]func(context.Context) []Finding{c.reachRancher}, all, []func(context.Context) []Finding{c.rancherSide})
@@ -155,7 +159,7 @@ func (c *checker) looks() []func(context.Context) []Finding {
 
 // controllers are those that the gates ask for.
 func (c *checker) controllers() []controller.Controller {
-	return controller.On(c.Controllers, c.Gates, len(c.Namespaces) > 0)
+	return controller.On(c.Controllers(c.Import), c.Gates, len(c.Namespaces) > 0)
 }
 
 // worst returns ErrMissing if something stands in the way.

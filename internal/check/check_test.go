@@ -65,7 +65,9 @@ func expect(t *testing.T, got Finding, state State, words string) {
 }
 
 func TestVersions(t *testing.T) {
-	selects := []controller.Controller{{Gate: "host-claim", CRDs: []controller.CRD{{Selectable: ".spec.kind"}}}}
+	selects := func(bool) []controller.Controller {
+		return []controller.Controller{{Gate: "host-claim", CRDs: []controller.CRD{{Selectable: ".spec.kind"}}}}
+	}
 	for text, tc := range map[string]struct {
 		gate  string
 		state State
@@ -263,6 +265,7 @@ func TestQuestions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		on, names []string
 		in        side
+		alone     bool
 		has, not  []string
 	}{
 		"Here, Rancher elsewhere": {
@@ -286,13 +289,17 @@ func TestQuestions(t *testing.T) {
 			not: []string{"create clusters.provisioning.cattle.io"},
 		},
 		"Claims": {on: []string{"host-claim"}, has: []string{"list hostclaims.metal3.io"}},
+		"Without the import": {
+			on: []string{"host-claim"}, alone: true, has: []string{"list hostclaims.metal3.io", "watch clusters.cluster.x-k8s.io"},
+			not: []string{"patch clusters.cluster.x-k8s.io", "create clusters.provisioning.cattle.io", "list clusters.management.cattle.io"},
+		},
 		"Named": {
 			names: []string{"team-a", "team-b"}, has: []string{"get secrets in team-a", "get secrets in team-b"},
 			not: []string{"get secrets", "get secrets in team-c"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &checker{Options: Options{Gates: gates(t, tc.on...), Namespaces: tc.names}, claim: instance.Claim{Scope: scope(t, tc.names...)}}
+			c := &checker{Options: Options{Gates: gates(t, tc.on...), Import: !tc.alone, Namespaces: tc.names}, claim: instance.Claim{Scope: scope(t, tc.names...)}}
 			questions, err := c.questions(tc.in)
 			if err != nil {
 				t.Fatal(err)

@@ -20,9 +20,9 @@ import (
 )
 
 // Command returns "check" for the controllers that there are. It has the flags of kubectl for the connection.
-func Command(controllers []controller.Controller, gates featuregate.MutableFeatureGate) *cobra.Command {
+func Command(controllers func(imports bool) []controller.Controller, gates featuregate.MutableFeatureGate) *cobra.Command {
 	opts := Options{
-		Controllers: controllers, Gates: gates, TurtlesNamespaces: []string{"cattle-turtles-system", "rancher-turtles-system"},
+		Controllers: controllers, Gates: gates, Import: true, TurtlesNamespaces: []string{"cattle-turtles-system", "rancher-turtles-system"},
 		RancherNamespace: "archelon-system", Timeout: time.Minute,
 	}
 	how := output{}
@@ -93,6 +93,7 @@ func (o *output) validate(opts Options) error {
 }
 
 func (o *Options) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.Import, "import", o.Import, "As the manager has it: false if CAPI Clusters are not imported into Rancher.")
 	flags.StringSliceVar(&o.Namespaces, "namespace", nil, "As the manager has it: namespace that it is to work in; repeatable. Default: all.")
 	flags.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespace", nil, "As the manager has it: namespace that it is not to work in; repeatable.")
 	flags.StringVar(&o.WatchFilter, "watch-filter", "", "As the manager has it: value of the label cluster.x-k8s.io/watch-filter.")

@@ -50,17 +50,19 @@ const (
 )
 
 // needed reports whether an installation needs them.
-func (g granted) needed(gates featuregate.FeatureGate, named bool) bool {
+func (g granted) needed(gates featuregate.FeatureGate, imports, named bool) bool {
 	gate, off := strings.CutPrefix(g.When, "-")
 	switch g.When {
 	case "", "metrics":
 		return true
+	case "import":
+		return imports
 	case "isolated":
 		return named
 	case "cluster-class-labels":
 		return false // It is a value of the chart that no flag of this command stands for.
 	default:
-		return gates.Enabled(featuregate.Feature(gate)) != off
+		return gates.Enabled(featuregate.Feature(gate)) != off && (imports || !off)
 	}
 }
 
@@ -139,7 +141,7 @@ func (c *checker) questions(in side) ([]authorizationv1.ResourceAttributes, erro
 		if err := yaml.Unmarshal(raw, &g); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", path.Base(name), err)
 		}
-		if !g.needed(c.Gates, len(c.Namespaces) > 0) || !c.asked(g, in) {
+		if !g.needed(c.Gates, c.Import, len(c.Namespaces) > 0) || !c.asked(g, in) {
 			continue
 		}
 		all = append(all, expand(g.Cluster, metav1.NamespaceAll)...)

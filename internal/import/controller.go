@@ -22,9 +22,14 @@ import (
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
+// Option switches the import off.
+const Option = "import"
+
 // Controller describes the import. Turtles may run in some namespaces. The origin is the management cluster, if
 // Rancher's cluster is another one.
-func Controller(turtlesNamespaces []string, origin types.UID, setup func(context.Context, controller.Env) error) controller.Controller {
+func Controller(
+	on bool, turtlesNamespaces []string, origin types.UID, setup func(context.Context, controller.Env) error,
+) controller.Controller {
 	crds := []controller.CRD{
 		{Name: "clusters.cluster.x-k8s.io", Version: "v1beta2", Of: controller.CAPI()},
 		{Name: "clusters.management.cattle.io", Version: "v3", Of: controller.Rancher()},
@@ -35,7 +40,7 @@ func Controller(turtlesNamespaces []string, origin types.UID, setup func(context
 		crds = append(crds, controller.CRD{Name: "clusters.provisioning.cattle.io", Version: "v1", Of: controller.Rancher()})
 	}
 	return controller.Controller{
-		Name: ControllerName, Package: "import",
+		Name: ControllerName, Package: "import", Option: Option, Off: !on,
 		CRDs: crds,
 		Watches: func(scope shard.Scope) []controller.Watch {
 			return slices.Concat(clusterWatches(origin), sharedWatches(scope, turtlesNamespaces, hold.Origin(origin)), ownWatches(scope))

@@ -22,7 +22,7 @@ func TestInstancesSeeTheRancherClustersOfTheirManagementCluster(t *testing.T) {
 	}
 	for own, kinds := range map[types.UID]int{"": 2, "here": 1} {
 		seen := 0
-		for _, watch := range Controller([]string{"turtles"}, own, nil).Watches(shard.Scope{}) {
+		for _, watch := range Controller(true, []string{"turtles"}, own, nil).Watches(shard.Scope{}) {
 			if watch.By.Label == nil || watch.By.Label.Matches(labels.Set{}) || !watch.By.Label.Matches(carried(string(own))) {
 				continue // It is no Rancher cluster.
 			}

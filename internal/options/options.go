@@ -50,6 +50,9 @@ type Options struct {
 	// ProfilerAddress serves net/http/pprof if set.
 	ProfilerAddress string
 
+	// Import has CAPI Clusters imported into Rancher. Without it, the kinds of both need not exist.
+	Import bool
+
 	// Namespaces are those to work in; none stands for all.
 	Namespaces []string
 	// ExcludedNamespaces are those not to work in, even if they are among Namespaces.
@@ -152,6 +155,7 @@ func New() (*Options, error) {
 		return nil, fmt.Errorf("defining feature gates: %w", err)
 	}
 	return &Options{
+		Import:                   true,
 		LeaderElect:              true,
 		LeaderElectLeaseDuration: 15 * time.Second,
 		LeaderElectRenewDeadline: 10 * time.Second,

@@ -1,15 +1,22 @@
 package options
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/archelon-io/archelon/feature"
 	importer "github.com/archelon-io/archelon/internal/import"
 )
 
 // addSelectorFlags binds what is imported without a label, and when.
 func (o *Options) addSelectorFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Import, "import", o.Import,
+		"Import CAPI Clusters into Rancher. With false, gate host-claim works where there is neither CAPI nor Rancher.")
 	fs.StringSliceVar(&o.ImportClasses, "import-class", o.ImportClasses,
 		"Import CAPI Clusters of this ClusterClass without the import label: NAME, or NAMESPACE/NAME.")
 	fs.StringSliceVar(&o.ImportNamespaces, "import-namespace", o.ImportNamespaces,
@@ -24,6 +31,24 @@ func (o *Options) addSelectorFlags(fs *pflag.FlagSet) {
 			"Existing ones keep theirs.")
 	fs.IntVar(&o.EarlyPerNamespace, "early-imports-per-namespace", o.EarlyPerNamespace,
 		"How many Rancher clusters without a control plane a namespace can have.")
+}
+
+// validateImport reports gates that serve the import, if that is off, and an instance that has nothing to do.
+func (o *Options) validateImport() error {
+	if o.Import {
+		return nil
+	}
+	var problems []error
+	for _, gate := range slices.Sorted(maps.Keys(o.Gates.GetAll())) {
+		group := strings.HasPrefix(string(gate), "All") // AllAlpha and AllBeta switch others.
+		if !group && gate != feature.HostClaim && gate != feature.HostClaimMachines && o.Gates.Enabled(gate) {
+			problems = append(problems, fmt.Errorf("gate %s needs the import: switch it off, or leave out --import=false", gate))
+		}
+	}
+	if !o.Gates.Enabled(feature.HostClaim) {
+		problems = append(problems, fmt.Errorf("with --import=false there is nothing to do: switch gate %s on, or leave the flag out", feature.HostClaim))
+	}
+	return errors.Join(problems...)
 }
 
 // Selector is what these flags say.

@@ -58,7 +58,7 @@ func (o *Options) Validate() error {
 	if o.Gates.Enabled(feature.OCICredentialTranslation) {
 		problems = append(problems, o.Credentials.validate(o))
 	}
-	problems = append(problems, o.validateMachines(), o.validateMembers(), o.validateRancher())
+	problems = append(problems, o.validateImport(), o.validateMachines(), o.validateMembers(), o.validateRancher())
 	if invalid := validation.IsDNS1123Label(o.Instance); o.Instance != "" && len(invalid) > 0 {
 		problems = append(problems, fmt.Errorf("--instance %q must be lower-case letters, digits and dashes, at most 63 characters", o.Instance))
 	}

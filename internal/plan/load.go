@@ -217,7 +217,7 @@ type selectors map[schema.GroupVersionKind]labels.Selector
 // shown are the labels by which the caches of a manager select objects.
 func shown(w *world, scope shard.Scope, turtlesNamespaces []string, origin types.UID) (selectors, error) {
 	all := selectors{}
-	for _, watch := range importer.Controller(turtlesNamespaces, origin, nil).Watches(scope) {
+	for _, watch := range importer.Controller(true, turtlesNamespaces, origin, nil).Watches(scope) {
 		if watch.Own || watch.By.Label == nil {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	provisioningv1 "github.com/rancher/rancher/pkg/apis/provisioning.cattle.io/v1"
@@ -85,7 +86,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, bin
 	itsNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: object.GetNamespace()}}}
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		WatchesRawSource(source.Kind(bindings, bindingMetadata(), handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, binding *metav1.PartialObjectMetadata) []reconcile.Request {
@@ -94,14 +95,20 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, bin
 				}
 				return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: binding.Namespace}}}
 			}))).
-		Watches(&clusterv1.Cluster{}, itsNamespace, builder.WithPredicates(gone())).
-		Watches(&provisioningv1.Cluster{}, itsNamespace, builder.WithPredicates(gone())).
-		WatchesRawSource(r.awaited.source()).
-		Complete(r)
-	if err != nil {
+		WatchesRawSource(r.awaited.source())
+	if r.imports() {
+		b = b.Watches(&clusterv1.Cluster{}, itsNamespace, builder.WithPredicates(gone())).
+			Watches(&provisioningv1.Cluster{}, itsNamespace, builder.WithPredicates(gone()))
+	}
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building controller %s: %w", controllerName, err)
 	}
 	return nil
+}
+
+// imports reports whether the instance imports: other kinds than those of the import may be all that there are.
+func (r *Reconciler) imports() bool {
+	return slices.ContainsFunc(r.Holdings, func(h hold.Holding) bool { return h.Finalizer == hold.Import })
 }
 
 // gone admits what is deleted.
@@ -174,6 +181,9 @@ func (r *Reconciler) kept(ctx context.Context, name string) (*ctrl.Result, error
 // instance may have to do something about them. Nothing can be created in the namespace any more, so the end of the
 // last one is final, and is an event.
 func (r *Reconciler) needed(ctx context.Context, namespace string) (bool, error) {
+	if !r.imports() {
+		return false, nil
+	}
 	// The importer goes by the cache: as long as a cluster is in it, a request for it may follow.
 	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &provisioningv1.ClusterList{}} {
 		if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil || meta.LenList(list) > 0 {

@@ -39,7 +39,7 @@ var unbounded = map[string]string{
 func TestCachesAreBounded(t *testing.T) {
 	for _, selecting := range []string{"", "tenants=true"} {
 		opts := &options.Options{
-			TurtlesNamespaces: []string{"turtles"}, NamespaceSelector: selecting, ImportSelector: "example.com/label-0003",
+			Import: true, TurtlesNamespaces: []string{"turtles"}, NamespaceSelector: selecting, ImportSelector: "example.com/label-0003",
 			Identity: options.Identity{SecretNamespaces: []string{"secrets"}},
 		}
 		opts.Credentials.Namespace = "identities"

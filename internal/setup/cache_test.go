@@ -16,7 +16,7 @@ import (
 
 // A tenant may write Leases in its own namespace. They are not even received.
 func TestLeasesOfTurtlesAreReadInItsNamespaces(t *testing.T) {
-	p := &parts{opts: &options.Options{TurtlesNamespaces: []string{"turtles"}}}
+	p := &parts{opts: &options.Options{Import: true, TurtlesNamespaces: []string{"turtles"}}}
 	manager, err := cacheOptions(p.controllers(), shard.Scope{}, &options.Options{})
 	if err != nil {
 		t.Fatal(err)

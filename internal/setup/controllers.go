@@ -40,8 +40,8 @@ import (
 // controllers returns all controllers of this program. A new one is a line here.
 func (p *parts) controllers() []controller.Controller {
 	return []controller.Controller{
-		rolekeeper.Controller(p.setupRoleKeeper),
-		importer.Controller(p.opts.TurtlesNamespaces, p.origin, p.setupImport),
+		rolekeeper.Controller(p.opts.Import, p.setupRoleKeeper),
+		importer.Controller(p.opts.Import, p.opts.TurtlesNamespaces, p.origin, p.setupImport),
 		identity.Controller(feature.OCIClusterIdentity, identityPolicy(p.opts.Identity), p.setupIdentity),
 		translation.Controller(feature.OCICredentialTranslation, p.opts.Credentials.Namespace, p.setupTranslation),
 		baremetal.Controller(feature.HostClaim, p.setupBareMetalClaims),
@@ -51,21 +51,25 @@ func (p *parts) controllers() []controller.Controller {
 		fleet.Controller(feature.Fleet, p.setupFleet),
 		members.Controller(feature.RancherClusterMembers, p.setupMembers),
 		agentmanifest.Controller(feature.AgentManifest, importer.ControllerName, p.setupAgentManifest),
-		fleetcluster.Controller(p.opts.ClassLabels, p.origin, p.setupFleetClusters),
+		fleetcluster.Controller(p.opts.Import && p.opts.ClassLabels, p.origin, p.setupFleetClusters),
 	}
 }
 
 // Controllers returns descriptions of all controllers, for what is generated from them and for
 // tests. They cannot be set up.
-func Controllers() []controller.Controller { return (&parts{opts: &options.Options{}}).controllers() }
+func Controllers() []controller.Controller { return ControllersOf(true) }
+
+// ControllersOf are those of an instance that imports, or does not.
+func ControllersOf(imports bool) []controller.Controller {
+	return (&parts{opts: &options.Options{Import: imports}}).controllers()
+}
 
 // Permissions says what each package with markers needs its permissions for: a gate, a gate with a minus before it,
-// which is for what is done when the gate is off, the option of a controller, or one of the words below; always, if it
-// is empty.
+// which is for what the import does when the gate is off, the option of a controller, or one of the words below.
 func Permissions() map[string]string {
 	when := map[string]string{
 		"setup":     whenMetrics,
-		"rancher":   "",
+		"rancher":   importer.Option,
 		"import/v1": "-" + string(feature.ManagementV3Cluster),
 		"import/v3": string(feature.ManagementV3Cluster),
 	}
@@ -295,10 +299,14 @@ func (p *parts) setupFleetClusters(ctx context.Context, env controller.Env) erro
 
 // holdingsOf returns what the controllers hold that are on.
 func holdingsOf(opts *options.Options, origin types.UID) []hold.Holding {
-	if opts.Gates.Enabled(feature.HostClaim) {
+	switch {
+	case !opts.Import:
+		return hold.Claims()
+	case opts.Gates.Enabled(feature.HostClaim):
 		return hold.From(origin, hold.All())
+	default:
+		return hold.From(origin, []hold.Holding{hold.Imports()})
 	}
-	return hold.From(origin, []hold.Holding{hold.Imports()})
 }
 
 // setupRoleKeeper adds the controller that lets RoleBindings go.

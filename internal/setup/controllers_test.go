@@ -63,10 +63,10 @@ func TestEachControllerMayReceiveWhatItSays(t *testing.T) {
 				in := permissionsOf(t, "rancher")
 				may.Cluster, may.Namespace = append(may.Cluster, in.Cluster...), append(may.Namespace, in.Namespace...)
 			}
-			if c.Package == "fleetcluster" { // It reads what these two need always.
+			if c.Package == "fleetcluster" || c.Package == "rolekeeper" { // They read what these two need, if the instance imports.
 				all, in := permissionsOf(t, "import"), permissionsOf(t, "rancher")
 				may.Cluster = slices.Concat(may.Cluster, all.Cluster, in.Cluster)
-				may.Namespace = slices.Concat(all.Namespace, in.Namespace)
+				may.Namespace = slices.Concat(may.Namespace, all.Namespace, in.Namespace)
 			}
 			if want := Permissions()[c.Package]; may.When != want {
 				t.Errorf("its permissions are for %q, want %q: run make generate", may.When, want)

@@ -35,7 +35,7 @@ func (p *process) place(ctx context.Context) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := controller.On(Controllers(), p.opts.Gates, false)
+	all := controller.On(ControllersOf(p.opts.Import), p.opts.Gates, false)
 	rights, err := newAccess(p.config, scope, p.remote.here(all), p.meters.lacking)
 	if err != nil {
 		return nil, err

@@ -39,6 +39,8 @@ type running struct {
 	replaced func(controller, crd, cause string)
 	// created ends it because a CRD exists now that a controller works without.
 	created func(controller, crd string)
+	// imports: readiness depends on Rancher.
+	imports bool
 }
 
 // started is a controller on its way. It waits for its own CRDs alone, and its caches are warm in standby replicas as
@@ -181,8 +183,9 @@ func (s *started) isAbsent(watch controller.Watch) (bool, error) {
 
 // checks are what the readiness of the process depends on.
 func (r *running) checks() map[string]healthz.Checker {
-	checks := map[string]healthz.Checker{
-		"caches": r.cachesSynced, "capi-conversion": r.clustersReadable, "rancher-settings": r.settingsReadable,
+	checks := map[string]healthz.Checker{"caches": r.cachesSynced, "capi-conversion": r.clustersReadable}
+	if r.imports {
+		checks["rancher-settings"] = r.settingsReadable
 	}
 	if r.seat != nil {
 		checks["rancher-seat"] = r.seat.Ready

@@ -205,6 +205,7 @@ func (p *process) running(
 		created: func(controller, crd string) {
 			end.because("A CRD exists now that this process works without", "controller", controller, "crd", crd)
 		},
+		imports: p.opts.Import,
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // An audit log does not tell who reads what a watch receives. That column of the page on caches is compared with what
 // the controllers of a central instance say that they receive.
 func TestThePageOnCachesNamesReaders(t *testing.T) {
-	opts := &options.Options{TurtlesNamespaces: []string{"turtles"}, Identity: options.Identity{SecretNamespaces: []string{"secrets"}}}
+	opts := &options.Options{Import: true, TurtlesNamespaces: []string{"turtles"}, Identity: options.Identity{SecretNamespaces: []string{"secrets"}}}
 	opts.Credentials.Namespace = "identities"
 	declared := []string{
 		// It is left to the import to say in which namespaces these are.

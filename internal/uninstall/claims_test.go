@@ -100,14 +100,18 @@ func TestClaimsAreReleased(t *testing.T) {
 		says   []string
 	}{
 		"Off": {
-			reason: "without the feature there are no permissions to look",
+			reason: "without the feature there are no permissions to look", opts: Options{Import: true},
 			held: append([]string{
 				"tenant/bound", "tenant/far", "tenant/far-leaving", "tenant/leaving", "tenant/remote",
 			}, theirs...),
 		},
 		"On": {
-			reason: "all of it, but what another instance works on", opts: Options{HostClaims: true}, held: theirs,
+			reason: "all of it, but what another instance works on", opts: Options{Import: true, HostClaims: true}, held: theirs,
 			says: []string{`tenant/leaving is being deleted and its host is not clean: nobody gets BareMetalHost "infra/h1"`, "tenant/far-leaving is being deleted and its claim in the other cluster is not"},
+		},
+		"Without the import": {
+			reason: "it has imported nothing, and may not look", opts: Options{HostClaims: true},
+			held: append(slices.Clone(theirs), "tenant/imported", "theirs/imported"),
 		},
 		"Only": {
 			reason: "the manager goes on, with what it imported", opts: Options{OnlyHostClaims: true},

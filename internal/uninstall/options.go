@@ -6,7 +6,7 @@
 //
 //	list, patch of clusters.cluster.x-k8s.io, clusters.provisioning.cattle.io and clusters.management.cattle.io
 //	get of them, and delete of the latter two, with --delete-rancher-clusters
-//	list, patch of hostclaims.metal3.io and secrets, with --host-claims
+//	list, patch of hostclaims.metal3.io and secrets, with --host-claims; these alone with --import=false
 //
 // if it works in named namespaces,
 //
@@ -40,6 +40,8 @@ type Options struct {
 	LeaderElectNamespace string
 	// Deployment is that of the manager. It is scaled to zero; empty means that the manager does not run.
 	Deployment string
+	// Import is whether the manager imports. Without it, nothing of CAPI and Rancher is looked for.
+	Import bool
 	// HostClaims is whether the manager has feature host-claim.
 	HostClaims bool
 	// OnlyHostClaims releases HostClaims and nothing else, of a manager that goes on without the feature.
@@ -61,7 +63,7 @@ type Options struct {
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{RancherNamespace: "archelon-system", Timeout: 5 * time.Minute}
+	return &Options{Import: true, RancherNamespace: "archelon-system", Timeout: 5 * time.Minute}
 }
 
 // AddFlags binds the options to flags.
@@ -74,6 +76,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace,
 		"As the manager has it: namespace of the Leases of all instances. Default: that of the instance.")
 	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, which is scaled to zero first. Default: none, the manager does not run any more.")
+	fs.BoolVar(&o.Import, "import", o.Import, "As the manager has it. With false, CAPI Clusters and Rancher clusters are not looked at: it needs --host-claims.")
 	fs.BoolVar(&o.HostClaims, "host-claims", o.HostClaims, "Release HostClaims as well: the manager has feature host-claim. Their hosts stay as they are.")
 	fs.BoolVar(&o.OnlyHostClaims, "only-host-claims", o.OnlyHostClaims, "Release HostClaims and nothing else, of a manager that goes on without feature host-claim.")
 	fs.BoolVar(&o.DeleteRancherClusters, "delete-rancher-clusters", o.DeleteRancherClusters, "Delete the Rancher clusters that this instance made. Their agents are removed by Rancher.")
@@ -103,6 +106,9 @@ func (o *Options) Validate() error {
 	if o.OnlyHostClaims && (o.DeleteRancherClusters || o.Deployment != "") {
 		problems = append(problems, errors.New("--only-host-claims deletes nothing and stops nothing: take out --delete-rancher-clusters and --deployment"))
 	}
+	if !o.Import && (!o.HostClaims && !o.OnlyHostClaims || o.DeleteRancherClusters || o.RancherKubeconfig != "") {
+		problems = append(problems, errors.New("--import=false is for a manager with HostClaims and without Rancher: add --host-claims, and take out --delete-rancher-clusters and --rancher-kubeconfig"))
+	}
 	if o.LeaveRancher && o.RancherKubeconfig == "" {
 		problems = append(problems, errors.New("--leave-rancher is for a Rancher in another cluster: add --rancher-kubeconfig, as the manager has it"))
 	}
@@ -118,7 +124,7 @@ func (o *Options) Validate() error {
 // holdings are what is released.
 func (o *Options) holdings() []hold.Holding {
 	switch {
-	case o.OnlyHostClaims:
+	case o.OnlyHostClaims || !o.Import:
 		return hold.Claims()
 	case o.HostClaims:
 		return hold.All()

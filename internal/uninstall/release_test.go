@@ -95,7 +95,7 @@ func TestPass(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := uninstallerOf(t, &Options{Namespaces: tc.namespaces, ExcludedNamespaces: tc.except, WatchFilter: tc.filter, DeleteRancherClusters: tc.deleteRancherClusters})
+			u := uninstallerOf(t, &Options{Import: true, Namespaces: tc.namespaces, ExcludedNamespaces: tc.except, WatchFilter: tc.filter, DeleteRancherClusters: tc.deleteRancherClusters})
 			if _, err := u.pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -178,6 +178,21 @@ func remote() [][]choice {
 	}
 }
 
+// alone combines HostClaims without the import with what the import would get more permissions for, and with what goes
+// together with them.
+func alone() [][]choice {
+	on := values{"enabled": true}
+	return [][]choice{
+		{{"alone-host_claim", values{"import": values{"enabled": false}, "features": values{string(feature.HostClaim): on}}}},
+		{{"", values{}}, {"host_claim_machines", values{"features": values{string(feature.HostClaimMachines): on}}}},
+		{{"metrics", values{}}, {"", values{"metrics": values{"enabled": false}}}},
+		{{"central", values{}}, {"isolated", values{"namespaces": []string{"watch1", "watch2"}}}},
+		{{"", values{}}, {"bare", values{"uninstall": values{"enabled": false}}}},
+		{{"", values{}}, {"deleting", values{"uninstall": values{"deleteRancherClusters": true}, "planRole": true}}},
+		{{"", values{}}, {"labelled", values{"import": values{"clusterClassLabels": true}}}},
+	}
+}
+
 // classLabels have a permission of their own, in Rancher's cluster.
 func classLabels() choice {
 	return choice{"class_labels", values{"import": values{"clusterClassLabels": true}}}
@@ -204,6 +219,7 @@ func TestMatrix(t *testing.T) {
 	matrix := combinations(features(t))
 	maps.Copy(matrix, combinations(foreign()))
 	maps.Copy(matrix, combinations(remote()))
+	maps.Copy(matrix, combinations(alone()))
 	matrix["everything-v1-metrics"] = everything()
 	seen := &manifests{unique: map[string]bool{}}
 	t.Run("all", func(t *testing.T) {

@@ -38,17 +38,20 @@ func (p permissions) needed(on []string) bool {
 		return slices.Contains(on, wordOf(gate))
 	}
 	off, inverted := strings.CutPrefix(p.When, "-")
+	imports := !slices.Contains(on, "alone")
 	switch {
 	case p.Rancher && enabled(string(feature.RemoteRancher)):
 		return false
 	case p.When == "":
 		return true
+	case p.When == "import":
+		return imports
 	case p.When == "cluster-class-labels":
-		return slices.Contains(on, "class_labels") || slices.Contains(on, "everything")
+		return imports && (slices.Contains(on, "class_labels") || slices.Contains(on, "everything"))
 	case p.When == "metrics" || p.When == "isolated":
 		return slices.Contains(on, p.When)
 	case inverted:
-		return !enabled(off)
+		return imports && !enabled(off)
 	default:
 		return enabled(p.When)
 	}
@@ -284,6 +287,9 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 			t.Errorf("%q is granted: %t", right, has)
 		}
 	}
+	if slices.Contains(on, "alone") {
+		checkAlone(t, anywhere)
+	}
 	if !slices.Contains(on, "isolated") {
 		return
 	}
@@ -292,6 +298,18 @@ func checkConditional(t *testing.T, got map[string][]string, on []string) {
 			if strings.Contains(right, resource) && !strings.Contains(right, "[crt-token-") {
 				t.Errorf("an isolated instance may %q in the whole cluster", right)
 			}
+		}
+	}
+}
+
+// checkAlone wants no permission for the import. HostClaims need to read CAPI Clusters, which may be paused.
+func checkAlone(t *testing.T, rights []string) {
+	t.Helper()
+	for _, right := range rights {
+		verb, resource, _ := strings.Cut(right, " ")
+		reads := slices.Contains([]string{"get", "list", "watch"}, verb)
+		if strings.Contains(resource, "cattle.io") || strings.HasPrefix(resource, "clusters.cluster.x-k8s.io") && !reads {
+			t.Errorf("without the import it may %q", right)
 		}
 	}
 }

@@ -13,6 +13,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- fail "metrics.port must differ from 9440, the port of the probes" }}
 {{- end }}
 {{- include "archelon.roleGuards" . }}
+{{- include "archelon.importGuards" . }}
 {{- include "archelon.selectorGuards" . }}
 {{- include "archelon.credentialGuards" . }}
 {{- if and (index .Values.features "host-claim-machines").enabled (not (index .Values.features "host-claim").enabled) }}
@@ -46,6 +47,24 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- $coordination := include "archelon.coordination" . }}
 {{- if and (ne $coordination .Release.Namespace) (lookup "v1" "Namespace" "" "kube-system") (not (lookup "v1" "Namespace" "" $coordination)) }}
 {{- fail (printf "leaderElection.namespace: namespace %s does not exist: create it, or name the one in which the Leases of the other releases are" $coordination) }}
+{{- end }}
+{{- end }}
+
+{{- /* Without the import: what serves it would come to nothing, and what it holds would be stuck. */}}
+{{- define "archelon.importGuards" -}}
+{{- if not .Values.import.enabled }}
+{{- range $name, $feature := .Values.features }}
+{{- if and $feature.enabled (not (has $name (list "host-claim" "host-claim-machines"))) }}
+{{- fail (printf "features.%s needs the import, and import.enabled is false: disable the feature, or enable the import" $name) }}
+{{- end }}
+{{- end }}
+{{- if not (index .Values.features "host-claim").enabled }}
+{{- fail "import.enabled is false and there is nothing else to do: enable features.host-claim, or the import" }}
+{{- end }}
+{{- $held := (include "archelon.held" (dict "except" list "root" .) | fromJson).clusters }}
+{{- if $held }}
+{{- fail (printf "import.enabled is false, and this release holds CAPI Clusters, for example %s: uninstall it and install it again without the import. Clusters stay imported and connected" (first $held)) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -172,21 +191,26 @@ What cannot work is refused before anything is changed. A field of the schema ca
 
 {{- /* The uninstaller of an isolated release has no rights elsewhere: nobody would let go of what a central one holds there. */}}
 {{- define "archelon.heldElsewhereGuards" -}}
-{{- $instance := printf "%s/%s" (include "archelon.coordination" .) (include "archelon.instance" .) }}
-{{- $names := (include "archelon.namespaces" . | fromJson).names }}
-{{- $held := list }}
-{{- if .Capabilities.APIVersions.Has "cluster.x-k8s.io/v1beta2/Cluster" }}
-{{- range (lookup "cluster.x-k8s.io/v1beta2" "Cluster" "" "").items }}
-{{- $ours := eq (dig "annotations" "archelon.io/instance" "" .metadata) $instance }}
-{{- if and $ours (has "archelon.io/rancher-import" (.metadata.finalizers | default list)) (not (has .metadata.namespace $names)) }}
-{{- $held = append $held (printf "%s/%s" .metadata.namespace .metadata.name) }}
-{{- end }}
-{{- end }}
-{{- end }}
+{{- $held := (include "archelon.held" (dict "except" (include "archelon.namespaces" . | fromJson).names "root" .) | fromJson).clusters }}
 {{- if $held }}
 {{- $more := ternary (printf " and %d more" (sub (len $held) 10)) "" (gt (len $held) 10) }}
 {{- fail (printf "this release holds CAPI clusters outside of namespaces: %s%s: uninstall it and install it again. Clusters stay imported and connected" (slice $held 0 (min 10 (len $held)) | join ", ") $more) }}
 {{- end }}
+{{- end }}
+
+{{- /* The CAPI Clusters that the release holds, as JSON in a field, but for those of some namespaces: call it with these, "except", and with "root". */}}
+{{- define "archelon.held" -}}
+{{- $instance := printf "%s/%s" (include "archelon.coordination" .root) (include "archelon.instance" .root) }}
+{{- $held := list }}
+{{- if .root.Capabilities.APIVersions.Has "cluster.x-k8s.io/v1beta2/Cluster" }}
+{{- range (lookup "cluster.x-k8s.io/v1beta2" "Cluster" "" "").items }}
+{{- $ours := eq (dig "annotations" "archelon.io/instance" "" .metadata) $instance }}
+{{- if and $ours (has "archelon.io/rancher-import" (.metadata.finalizers | default list)) (not (has .metadata.namespace $.except)) }}
+{{- $held = append $held (printf "%s/%s" .metadata.namespace .metadata.name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- dict "clusters" $held | toJson }}
 {{- end }}
 
 {{- /* Go durations, as nanoseconds: Sprig compares none, but adds them to a time. */}}
@@ -254,6 +278,9 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{/* A release keeps its role. With another one, Helm would remove what the release has now, and what that holds would stay behind. */}}
 {{- define "archelon.roleGuards" -}}
 {{- if eq .Values.role "rancher-side" }}
+{{- if not .Values.import.enabled }}
+{{- fail "import.enabled: the Rancher side of a management cluster is for its imports: leave the value out" }}
+{{- end }}
 {{- range (lookup "apps/v1" "Deployment" .Release.Namespace "").items }}
 {{- if eq (dig "annotations" "meta.helm.sh/release-name" "" .metadata) $.Release.Name }}
 {{- fail (printf "role: this release is a manager (Deployment %s), which Helm would remove without uninstalling it: leave role as it was, and install the Rancher side as a release of its own" .metadata.name) }}

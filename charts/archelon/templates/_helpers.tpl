@@ -172,6 +172,9 @@ the release, as it is to be written. Nothing in them has to be quoted for a shel
 - {{ printf "--leader-elect-namespace=%s" (include "archelon.coordination" .) | quote }}
 - {{ printf "--deployment=%s" (include "archelon.fullname" .) | quote }}
 {{- include "archelon.scopeArgs" . }}
+{{- if not .Values.import.enabled }}
+- --import=false
+{{- end }}
 {{- if (index .Values.features "host-claim").enabled }}
 - --host-claims
 {{- end }}
@@ -179,7 +182,7 @@ the release, as it is to be written. Nothing in them has to be quoted for a shel
 - {{ printf "--rancher-kubeconfig=%s/%s" .Release.Namespace .Values.rancher.kubeconfigSecret | quote }}
 - {{ printf "--rancher-namespace=%s" .Values.rancher.namespace | quote }}
 {{- end }}
-{{- if .Values.uninstall.deleteRancherClusters }}
+{{- if and .Values.import.enabled .Values.uninstall.deleteRancherClusters }}
 - --delete-rancher-clusters
 {{- end }}
 {{- if .Values.uninstall.leaveRancher }}
@@ -212,6 +215,9 @@ namespaceSelector: {}
 
 {{/* The flags that say what is imported, and what tenants may ask for. */}}
 {{- define "archelon.importArgs" -}}
+{{- if not .Values.import.enabled }}
+- --import=false
+{{- else }}
 {{- with .Values.import.selector.labels }}
 - {{ printf "--import-selector=%s" . | quote }}
 {{- end }}
@@ -249,6 +255,7 @@ namespaceSelector: {}
 {{- end }}
 {{- with .Values.import.propagatedAnnotations }}
 - {{ printf "--propagated-annotation=%s" (join "," .) | quote }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -297,16 +304,17 @@ namespaceSelector: {}
 {{- end }}
 
 {{/*
-Whether what a file of permissions is needed for is on: "true" or nothing. It is a feature, a feature that is off, after a minus, or one of three words.
-Call it with "when" and "root".
+Whether what a file of permissions is needed for is on: "true" or nothing. It is a feature, a feature without which the import does something, after a
+minus, or one of four words. Call it with "when" and "root".
 */}}
 {{- define "archelon.needed" -}}
 {{- $features := .root.Values.features }}
 {{- if not .when }}true
 {{- else if eq .when "metrics" }}{{ if .root.Values.metrics.enabled }}true{{ end }}
-{{- else if eq .when "cluster-class-labels" }}{{ if .root.Values.import.clusterClassLabels }}true{{ end }}
+{{- else if eq .when "import" }}{{ if .root.Values.import.enabled }}true{{ end }}
+{{- else if eq .when "cluster-class-labels" }}{{ if and .root.Values.import.enabled .root.Values.import.clusterClassLabels }}true{{ end }}
 {{- else if eq .when "isolated" }}{{ include "archelon.isolated" .root }}
-{{- else if hasPrefix "-" .when }}{{ if not (index $features (trimPrefix "-" .when)).enabled }}true{{ end }}
+{{- else if hasPrefix "-" .when }}{{ if and .root.Values.import.enabled (not (index $features (trimPrefix "-" .when)).enabled) }}true{{ end }}
 {{- else if (index $features .when).enabled }}true
 {{- end }}
 {{- end }}

@@ -56,7 +56,7 @@ var _ = Describe("archelon check", Ordered, func() {
 		Expect(os.WriteFile(kubeconfig, raw, 0o600)).To(Succeed())
 		gates, err := feature.NewGates()
 		Expect(err).NotTo(HaveOccurred())
-		cmd, out := check.Command(setup.Controllers(), gates), &bytes.Buffer{}
+		cmd, out := check.Command(setup.ControllersOf, gates), &bytes.Buffer{}
 		cmd.SetArgs(append([]string{"--kubeconfig=" + kubeconfig, "--output=json"}, args...))
 		cmd.SetOut(out)
 		cmd.SetErr(GinkgoWriter)

@@ -75,7 +75,7 @@ var _ = Describe("Commands where Rancher is in another cluster", Ordered, func()
 		GinkgoHelper()
 		gates, err := feature.NewGates()
 		Expect(err).NotTo(HaveOccurred())
-		out, _, err := run(ctx, check.Command(setup.Controllers(), gates), append([]string{secret, on, "-o", "json"}, args...)...)
+		out, _, err := run(ctx, check.Command(setup.ControllersOf, gates), append([]string{secret, on, "-o", "json"}, args...)...)
 		var document struct{ Items []check.Finding }
 		Expect(json.Unmarshal([]byte(out), &document)).To(Succeed())
 		found := map[string]check.Finding{}

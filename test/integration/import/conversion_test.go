@@ -175,7 +175,7 @@ var _ = Describe("The conversion webhook of Cluster API", Ordered, func() {
 		GinkgoHelper()
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(os.WriteFile(kubeconfig, must(f.Management.Kubeconfig()), 0o600)).To(Succeed())
-		command, out := check.Command(setup.Controllers(), must(feature.NewGates())), &bytes.Buffer{}
+		command, out := check.Command(setup.ControllersOf, must(feature.NewGates())), &bytes.Buffer{}
 		command.SetArgs([]string{"--kubeconfig=" + kubeconfig, "--output=json"})
 		command.SetOut(out)
 		command.SetErr(GinkgoWriter)
