@@ -37,7 +37,7 @@ func Decide(o Observation, now time.Time) Decision {
 	if claim == nil {
 		return Decision{Actions: astray(o)}
 	}
-	if hostclaim.ServedByMetal3(claim) {
+	if o.leftToMetal3() {
 		return Decision{Status: hostclaim.LeftToMetal3(claim, now)}
 	}
 	mine := o.owned()
@@ -100,6 +100,15 @@ func (o Observation) owned() []*bmov1.BareMetalHost {
 		}
 	})
 	return owned
+}
+
+// leftToMetal3 reports whether the claim is left to Metal3's own controller. A claim with a host that was taken here is
+// not, whatever its finalizers are: only this controller cleans the host before it releases it.
+func (o Observation) leftToMetal3() bool {
+	return o.Claim != nil && hostclaim.ServedByMetal3(o.Claim) && !slices.ContainsFunc(o.Consumed, func(host *bmov1.BareMetalHost) bool {
+		_, taken := host.Annotations[metal3v1.SavedAnnotation]
+		return taken && ownedBy(host, o.Claim)
+	})
 }
 
 // ownedBy reports whether a host is that of a claim. A consumerRef without UID is of a host that came here from another

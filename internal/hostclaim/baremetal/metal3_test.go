@@ -37,7 +37,10 @@ func TestDecideBesideMetal3sController(t *testing.T) {
 		"theirs, with a finalizer of a third": {
 			Observation{Claim: claimWith(heldBy("example.com/backup", metal3v1.Metal3Finalizer))}, "  | False ServedByMetal3",
 		},
-		"theirs, with a host":        {Observation{Claim: claimWith(heldBy(metal3v1.Metal3Finalizer)), Consumed: list(theirs)}, "  | False ServedByMetal3"},
+		"theirs, with a host": {Observation{Claim: claimWith(heldBy(metal3v1.Metal3Finalizer)), Consumed: list(theirs)}, "  | False ServedByMetal3"},
+		"theirs, with a host of ours, because somebody took our finalizer off": {
+			Observation{Claim: claimWith(all(named, heldBy(metal3v1.Metal3Finalizer))), Consumed: list(hostOfClaim(nil))}, "HostClaim a/c: hold it",
+		},
 		"theirs, and paused":         {paused, "  | False ServedByMetal3"},
 		"theirs, and a chosen host":  {Observation{Claim: claimWith(all(pends, heldBy(metal3v1.Metal3Finalizer))), Named: simHost("h", "*")}, "  | False ServedByMetal3"},
 		"theirs, and being deleted":  {Observation{Claim: claimWith(all(deleted, heldBy(metal3v1.Metal3Finalizer))), Consumed: list(theirs)}, ""},

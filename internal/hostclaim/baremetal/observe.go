@@ -66,11 +66,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	if o.Claim, err = r.Read.claim(ctx, key); err != nil {
 		return o, err
 	}
-	if o.Claim != nil && hostclaim.ServedByMetal3(o.Claim) {
-		return o, nil // Nothing else is needed to leave it alone.
-	}
-	if o.Consumed, err = r.Read.hosts(ctx, client.MatchingFields{consumerIndex: key.String()}); err != nil {
-		return o, err
+	if o.Consumed, err = r.Read.hosts(ctx, client.MatchingFields{consumerIndex: key.String()}); err != nil || o.leftToMetal3() {
+		return o, err // Nothing else is needed to leave it alone.
 	}
 	if strangers(o) {
 		if o.UID, err = r.Read.uid(ctx, key); err != nil {

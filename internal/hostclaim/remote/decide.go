@@ -24,8 +24,9 @@ type Decision struct {
 // Decide says what to do. It is pure.
 func Decide(o Observation, now time.Time) Decision {
 	claim := o.Claim
-	if claim != nil && hostclaim.ServedByMetal3(claim) {
-		return Decision{Status: hostclaim.LeftToMetal3(claim, now)} // That controller knows no kinds.
+	if claim != nil && hostclaim.ServedByMetal3(claim) && known(claim) == nil {
+		// That controller knows no kinds. It does not know of a target, which would stay in the other cluster.
+		return Decision{Status: hostclaim.LeftToMetal3(claim, now)}
 	}
 	if claim == nil || o.Paused || o.Wait > 0 {
 		return Decision{}

@@ -18,6 +18,10 @@ func TestAClaimOfMetal3sControllerIsLeftToIt(t *testing.T) {
 	if is := hostclaim.ConditionOf(source, metal3v1.ServedByArchelonCondition); is.Reason != metal3v1.ServedByMetal3Reason {
 		t.Errorf("got %+v", is)
 	}
+	withTarget := sourceWith(pinned("uid-t"), func(c *metal3v1.HostClaim) { c.Finalizers = []string{metal3v1.Metal3Finalizer} })
+	if got := toldOf(Decide(Observation{Claim: withTarget}, now)); got != "HostClaim a/c: hold it" {
+		t.Errorf("of one with a target: %s, want it held again", got)
+	}
 	deleted(source)
 	if d := Decide(Observation{Claim: source}, now); len(d.Actions) > 0 || d.Status != nil {
 		t.Errorf("of one that is being deleted: %+v", d)
