@@ -198,7 +198,7 @@ What cannot work is refused before anything is changed. A field of the schema ca
 {{- end }}
 {{- end }}
 
-{{- /* The CAPI Clusters that the release holds, as JSON in a field, but for those of some namespaces: call it with these, "except", and with "root". */}}
+{{- /* Returns the CAPI Clusters that the release holds, as JSON in field "clusters", without the namespaces in "except". Call it with "except" and "root". */}}
 {{- define "archelon.held" -}}
 {{- $instance := printf "%s/%s" (include "archelon.coordination" .root) (include "archelon.instance" .root) }}
 {{- $held := list }}
