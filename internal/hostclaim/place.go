@@ -6,10 +6,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -42,6 +42,15 @@ func (p Place) Has(ctx context.Context, namespace string) (bool, error) {
 	return err == nil && !withdrawn, err
 }
 
+// Add adds a controller to the manager. Elsewhere than in its place it does nothing. The function returns the requests
+// of what there is in one namespace.
+func (p Place) Add(
+	mgr ctrl.Manager, work reconcile.Work, in func(ctx context.Context, namespace string) []ctrl.Request,
+	watches []reconcile.Watch, r reconcile.Reconciler, more ...source.Source,
+) error {
+	return reconcile.Add(mgr, work, watches, placed{p, r}, append(more, p.returns(in))...)
+}
+
 // placed keeps a reconciler to its place.
 type placed struct {
 	place      Place
@@ -57,8 +66,8 @@ func (p placed) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 }
 
 // returns wakes a controller for all that it works on in a namespace whose permissions are there again.
-func (p Place) returns(in func(ctx context.Context, namespace string) []reconcile.Request) source.Func {
-	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (p Place) returns(in func(ctx context.Context, namespace string) []ctrl.Request) source.Func {
+	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		if p.Permissions != nil {
 			p.Permissions.Returned(func(namespace string) {
 				for _, request := range in(ctx, namespace) {
@@ -71,12 +80,12 @@ func (p Place) returns(in func(ctx context.Context, namespace string) []reconcil
 }
 
 // ClaimsIn returns a function that returns the requests of the claims of caches in a namespace.
-func ClaimsIn(caches ...client.Reader) func(context.Context, string) []reconcile.Request {
-	return func(ctx context.Context, namespace string) []reconcile.Request {
-		var requests []reconcile.Request
+func ClaimsIn(caches ...client.Reader) func(context.Context, string) []ctrl.Request {
+	return func(ctx context.Context, namespace string) []ctrl.Request {
+		var requests []ctrl.Request
 		for _, claims := range caches {
 			Each(ctx, claims, func(claim *metal3v1.HostClaim) {
-				requests = append(requests, Itself(ctx, claim)...)
+				requests = append(requests, reconcile.Itself(ctx, claim)...)
 			}, client.InNamespace(namespace))
 		}
 		return requests

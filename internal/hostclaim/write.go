@@ -2,47 +2,21 @@ package hostclaim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // Warning is something that people should know.
 type Warning struct{ Reason, Note string }
-
-// Overtaken reports whether a write failed because the object has changed, or is gone. The event of that wakes the
-// controller, if it has not done so already.
-func Overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
-
-// IgnoreOvertaken returns no error for one that says that a write was overtaken.
-func IgnoreOvertaken(err error) error {
-	if Overtaken(err) {
-		return nil
-	}
-	return err
-}
-
-var errOld = errors.New("it has changed")
-
-// Outdated is what an API server says to a write that is based on an old version.
-func Outdated(resource, name string) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, errOld)
-}
-
-// Locked is a patch that fails if the API server does not have the version before.
-func Locked(before client.Object) client.Patch {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-}
 
 // SetCondition sets a condition in what is to be the status of a claim.
 func SetCondition(claim *metal3v1.HostClaim, status *metal3v1.HostClaimStatus, condition metav1.Condition, now time.Time) {
@@ -62,7 +36,7 @@ func Publish(
 	}
 	after := claim.DeepCopy()
 	after.Status = *status
-	if err := c.Status().Patch(ctx, after, Locked(claim), owner); err != nil {
+	if err := c.Status().Patch(ctx, after, reconcile.Locked(claim), owner); err != nil {
 		return nil, fmt.Errorf("publishing the status: %w", err)
 	}
 	return after, nil
@@ -75,7 +49,7 @@ func StateOf(ctx context.Context, from client.Reader, seen *metav1.PartialObject
 		return nil, err
 	}
 	if secret.UID != seen.UID || secret.ResourceVersion != seen.ResourceVersion {
-		return nil, Outdated("secrets", seen.Name)
+		return nil, reconcile.Outdated("secrets", seen.Name)
 	}
 	return secret, nil
 }
@@ -100,11 +74,12 @@ func Replace(
 	}
 	after := before.DeepCopy()
 	after.Labels, after.OwnerReferences, after.Data = copied.Labels, copied.OwnerReferences, copied.Data
-	return by.Patch(ctx, after, Locked(before), owner)
+	return by.Patch(ctx, after, reconcile.Locked(before), owner)
 }
 
 // Remove removes the copy of a Secret that was seen.
 func Remove(ctx context.Context, by Changer, seen *metav1.PartialObjectMetadata) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: seen.Namespace, Name: seen.Name}}
-	return client.IgnoreNotFound(by.Delete(ctx, secret, client.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion}))
+	return reconcile.DeleteSeen(ctx, by, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: seen.Namespace, Name: seen.Name, UID: seen.UID, ResourceVersion: seen.ResourceVersion,
+	}})
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -57,7 +58,7 @@ func TestCopiesAreOfWhatWasSeen(t *testing.T) {
 			t.Errorf("%s: %s: got %v and %q", name, test.reason, err, left)
 		}
 		// What was removed from below is nobody's failure, and a newer one stays.
-		if err := IgnoreOvertaken(Remove(t.Context(), c, seen)); err != nil {
+		if err := reconcile.IgnoreOvertaken(Remove(t.Context(), c, seen)); err != nil {
 			t.Errorf("%s: removing it: %v", name, err)
 		}
 		if _, still := server.Get(key).(*corev1.Secret); still != (test.left != "") {
@@ -67,13 +68,13 @@ func TestCopiesAreOfWhatWasSeen(t *testing.T) {
 }
 
 func TestOvertaken(t *testing.T) {
-	for _, err := range []error{Outdated("secrets", "s"), apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "s")} {
-		if !Overtaken(err) || IgnoreOvertaken(err) != nil {
+	for _, err := range []error{reconcile.Outdated("secrets", "s"), apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "s")} {
+		if !reconcile.Overtaken(err) || reconcile.IgnoreOvertaken(err) != nil {
 			t.Errorf("%v is no failure", err)
 		}
 	}
 	for _, err := range []error{simulation.ErrOutage, errors.New("boom")} {
-		if Overtaken(err) || IgnoreOvertaken(err) == nil {
+		if reconcile.Overtaken(err) || reconcile.IgnoreOvertaken(err) == nil {
 			t.Errorf("%v is one", err)
 		}
 	}

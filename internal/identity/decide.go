@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -16,8 +17,8 @@ import (
 
 // Decision is what a run is to do.
 type Decision struct {
-	// Action comes first; after it the run looks again. Nil if there is nothing to do but to publish.
-	Action Action
+	// Actions come first; after them the run looks again.
+	Actions []Action
 	// Conditions are those that the identity should have, of the types that are ours.
 	Conditions []infrav1.Condition
 	// Verdicts are on the clusters that name the identity. Nil if they are not known.
@@ -46,7 +47,10 @@ func Decide(o Observation, rules Rules, now time.Time) Decision {
 	}
 	if d.Trouble == nil && rules.Verify && o.Secret.Exists && o.Secret.flaw == "" {
 		if d.After = dueIn(o.Secret, now); d.After <= 0 {
-			d.Action, d.After = verify{secret: o.Secret.Name, version: o.Secret.version}, 0
+			d.After = 0
+			d.Actions = []Action{verify{
+				identity: client.ObjectKeyFromObject(o.Identity), secret: o.Secret.Name, version: o.Secret.version,
+			}}
 		}
 	}
 	d.Conditions = []infrav1.Condition{ready(o, rules, d.Trouble), restricted(o.Identity, rules.Policy)}

@@ -170,9 +170,9 @@ func TestDecideReady(t *testing.T) {
 			if (condition.Message == "") != (condition.Reason == infrav1.ReadyReason) {
 				t.Errorf("%s: reason %s has message %q", tc.reason, condition.Reason, condition.Message)
 			}
-			if (got.Action != nil) != tc.asks || got.After != tc.after {
+			if (len(got.Actions) > 0) != tc.asks || got.After != tc.after {
 				t.Errorf(
-					"%s: got action %v after %s, want to ask: %t, after %s", tc.reason, got.Action, got.After, tc.asks,
+					"%s: got action %v after %s, want to ask: %t, after %s", tc.reason, got.Actions, got.After, tc.asks,
 					tc.after,
 				)
 			}

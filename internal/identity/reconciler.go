@@ -8,6 +8,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // FieldOwner is the name under which the API server records what this controller writes.
@@ -35,21 +37,17 @@ type Reconciler struct {
 	memory *memory
 }
 
-// Reconcile implements reconcile.Reconciler.
+// Reconcile implements reconcile.Reconciler. An answer of OCI is remembered, which wakes nothing.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	log := ctrl.LoggerFrom(ctx)
-	for acted := false; ; acted = true {
-		o, err := r.observe(ctx, request.NamespacedName)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		d := Decide(o, Rules{Policy: r.Resolver.Scope.Policy, Verify: r.Verifier != nil}, r.Clock.Now())
-		if d.Action == nil || acted {
+	return reconcile.Run(ctx, request, r, reconcile.Steps[Observation, Decision, *Reconciler]{
+		Observe: r.observe,
+		Decide: func(o Observation) Decision {
+			return Decide(o, Rules{Policy: r.Resolver.Scope.Policy, Verify: r.Verifier != nil}, r.Clock.Now())
+		},
+		Actions: func(d Decision) []Action { return d.Actions },
+		Publish: func(ctx context.Context, o Observation, d Decision) (ctrl.Result, error) {
 			return r.publish(ctx, request.NamespacedName, o, d)
-		}
-		log.V(1).Info("Acting", "action", d.Action.String())
-		if err := d.Action.do(ctx, r, request.NamespacedName); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
+		},
+		Silent: true,
+	})
 }

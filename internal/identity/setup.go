@@ -3,29 +3,21 @@ package identity
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
-// Backoff of an identity that could not be evaluated.
-const (
-	retryBase = 200 * time.Millisecond
-	retryMax  = 2 * time.Minute
-)
+// retryMax is how long an identity waits at most that could not be evaluated.
+const retryMax = 2 * time.Minute
 
 // Options of the controller.
 type Options struct {
@@ -43,33 +35,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := r.complete(); err != nil {
 		return err
 	}
-	for _, index := range indexes() {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, index.object, index.name, index.keys); err != nil {
-			return fmt.Errorf("indexing %T: %w", index.object, err)
-		}
+	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), indexes()); err != nil {
+		return err
 	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax)
-	b := ctrl.NewControllerManagedBy(mgr).Named(ControllerName).For(&infrav1.OCIClusterIdentity{}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: options.Concurrency,
-			RateLimiter:             limiter,
-			// That of controller-runtime v0.24.1 can hang when it is shut down while requests wait: it gives one to a
-			// worker that has left, with its locks held.
-			UsePriorityQueue: new(false),
-		})
-	for _, watch := range r.watches() {
-		from := mgr.GetCache()
-		if watch.metadata {
-			from = options.Metadata
-		}
-		b = b.WatchesRawSource(
-			source.Kind(from, watch.object, handler.EnqueueRequestsFromMapFunc(watch.identities), watch.admits),
-		)
-	}
-	if err := b.Complete(r); err != nil {
-		return fmt.Errorf("building controller %s: %w", ControllerName, err)
-	}
-	return nil
+	work := reconcile.Work{Name: ControllerName, Concurrency: options.Concurrency, Own: options.Metadata, RetryMax: retryMax}
+	return reconcile.Add(mgr, work, r.watches(), r)
 }
 
 // complete rejects missing dependencies and fills in defaults.
@@ -99,18 +69,11 @@ const (
 	secretIndex   = "archelon.io/principal-secret"
 )
 
-// index is one of them.
-type index struct {
-	object client.Object
-	name   string
-	keys   client.IndexerFunc
-}
-
-func indexes() []index {
-	return []index{
-		{&infrav1.OCICluster{}, identityIndex, identityKeys},
-		{&infrav1.OCIManagedCluster{}, identityIndex, identityKeys},
-		{&infrav1.OCIClusterIdentity{}, secretIndex, secretKeys},
+func indexes() []reconcile.Index {
+	return []reconcile.Index{
+		{Object: &infrav1.OCICluster{}, Name: identityIndex, Keys: identityKeys},
+		{Object: &infrav1.OCIManagedCluster{}, Name: identityIndex, Keys: identityKeys},
+		{Object: &infrav1.OCIClusterIdentity{}, Name: secretIndex, Keys: secretKeys},
 	}
 }
 
@@ -133,27 +96,17 @@ func secretKeys(object client.Object) []string {
 	return []string{types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}.String()}
 }
 
-// watch is what wakes the controller besides identities themselves.
-type watch struct {
-	object client.Object
-	// metadata is whether the object comes from the cache of metadata.
-	metadata bool
-	// identities returns the identities that an object concerns.
-	identities handler.MapFunc
-	admits     predicate.Predicate
-}
-
-func (r *Reconciler) watches() []watch {
-	watches := []watch{
-		{&infrav1.OCICluster{}, false, r.identityOfCluster, refChanged()},
-		{&infrav1.OCIManagedCluster{}, false, r.identityOfCluster, refChanged()},
-		{metadataOf("Namespace"), true, r.identitiesOfNamespace, predicate.LabelChangedPredicate{}},
+func (r *Reconciler) watches() []reconcile.Watch {
+	watches := []reconcile.Watch{
+		{Object: &infrav1.OCIClusterIdentity{}, Requests: reconcile.Itself},
+		{Object: &infrav1.OCICluster{}, Requests: r.identityOfCluster, Admits: refChanged()},
+		{Object: &infrav1.OCIManagedCluster{}, Requests: r.identityOfCluster, Admits: refChanged()},
+		{Object: metadataOf("Namespace"), Own: true, Requests: r.identitiesOfNamespace, Admits: predicate.LabelChangedPredicate{}},
 	}
 	if len(r.Resolver.Scope.Policy.SecretNamespaces) > 0 {
-		watches = append(
-			watches,
-			watch{metadataOf("Secret"), true, r.identitiesOfSecret, predicate.ResourceVersionChangedPredicate{}},
-		)
+		watches = append(watches, reconcile.Watch{
+			Object: metadataOf("Secret"), Own: true, Requests: r.identitiesOfSecret, Admits: predicate.ResourceVersionChangedPredicate{},
+		})
 	}
 	return watches
 }

@@ -66,7 +66,7 @@ func TestSteadyStateAsksNothing(t *testing.T) {
 	})
 	cache := server.NewCache(identityGK, clusterGK, managedGK, namespaceGK, secretGK)
 	for _, index := range indexes() {
-		cache.Index(index.object, index.name, index.keys)
+		cache.Index(index.Object, index.Name, index.Keys)
 	}
 	r := &Reconciler{
 		Client: live, Recorder: recorder{&world{}}, Resolver: &Resolver{

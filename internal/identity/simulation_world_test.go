@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -145,7 +145,7 @@ func (w *world) receive(cache *simulation.Cache, scope Scope) {
 func (w *world) start() {
 	cache := w.server.NewCache(identityGK, clusterGK, managedGK, namespaceGK, secretGK)
 	for _, index := range indexes() {
-		cache.Index(index.object, index.name, index.keys)
+		cache.Index(index.Object, index.Name, index.Keys)
 	}
 	scope := Scope{Shard: w.scope, Policy: simPolicy}
 	w.receive(cache, scope)
@@ -168,14 +168,12 @@ func (w *world) start() {
 
 // watchesOf returns the watches that SetupWithManager builds.
 func watchesOf(r *Reconciler) []simulation.Watch {
-	watches := []simulation.Watch{{Kind: identityGK, Requests: func(
-		_ context.Context, object client.Object,
-	) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
-	}, Admits: predicate.Funcs{}}}
+	var watches []simulation.Watch
 	for _, watch := range r.watches() {
 		kind := clusterGK
-		switch object := watch.object.(type) {
+		switch object := watch.Object.(type) {
+		case *infrav1.OCIClusterIdentity:
+			kind = identityGK
 		case *infrav1.OCIManagedCluster:
 			kind = managedGK
 		case *metav1.PartialObjectMetadata:
@@ -183,7 +181,7 @@ func watchesOf(r *Reconciler) []simulation.Watch {
 		}
 		watches = append(
 			watches,
-			simulation.Watch{Kind: kind, Metadata: watch.metadata, Requests: watch.identities, Admits: watch.admits},
+			simulation.Watch{Kind: kind, Metadata: watch.Own, Requests: watch.Requests, Admits: cmp.Or(watch.Admits, predicate.Predicate(predicate.Funcs{}))},
 		)
 	}
 	return watches

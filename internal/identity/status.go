@@ -7,12 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // publish writes the conditions if they are others than before, says so in Events, and tells whom it concerns.
@@ -24,11 +24,8 @@ func (r *Reconciler) publish(
 		after.Status.Conditions = merge(o.Identity.Status.Conditions, d.Conditions)
 		if !equality.Semantic.DeepEqual(o.Identity.Status, after.Status) {
 			// The list is replaced as a whole, so it must not have changed meanwhile.
-			patch := client.MergeFromWithOptions(o.Identity, client.MergeFromWithOptimisticLock{})
-			switch err := r.Client.Status().Patch(ctx, after, patch, client.FieldOwner(FieldOwner)); {
-			case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-				return ctrl.Result{}, nil // What is newer than the cache is on its way, and wakes the controller.
-			case err != nil:
+			err := r.Client.Status().Patch(ctx, after, reconcile.Locked(o.Identity), client.FieldOwner(FieldOwner))
+			if err != nil {
 				return ctrl.Result{}, fmt.Errorf("publishing the conditions: %w", err)
 			}
 			r.announce(o.Identity, d.Conditions)

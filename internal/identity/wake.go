@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 )
@@ -27,7 +26,7 @@ func refChanged() predicate.Predicate {
 
 // identityOfCluster returns the identity that a cluster names. Of a change, both the identity before and the one after
 // are woken. A cluster that names none has its verdict by that alone.
-func (r *Reconciler) identityOfCluster(_ context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) identityOfCluster(_ context.Context, object client.Object) []ctrl.Request {
 	user, ok := object.(User)
 	if !ok {
 		return nil
@@ -36,7 +35,7 @@ func (r *Reconciler) identityOfCluster(_ context.Context, object client.Object) 
 		r.Notify(kindOf(user), client.ObjectKeyFromObject(user))
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: KeyOf(user.IdentityRef(), user.GetNamespace())}}
+	return []ctrl.Request{{NamespacedName: KeyOf(user.IdentityRef(), user.GetNamespace())}}
 }
 
 // kindOf names the kind of a cluster. What comes from a cache does not say it itself.
@@ -48,7 +47,7 @@ func kindOf(user User) string {
 }
 
 // identitiesOfNamespace returns the identities for whose clusters the labels of a Namespace matter.
-func (r *Reconciler) identitiesOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+func (r *Reconciler) identitiesOfNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
 	plain, managed := &infrav1.OCIClusterList{}, &infrav1.OCIManagedClusterList{}
 	for _, list := range []client.ObjectList{plain, managed} {
 		if err := r.Resolver.Cached.Objects.List(ctx, list, client.InNamespace(namespace.GetName())); err != nil {
@@ -64,13 +63,13 @@ func (r *Reconciler) identitiesOfNamespace(ctx context.Context, namespace client
 	for i := range managed.Items {
 		note(named, &managed.Items[i])
 	}
-	var requests []reconcile.Request
+	var requests []ctrl.Request
 	for key := range named {
 		if !r.Resolver.Scope.readable(key.Namespace) {
 			continue
 		}
 		if identity, err := readIdentity(ctx, r.Resolver.Cached.Objects, key); err == nil && selects(identity) {
-			requests = append(requests, reconcile.Request{NamespacedName: key})
+			requests = append(requests, ctrl.Request{NamespacedName: key})
 		}
 	}
 	return requests
@@ -83,16 +82,16 @@ func note(named map[types.NamespacedName]bool, user User) {
 }
 
 // identitiesOfSecret returns the identities that name a Secret.
-func (r *Reconciler) identitiesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+func (r *Reconciler) identitiesOfSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	list := &infrav1.OCIClusterIdentityList{}
 	named := client.MatchingFields{secretIndex: client.ObjectKeyFromObject(secret).String()}
 	if err := r.Resolver.Cached.Objects.List(ctx, list, named); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing identities of a Secret failed")
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
+	requests := make([]ctrl.Request, 0, len(list.Items))
 	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
 }

@@ -17,6 +17,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/test/simulation"
 	standin "github.com/archelon-io/archelon/test/standin/host"
 )
@@ -56,7 +57,7 @@ func newStage(t *testing.T) *stage {
 	s.metal3 = standin.New(s.server.Client(nil))
 	s.operating = &simulation.Process{
 		Cache: s.server.NewCache(hostGK), Reconciler: s.metal3,
-		Watches: []simulation.Watch{{Kind: hostGK, Requests: hostclaim.Itself}},
+		Watches: []simulation.Watch{{Kind: hostGK, Requests: reconcile.Itself}},
 	}
 	s.control.Start(t.Context())
 	s.operating.Start(t.Context())

@@ -13,13 +13,11 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // Action is one thing to do. It decides nothing, and prints as what it does.
-type Action interface {
-	fmt.Stringer
-	do(ctx context.Context, r *Reconciler) error
-}
+type Action = reconcile.Action[*Reconciler]
 
 // changeHost writes what differs between two versions of a host, if the API server has the first one.
 type changeHost struct {
@@ -34,8 +32,9 @@ func (c changeHost) String() string {
 	return fmt.Sprintf("BareMetalHost %s: %s", keyOf(c.before), c.what)
 }
 
-func (c changeHost) do(ctx context.Context, r *Reconciler) error {
-	err := r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner))
+// Do implements reconcile.Action.
+func (c changeHost) Do(ctx context.Context, r *Reconciler) error {
+	err := r.Client.Patch(ctx, c.after.DeepCopy(), reconcile.Locked(c.before), client.FieldOwner(FieldOwner))
 	if err == nil && c.warning != nil {
 		r.warn(c.before, *c.warning)
 	}
@@ -55,8 +54,9 @@ func (c changeClaim) String() string {
 	return fmt.Sprintf("HostClaim %s: %s", client.ObjectKeyFromObject(c.before), c.what)
 }
 
-func (c changeClaim) do(ctx context.Context, r *Reconciler) error {
-	if err := r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
+// Do implements reconcile.Action.
+func (c changeClaim) Do(ctx context.Context, r *Reconciler) error {
+	if err := r.Client.Patch(ctx, c.after.DeepCopy(), reconcile.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
 		return err
 	}
 	if c.warning != nil {
@@ -85,7 +85,8 @@ func (c copySecret) String() string {
 	return fmt.Sprintf("Secret %s: copy it to %s", client.ObjectKeyFromObject(c.source), c.to)
 }
 
-func (c copySecret) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (c copySecret) Do(ctx context.Context, r *Reconciler) error {
 	source, err := hostclaim.Source(ctx, r.Read.Live, c.source, c.standIn)
 	if err != nil {
 		return err
@@ -108,12 +109,12 @@ func (c copySecret) do(ctx context.Context, r *Reconciler) error {
 		if host, err := r.Read.host(ctx, keyOf(c.host)); err != nil {
 			return err
 		} else if host == nil || !ownedBy(host, c.claim) {
-			return hostclaim.Outdated("secrets", c.to.Name)
+			return reconcile.Outdated("secrets", c.to.Name)
 		}
 		if err := r.Client.Create(ctx, copied, client.FieldOwner(FieldOwner)); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		return hostclaim.Outdated("secrets", c.to.Name) // The cache does not have it yet.
+		return reconcile.Outdated("secrets", c.to.Name) // The cache does not have it yet.
 	}
 	return hostclaim.Replace(ctx, r.Read.Live, r.Client, FieldOwner, c.replaces, copied)
 }
@@ -126,6 +127,7 @@ func (c removeCopy) String() string {
 	return fmt.Sprintf("Secret %s: remove it", client.ObjectKeyFromObject(c.found))
 }
 
-func (c removeCopy) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (c removeCopy) Do(ctx context.Context, r *Reconciler) error {
 	return hostclaim.Remove(ctx, r.Client, c.found)
 }

@@ -2,8 +2,6 @@ package baremetal
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -11,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // FieldOwner is the name under which the API server records what this controller writes.
@@ -39,25 +38,19 @@ type Reconciler struct {
 
 // Reconcile implements reconcile.Reconciler. What is done wakes it again: a run that has done something ends there.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, request.NamespacedName)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	now := r.Clock.Now()
-	d := Decide(o, now)
-	r.turns.note(request.NamespacedName, o, d, now)
-	for _, action := range d.Actions {
-		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
-		if err := action.do(ctx, r); hostclaim.Overtaken(err) {
-			return ctrl.Result{}, nil
-		} else if err != nil {
-			err = fmt.Errorf("%s: %w", action, err)
-			return ctrl.Result{}, errors.Join(err, hostclaim.IgnoreOvertaken(r.publishFailure(ctx, o, d, action, err)))
-		}
-	}
-	if len(d.Actions) > 0 {
-		return ctrl.Result{}, nil
-	}
-	r.report(d.Refusals)
-	return ctrl.Result{RequeueAfter: d.After}, hostclaim.IgnoreOvertaken(r.publish(ctx, o.Claim, d))
+	return reconcile.Run(ctx, request, r, reconcile.Steps[Observation, Decision, *Reconciler]{
+		Observe: r.observe,
+		Decide: func(o Observation) Decision {
+			now := r.Clock.Now()
+			d := Decide(o, now)
+			r.turns.note(request.NamespacedName, o, d, now)
+			return d
+		},
+		Actions: func(d Decision) []Action { return d.Actions },
+		Publish: func(ctx context.Context, o Observation, d Decision) (ctrl.Result, error) {
+			r.report(d.Refusals)
+			return ctrl.Result{RequeueAfter: d.After}, r.publish(ctx, o.Claim, d)
+		},
+		Failed: r.publishFailure,
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // retryMax is how long a claim waits at most of which something failed.
@@ -41,17 +42,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := r.complete(); err != nil {
 		return err
 	}
-	if err := hostclaim.AddIndexes(ctx, shared, append(hostIndexes(), claimIndexes()...)); err != nil {
+	if err := reconcile.AddIndexes(ctx, shared, append(hostIndexes(), claimIndexes()...)); err != nil {
 		return err
 	}
-	if err := hostclaim.AddIndexes(ctx, options.Own, claimIndexes()); err != nil {
+	if err := reconcile.AddIndexes(ctx, options.Own, claimIndexes()); err != nil {
 		return err
 	}
-	work := hostclaim.Work{
+	work := reconcile.Work{
 		Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax,
-		Place: r.Place, In: hostclaim.ClaimsIn(r.Read.Claims...),
 	}
-	if err := hostclaim.AddController(mgr, work, r.watches(), r); err != nil {
+	if err := r.Place.Add(mgr, work, hostclaim.ClaimsIn(r.Read.Claims...), r.watches(), r); err != nil {
 		return err
 	}
 	return policyReader{policies: shared, recorder: r.Recorder, scope: r.Place.Scope}.add(mgr)
@@ -70,11 +70,11 @@ func (r *Reconciler) complete() error {
 	return nil
 }
 
-func (r *Reconciler) watches() []hostclaim.Watch {
+func (r *Reconciler) watches() []reconcile.Watch {
 	changed := predicate.ResourceVersionChangedPredicate{}
-	watches := []hostclaim.Watch{
-		{Object: &metal3v1.HostClaim{}, Requests: hostclaim.Itself, Admits: changed},
-		{Object: &metal3v1.HostClaim{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
+	watches := []reconcile.Watch{
+		{Object: &metal3v1.HostClaim{}, Requests: reconcile.Itself, Admits: changed},
+		{Object: &metal3v1.HostClaim{}, Own: true, Requests: reconcile.Itself, Admits: changed},
 		{Object: &metal3v1.HostClaim{}, Requests: r.claimsOfReserved, Admits: gaveUp()},
 		{Object: &metal3v1.HostClaim{}, Own: true, Requests: r.claimsOfReserved, Admits: gaveUp()},
 		{Object: &bmov1.BareMetalHost{}, Requests: r.claimsOfHost, Admits: changed},
@@ -88,7 +88,7 @@ func (r *Reconciler) watches() []hostclaim.Watch {
 	if r.NoClusters {
 		return watches
 	}
-	return append(watches, hostclaim.Watch{Object: &clusterv1.Cluster{}, Requests: r.claimsOfCluster, Admits: hostclaim.PausedChanged()})
+	return append(watches, reconcile.Watch{Object: &clusterv1.Cluster{}, Requests: r.claimsOfCluster, Admits: hostclaim.PausedChanged()})
 }
 
 // created admits what comes and goes.

@@ -5,13 +5,14 @@ import (
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // Indexes of hosts and of claims.
@@ -31,20 +32,20 @@ const (
 	clusterIndex = "hostclaims.metal3.io/cluster"
 )
 
-func hostIndexes() []hostclaim.Index {
-	return []hostclaim.Index{
+func hostIndexes() []reconcile.Index {
+	return []reconcile.Index{
 		{Object: &bmov1.BareMetalHost{}, Name: consumerIndex, Keys: consumerKeys},
 		{Object: &bmov1.BareMetalHost{}, Name: poolIndex, Keys: poolKeys},
 	}
 }
 
-func claimIndexes() []hostclaim.Index {
-	var indexes []hostclaim.Index
+func claimIndexes() []reconcile.Index {
+	var indexes []reconcile.Index
 	for name, keys := range map[string]client.IndexerFunc{
 		namedIndex: namedKeys, waitingIndex: waitingKeys, pendingIndex: pendingKeys, secretIndex: secretKeys,
 		clusterIndex: hostclaim.ClusterKeys,
 	} {
-		indexes = append(indexes, hostclaim.Index{Object: &metal3v1.HostClaim{}, Name: name, Keys: keys})
+		indexes = append(indexes, reconcile.Index{Object: &metal3v1.HostClaim{}, Name: name, Keys: keys})
 	}
 	return indexes
 }
@@ -121,7 +122,7 @@ func gaveUp() predicate.Predicate {
 }
 
 // claimsOfReserved returns the claims that wait for the host which a claim is about to take.
-func (r *Reconciler) claimsOfReserved(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) claimsOfReserved(ctx context.Context, object client.Object) []ctrl.Request {
 	claim, ok := object.(*metal3v1.HostClaim)
 	if !ok || claim.Status.PendingHost == nil {
 		return nil
@@ -141,14 +142,14 @@ func secretKeys(object client.Object) []string {
 }
 
 // claimsOfHost returns the claim that a host names, and those that name the host.
-func (r *Reconciler) claimsOfHost(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) claimsOfHost(ctx context.Context, object client.Object) []ctrl.Request {
 	host, ok := object.(*bmov1.BareMetalHost)
 	if !ok {
 		return nil
 	}
-	var requests []reconcile.Request
+	var requests []ctrl.Request
 	if key, _, ok := consumerOf(host); ok {
-		requests = append(requests, reconcile.Request{NamespacedName: key})
+		requests = append(requests, ctrl.Request{NamespacedName: key})
 	}
 	return append(requests, r.claimsBy(ctx, namedIndex, keyOf(host).String())...)
 }
@@ -171,7 +172,7 @@ func offers() predicate.Predicate {
 }
 
 // claimsOfOffer returns the claims that wait for such a host, if it is free.
-func (r *Reconciler) claimsOfOffer(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) claimsOfOffer(ctx context.Context, object client.Object) []ctrl.Request {
 	if host, ok := object.(*bmov1.BareMetalHost); ok {
 		return r.claimsInWait(ctx, host)
 	}
@@ -180,12 +181,12 @@ func (r *Reconciler) claimsOfOffer(ctx context.Context, object client.Object) []
 
 // claimsInWait returns the claims that wait for such a host, if it is free. It runs in the handler of an event, for all
 // of them: what costs more than a look at a label is for the workers.
-func (r *Reconciler) claimsInWait(ctx context.Context, host *bmov1.BareMetalHost) []reconcile.Request {
-	var requests []reconcile.Request
+func (r *Reconciler) claimsInWait(ctx context.Context, host *bmov1.BareMetalHost) []ctrl.Request {
+	var requests []ctrl.Request
 	for _, pool := range hostclaim.Pools(host) {
 		r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
 			if hostclaim.Wants(claim.Spec.HostSelector, host) {
-				requests = append(requests, hostclaim.Itself(ctx, claim)...)
+				requests = append(requests, reconcile.Itself(ctx, claim)...)
 			}
 		}, client.MatchingFields{waitingIndex: pool})
 	}
@@ -193,7 +194,7 @@ func (r *Reconciler) claimsInWait(ctx context.Context, host *bmov1.BareMetalHost
 }
 
 // claimsOfSecret returns the claims that name a Secret, and the claim of the host that it may be a copy for.
-func (r *Reconciler) claimsOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+func (r *Reconciler) claimsOfSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	key := client.ObjectKeyFromObject(secret)
 	requests := r.claimsBy(ctx, secretIndex, key.String())
 	if host, ok := hostOfCopy(key); ok {
@@ -203,34 +204,34 @@ func (r *Reconciler) claimsOfSecret(ctx context.Context, secret client.Object) [
 }
 
 // claimsOfHardware returns the claim of the host that something is about.
-func (r *Reconciler) claimsOfHardware(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) claimsOfHardware(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.consumer(ctx, client.ObjectKeyFromObject(object))
 }
 
 // claimsOfCluster returns the claims of a Cluster.
-func (r *Reconciler) claimsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+func (r *Reconciler) claimsOfCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
 	return r.claimsBy(ctx, clusterIndex, client.ObjectKeyFromObject(cluster).String())
 }
 
-func (r *Reconciler) claimsBy(ctx context.Context, index, key string) []reconcile.Request {
+func (r *Reconciler) claimsBy(ctx context.Context, index, key string) []ctrl.Request {
 	return hostclaim.ClaimsBy(ctx, r.Read.Claims, index, key)
 }
 
 // consumer returns the claim of a host.
-func (r *Reconciler) consumer(ctx context.Context, name types.NamespacedName) []reconcile.Request {
+func (r *Reconciler) consumer(ctx context.Context, name types.NamespacedName) []ctrl.Request {
 	host := &bmov1.BareMetalHost{}
 	if err := r.Read.Objects.Get(ctx, name, host); err != nil {
 		return nil // The event of the host wakes its claim.
 	}
 	if key, _, ok := consumerOf(host); ok {
-		return []reconcile.Request{{NamespacedName: key}}
+		return []ctrl.Request{{NamespacedName: key}}
 	}
 	return nil
 }
 
 // claimsOfPolicy returns all claims that wait, because a policy may let any of them have a host, and the claims that
 // have a host of its namespace, because it may not allow them any more.
-func (r *Reconciler) claimsOfPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
+func (r *Reconciler) claimsOfPolicy(ctx context.Context, policy client.Object) []ctrl.Request {
 	requests := r.chosen(ctx, func(claim *metal3v1.HostClaim) bool {
 		in := claim.Spec.HostSelector.InNamespace
 		return len(waitingKeys(claim)) > 0 && (in == "" || in == policy.GetNamespace())
@@ -241,7 +242,7 @@ func (r *Reconciler) claimsOfPolicy(ctx context.Context, policy client.Object) [
 	}
 	for _, host := range hosts {
 		if key, _, ok := consumerOf(host); ok {
-			requests = append(requests, reconcile.Request{NamespacedName: key})
+			requests = append(requests, ctrl.Request{NamespacedName: key})
 		}
 	}
 	return requests
@@ -249,7 +250,7 @@ func (r *Reconciler) claimsOfPolicy(ctx context.Context, policy client.Object) [
 
 // claimsOfNamespace returns the claims of a Namespace that wait, because by its labels they may get a host, and those
 // that have one, because by its labels they may not be allowed any more.
-func (r *Reconciler) claimsOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+func (r *Reconciler) claimsOfNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
 	return r.chosen(ctx, func(claim *metal3v1.HostClaim) bool {
 		return len(waitingKeys(claim)) > 0 || claim.Status.BareMetalHost != nil
 	}, client.InNamespace(namespace.GetName()))
@@ -257,17 +258,17 @@ func (r *Reconciler) claimsOfNamespace(ctx context.Context, namespace client.Obj
 
 // claimsThatGo returns the claims of a Namespace that is being deleted which are deleted themselves: none of them is
 // held by its own pause any more. Those that are not deleted yet are woken by that.
-func (r *Reconciler) claimsThatGo(ctx context.Context, namespace client.Object) []reconcile.Request {
+func (r *Reconciler) claimsThatGo(ctx context.Context, namespace client.Object) []ctrl.Request {
 	return hostclaim.Going(ctx, r.Read.Claims, namespace.GetName())
 }
 
 func (r *Reconciler) chosen(
 	ctx context.Context, concerned func(*metal3v1.HostClaim) bool, options ...client.ListOption,
-) []reconcile.Request {
-	var requests []reconcile.Request
+) []ctrl.Request {
+	var requests []ctrl.Request
 	r.eachClaim(ctx, func(claim *metal3v1.HostClaim) {
 		if concerned(claim) {
-			requests = append(requests, hostclaim.Itself(ctx, claim)...)
+			requests = append(requests, reconcile.Itself(ctx, claim)...)
 		}
 	}, options...)
 	return requests

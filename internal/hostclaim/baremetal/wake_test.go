@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -78,7 +78,7 @@ func TestWakes(t *testing.T) {
 		return object
 	}
 	for name, tc := range map[string]struct {
-		wakes func(context.Context, client.Object) []reconcile.Request
+		wakes func(context.Context, client.Object) []ctrl.Request
 		of    client.Object
 		want  string
 	}{

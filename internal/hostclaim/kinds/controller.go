@@ -23,6 +23,7 @@ import (
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -127,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			claim.Spec.Kind, strings.Join(r.Kinds, ", "),
 		),
 	}, r.Clock.Now())
-	err := r.Client.Status().Patch(ctx, after, hostclaim.Locked(claim), client.FieldOwner(FieldOwner))
+	err := r.Client.Status().Patch(ctx, after, reconcile.Locked(claim), client.FieldOwner(FieldOwner))
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("reporting that no controller processes kind %s: %w", claim.Spec.Kind, err)
 	}

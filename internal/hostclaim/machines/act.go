@@ -12,14 +12,11 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
-	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // Action is one thing to do. It decides nothing, and prints as what it does.
-type Action interface {
-	fmt.Stringer
-	do(ctx context.Context, r *Reconciler) error
-}
+type Action = reconcile.Action[*Reconciler]
 
 // create creates a claim or a proxy.
 type create struct{ object client.Object }
@@ -27,7 +24,8 @@ type create struct{ object client.Object }
 // String implements fmt.Stringer.
 func (c create) String() string { return "creating " + describe(c.object) }
 
-func (c create) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (c create) Do(ctx context.Context, r *Reconciler) error {
 	created, _ := c.object.DeepCopyObject().(client.Object)
 	if _, claim := c.object.(*metal3v1.HostClaim); claim {
 		if err := r.waits(ctx, c.object); err != nil {
@@ -63,7 +61,7 @@ func (r *Reconciler) waits(ctx context.Context, claim client.Object) error {
 		return err
 	}
 	if !isOwner(live.UID, claim) || live.DeletionTimestamp != nil || live.Annotations[metal3v1.HostAnnotation] != "" {
-		return hostclaim.Outdated("metal3machines", live.Name)
+		return reconcile.Outdated("metal3machines", live.Name)
 	}
 	return nil
 }
@@ -76,8 +74,9 @@ func (c change) String() string {
 	return "having " + describe(c.before) + " ask for what its Machine does"
 }
 
-func (c change) do(ctx context.Context, r *Reconciler) error {
-	return r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner))
+// Do implements reconcile.Action.
+func (c change) Do(ctx context.Context, r *Reconciler) error {
+	return r.Client.Patch(ctx, c.after.DeepCopy(), reconcile.Locked(c.before), client.FieldOwner(FieldOwner))
 }
 
 // tell writes the state of a proxy, if the API server has the version before. It is written whole: a proxy has none at
@@ -87,7 +86,8 @@ type tell struct{ before, after *bmov1.BareMetalHost }
 // String implements fmt.Stringer.
 func (t tell) String() string { return "telling of the host in " + describe(t.before) }
 
-func (t tell) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (t tell) Do(ctx context.Context, r *Reconciler) error {
 	raw, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": t.before.ResourceVersion}, "status": t.after.Status,
 	})
@@ -104,7 +104,8 @@ type remove struct{ object client.Object }
 // String implements fmt.Stringer.
 func (d remove) String() string { return "deleting " + describe(d.object) }
 
-func (d remove) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (d remove) Do(ctx context.Context, r *Reconciler) error {
 	uid, version := d.object.GetUID(), d.object.GetResourceVersion()
 	gone, _ := d.object.DeepCopyObject().(client.Object)
 	return client.IgnoreNotFound(r.Client.Delete(ctx, gone, client.Preconditions{UID: &uid, ResourceVersion: &version}))

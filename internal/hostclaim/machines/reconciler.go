@@ -2,7 +2,6 @@ package machines
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
@@ -10,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // FieldOwner is the name under which the API server records what this controller writes.
@@ -29,25 +29,21 @@ type Reconciler struct {
 
 // Reconcile implements reconcile.Reconciler. What is done wakes it again.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, request.NamespacedName)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	d := Decide(o)
-	if d.Problem != "" {
-		r.warn(o, d.Problem)
-	}
-	for _, action := range d.Actions {
-		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
-		if err := action.do(ctx, r); hostclaim.Overtaken(err) {
-			return ctrl.Result{}, nil // The event of that wakes the controller, if it has not done so already.
-		} else if err != nil {
-			err = fmt.Errorf("%s: %w", action, err)
-			r.warn(o, err.Error())
-			return ctrl.Result{}, err
-		}
-	}
-	return ctrl.Result{}, nil
+	return reconcile.Run(ctx, request, r, reconcile.Steps[Observation, Decision, *Reconciler]{
+		Observe: r.observe,
+		Decide:  Decide,
+		Actions: func(d Decision) []Action { return d.Actions },
+		Publish: func(_ context.Context, o Observation, d Decision) (ctrl.Result, error) {
+			if d.Problem != "" {
+				r.warn(o, d.Problem)
+			}
+			return ctrl.Result{}, nil
+		},
+		Failed: func(_ context.Context, o Observation, _ Decision, _ Action, cause error) error {
+			r.warn(o, cause.Error())
+			return nil
+		},
+	})
 }
 
 // warn tells the user of a Machine what hinders it.

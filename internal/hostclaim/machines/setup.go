@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // retryMax is how long a Machine waits at most of which something failed.
@@ -38,34 +38,34 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options Options) error {
 	}
 	r.Read = Readers{Own: options.Own, Clusters: mgr.GetCache(), Live: mgr.GetAPIReader()}
 	changed := predicate.ResourceVersionChangedPredicate{}
-	work := hostclaim.Work{
+	work := reconcile.Work{
 		Name: ControllerName, Concurrency: options.Concurrency, Own: options.Own, RetryMax: retryMax,
-		Place: r.Place, In: func(ctx context.Context, namespace string) []reconcile.Request {
-			return r.machines(ctx, client.InNamespace(namespace))
-		},
 	}
-	return hostclaim.AddController(mgr, work, []hostclaim.Watch{
-		{Object: newMachine(), Own: true, Requests: hostclaim.Itself, Admits: changed},
-		{Object: &metal3v1.HostClaim{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
-		{Object: &bmov1.BareMetalHost{}, Own: true, Requests: hostclaim.Itself, Admits: changed},
+	in := func(ctx context.Context, namespace string) []ctrl.Request {
+		return r.machines(ctx, client.InNamespace(namespace))
+	}
+	return r.Place.Add(mgr, work, in, []reconcile.Watch{
+		{Object: newMachine(), Own: true, Requests: reconcile.Itself, Admits: changed},
+		{Object: &metal3v1.HostClaim{}, Own: true, Requests: reconcile.Itself, Admits: changed},
+		{Object: &bmov1.BareMetalHost{}, Own: true, Requests: reconcile.Itself, Admits: changed},
 		{Object: &clusterv1.Cluster{}, Requests: r.ofCluster, Admits: hostclaim.PausedChanged()},
 	}, r)
 }
 
 // ofCluster returns the Machines of a Cluster.
-func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.machines(
 		ctx, client.InNamespace(object.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetName()},
 	)
 }
 
 // machines returns the requests of some Machines.
-func (r *Reconciler) machines(ctx context.Context, which ...client.ListOption) []reconcile.Request {
+func (r *Reconciler) machines(ctx context.Context, which ...client.ListOption) []ctrl.Request {
 	list := newMachineList()
 	if err := r.Read.Own.List(ctx, list, which...); err != nil {
 		return nil // The cache stops.
 	}
-	requests := make([]reconcile.Request, len(list.Items))
+	requests := make([]ctrl.Request, len(list.Items))
 	for i := range list.Items {
 		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 	}

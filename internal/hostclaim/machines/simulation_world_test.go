@@ -19,6 +19,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/test/simulation"
 	"github.com/archelon-io/archelon/test/standin/capm3"
 )
@@ -96,7 +97,7 @@ func (w *world) start(n int) {
 	changed := predicate.ResourceVersionChangedPredicate{}
 	watches := make([]simulation.Watch, 0, 4)
 	for _, object := range []client.Object{newMachine(), &metal3v1.HostClaim{}, &bmov1.BareMetalHost{}} {
-		watches = append(watches, simulation.WatchOf(simScheme(), object, hostclaim.Itself, changed))
+		watches = append(watches, simulation.WatchOf(simScheme(), object, reconcile.Itself, changed))
 	}
 	watches = append(watches, simulation.WatchOf(simScheme(), &clusterv1.Cluster{}, r.ofCluster, hostclaim.PausedChanged()))
 	w.processes[n] = &simulation.Process{Cache: cache, Reconciler: r, Watches: watches}

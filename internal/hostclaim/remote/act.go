@@ -13,13 +13,11 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // Action is one thing to do. It decides nothing, and prints as what it does.
-type Action interface {
-	fmt.Stringer
-	do(ctx context.Context, r *Reconciler, there Cluster) error
-}
+type Action = reconcile.Action[*run]
 
 // changeSource writes what differs between the metadata of two versions of a source, if the
 // API server has the first one.
@@ -35,8 +33,9 @@ func (c changeSource) String() string {
 	return fmt.Sprintf("HostClaim %s: %s", client.ObjectKeyFromObject(c.before), c.what)
 }
 
-func (c changeSource) do(ctx context.Context, r *Reconciler, _ Cluster) error {
-	if err := r.Client.Patch(ctx, c.after.DeepCopy(), hostclaim.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
+// Do implements reconcile.Action.
+func (c changeSource) Do(ctx context.Context, r *run) error {
+	if err := r.Client.Patch(ctx, c.after.DeepCopy(), reconcile.Locked(c.before), client.FieldOwner(FieldOwner)); err != nil {
 		return err
 	}
 	if c.warning != nil {
@@ -52,14 +51,15 @@ type createTarget struct{ source, target *metal3v1.HostClaim }
 // String implements fmt.Stringer.
 func (c createTarget) String() string { return "creating the claim in the other cluster" }
 
-func (c createTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
+// Do implements reconcile.Action.
+func (c createTarget) Do(ctx context.Context, r *run) error {
 	// A source that has gone meanwhile is not to get a target that nobody deletes.
 	if err := r.unchanged(ctx, c.source); err != nil {
 		return err
 	}
 	for _, opts := range [][]client.CreateOption{{client.DryRunAll}, nil} {
 		created := c.target.DeepCopy()
-		if err := there.Create(ctx, created, append(opts, client.FieldOwner(FieldOwner))...); err != nil {
+		if err := r.there.Create(ctx, created, append(opts, client.FieldOwner(FieldOwner))...); err != nil {
 			return err
 		}
 		if err := complete(c.target, created); err != nil {
@@ -77,7 +77,7 @@ func (r *Reconciler) unchanged(ctx context.Context, source *metal3v1.HostClaim) 
 		return err
 	}
 	if now.UID != source.UID || now.ResourceVersion != source.ResourceVersion {
-		return hostclaim.Outdated("hostclaims", source.Name)
+		return reconcile.Outdated("hostclaims", source.Name)
 	}
 	return nil
 }
@@ -104,14 +104,15 @@ type changeTarget struct {
 // String implements fmt.Stringer.
 func (c changeTarget) String() string { return "changing the claim in the other cluster" }
 
-func (c changeTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
-	if err := c.patch(ctx, there, client.DryRunAll); err != nil {
+// Do implements reconcile.Action.
+func (c changeTarget) Do(ctx context.Context, r *run) error {
+	if err := c.patch(ctx, r.there, client.DryRunAll); err != nil {
 		return err
 	}
 	if err := r.unchanged(ctx, c.source); err != nil {
 		return err
 	}
-	if err := c.patch(ctx, there); err != nil {
+	if err := c.patch(ctx, r.there); err != nil {
 		return err
 	}
 	if c.warning != nil {
@@ -122,7 +123,7 @@ func (c changeTarget) do(ctx context.Context, r *Reconciler, there Cluster) erro
 
 func (c changeTarget) patch(ctx context.Context, there Cluster, opts ...client.PatchOption) error {
 	kept := c.after.DeepCopy()
-	if err := there.Patch(ctx, kept, hostclaim.Locked(c.before), append(opts, client.FieldOwner(FieldOwner))...); err != nil {
+	if err := there.Patch(ctx, kept, reconcile.Locked(c.before), append(opts, client.FieldOwner(FieldOwner))...); err != nil {
 		return err
 	}
 	return complete(c.after, kept)
@@ -134,13 +135,14 @@ type deleteTarget struct{ source, target *metal3v1.HostClaim }
 // String implements fmt.Stringer.
 func (d deleteTarget) String() string { return "deleting the claim in the other cluster" }
 
-func (d deleteTarget) do(ctx context.Context, r *Reconciler, there Cluster) error {
+// Do implements reconcile.Action.
+func (d deleteTarget) Do(ctx context.Context, r *run) error {
 	// A source that was to leave its target there in the meantime keeps it, and its host with it.
 	if err := r.unchanged(ctx, d.source); err != nil {
 		return err
 	}
 	target := &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.target.Namespace, Name: d.target.Name}}
-	return there.Delete(ctx, target, client.Preconditions{UID: &d.target.UID, ResourceVersion: &d.target.ResourceVersion})
+	return r.there.Delete(ctx, target, client.Preconditions{UID: &d.target.UID, ResourceVersion: &d.target.ResourceVersion})
 }
 
 // copySecret puts a copy of one state of a Secret beside the target.
@@ -164,7 +166,8 @@ func (c copySecret) String() string {
 	return fmt.Sprintf("copying Secret %s to the other cluster", c.source.Name)
 }
 
-func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error {
+// Do implements reconcile.Action.
+func (c copySecret) Do(ctx context.Context, r *run) error {
 	source, err := hostclaim.Source(ctx, r.Read.Live, c.source, c.standIn)
 	if err != nil {
 		return err
@@ -182,7 +185,7 @@ func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error 
 		}}
 	}
 	if c.replaces == nil {
-		err := there.Create(ctx, copied, client.FieldOwner(FieldOwner))
+		err := r.there.Create(ctx, copied, client.FieldOwner(FieldOwner))
 		if apierrors.IsAlreadyExists(err) {
 			return refuse(
 				metal3v1.RemoteConflictReason, "The remote cluster has another Secret "+c.to.String()+", with the name of a copy. Delete it there",
@@ -190,7 +193,7 @@ func (c copySecret) do(ctx context.Context, r *Reconciler, there Cluster) error 
 		}
 		return err
 	}
-	return hostclaim.Replace(ctx, there, there, FieldOwner, c.replaces, copied)
+	return hostclaim.Replace(ctx, r.there, r.there, FieldOwner, c.replaces, copied)
 }
 
 // removeCopy removes the copy of a Secret.
@@ -199,6 +202,7 @@ type removeCopy struct{ found *metav1.PartialObjectMetadata }
 // String implements fmt.Stringer.
 func (c removeCopy) String() string { return "removing a Secret from the other cluster" }
 
-func (c removeCopy) do(ctx context.Context, _ *Reconciler, there Cluster) error {
-	return hostclaim.Remove(ctx, there, c.found)
+// Do implements reconcile.Action.
+func (c removeCopy) Do(ctx context.Context, r *run) error {
+	return hostclaim.Remove(ctx, r.there, c.found)
 }

@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // Holder holds the Secrets with kubeconfigs as long as sources use them: without its kubeconfig, a source cannot have
@@ -42,9 +42,9 @@ func (h *Holder) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	// What else the cache has left out is in neither version.
 	err = controller.WholeFinalizers(ctx, h.Read.Live, secretMetadata(), before, after)
 	if err != nil {
-		return ctrl.Result{}, hostclaim.IgnoreOvertaken(err)
+		return ctrl.Result{}, reconcile.IgnoreOvertaken(err)
 	}
-	if err := h.Client.Patch(ctx, after, hostclaim.Locked(before), client.FieldOwner(FieldOwner)); err != nil && !hostclaim.Overtaken(err) {
+	if err := h.Client.Patch(ctx, after, reconcile.Locked(before), client.FieldOwner(FieldOwner)); err != nil && !reconcile.Overtaken(err) {
 		return ctrl.Result{}, fmt.Errorf("holding Secret %s: %w", request.NamespacedName, err)
 	}
 	return ctrl.Result{}, nil
@@ -78,16 +78,16 @@ func (h *Holder) used(ctx context.Context, request ctrl.Request) (bool, error) {
 	return false, nil
 }
 
-func (h *Holder) watches() []hostclaim.Watch {
-	return []hostclaim.Watch{
+func (h *Holder) watches() []reconcile.Watch {
+	return []reconcile.Watch{
 		{Object: &metal3v1.HostClaim{}, Own: true, Requests: credentialsRequest, Admits: predicate.ResourceVersionChangedPredicate{}},
-		{Object: secretMetadata(), Own: true, Requests: hostclaim.Itself, Admits: predicate.ResourceVersionChangedPredicate{}},
+		{Object: secretMetadata(), Own: true, Requests: reconcile.Itself, Admits: predicate.ResourceVersionChangedPredicate{}},
 	}
 }
 
 // secretsIn returns the requests of the Secrets that sources of a namespace use.
-func (h *Holder) secretsIn(ctx context.Context, namespace string) []reconcile.Request {
-	var requests []reconcile.Request
+func (h *Holder) secretsIn(ctx context.Context, namespace string) []ctrl.Request {
+	var requests []ctrl.Request
 	hostclaim.Each(ctx, h.Read.Claims, func(claim *metal3v1.HostClaim) {
 		requests = append(requests, credentialsRequest(ctx, claim)...)
 	}, client.InNamespace(namespace))
@@ -95,7 +95,7 @@ func (h *Holder) secretsIn(ctx context.Context, namespace string) []reconcile.Re
 }
 
 // credentialsRequest names the Secret with the kubeconfig of a source.
-func credentialsRequest(_ context.Context, object client.Object) []reconcile.Request {
+func credentialsRequest(_ context.Context, object client.Object) []ctrl.Request {
 	claim, ok := object.(*metal3v1.HostClaim)
 	if !ok || !handled(claim) {
 		return nil
@@ -104,5 +104,5 @@ func credentialsRequest(_ context.Context, object client.Object) []reconcile.Req
 	if problem != nil {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: credentials.Secret}}
+	return []ctrl.Request{{NamespacedName: credentials.Secret}}
 }

@@ -7,6 +7,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -75,8 +76,8 @@ func TestStaleProcess(t *testing.T) {
 		changed.Labels = map[string]string{"by": "somebody else"}
 		server.Put(changed)
 		c := server.Client(nil)
-		err := deleteTarget{source: claimsOf(server)[0], target: seen}.do(t.Context(), &Reconciler{Read: Readers{Live: c}}, c)
-		if !hostclaim.Overtaken(err) || len(claimsOf(server)) != 1 {
+		err := deleteTarget{source: claimsOf(server)[0], target: seen}.Do(t.Context(), &run{Reconciler: &Reconciler{Read: Readers{Live: c}}, there: c})
+		if !reconcile.Overtaken(err) || len(claimsOf(server)) != 1 {
 			t.Errorf("the target has changed since it was seen: %v, and %d are left", err, len(claimsOf(server)))
 		}
 	})

@@ -3,15 +3,16 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // FieldOwner is the name under which API servers record what this controller writes.
@@ -40,44 +41,50 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 }
 
+// run is one run, with what it has seen and the other cluster that it uses.
+type run struct {
+	*Reconciler
+	seen   Observation
+	remote *Remote
+	// there is the other cluster, nil if it was not asked or did not answer.
+	there Cluster
+}
+
 // Reconcile implements reconcile.Reconciler. What is done wakes it again: a run that has done something ends there.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	o, remote, err := r.observe(ctx, request.NamespacedName)
-	if err == nil {
-		err = errors.Join(r.work(ctx, o, remote), o.Failure)
-	}
-	if remote != nil {
-		remote.Release(err)
+	this := &run{Reconciler: r}
+	_, err := reconcile.Run(ctx, request, this, reconcile.Steps[Observation, Decision, *run]{
+		Observe: this.observe,
+		Decide:  func(o Observation) Decision { return Decide(o, r.Clock.Now()) },
+		Actions: func(d Decision) []Action { return d.Actions },
+		Publish: func(ctx context.Context, o Observation, d Decision) (ctrl.Result, error) {
+			return ctrl.Result{}, r.publish(ctx, o.Claim, d)
+		},
+		Failed: func(ctx context.Context, o Observation, _ Decision, _ Action, cause error) error {
+			return r.publish(ctx, o.Claim, failed(o.Claim, cause, r.Clock.Now()))
+		},
+	})
+	if err = errors.Join(err, this.seen.Failure); this.remote != nil {
+		this.remote.Release(err)
 	}
 	if ofConnection(err) {
 		err = nil // What follows the other cluster wakes the source.
 	}
-	if err == nil && o.Earlier != nil {
+	switch {
+	case err != nil:
+		return ctrl.Result{}, reconcile.IgnoreOvertaken(err)
+	case this.seen.Earlier != nil:
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	default:
+		return ctrl.Result{RequeueAfter: this.seen.Wait}, nil
 	}
-	if err == nil && o.Wait > 0 {
-		return ctrl.Result{RequeueAfter: o.Wait}, nil
-	}
-	return ctrl.Result{}, hostclaim.IgnoreOvertaken(err)
 }
 
-// work does what there is to do.
-func (r *Reconciler) work(ctx context.Context, o Observation, remote *Remote) error {
-	d := Decide(o, r.Clock.Now())
-	var there Cluster
-	if remote != nil {
-		there = remote.Cluster
+// observe reads, and keeps what the end of the run needs of that.
+func (r *run) observe(ctx context.Context, key types.NamespacedName) (Observation, error) {
+	var err error
+	if r.seen, r.remote, err = r.Reconciler.observe(ctx, key); r.remote != nil {
+		r.there = r.remote.Cluster
 	}
-	for _, action := range d.Actions {
-		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
-		if err := action.do(ctx, r, there); hostclaim.Overtaken(err) {
-			return nil
-		} else if err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", action, err), r.publish(ctx, o.Claim, failed(o.Claim, err, r.Clock.Now())))
-		}
-	}
-	if len(d.Actions) > 0 {
-		return nil
-	}
-	return r.publish(ctx, o.Claim, d)
+	return r.seen, err
 }

@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/internal/workload"
 )
 
@@ -58,25 +58,24 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := r.complete(); err != nil {
 		return err
 	}
-	if err := hostclaim.AddIndexes(ctx, options.Own, indexes()); err != nil {
+	if err := reconcile.AddIndexes(ctx, options.Own, indexes()); err != nil {
 		return err
 	}
-	awake := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	awake := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		connections.wakes(func(source types.NamespacedName, after time.Duration) {
-			queue.AddAfter(reconcile.Request{NamespacedName: source}, after)
+			queue.AddAfter(ctrl.Request{NamespacedName: source}, after)
 		})
 		return nil
 	})
-	work := hostclaim.Work{
+	work := reconcile.Work{
 		Name: ControllerName, Concurrency: workers * options.Concurrency, Share: ofANamespace, Own: options.Own, RetryMax: retryMax,
-		Place: r.Place, In: hostclaim.ClaimsIn(r.Read.Claims),
 	}
-	if err := hostclaim.AddController(mgr, work, r.watches(), r, awake); err != nil {
+	if err := r.Place.Add(mgr, work, hostclaim.ClaimsIn(r.Read.Claims), r.watches(), r, awake); err != nil {
 		return err
 	}
 	holder := &Holder{Client: r.Client, Read: r.Read}
-	work.Name, work.In, work.Concurrency = CredentialsControllerName, holder.secretsIn, options.Concurrency
-	return hostclaim.AddController(mgr, work, holder.watches(), holder)
+	work.Name, work.Concurrency = CredentialsControllerName, options.Concurrency
+	return r.Place.Add(mgr, work, holder.secretsIn, holder.watches(), holder)
 }
 
 // complete rejects missing dependencies and fills in defaults.

@@ -13,13 +13,14 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/internal/workload"
 	"github.com/archelon-io/archelon/test/simulation"
 )
@@ -138,7 +139,7 @@ func (w *world) start(n int) {
 	i.secrets.Start(w.ctx)
 }
 
-func watchesOf(all []hostclaim.Watch) []simulation.Watch {
+func watchesOf(all []reconcile.Watch) []simulation.Watch {
 	watches := make([]simulation.Watch, len(all))
 	for i, watch := range all {
 		watches[i] = simulation.WatchOf(simScheme(), watch.Object, watch.Requests, watch.Admits)
@@ -180,7 +181,7 @@ func (i *instance) hear(kind schema.GroupKind) bool {
 		}
 		for source, origin := range i.used {
 			if object.GetLabels()[metal3v1.OriginLabel] == origin {
-				i.claims.Wake(reconcile.Request{NamespacedName: source})
+				i.claims.Wake(ctrl.Request{NamespacedName: source})
 			}
 		}
 	}
@@ -191,7 +192,7 @@ func (i *instance) hear(kind schema.GroupKind) bool {
 func (w *world) wakeAll() {
 	for _, i := range w.processes {
 		for source := range i.used {
-			i.claims.Wake(reconcile.Request{NamespacedName: source})
+			i.claims.Wake(ctrl.Request{NamespacedName: source})
 		}
 	}
 }

@@ -12,13 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // Action is one thing to do. It decides nothing, and prints as what it does, without a secret.
-type Action interface {
-	fmt.Stringer
-	do(ctx context.Context, r *Reconciler) error
-}
+type Action = reconcile.Action[*Reconciler]
 
 // writeSecret creates the principal Secret, or replaces the data of the one that is ours.
 type writeSecret struct {
@@ -30,7 +28,8 @@ type writeSecret struct {
 // String implements fmt.Stringer.
 func (w writeSecret) String() string { return "write the principal Secret " + w.name }
 
-func (w writeSecret) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (w writeSecret) Do(ctx context.Context, r *Reconciler) error {
 	credential, err := r.unchanged(ctx, w.name, w.credential)
 	if err != nil || credential == nil {
 		return err
@@ -38,20 +37,20 @@ func (w writeSecret) do(ctx context.Context, r *Reconciler) error {
 	defer forget(credential.Data)
 	data, flaw := Translate(credential.Data, r.Policy.regionOf(metadataOf(credential)))
 	if flaw != "" {
-		return errOvertaken // The same state of it was decided on, and had none.
+		return reconcile.Outdated("secrets", w.name) // The same state of it was decided on, and had none.
 	}
 	defer forget(data)
 	if w.replaces == (version{}) {
 		return r.create(ctx, &corev1.Secret{
 			ObjectMeta: r.metaFor(credential), Type: corev1.SecretTypeOpaque, Data: data,
-		})
+		}, "secrets")
 	}
 	before, err := r.readSecret(ctx, r.Policy.Namespace, w.name)
 	switch {
 	case err != nil:
 		return err
 	case before == nil || versionOf(metadataOf(before)) != w.replaces:
-		return errOvertaken
+		return reconcile.Outdated("secrets", w.name)
 	}
 	after := before.DeepCopy()
 	after.Data = data
@@ -68,13 +67,14 @@ type createIdentity struct {
 // String implements fmt.Stringer.
 func (c createIdentity) String() string { return "create OCIClusterIdentity " + c.name }
 
-func (c createIdentity) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (c createIdentity) Do(ctx context.Context, r *Reconciler) error {
 	credential, err := r.unchanged(ctx, c.name, c.credential)
 	if err != nil || credential == nil {
 		return err
 	}
 	defer forget(credential.Data)
-	return r.create(ctx, &infrav1.OCIClusterIdentity{ObjectMeta: r.metaFor(credential), Spec: c.spec})
+	return r.create(ctx, &infrav1.OCIClusterIdentity{ObjectMeta: r.metaFor(credential), Spec: c.spec}, "ociclusteridentities")
 }
 
 // changeIdentity gives an identity that is ours its spec back.
@@ -86,7 +86,8 @@ type changeIdentity struct {
 // String implements fmt.Stringer.
 func (c changeIdentity) String() string { return "change OCIClusterIdentity " + c.before.Name }
 
-func (c changeIdentity) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (c changeIdentity) Do(ctx context.Context, r *Reconciler) error {
 	after := c.before.DeepCopy()
 	after.Spec = c.spec
 	return r.patch(ctx, c.before, after)
@@ -102,7 +103,8 @@ type removeIdentity struct {
 // String implements fmt.Stringer.
 func (x removeIdentity) String() string { return "remove OCIClusterIdentity " + x.identity.Name }
 
-func (x removeIdentity) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (x removeIdentity) Do(ctx context.Context, r *Reconciler) error {
 	return r.remove(ctx, x.identity, x.credential)
 }
 
@@ -115,7 +117,8 @@ type removeSecret struct {
 // String implements fmt.Stringer.
 func (x removeSecret) String() string { return "remove the principal Secret " + x.secret.Name }
 
-func (x removeSecret) do(ctx context.Context, r *Reconciler) error {
+// Do implements reconcile.Action.
+func (x removeSecret) Do(ctx context.Context, r *Reconciler) error {
 	// The cache may not have the identity yet that was created with the Secret, and one that was removed may be held.
 	identity := &infrav1.OCIClusterIdentity{}
 	err := r.Live.Get(ctx, r.keyOf(x.secret.Name), identity)
@@ -123,7 +126,7 @@ func (x removeSecret) do(ctx context.Context, r *Reconciler) error {
 		return fmt.Errorf("looking for the identity of the Secret: %w", err)
 	}
 	if name, _ := r.secretOf(identity); err == nil && name == x.secret.Name {
-		return errOvertaken
+		return reconcile.Outdated("secrets", x.secret.Name)
 	}
 	return r.remove(ctx, &corev1.Secret{ObjectMeta: x.secret.ObjectMeta}, x.credential)
 }
@@ -137,10 +140,7 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object, credentia
 	if found != nil {
 		forget(found.Data)
 	}
-	uid, resourceVersion := object.GetUID(), object.GetResourceVersion()
-	err = r.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &resourceVersion})
-	// With its CRD an identity goes for which no event may come.
-	return overtaken(client.IgnoreNotFound(err))
+	return reconcile.DeleteSeen(ctx, r.Client, object) // With its CRD an identity goes for which no event may come.
 }
 
 // unchanged returns the credential as it is now, nil if there is none, if that is the state that was decided on. A
@@ -154,7 +154,7 @@ func (r *Reconciler) unchanged(ctx context.Context, name string, state version) 
 		if found != nil {
 			forget(found.Data)
 		}
-		return nil, errOvertaken
+		return nil, reconcile.Outdated("secrets", name)
 	}
 	return found, nil
 }
@@ -167,33 +167,22 @@ func (r *Reconciler) metaFor(credential *corev1.Secret) metav1.ObjectMeta {
 	}
 }
 
-// errOvertaken is that what an action is based on has changed, or is gone. The event of that wakes the controller, if
-// it has not done so already.
-var errOvertaken = errors.New("it has changed meanwhile")
-
-// create is overtaken if there is one already, whoever created it: the cache does not have it yet.
-func (r *Reconciler) create(ctx context.Context, object client.Object) error {
-	err := r.Client.Create(ctx, object, client.FieldOwner(FieldOwner))
-	if apierrors.IsAlreadyExists(err) {
-		return errOvertaken
+// create is overtaken if there is one already, whoever created it: the cache does not have it yet. That there is no such
+// namespace is an error: nothing wakes the controller when there is.
+func (r *Reconciler) create(ctx context.Context, object client.Object, resource string) error {
+	switch err := r.Client.Create(ctx, object, client.FieldOwner(FieldOwner)); {
+	case apierrors.IsAlreadyExists(err):
+		return reconcile.Outdated(resource, object.GetName())
+	case apierrors.IsNotFound(err):
+		return errors.New(err.Error())
+	default:
+		return err
 	}
-	return err // Also if there is no such namespace: that wakes nobody.
 }
 
 // patch is overtaken if the API server does not have the version before.
 func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
-	return overtaken(r.Client.Patch(ctx, after, locked(before), client.FieldOwner(FieldOwner)))
-}
-
-func locked(before client.Object) client.Patch {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-}
-
-func overtaken(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errOvertaken
-	}
-	return err
+	return r.Client.Patch(ctx, after, reconcile.Locked(before), client.FieldOwner(FieldOwner))
 }
 
 // keyOf names an object that is created.

@@ -3,13 +3,14 @@ package translation
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -41,26 +42,16 @@ type Reconciler struct {
 
 // Reconcile implements reconcile.Reconciler. What is done wakes it again: a run that has done something ends there.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, request.Name)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	d := Decide(o, r.Policy, r.Clock.Now())
-	for _, action := range d.Actions {
-		ctrl.LoggerFrom(ctx).Info("Acting", "action", action.String())
-		if err := action.do(ctx, r); errors.Is(err, errOvertaken) {
-			return ctrl.Result{}, nil
-		} else if err != nil {
-			return ctrl.Result{}, fmt.Errorf("%s: %w", action, err)
-		}
-	}
-	if len(d.Actions) > 0 {
-		return ctrl.Result{}, nil
-	}
-	if err := r.publish(ctx, request.Name, o, d); !errors.Is(err, errOvertaken) {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{}, nil
+	return reconcile.Run(ctx, request, r, reconcile.Steps[Observation, Decision, *Reconciler]{
+		Observe: func(ctx context.Context, key types.NamespacedName) (Observation, error) {
+			return r.observe(ctx, key.Name)
+		},
+		Decide:  func(o Observation) Decision { return Decide(o, r.Policy, r.Clock.Now()) },
+		Actions: func(d Decision) []Action { return d.Actions },
+		Publish: func(ctx context.Context, o Observation, d Decision) (ctrl.Result, error) {
+			return ctrl.Result{}, r.publish(ctx, request.Name, o, d)
+		},
+	})
 }
 
 // complete rejects missing dependencies and fills in defaults.

@@ -3,26 +3,18 @@ package translation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
-// Backoff of a credential that could not be read, or written for.
-const (
-	retryBase = 200 * time.Millisecond
-	retryMax  = 2 * time.Minute
-)
+// retryMax is how long a credential waits at most that could not be read, or written for.
+const retryMax = 2 * time.Minute
 
 // Options of the controller.
 type Options struct {
@@ -40,42 +32,30 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := r.complete(); err != nil {
 		return err
 	}
-	err := ctrl.NewControllerManagedBy(mgr).Named(ControllerName).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: options.Concurrency,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				retryBase, retryMax,
-			),
-			// That of controller-runtime v0.24.1 can hang when it is shut down while requests wait.
-			UsePriorityQueue: new(false),
-		}).
-		WatchesRawSource(source.Kind[client.Object](
-			options.Own, secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.requestOfSecret),
-		)).
-		WatchesRawSource(source.Kind[client.Object](
-			mgr.GetCache(), &infrav1.OCIClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.requestsOfIdentity),
-		)).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("building controller %s: %w", ControllerName, err)
+	// All requests are of one namespace, which has all workers.
+	work := reconcile.Work{
+		Name: ControllerName, Concurrency: options.Concurrency, Share: options.Concurrency, Own: options.Own, RetryMax: retryMax,
 	}
-	return nil
+	return reconcile.Add(mgr, work, []reconcile.Watch{
+		{Object: secretMetadata(), Own: true, Requests: r.requestOfSecret},
+		{Object: &infrav1.OCIClusterIdentity{}, Requests: r.requestsOfIdentity},
+	}, r)
 }
 
 // requestOfSecret names what a Secret belongs to, be it a credential or that of an identity.
-func (r *Reconciler) requestOfSecret(_ context.Context, secret client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: r.keyOf(secret.GetName())}}
+func (r *Reconciler) requestOfSecret(_ context.Context, secret client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: r.keyOf(secret.GetName())}}
 }
 
 // requestsOfIdentity names what an identity belongs to, and what its Secret does: that goes when nobody names it.
-func (r *Reconciler) requestsOfIdentity(_ context.Context, object client.Object) []reconcile.Request {
-	var requests []reconcile.Request
+func (r *Reconciler) requestsOfIdentity(_ context.Context, object client.Object) []ctrl.Request {
+	var requests []ctrl.Request
 	if object.GetNamespace() == r.Policy.Namespace {
-		requests = append(requests, reconcile.Request{NamespacedName: r.keyOf(object.GetName())})
+		requests = append(requests, ctrl.Request{NamespacedName: r.keyOf(object.GetName())})
 	}
 	if identity, ok := object.(*infrav1.OCIClusterIdentity); ok {
 		if name, ok := r.secretOf(identity); ok {
-			requests = append(requests, reconcile.Request{NamespacedName: r.keyOf(name)})
+			requests = append(requests, ctrl.Request{NamespacedName: r.keyOf(name)})
 		}
 	}
 	return requests

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
 // publish writes the annotations of the credential and the condition of the identity if they are others than before,
@@ -38,7 +39,7 @@ func (r *Reconciler) publish(ctx context.Context, name string, o Observation, d 
 		return c.Type == infrav1.TranslatedCondition
 	}), *d.Condition)
 	// The list is replaced as a whole, so it must not have changed meanwhile.
-	err := overtaken(r.Client.Status().Patch(ctx, after, locked(o.Identity), client.FieldOwner(FieldOwner)))
+	err := r.Client.Status().Patch(ctx, after, reconcile.Locked(o.Identity), client.FieldOwner(FieldOwner))
 	if err != nil {
 		return fmt.Errorf("publishing the condition: %w", err)
 	}
