@@ -194,9 +194,9 @@ generate-chart: ## The README of the chart from the comments in its values.yaml.
 generate-flags: ## The tables in docs/operations/flags.md from the definitions of the flags.
 	go run ./hack/flags
 
-DECISIONS = go test -count=1 -run='^TestThePageOfDecisions$$' ./internal/import
+DECISIONS = go test -count=1 -p=1 -run='^TestThePageOfDecisions$$' ./internal/import ./internal/hostclaim/baremetal ./internal/hostclaim/remote ./internal/hostclaim/machines
 .PHONY: generate-decisions
-generate-decisions: ## The page docs/development/decisions.md from what the rules of the import say.
+generate-decisions: ## The pages docs/development/*decisions.md from what the Decide functions say.
 	$(DECISIONS) -archelon.decisions
 
 .PHONY: verify

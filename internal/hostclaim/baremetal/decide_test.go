@@ -93,7 +93,13 @@ func all(changes ...func(*metal3v1.HostClaim)) func(*metal3v1.HostClaim) {
 
 func deleted(claim *metal3v1.HostClaim) { claim.DeletionTimestamp = new(metav1.Now()) }
 
-func TestDecide(t *testing.T) {
+// decideRow is a situation, and what follows.
+type decideRow struct {
+	o    Observation
+	want string
+}
+
+func decideRows() map[string]decideRow {
 	free := simHost("h", "*")
 	foreign := simHost("h", "*")
 	foreign.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
@@ -133,10 +139,7 @@ func TestDecide(t *testing.T) {
 	metaDataToo := func(claim *metal3v1.HostClaim) { claim.Spec.MetaData = &corev1.SecretReference{Name: "s"} }
 	beside := func(h *bmov1.BareMetalHost) { h.Namespace = "a" }
 	robbed := hostOfClaim(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef = foreign.Spec.ConsumerRef })
-	for name, tc := range map[string]struct {
-		o    Observation
-		want string
-	}{
+	return map[string]decideRow{
 		"no claim": {Observation{}, ""},
 		"paused":   {Observation{Claim: claimWith(nil), Paused: true, Candidates: list(free)}, ""},
 		"new": {
@@ -403,7 +406,11 @@ func TestDecide(t *testing.T) {
 			h.Annotations[metal3v1.ReleaseAnnotation] = "old"
 		}))}, ""},
 		"host that came before its claim": {Observation{Consumed: list(hostOfClaim(other("")))}, ""},
-	} {
+	}
+}
+
+func TestDecide(t *testing.T) {
+	for name, tc := range decideRows() {
 		t.Run(name, func(t *testing.T) {
 			tc.o.Requester = hostclaim.Requester{Name: "a"}
 			if got := printed(Decide(tc.o, time.Now())); got != tc.want {

@@ -82,18 +82,21 @@ func inStepOf(conditions map[string]string, ask func(*bmov1.BareMetalHost)) Obse
 
 func deleting(m *Machine) { m.DeletionTimestamp = &metav1.Time{} }
 
-func TestDecide(t *testing.T) {
+// decideRow is a situation, and what follows.
+type decideRow struct {
+	reason  string
+	o       Observation
+	want    []string
+	problem string
+}
+
+func decideRows() map[string]decideRow {
 	const create, changes, tells = "creating HostClaim team-a/m", "having HostClaim team-a/m ask for what its Machine does", "telling of the host in BareMetalHost team-a/m"
 	both := []string{"deleting HostClaim team-a/m", "deleting BareMetalHost team-a/m"}
 	free := func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef, h.OwnerReferences = nil, nil }
 	nothing := func(*bmov1.BareMetalHost) {}
 	unhealthy := func(h *bmov1.BareMetalHost) { h.Annotations["capi.metal3.io/unhealthy"] = "" }
-	for name, tc := range map[string]struct {
-		reason  string
-		o       Observation
-		want    []string
-		problem string
-	}{
+	return map[string]decideRow{
 		"NoKind":        {reason: "it is the provider's alone", o: Observation{Machine: machine(func(m *Machine) { m.Kind = "" })}},
 		"New":           {reason: "a claim comes first", o: Observation{Machine: machine()}, want: []string{create}},
 		"NewAndPaused":  {reason: "paused is paused", o: Observation{Machine: machine(), Paused: true}},
@@ -157,7 +160,11 @@ func TestDecide(t *testing.T) {
 			o.Proxy.Status = statusOf(o)
 			return o
 		}()},
-	} {
+	}
+}
+
+func TestDecide(t *testing.T) {
+	for name, tc := range decideRows() {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(tc.o)
 			var got []string

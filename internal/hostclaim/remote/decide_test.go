@@ -132,7 +132,13 @@ func toldOf(d Decision) string {
 	return strings.Join(texts, ", ")
 }
 
-func TestDecide(t *testing.T) {
+// decideRow is a situation, and what follows.
+type decideRow struct {
+	o    Observation
+	want string
+}
+
+func decideRows() map[string]decideRow {
 	const (
 		create, change, remove = "creating the claim in the other cluster", "changing the claim in the other cluster", "deleting the claim in the other cluster"
 		copied, removed        = "copying Secret s to the other cluster", "removing a Secret from the other cluster"
@@ -144,10 +150,7 @@ func TestDecide(t *testing.T) {
 	bound, data := says("Associated", "True", "BareMetalHostAssociated"), sourceWith(withUserData, pinned("uid-t"))
 	elsewhere := workload.Place{Server: "https://elsewhere", Authority: "ca", Namespace: "user1"}
 	unhealthy := annotated("capm3.metal3.io/unhealthy", "x")
-	for name, tc := range map[string]struct {
-		o    Observation
-		want string
-	}{
+	return map[string]decideRow{
 		"none":          {Observation{}, ""},
 		"paused":        {Observation{Claim: sourceWith(), Paused: true}, ""},
 		"not held":      {Observation{Claim: sourceWith(func(c *metal3v1.HostClaim) { c.Finalizers = nil })}, "HostClaim a/c: hold it"},
@@ -281,7 +284,11 @@ func TestDecide(t *testing.T) {
 			remove + ", False RemoteDeleting",
 		},
 		"deleted, not held": {Observation{Claim: sourceWith(deleted, func(c *metal3v1.HostClaim) { c.Finalizers = nil })}, ""},
-	} {
+	}
+}
+
+func TestDecide(t *testing.T) {
+	for name, tc := range decideRows() {
 		tc.o.RealKind = "baremetal"
 		if got := toldOf(Decide(tc.o, now)); got != tc.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got, tc.want)

@@ -1,0 +1,62 @@
+package machines
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/archelon-io/archelon/test/decisions"
+)
+
+// situations are rows of TestDecide in words, for the page.
+func situations() [][2]string {
+	return [][2]string{
+		{"NoKind", "The Metal3Machine asks for no kind of host."},
+		{"NewAndPaused", "It is paused."},
+		{"New", "It is new."},
+		{"NewAndLeaving", "It is being deleted, and has no claim."},
+		{"Unreadable", "What it asks for cannot be read."},
+		{"HadHost", "It has no claim, and had a host."},
+		{"Waiting", "Its claim waits for a host."},
+		{"Bound", "Its claim has a host."},
+		{"Asked", "CAPM3 has written an image to the BareMetalHost that stands for that host."},
+		{"Tells", "The host is provisioned."},
+		{"Unhealthy", "Remediation has marked the BareMetalHost as unhealthy."},
+		{"ClaimDeleted", "Its claim was deleted."},
+		{"AnotherProxy", "The BareMetalHost was deleted and created again."},
+		{"Namesake", "The claim of its name belongs to an earlier Metal3Machine."},
+		{"Restored", "It was restored from a backup, and its claim has no owner."},
+		{"RestoredAndDeleted", "The same, and it is being deleted."},
+		{"LetGo", "It is being deleted, and CAPM3 has released the BareMetalHost."},
+		{"Gone", "It is gone."},
+		{"GonePaused", "It is gone, and its Cluster is paused: it was moved."},
+		{"RestoredBeforeItsMachine", "Its BareMetalHost was restored from a backup, and it was not yet."},
+		{"Unknown", "The cache does not have it, and the API server does."},
+	}
+}
+
+// What becomes of a Metal3Machine in a state is on a page that Decide writes.
+func TestThePageOfDecisions(t *testing.T) {
+	cases := decideRows()
+	var rows []decisions.Row
+	for _, situation := range situations() {
+		row, ok := cases[situation[0]]
+		if !ok {
+			t.Errorf("there is no row %q", situation[0])
+			continue
+		}
+		d := Decide(row.o)
+		var parts []string
+		for _, action := range d.Actions {
+			parts = append(parts, action.String())
+		}
+		if d.Problem != "" {
+			parts = append(parts, "Event: "+d.Problem)
+		}
+		if len(parts) == 0 {
+			parts = append(parts, "nothing")
+		}
+		rows = append(rows, decisions.Row{Situation: situation[1], Follows: strings.Join(parts, "; ")})
+	}
+	decisions.Check(t, filepath.Join("..", "..", "..", "docs", "development", "claim-decisions.md"), "machines", rows)
+}
