@@ -2,7 +2,6 @@ package hostclaim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,11 +29,11 @@ func Dropped(claim *metal3v1.HostClaim, finalizer string) string {
 	held := controllerutil.ContainsFinalizer(claim, finalizer)
 	was, begun := claim.Labels[metal3v1.KindLabel], len(claim.Status.Conditions) > 0
 	switch {
-	case !held && begun && was != "" && !sameKind(was, kind):
+	case !held && begun && was != "" && spelled(was) != kind:
 		return kindDropped(kind, fmt.Sprintf("its label %s is %.63q", metal3v1.KindLabel, was))
 	case !held && kind == metal3v1.KindBareMetal && ConditionOf(claim, metal3v1.ReadyCondition).Reason == metal3v1.KindNotHandledReason:
 		return kindDropped(kind, "no controller here processed its former kind")
-	case claim.Annotations[metal3v1.PoweredOnAnnotation] == "true" && claim.Spec.Online == nil && claim.Spec.PoweredOn == nil:
+	case claim.Annotations[metal3v1.PoweredOnAnnotation] == "true" && claim.Spec.Online == nil:
 		return "spec.online is missing, and was true before. The host stays as it is. Set spec.online to true, or to false to " +
 			"switch the host off"
 	default:
@@ -46,12 +45,6 @@ func Dropped(claim *metal3v1.HostClaim, finalizer string) string {
 func kindDropped(kind, why string) string {
 	return fmt.Sprintf("spec.kind is %q, and was another one before: %s. This HostClaim gets no host of this kind, and what it has stays "+
 		"as it is. Ask your administrator to create this HostClaim again with its former spec, without deleting what it has", kind, why)
-}
-
-// sameKind reports whether two names are those of one kind.
-func sameKind(a, b string) bool {
-	bareMetal := []string{metal3v1.KindBareMetal, metal3v1.KindBareMetalHost}
-	return a == b || slices.Contains(bareMetal, a) && slices.Contains(bareMetal, b)
 }
 
 // Refused returns the status of a claim that is not obeyed, and a warning. What is known of its host stays as it was.
@@ -73,7 +66,7 @@ func Refused(claim *metal3v1.HostClaim, why string, now time.Time) (*metal3v1.Ho
 // KeepPower has the metadata of a claim keep whether its host is to be powered on.
 func KeepPower(claim *metal3v1.HostClaim) {
 	on := ""
-	if claim.PoweredOn() {
+	if IsOn(claim) {
 		on = "true"
 	}
 	claim.Annotations = Set(claim.Annotations, metal3v1.PoweredOnAnnotation, on)

@@ -53,6 +53,7 @@ func TestDropped(t *testing.T) {
 			for _, change := range tc.changes {
 				change(claim)
 			}
+			Spell(claim)
 			got := Dropped(claim, metal3v1.BareMetalFinalizer)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)

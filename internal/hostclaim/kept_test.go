@@ -26,13 +26,13 @@ func kept(t *testing.T, claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 func TestWhatIsLeftOutIsInNoPatch(t *testing.T) {
 	before := kept(t, &metal3v1.HostClaim{ObjectMeta: metav1.ObjectMeta{
 		Labels:      map[string]string{"example.com/a": "1", "example.com/b": "2", metal3v1.HostLabel: "h"},
-		Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", metal3v1.HostAnnotation: "h"},
+		Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", metal3v1.ParkedAnnotation: "h"},
 	}})
 	after := before.DeepCopy()
 	delete(after.Labels, metal3v1.HostLabel)
-	delete(after.Annotations, metal3v1.HostAnnotation)
+	delete(after.Annotations, metal3v1.ParkedAnnotation)
 	patch, err := client.MergeFrom(before).Data(after)
-	want := `{"metadata":{"annotations":{"metal3.io/BareMetalHost":null},"labels":{"hostclaims.metal3.io/host":null}}}`
+	want := `{"metadata":{"annotations":{"hostclaims.metal3.io/parked":null},"labels":{"hostclaims.metal3.io/host":null}}}`
 	if err != nil || string(patch) != want {
 		t.Errorf("got %s, %v, want %s", patch, err, want)
 	}

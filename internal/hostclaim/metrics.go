@@ -87,7 +87,7 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 		}
 		for i := range list.Items {
 			claim := &list.Items[i]
-			counts[key{claim.Spec.Kind, claim.Namespace, stateOf(claim)}]++
+			counts[key{spelled(claim.Spec.Kind), claim.Namespace, stateOf(claim)}]++
 		}
 	}
 	for k, count := range counts {

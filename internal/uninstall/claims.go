@@ -2,6 +2,7 @@ package uninstall
 
 import (
 	"context"
+	"strings"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hold"
@@ -30,7 +31,7 @@ func (u *uninstaller) releaseClaim(ctx context.Context, holding hold.Holding, he
 
 // sayCutShort says what is left of a claim that is being deleted, and that the manager has not finished with.
 func (u *uninstaller) sayCutShort(holding hold.Holding, held *object) {
-	switch host := held.Annotations[metal3v1.HostAnnotation]; {
+	switch host := strings.Replace(held.Labels[metal3v1.HostLabel], ".", "/", 1); {
 	case holding.Finalizer == hold.BareMetal && host != "":
 		u.say("%s is being deleted and its host is not clean: nobody gets BareMetalHost %q until its spec.consumerRef is gone, "+
 			"which an installation of Archelon sees to", describe(held), host) // quoted: it may be a tenant's word

@@ -36,7 +36,7 @@ func claimsWorld(t *testing.T) client.WithWatch {
 	var objects []client.Object
 	for _, namespace := range []string{"tenant", "theirs"} {
 		leaving := &metal3v1.HostClaim{ObjectMeta: named(namespace, "leaving", "hostclaims.metal3.io/baremetal")}
-		leaving.DeletionTimestamp, leaving.Annotations = &now, map[string]string{"metal3.io/BareMetalHost": "infra/h1"}
+		leaving.DeletionTimestamp, leaving.Labels = &now, map[string]string{"hostclaims.metal3.io/host": "infra.h1"}
 		gone := &metal3v1.HostClaim{ObjectMeta: named(namespace, "far-leaving", "hostclaims.metal3.io/remote")}
 		gone.DeletionTimestamp = &now
 		objects = append(objects, leaving, gone,

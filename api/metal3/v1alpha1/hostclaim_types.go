@@ -343,18 +343,6 @@ type HostClaim struct {
 	Status HostClaimStatus `json:"status,omitzero"`
 }
 
-// PoweredOn returns whether the host is to be powered on.
-func (c *HostClaim) PoweredOn() bool {
-	switch {
-	case c.Spec.Online != nil:
-		return *c.Spec.Online
-	case c.Spec.PoweredOn != nil:
-		return *c.Spec.PoweredOn
-	default:
-		return false
-	}
-}
-
 // HostClaimList is a list of HostClaims.
 //
 // +kubebuilder:object:root=true

@@ -7,12 +7,13 @@ const (
 	// Metal3Finalizer holds claims that Metal3's own controller of HostClaims has taken. That controller is part of the
 	// baremetal-operator, which runs it with --hostclaims.
 	Metal3Finalizer = "metal3.io/hostclaim"
-	// KindLabel of a claim is its spec.kind, for those who list by label.
+	// KindLabel of a claim is its kind, for those who list by label. "baremetal" and
+	// "baremetalhost" are two names of one kind.
 	KindLabel = "hostclaims.metal3.io/kind"
-	// HostLabel of a claim names its host: "NAMESPACE.NAME", or a hash of that if it is too long for a label. It is for
-	// people and says nothing to the controller.
+	// HostLabel of a claim names its host: "NAMESPACE.NAME", or a hash of that if it is too long for a label. A host that
+	// does not name the claim is not the one of the claim, whatever the label says.
 	HostLabel = "hostclaims.metal3.io/host"
-	// HostAnnotation of a claim names its host: "NAMESPACE/NAME". It is for people, too.
+	// HostAnnotation of a Metal3Machine names its host: "NAMESPACE/NAME". The Metal3 provider of Cluster API sets it.
 	HostAnnotation = "metal3.io/BareMetalHost"
 	// ParkedAnnotation of a claim names the host of its namespace that it had when it was paused: "NAMESPACE/NAME". Where
 	// both are moved to, the claim waits for that host, and takes no other one. It goes when the claim has the host.

@@ -20,7 +20,7 @@ func held(claim *metal3v1.HostClaim) bool {
 func taken(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 	after := claim.DeepCopy()
 	controllerutil.AddFinalizer(after, metal3v1.BareMetalFinalizer)
-	setLabel(after, metal3v1.KindLabel, after.Spec.Kind)
+	hostclaim.LabelKind(after)
 	hostclaim.KeepPower(after)
 	return after
 }
@@ -36,14 +36,13 @@ func dropped(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 // one for that. Whoever else wrote a name there is told of.
 func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost, lost string) {
 	after := claim.DeepCopy()
-	label, annotation := "", ""
+	label := ""
 	if host != nil {
-		label, annotation = hostLabel(host), keyOf(host).String()
+		label = labelOf(host.Namespace, host.Name)
 	}
-	setLabel(after, metal3v1.KindLabel, claim.Spec.Kind)
+	hostclaim.LabelKind(after)
 	hostclaim.KeepPower(after)
 	setLabel(after, metal3v1.HostLabel, label)
-	setAnnotation(after, metal3v1.HostAnnotation, annotation)
 	setAnnotation(after, metal3v1.ParkedAnnotation, "")
 	setAnnotation(after, metal3v1.LostHostAnnotation, lost)
 	if host == nil {
@@ -55,15 +54,14 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 	if equality.Semantic.DeepEqual(after.ObjectMeta, claim.ObjectMeta) {
 		return
 	}
-	d.Actions = append(d.Actions, changeClaim{claim, after, "have it name its host", forged(claim, label, annotation)})
+	d.Actions = append(d.Actions, changeClaim{claim, after, "have it name its host", forged(claim, label)})
 }
 
 // had reports whether the metadata of a claim say that it had the host which its status names. They are written before
 // the status, and no request writes both.
 func had(claim *metal3v1.HostClaim, host *metal3v1.ObjectReference) bool {
-	name := host.Namespace + "/" + host.Name
-	return claim.Annotations[metal3v1.HostAnnotation] == name || claim.Annotations[metal3v1.LostHostAnnotation] == name ||
-		claim.Labels[metal3v1.HostLabel] == labelOf(host.Namespace, host.Name)
+	return claim.Labels[metal3v1.HostLabel] == labelOf(host.Namespace, host.Name) ||
+		claim.Annotations[metal3v1.LostHostAnnotation] == host.Namespace+"/"+host.Name
 }
 
 // lostFor is the name of the host that a claim has lost, empty unless the claim gets no other one for that reason.
@@ -79,23 +77,15 @@ func lostFor(reason string, claim *metal3v1.HostClaim) string {
 }
 
 // forged returns a warning if somebody has a claim name a host that it does not have.
-func forged(claim *metal3v1.HostClaim, label, annotation string) *hostclaim.Warning {
-	known := claim.Status.BareMetalHost
-	for _, said := range []string{claim.Labels[metal3v1.HostLabel], claim.Annotations[metal3v1.HostAnnotation]} {
-		if said == "" || said == label || said == annotation {
-			continue
-		}
-		if known != nil && (said == known.Namespace+"/"+known.Name || said == labelOf(known.Namespace, known.Name)) {
-			continue // It is its own host, which it has lost.
-		}
-		return &hostclaim.Warning{
-			Reason: "AssociationErased", Note: "Removed a label or annotation of this HostClaim, because it named a host that this HostClaim does not have",
-		}
+func forged(claim *metal3v1.HostClaim, label string) *hostclaim.Warning {
+	said, known := claim.Labels[metal3v1.HostLabel], claim.Status.BareMetalHost
+	if said == "" || said == label || known != nil && said == labelOf(known.Namespace, known.Name) {
+		return nil // Otherwise it is its own host, which it has lost.
 	}
-	return nil
+	return &hostclaim.Warning{
+		Reason: "AssociationErased", Note: "Removed label " + metal3v1.HostLabel + ", because it named a host that this HostClaim does not have",
+	}
 }
-
-func hostLabel(host *bmov1.BareMetalHost) string { return labelOf(host.Namespace, host.Name) }
 
 // maxLabel is how long the value of a label may be.
 const maxLabel = 63

@@ -50,7 +50,6 @@ func list(hosts ...*bmov1.BareMetalHost) []*bmov1.BareMetalHost { return hosts }
 
 func named(claim *metal3v1.HostClaim) {
 	claim.Labels[metal3v1.HostLabel] = "infra.h"
-	claim.Annotations = map[string]string{metal3v1.HostAnnotation: "infra/h"}
 }
 
 func on(claim *metal3v1.HostClaim) {

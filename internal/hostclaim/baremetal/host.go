@@ -65,7 +65,7 @@ func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) 
 	undisputed(after)
 	hostclaim.PassMark(claim, metal3v1.HostClaimKind, after)
 	// A host whose power must not be switched off is not to be offline: Metal3 refuses the pair.
-	after.Spec.Online = claim.PoweredOn() || host.Spec.DisablePowerOff
+	after.Spec.Online = hostclaim.IsOn(claim) || host.Spec.DisablePowerOff
 	after.Annotations = hostclaim.RebootsOf(claim).Tell(after.Annotations)
 	if len(p.problems) == 0 || !asks(claim) {
 		after.Spec.Image, after.Spec.CustomDeploy = imageOf(claim, p.names[hostclaim.ImageAuth]), nil

@@ -246,16 +246,12 @@ func claimFrom(ctx context.Context, from client.Reader, key types.NamespacedName
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading HostClaim %s: %w", key, err)
-	case !handled(claim):
-		return nil, nil
-	default:
-		return claim, nil
 	}
-}
-
-// handled reports whether a claim is of this kind.
-func handled(claim *metal3v1.HostClaim) bool {
-	return claim.Spec.Kind == metal3v1.KindBareMetal || claim.Spec.Kind == metal3v1.KindBareMetalHost
+	hostclaim.Spell(claim)
+	if claim.Spec.Kind != metal3v1.KindBareMetal {
+		return nil, nil
+	}
+	return claim, nil
 }
 
 // uid asks the API server for the UID of a claim.

@@ -123,7 +123,8 @@ func parkedOf(claim *metal3v1.HostClaim) *types.NamespacedName {
 }
 
 // namedBy returns the host that a claim has, had, or was paused with, or that its metadata names: a claim that was
-// restored has no status, and the cache can be older than the host that was restored with it.
+// restored has no status, and the cache can be older than the host that was restored with it. A label that is a hash
+// names no host; the event of that host wakes the claim.
 func namedBy(claim *metal3v1.HostClaim) *types.NamespacedName {
 	if host := hostOf(claim); host != nil {
 		return host
@@ -131,7 +132,7 @@ func namedBy(claim *metal3v1.HostClaim) *types.NamespacedName {
 	if host := parkedOf(claim); host != nil {
 		return host
 	}
-	namespace, name, ok := strings.Cut(claim.Annotations[metal3v1.HostAnnotation], "/")
+	namespace, name, ok := strings.Cut(claim.Labels[metal3v1.HostLabel], ".")
 	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil
 	}

@@ -17,7 +17,6 @@ import (
 func besides() (*metal3v1.HostClaim, *bmov1.BareMetalHost) {
 	claim := claimWith(func(c *metal3v1.HostClaim) {
 		c.Labels[metal3v1.HostLabel] = "a.h"
-		c.Annotations = map[string]string{metal3v1.HostAnnotation: "a/h"}
 		c.Spec.Online, c.Spec.Image = new(true), &metal3v1.Image{URL: "x"}
 	})
 	host := hostOfClaim(func(h *bmov1.BareMetalHost) {

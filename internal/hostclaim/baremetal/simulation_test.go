@@ -395,8 +395,8 @@ func (w *world) checkSynchronized(claim *metal3v1.HostClaim, host *bmov1.BareMet
 	}
 	wanted := claim.Spec.Image != nil
 	switch {
-	case host.Spec.Online != claim.PoweredOn():
-		w.t.Fatalf("%s is to be online: %v", describeHost(host), claim.PoweredOn())
+	case host.Spec.Online != hostclaim.IsOn(claim):
+		w.t.Fatalf("%s is not online as its claim says", describeHost(host))
 	case complete && wanted != (host.Spec.Image != nil), complete && wanted && host.Spec.Image.URL != claim.Spec.Image.URL:
 		w.t.Fatalf("%s has %s, and asks for %+v", name, describeHost(host), claim.Spec.Image)
 	case complete && (claim.Spec.UserData == nil) != (host.Spec.UserData == nil):

@@ -397,7 +397,6 @@ func (w *world) user() {
 	case "forge":
 		w.forged[claim.UID] = true
 		claim.Labels = hostclaim.Set(claim.Labels, metal3v1.HostLabel, "infra.h1")
-		claim.Annotations = hostclaim.Set(claim.Annotations, metal3v1.HostAnnotation, "infra/h1")
 	case "pause":
 		claim.Annotations = hostclaim.Set(claim.Annotations, "cluster.x-k8s.io/paused", "yes")
 	case "resume":

@@ -156,6 +156,7 @@ func (r Readers) claim(ctx context.Context, key types.NamespacedName) (*metal3v1
 	case !handled(claim):
 		return nil, nil
 	default:
+		hostclaim.Spell(claim)
 		return claim, nil
 	}
 }

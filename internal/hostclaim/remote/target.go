@@ -114,7 +114,7 @@ func fieldsOf(spec metal3v1.HostClaimSpec) map[string]json.RawMessage {
 func taken(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 	after := claim.DeepCopy()
 	controllerutil.AddFinalizer(after, metal3v1.RemoteFinalizer)
-	after.Labels = hostclaim.Set(after.Labels, metal3v1.KindLabel, after.Spec.Kind)
+	hostclaim.LabelKind(after)
 	hostclaim.KeepPower(after)
 	if after.Annotations[metal3v1.OriginUIDAnnotation] == "" {
 		after.Annotations = hostclaim.Set(after.Annotations, metal3v1.OriginUIDAnnotation, string(after.UID))
@@ -157,7 +157,7 @@ func dropped(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 // told is not asked for any more.
 func informed(o Observation) *metal3v1.HostClaim {
 	after := o.Claim.DeepCopy()
-	after.Labels = hostclaim.Set(after.Labels, metal3v1.KindLabel, after.Spec.Kind)
+	hostclaim.LabelKind(after)
 	hostclaim.KeepPower(after)
 	if o.Target != nil {
 		keepTarget(after, at(o))

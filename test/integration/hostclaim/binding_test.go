@@ -152,7 +152,6 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 		Expect(host.Spec.Image).To(BeNil())
 		Expect(claim.Labels).To(HaveKeyWithValue("hostclaims.metal3.io/host", infra+".h1"))
 		Expect(claim.Labels).To(HaveKeyWithValue("hostclaims.metal3.io/kind", "baremetal"))
-		Expect(claim.Annotations).To(HaveKeyWithValue("metal3.io/BareMetalHost", infra+"/h1"))
 		status, err := yaml.Marshal(claim.Status)
 		Expect(err).NotTo(HaveOccurred())
 		for _, line := range []string{
@@ -478,12 +477,8 @@ var _ = Describe("Claims of kind baremetal", Ordered, ContinueOnFailure, func() 
 			claim := w.getClaim(ctx, "team-b", thief)
 			forged := claim.DeepCopy()
 			forged.Labels["hostclaims.metal3.io/host"] = infra + "." + name
-			forged.Annotations = map[string]string{"metal3.io/BareMetalHost": infra + "/" + name}
 			Expect(w.admin.Patch(ctx, forged, client.MergeFrom(claim))).To(Succeed())
-			Eventually(func() string {
-				found := w.getClaim(ctx, "team-b", thief)
-				return found.Labels["hostclaims.metal3.io/host"] + found.Annotations["metal3.io/BareMetalHost"]
-			}).Should(BeEmpty())
+			Eventually(func() string { return w.getClaim(ctx, "team-b", thief).Labels["hostclaims.metal3.io/host"] }).Should(BeEmpty())
 			claim = w.getClaim(ctx, "team-b", thief)
 			forged = claim.DeepCopy()
 			forged.Status.BareMetalHost = &metal3v1.ObjectReference{Namespace: infra, Name: name}

@@ -147,7 +147,7 @@ var _ = Describe("Claims and hosts that are restored with other UIDs", Ordered, 
 			By("having the tenant try to adopt it, and an administrator with a wrong UID")
 			claim := w.getClaim(ctx, team, "c")
 			forged := claim.DeepCopy()
-			forged.Annotations = map[string]string{adopt: string(was), "metal3.io/BareMetalHost": infra + "/h"}
+			forged.Annotations = map[string]string{adopt: string(was)}
 			Expect(w.admin.Patch(ctx, forged, client.MergeFrom(claim))).To(Succeed())
 			annotate(ctx, infra, adopt, string(is))
 			Eventually(w.associated(ctx, team, "c")).Should(ContainSubstring("is not that UID"))

@@ -154,7 +154,7 @@ func (u *upheaval) act(ctx context.Context) {
 		Expect(client.IgnoreNotFound(u.w.admin.Delete(ctx, claimOf(namespace, name)))).To(Succeed())
 	case "forge":
 		u.patch(ctx, claimOf(namespace, name), `{"metadata":{"labels":{"hostclaims.metal3.io/host":"infra.`+host+`"},`+
-			`"annotations":{"metal3.io/BareMetalHost":"infra/`+host+`","hostclaims.metal3.io/parked":"infra/`+host+`"}}}`)
+			`"annotations":{"hostclaims.metal3.io/parked":"infra/`+host+`"}}}`)
 	case "host":
 		u.host(ctx, host)
 	case "delete host":
@@ -305,7 +305,7 @@ func (u *upheaval) unsettled(ctx context.Context) []string {
 			odd = append(odd, fmt.Sprintf("claim %s knows %v and has %q", name, known, of[claim.UID]))
 		case known == nil && claim.Labels[metal3v1.HostLabel] != "":
 			odd = append(odd, "claim "+name+" names a host that it does not have")
-		case known != nil && claim.Spec.Image != nil && claim.PoweredOn() && !claim.Status.Ready:
+		case known != nil && claim.Spec.Image != nil && *claim.Spec.Online && !claim.Status.Ready:
 			odd = append(odd, fmt.Sprintf("claim %s is not ready: %+v", name, claim.Status.Conditions))
 		}
 		delete(of, claim.UID)
