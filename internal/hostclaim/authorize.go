@@ -154,6 +154,25 @@ func PolicyProblem(policy *metal3v1.HostDeployPolicy) string {
 	return ""
 }
 
+// CopyProblem says why a policy does not copy all that its metadataCopy is meant for.
+func CopyProblem(policy *metal3v1.HostDeployPolicy) string {
+	copied := policy.Spec.MetadataCopy
+	switch {
+	case copied == nil:
+		return ""
+	case *copied == (metal3v1.MetadataCopy{}):
+		return "spec.metadataCopy is empty. Set labelsMatch or annotationsMatch"
+	}
+	for _, field := range []struct{ name, expression string }{
+		{"labelsMatch", copied.LabelsMatch}, {"annotationsMatch", copied.AnnotationsMatch},
+	} {
+		if _, err := anchored(field.expression); err != nil {
+			return fmt.Sprintf("spec.metadataCopy.%s cannot be read: %v", field.name, err)
+		}
+	}
+	return ""
+}
+
 // setsNothing reports whether no field selects namespaces.
 func setsNothing(from *metal3v1.HostClaimNamespaces) bool {
 	return from.Names == nil && from.NameMatches == "" && len(from.HasLabels) == 0

@@ -22,35 +22,44 @@ var expressions = lru.New(maxExpressions) //nolint:gochecknoglobals // a cache o
 // compiled is what came of an expression.
 type compiled struct {
 	whole *regexp.Regexp
-	err   error
+	// size is the number of its instructions. To match takes that number times the length of the text at most.
+	size int
+	err  error
 }
 
 var errLargeExpression = errors.New("it repeats too much. Use fewer or smaller repetitions, or list the names")
 
 // anchored returns a regular expression for whole names.
 func anchored(expression string) (*regexp.Regexp, error) {
-	if found, ok := expressions.Get(expression); ok {
-		if known, ok := found.(compiled); ok {
-			return known.whole, known.err
-		}
-	}
-	whole, err := compile(expression)
-	expressions.Add(expression, compiled{whole, err})
-	return whole, err
+	known := compiledOf(expression)
+	return known.whole, known.err
 }
 
-func compile(expression string) (*regexp.Regexp, error) {
+// compiledOf compiles an expression, unless that was done before.
+func compiledOf(expression string) compiled {
+	if found, ok := expressions.Get(expression); ok {
+		if known, ok := found.(compiled); ok {
+			return known
+		}
+	}
+	fresh := compile(expression)
+	expressions.Add(expression, fresh)
+	return fresh
+}
+
+func compile(expression string) compiled {
 	// On its own first: what closes a bracket that it has not opened would undo the anchors.
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		return nil, err
+		return compiled{err: err}
 	}
 	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return nil, err
+		return compiled{err: err}
 	}
 	if len(program.Inst) > maxInstructions {
-		return nil, errLargeExpression
+		return compiled{err: errLargeExpression}
 	}
-	return regexp.Compile(`\A(?:` + expression + `)\z`)
+	whole, err := regexp.Compile(`\A(?:` + expression + `)\z`)
+	return compiled{whole, len(program.Inst), err}
 }

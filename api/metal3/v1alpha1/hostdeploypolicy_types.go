@@ -13,6 +13,25 @@ type HostDeployPolicySpec struct {
 	// because their automatedCleaningMode is disabled. Their disks can have data of that namespace.
 	// +optional
 	AllowUncleanedHosts bool `json:"allowUncleanedHosts,omitempty"`
+	// metadataCopy selects labels and annotations of the hosts that are copied to the claims which have the hosts, if this
+	// policy allows the namespaces of these claims. Where there are several such policies, what one of them selects is
+	// copied.
+	// +optional
+	MetadataCopy *MetadataCopy `json:"metadataCopy,omitempty"`
+}
+
+// MetadataCopy selects labels and annotations by their keys. Keys in the domains of Kubernetes and of controllers that
+// act on them, such as kubernetes.io, metal3.io and argoproj.io, are never copied.
+type MetadataCopy struct {
+	// labelsMatch is a regular expression for the whole key of a label. One that cannot be read, or that repeats so much
+	// that it takes long to look for, selects nothing.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	LabelsMatch string `json:"labelsMatch,omitempty"`
+	// annotationsMatch is a regular expression for the whole key of an annotation, as labelsMatch is for labels.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	AnnotationsMatch string `json:"annotationsMatch,omitempty"`
 }
 
 // HostClaimNamespaces selects namespaces.

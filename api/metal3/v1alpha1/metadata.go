@@ -80,6 +80,10 @@ const (
 // has not.
 const InfoPrefix = "info.hostclaims.metal3.io/"
 
+// CopiedAnnotation of a claim has the labels and annotations that were copied from its host, as JSON, because a
+// HostDeployPolicy says so. By it, they go again, and what others write under these keys is not overwritten each time.
+const CopiedAnnotation = "hostclaims.metal3.io/copied"
+
 // Metal3Machines that get their hosts through claims.
 const (
 	// MachineKindAnnotation, MachineArgsAnnotation and MachineCredentialsAnnotation of a Metal3Machine are the kind, the

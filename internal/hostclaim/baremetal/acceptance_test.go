@@ -325,6 +325,66 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// copyingPolicy returns a policy that lets all namespaces have the hosts, and copies labels and annotations.
+func copyingPolicy(labels, annotations string) *metal3v1.HostDeployPolicy {
+	return &metal3v1.HostDeployPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "copies"},
+		Spec: metal3v1.HostDeployPolicySpec{
+			HostClaimNamespaces: &metal3v1.HostClaimNamespaces{NameMatches: ".*"},
+			MetadataCopy:        &metal3v1.MetadataCopy{LabelsMatch: labels, AnnotationsMatch: annotations},
+		},
+	}
+}
+
+// What a policy has copied comes, changes and goes with the policy, the host, and the claim's having it.
+func TestMetadataCopy(t *testing.T) {
+	s := newStage(t)
+	host := s.host()
+	host.Labels["example.com/rack"], host.Annotations["example.com/room"] = "r1", "blue"
+	s.server.Put(host)
+	s.put("a", "c", func(c *metal3v1.HostClaim) { c.Labels = map[string]string{"mine": "x"} })
+	has := func(what string, labels, annotations string) {
+		t.Helper()
+		claim := s.claim("a", "c")
+		s.expect(what, claim.Labels["example.com/rack"]+" "+claim.Annotations["example.com/room"]+" "+claim.Labels["size"]+" "+claim.Labels["mine"],
+			labels+" "+annotations+"  x")
+	}
+	generation := int64(0)
+	policy := func(labels, annotations string) {
+		t.Helper()
+		generation++
+		is := copyingPolicy(labels, annotations)
+		is.Generation = generation
+		s.server.Put(is)
+		s.settle()
+	}
+	has("without a policy", "", "")
+	policy("example.com/.*", "example.com/.*")
+	has("with a policy", "r1", "blue")
+	s.put("a", "c", func(c *metal3v1.HostClaim) { c.Labels["example.com/rack"] = "mine" })
+	has("as somebody else has written it", "mine", "blue")
+	s.put("a", "c", func(c *metal3v1.HostClaim) { delete(c.Annotations, metal3v1.CopiedAnnotation) })
+	has("when nothing says what was copied", "r1", "blue")
+	host = s.host()
+	host.Labels["example.com/rack"] = "r2"
+	s.server.Put(host)
+	s.settle()
+	has("when the host has another one", "r2", "blue")
+	writes := len(s.server.Writes)
+	host = s.host()
+	host.Labels["example.net/rack"] = "r3"
+	s.server.Put(host)
+	s.settle()
+	s.expect("writes when nothing changes that is copied", len(s.server.Writes), writes)
+	policy("example.com/.*", "")
+	has("when the policy names labels alone", "r2", "")
+	host = s.host()
+	host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
+	s.server.Put(host)
+	s.settle()
+	has("without its host", "", "")
+}
+
 // Case 25: a paused Cluster has its claims and their hosts left alone.
 func TestPausedCluster(t *testing.T) {
 	s := newStage(t)

@@ -34,7 +34,7 @@ func dropped(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 
 // associate has the metadata of a claim name its host, and no other, and the host that it has lost, if it gets no other
 // one for that. Whoever else wrote a name there is told of.
-func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost, lost string) {
+func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHost, lost string, copies hostclaim.Copies) {
 	after := claim.DeepCopy()
 	label := ""
 	if host != nil {
@@ -51,10 +51,11 @@ func (d *Decision) associate(claim *metal3v1.HostClaim, host *bmov1.BareMetalHos
 		hostclaim.Inform(after, host.Labels, host.Annotations)
 		hostclaim.Rebooted(after, host.Annotations)
 	}
+	from := hostclaim.PutCopies(claim, after, copies)
 	if equality.Semantic.DeepEqual(after.ObjectMeta, claim.ObjectMeta) {
 		return
 	}
-	d.Actions = append(d.Actions, changeClaim{claim, after, "have it name its host", forged(claim, label)})
+	d.Actions = append(d.Actions, changeClaim{from, after, "have it name its host", forged(claim, label)})
 }
 
 // had reports whether the metadata of a claim say that it had the host which its status names. They are written before

@@ -86,13 +86,13 @@ func ofKind(kind string) cache.ByObject {
 	return cache.ByObject{Field: fields.OneTermEqualSelector("spec.kind", kind), Transform: hostclaim.KeepClaim}
 }
 
-// trimHost drops what is large and not read. All labels stay: claims select by them.
+// trimHost drops what is large and not read. All labels stay: claims select by them, and policies copy them.
 func trimHost(object any) (any, error) {
 	host, ok := object.(*bmov1.BareMetalHost)
 	if !ok {
 		return object, nil
 	}
-	host.ManagedFields, host.Annotations = nil, hostclaim.KeepRead(host.Annotations)
+	host.ManagedFields, host.Annotations = nil, hostclaim.KeepHostAnnotations(host.Annotations)
 	if details := host.Status.HardwareDetails; details != nil {
 		host.Status.HardwareDetails = &bmov1.HardwareDetails{NIC: details.NIC, Hostname: details.Hostname}
 	}

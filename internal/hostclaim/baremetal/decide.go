@@ -228,7 +228,7 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 	} else if len(p.problems) == 0 || !asks(o.Claim) {
 		d.Actions = append(d.Actions, p.surplus...) // With a problem, the host still names them.
 	}
-	d.associate(o.Claim, host, "")
+	d.associate(o.Claim, host, "", hostclaim.CopiesOf(host, o.Policies[host.Namespace], o.Requester))
 	if !restoring(host) {
 		d.Status = statusOf(o, host, associated(o, host), p.problems, now)
 	}
@@ -238,7 +238,7 @@ func bound(o Observation, mine []*bmov1.BareMetalHost, now time.Time) Decision {
 // unbound is for a claim without a host.
 func unbound(o Observation, reason, message string, now time.Time) Decision {
 	d := Decision{Actions: leftOver(o)}
-	d.associate(o.Claim, nil, lostFor(reason, o.Claim))
+	d.associate(o.Claim, nil, lostFor(reason, o.Claim), hostclaim.Copies{})
 	d.Status = statusOf(o, nil, condition{reason: reason, message: message}, nil, now)
 	return d
 }

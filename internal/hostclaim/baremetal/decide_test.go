@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -137,6 +138,10 @@ func decideRows() map[string]decideRow {
 	ofMachine := func(claim *metal3v1.HostClaim) { setAnnotation(claim, "hostclaims.metal3.io/stand-in", "uid-of-proxy") }
 	metaDataToo := func(claim *metal3v1.HostClaim) { claim.Spec.MetaData = &corev1.SecretReference{Name: "s"} }
 	beside := func(h *bmov1.BareMetalHost) { h.Namespace = "a" }
+	copyingSize := hostclaim.Policies{"infra": {*copyingPolicy("size", "")}}
+	hasSize := func(c *metal3v1.HostClaim) {
+		setAnnotation(c, "hostclaims.metal3.io/copied", `{"labels":{"size":"m"}}`)
+	}
 	robbed := hostOfClaim(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef = foreign.Spec.ConsumerRef })
 	return map[string]decideRow{
 		"no claim": {Observation{}, ""},
@@ -176,6 +181,24 @@ func decideRows() map[string]decideRow {
 		"bound, and not named yet": {
 			Observation{Claim: claimWith(nil), Consumed: list(hostOfClaim(nil))},
 			"HostClaim a/c: have it name its host, True BareMetalHostAssociated bound infra/h",
+		},
+		"its labels are to be copied": {
+			Observation{Claim: claimWith(named), Consumed: list(hostOfClaim(nil)), Policies: copyingSize, Requester: hostclaim.Requester{Name: "a"}},
+			"HostClaim a/c: have it name its host, True BareMetalHostAssociated bound infra/h",
+		},
+		"its labels are copied": {
+			Observation{Claim: claimWith(all(named, hasSize)), Consumed: list(hostOfClaim(nil)), Policies: copyingSize, Requester: hostclaim.Requester{Name: "a"}},
+			"True BareMetalHostAssociated bound infra/h",
+		},
+		"its labels are copied, and paused": {
+			Observation{Claim: claimWith(all(named, hasSize)), Paused: true, Consumed: list(hostOfClaim(nil))}, "",
+		},
+		"its labels were copied, and no policy says so any more": {
+			Observation{Claim: claimWith(all(named, hasSize)), Consumed: list(hostOfClaim(nil))},
+			"HostClaim a/c: have it name its host, True BareMetalHostAssociated bound infra/h",
+		},
+		"labels of no host are copied": {
+			Observation{Claim: claimWith(hasSize), Policies: copyingSize}, "HostClaim a/c: have it name its host, False NoBareMetalHost",
 		},
 		"from another cluster": {
 			Observation{Claim: claimWith(named), Consumed: list(hostOfClaim(other("")))},
@@ -513,5 +536,22 @@ func TestAHostThatWasTakenKeepsNothingOfItsClaim(t *testing.T) {
 		if disowned(hostOfClaim(change)) != nil {
 			t.Errorf("%s: it is changed", name)
 		}
+	}
+}
+
+// The cache of claims does not have what was copied. It is taken off them all the same.
+func TestCopiesThatACacheLeavesOutGo(t *testing.T) {
+	claim := claimWith(all(named, func(c *metal3v1.HostClaim) {
+		setAnnotation(c, "hostclaims.metal3.io/copied", `{"labels":{"size":"m"}}`)
+	}))
+	d := Decide(Observation{Claim: claim, Consumed: list(hostOfClaim(nil))}, time.Now())
+	change, ok := d.Actions[0].(changeClaim)
+	if !ok {
+		t.Fatalf("got %v", d.Actions)
+	}
+	patch, err := client.MergeFrom(change.before).Data(change.after)
+	want := `{"metadata":{"annotations":{"hostclaims.metal3.io/copied":null},"labels":{"size":null}}}`
+	if err != nil || string(patch) != want {
+		t.Errorf("got %s, %v, want %s", patch, err, want)
 	}
 }

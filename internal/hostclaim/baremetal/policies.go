@@ -24,7 +24,8 @@ const PoliciesControllerName = "hostclaim-policies"
 // policyInvalid is the reason of the Event about a policy that cannot be read.
 const policyInvalid = "PolicyInvalid"
 
-// policyReader tells of policies that cannot be read. They allow nobody, and their author may not notice.
+// policyReader tells of policies that cannot be read. They allow nobody, or copy nothing, and their author may not
+// notice.
 type policyReader struct {
 	policies client.Reader
 	recorder events.EventRecorder
@@ -40,12 +41,16 @@ func (p policyReader) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if err := p.policies.Get(ctx, request.NamespacedName, policy); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if problem := hostclaim.PolicyProblem(policy); problem != "" {
-		p.recorder.Eventf(
-			policy, nil, corev1.EventTypeWarning, policyInvalid, "Read", "%s", hostclaim.Bounded("The policy allows no namespace: "+problem),
-		)
-	}
+	p.warn(policy, "The policy allows no namespace: ", hostclaim.PolicyProblem(policy))
+	p.warn(policy, "The policy does not copy all labels and annotations that it is to copy: ", hostclaim.CopyProblem(policy))
 	return ctrl.Result{}, nil
+}
+
+// warn reports a problem, if there is one.
+func (p policyReader) warn(policy *metal3v1.HostDeployPolicy, consequence, problem string) {
+	if problem != "" {
+		p.recorder.Eventf(policy, nil, corev1.EventTypeWarning, policyInvalid, "Read", "%s", hostclaim.Bounded(consequence+problem))
+	}
 }
 
 // add adds it to the manager.

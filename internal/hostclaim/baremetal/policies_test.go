@@ -38,8 +38,15 @@ func TestPoliciesThatCannotBeReadAreToldOf(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	server.Put(copyingPolicy("a", "("))
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "infra", Name: "copies"}}
+	if _, err := p.Reconcile(t.Context(), request); err != nil {
+		t.Error(err)
+	}
 	want := []string{
 		"Warning PolicyInvalid: The policy allows no namespace: spec.hostClaimNamespaces.nameMatches cannot be read: error parsing regexp: missing closing ): `(`",
+		"Warning PolicyInvalid: The policy does not copy all labels and annotations that it is to copy: spec.metadataCopy.annotationsMatch cannot be read: " +
+			"error parsing regexp: missing closing ): `(`",
 	}
 	if !slices.Equal(events.texts, want) {
 		t.Errorf("got %q", events.texts)

@@ -311,11 +311,13 @@ func TestNewProxy(t *testing.T) {
 	})
 	claim := claimOf(m, bound(), func(c *metal3v1.HostClaim) {
 		c.Labels["info.hostclaims.metal3.io/rack"], c.Labels["other"] = "r1", "x"
+		c.Annotations = map[string]string{"hostclaims.metal3.io/copied": `{"labels":{"site":"s1","infra-kind":"large","rack":"r2","old":"yes",
+			"cluster.x-k8s.io/cluster-name":"other"},"annotations":{"example.com/room":"blue","baremetalhost.metal3.io/detached":"x"}}`}
 	})
 	got := newProxy(m, claim)
 	want := map[string]string{
 		"hostclaims.metal3.io/machine": "true", "cluster.x-k8s.io/cluster-name": "c", "infra-kind": "medium", "rack": "r1", "gpu": "",
-		"info.hostclaims.metal3.io/rack": "r1",
+		"info.hostclaims.metal3.io/rack": "r1", "site": "s1",
 	}
 	if diff := cmp.Diff(want, got.Labels); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -146,7 +147,22 @@ func newProxy(m *Machine, claim *metal3v1.HostClaim) *bmov1.BareMetalHost {
 			proxy.Annotations[key] = value
 		}
 	}
+	putCopies(proxy, m.Selector, hostclaim.CopiedTo(claim))
 	return proxy
+}
+
+// putCopies sets on a proxy what was copied from the real host to the claim. It leaves out labels that the selector of
+// the Machine names: the real host may have another value by now, and the provider would not choose the proxy.
+func putCopies(proxy *bmov1.BareMetalHost, selector metal3v1.HostSelector, copies hostclaim.Copies) {
+	for key, value := range copies.Labels {
+		_, matched := selector.MatchLabels[key]
+		if !matched && !slices.ContainsFunc(selector.MatchExpressions, func(each metal3v1.HostSelectorRequirement) bool {
+			return each.Key == key
+		}) {
+			label(proxy.Labels, key, value)
+		}
+	}
+	maps.Copy(proxy.Annotations, copies.Annotations)
 }
 
 // label sets a label that can be one, and is none of this project's own.

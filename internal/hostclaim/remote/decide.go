@@ -185,11 +185,11 @@ func inStep(o Observation, now time.Time) Decision {
 
 // inform has a source tell what its target tells.
 func inform(o Observation) []Action {
-	after := informed(o)
+	from, after := informed(o)
 	if after == nil {
 		return nil
 	}
-	return []Action{changeSource{o.Claim, after, "have it tell what its target tells", nil}}
+	return []Action{changeSource{from, after, "have it tell what its target tells", nil}}
 }
 
 // release has the target deleted, what goes with it removed, and then the source released.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
@@ -71,6 +73,10 @@ func deleted(c *metal3v1.HostClaim) { c.DeletionTimestamp = &metav1.Time{Time: n
 
 func annotated(key, value string) func(*metal3v1.HostClaim) {
 	return func(c *metal3v1.HostClaim) { c.Annotations = hostclaim.Set(c.Annotations, key, value) }
+}
+
+func hasCopies(c *metal3v1.HostClaim) {
+	annotated(metal3v1.CopiedAnnotation, `{"labels":{"example.com/rack":"r1"}}`)(c)
 }
 
 func hasLost(c *metal3v1.HostClaim) { annotated(metal3v1.LostHostAnnotation, lostThere)(c) }
@@ -180,6 +186,18 @@ func decideRows() map[string]decideRow {
 		"in step": {
 			Observation{Claim: data, Place: place, Target: targetOf(data), Sources: sourcesOf(data), Copies: copiesOf(data, "uid-s.5", "uid-t")},
 			"True RemoteSynced",
+		},
+		"labels are copied there": {
+			Observation{Claim: sourceWith(pinned("uid-t")), RealKind: "baremetal", Place: place, Target: targetOf(sourceWith(), hasCopies)},
+			tell + ", True RemoteSynced",
+		},
+		"labels are copied there and here": {
+			Observation{Claim: sourceWith(pinned("uid-t"), hasCopies), RealKind: "baremetal", Place: place, Target: targetOf(sourceWith(), hasCopies)},
+			"True RemoteSynced",
+		},
+		"labels are not copied there any more": {
+			Observation{Claim: sourceWith(pinned("uid-t"), hasCopies), RealKind: "baremetal", Place: place, Target: targetOf(sourceWith())},
+			tell + ", True RemoteSynced",
 		},
 		"a copy gets its owner": {
 			Observation{Claim: data, Place: place, Target: targetOf(data), Sources: sourcesOf(data), Copies: copiesOf(data, "uid-s.5", "other")},
@@ -359,6 +377,8 @@ func TestHostileTarget(t *testing.T) {
 		} {
 			c.Annotations[key] = long
 		}
+		c.Annotations["hostclaims.metal3.io/copied"] = `{"labels":{"example.com/rack":"r1","cluster.x-k8s.io/cluster-name":"evil","a":"not a label value!"},
+			"annotations":{"example.com/room":"blue","hostclaims.metal3.io/abandon-remote":"true","Cluster.x-k8s.io/paused":"","argocd.argoproj.io/tracking-id":"x"}}`
 	})
 	d := Decide(Observation{Claim: claim, RealKind: "baremetal", Place: place, Target: target}, now)
 	var after *metal3v1.HostClaim
@@ -368,7 +388,12 @@ func TestHostileTarget(t *testing.T) {
 		}
 	}
 	want := claim.DeepCopy()
-	want.Labels[metal3v1.InfoPrefix+"ok"] = "yes"
+	want.Labels[metal3v1.InfoPrefix+"ok"], want.Labels["example.com/rack"] = "yes", "r1"
+	want.Annotations["example.com/room"] = "blue"
+	want.Annotations["hostclaims.metal3.io/copied"] = `{"labels":{"example.com/rack":"r1"},"annotations":{"example.com/room":"blue"}}`
+	for _, all := range []map[string]string{after.Labels, after.Annotations} {
+		maps.DeleteFunc(all, func(key, _ string) bool { return strings.Contains(key, " ") }) // It is in no patch.
+	}
 	if diff := cmp.Diff(want, after); diff != "" {
 		t.Error(diff)
 	}
@@ -383,6 +408,21 @@ func TestHostileTarget(t *testing.T) {
 		t.Errorf("it believes %s %s", ready.Status, ready.Reason)
 	case hostclaim.ConditionOf(&status, "RemoteSynced").Reason != "RemoteSynced":
 		t.Error("it believes what its target says of both")
+	}
+}
+
+// The cache of sources does not have what was copied. It is taken off them all the same.
+func TestCopiesThatACacheLeavesOutGo(t *testing.T) {
+	source := sourceWith(pinned("uid-t"), hasCopies)
+	d := Decide(Observation{Claim: source, RealKind: "baremetal", Place: place, Target: targetOf(sourceWith())}, now)
+	change, ok := d.Actions[0].(changeSource)
+	if !ok {
+		t.Fatalf("got %v", d.Actions)
+	}
+	patch, err := client.MergeFrom(change.before).Data(change.after)
+	want := `{"metadata":{"annotations":{"hostclaims.metal3.io/copied":null},"labels":{"example.com/rack":null}}}`
+	if err != nil || string(patch) != want {
+		t.Errorf("got %s, %v, want %s", patch, err, want)
 	}
 }
 

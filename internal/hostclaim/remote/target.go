@@ -153,10 +153,10 @@ func dropped(claim *metal3v1.HostClaim) *metal3v1.HostClaim {
 	return after
 }
 
-// informed returns the source with what its target tells, nil if it has that. A reboot that was
-// told is not asked for any more.
-func informed(o Observation) *metal3v1.HostClaim {
-	after := o.Claim.DeepCopy()
+// informed returns the source with what its target tells, nil if it has that, and what a patch to it is computed from.
+// A reboot that was told is not asked for any more.
+func informed(o Observation) (from, after *metal3v1.HostClaim) {
+	from, after = o.Claim, o.Claim.DeepCopy()
 	hostclaim.LabelKind(after)
 	hostclaim.KeepPower(after)
 	if o.Target != nil {
@@ -168,11 +168,12 @@ func informed(o Observation) *metal3v1.HostClaim {
 			lost = lostThere
 		}
 		after.Annotations = hostclaim.Set(after.Annotations, metal3v1.LostHostAnnotation, lost)
+		from = hostclaim.PutCopies(o.Claim, after, hostclaim.CopiedTo(o.Target))
 	}
 	if equality.Semantic.DeepEqual(after.ObjectMeta, o.Claim.ObjectMeta) {
-		return nil
+		return nil, nil
 	}
-	return after
+	return from, after
 }
 
 // lostThere is what a source says of a host that was lost in the other cluster. Its name there says nothing here.

@@ -33,6 +33,7 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		GinkgoHelper()
 		w.host(ctx, infra, name, func(h *bmov1.BareMetalHost) {
 			h.Labels["only"], h.Labels["info.hostclaims.metal3.io/rack"] = name, "r1"
+			h.Labels["example.com/site"] = "s1"
 		})
 	}
 	step := func(ctx context.Context, name string) func() string {
@@ -79,6 +80,12 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		w.start(ctx)
 		w.create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "data"}, Data: map[string][]byte{"value": []byte("#cloud-config")},
+		}, &metal3v1.HostDeployPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: "sites"},
+			Spec: metal3v1.HostDeployPolicySpec{
+				HostClaimNamespaces: &metal3v1.HostClaimNamespaces{NameMatches: ".*"},
+				MetadataCopy:        &metal3v1.MetadataCopy{LabelsMatch: "example.com/site"},
+			},
 		})
 		provider = capm3.Provider{
 			Client: w.admin, Image: &bmov1.Image{URL: "https://url_image.qcow2", Checksum: "https://url_image.qcow2.md5", DiskFormat: new("qcow2")},
@@ -108,7 +115,7 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		Expect(told).To(And(HaveKeyWithValue("metal3-namespace", team), HaveKeyWithValue("metal3-name", "m")))
 		runs[0].MetaData = nil
 		Expect(runs).To(Equal([]standin.Provisioned{{Image: "https://url_image.qcow2", UserData: []byte("#cloud-config")}}))
-		Expect(proxy.Labels).To(HaveKeyWithValue("info.hostclaims.metal3.io/rack", "r1"))
+		Expect(proxy.Labels).To(And(HaveKeyWithValue("info.hostclaims.metal3.io/rack", "r1"), HaveKeyWithValue("example.com/site", "s1")))
 		Expect(proxy.Spec.BMC).To(BeZero())
 		Expect(proxy.Spec.BootMACAddress).To(Equal("52:54:00:01:00:05"))
 		Expect(proxy.Status.HardwareDetails.NIC).To(ConsistOf(bmov1.NIC{Name: "ens3", MAC: "52:54:00:01:00:05", IP: "192.168.133.33"}))

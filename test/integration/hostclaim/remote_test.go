@@ -37,6 +37,14 @@ var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 		there.host(ctx, "infra", "whole", func(h *bmov1.BareMetalHost) {
 			h.Labels["only"] = "whole"
 			h.Labels["info.hostclaims.metal3.io/rack"], h.Annotations["info.hostclaims.metal3.io/room"] = "r1", "the blue one"
+			h.Labels["example.com/site"] = "s1"
+		})
+		there.create(ctx, &metal3v1.HostDeployPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "sites"},
+			Spec: metal3v1.HostDeployPolicySpec{
+				HostClaimNamespaces: &metal3v1.HostClaimNamespaces{NameMatches: ".*"},
+				MetadataCopy:        &metal3v1.MetadataCopy{LabelsMatch: "example.com/site"},
+			},
 		})
 
 		By("claiming a host")
@@ -54,7 +62,7 @@ var _ = Describe("A claim of kind remote", Ordered, ContinueOnFailure, func() {
 		Expect(source.Status.NICs).To(HaveLen(1))
 		Expect(source.Status.Ready).To(BeFalse())
 		Eventually(func() map[string]string { return here.getClaim(ctx, t.namespace, "work").Labels }).
-			Should(HaveKeyWithValue("info.hostclaims.metal3.io/rack", "r1"))
+			Should(And(HaveKeyWithValue("info.hostclaims.metal3.io/rack", "r1"), HaveKeyWithValue("example.com/site", "s1")))
 		Expect(here.getClaim(ctx, t.namespace, "work").Annotations).To(HaveKeyWithValue("info.hostclaims.metal3.io/room", "the blue one"))
 
 		By("giving it an image and its data")

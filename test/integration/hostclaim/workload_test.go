@@ -312,6 +312,66 @@ var _ = Describe("What claims of kind baremetal run", Ordered, ContinueOnFailure
 		Eventually(func() any { return w.getClaim(ctx, "team-a", "told").Labels }).ShouldNot(HaveKey("info.hostclaims.metal3.io/rack"))
 	})
 
+	It("gets labels and annotations of its host that a policy selects, until it says so no more", func(ctx SpecContext) {
+		infra := newHost(ctx, func(h *bmov1.BareMetalHost) {
+			h.Labels["example.com/rack"], h.Annotations["example.com/room"] = "r1", "the blue one"
+			h.Annotations["argocd.argoproj.io/tracking-id"], h.Annotations["example.com/big"] = "x", strings.Repeat("x", 2000)
+		})
+		policy := &metal3v1.HostDeployPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: "p"}}
+		copies := func(spec string) {
+			GinkgoHelper()
+			policy.Spec = metal3v1.HostDeployPolicySpec{}
+			Expect(yaml.UnmarshalStrict([]byte(spec), &policy.Spec)).To(Succeed())
+			Expect(w.admin.Update(ctx, policy)).To(Succeed())
+		}
+		const all, whatever = "hostClaimNamespaces: {nameMatches: '.*'}\n", "metadataCopy: {labelsMatch: '.*', annotationsMatch: '.*'}\n"
+		w.create(ctx, policy)
+		copies(all + whatever)
+		claim := unstructuredClaim("team-a", "labelled")
+		spec := map[string]any{}
+		Expect(yaml.Unmarshal([]byte(only(infra)), &spec)).To(Succeed())
+		claim.Object["spec"] = spec
+		mine := map[string]string{"a.example/mine": "x", "z.example/mine": "x"}
+		claim.SetLabels(mine)
+		claim.SetAnnotations(mine)
+		w.create(ctx, claim)
+		// has returns a function for Eventually: the rack and the room of a claim that still has what is its own.
+		has := func() string {
+			found := w.getClaim(ctx, "team-a", "labelled")
+			for key := range mine {
+				Expect(found.Labels).To(HaveKey(key))
+				Expect(found.Annotations).To(HaveKey(key))
+			}
+			Expect(found.Annotations).NotTo(Or(HaveKey("argocd.argoproj.io/tracking-id"), HaveKey("example.com/big")))
+			return found.Labels["example.com/rack"] + " " + found.Annotations["example.com/room"]
+		}
+		Eventually(has).Should(Equal("r1 the blue one"))
+		Eventually(w.associated(ctx, "team-a", "labelled")).Should(HavePrefix("True"))
+
+		By("leaving alone what somebody else writes there, and writing nothing more")
+		change(ctx, "team-a", "labelled", func(c *metal3v1.HostClaim) { c.Labels["example.com/rack"] = "mine" })
+		Eventually(func(g Gomega) {
+			before := w.getClaim(ctx, "team-a", "labelled").ResourceVersion
+			g.Consistently(func() string { return w.getClaim(ctx, "team-a", "labelled").ResourceVersion }).Should(Equal(before))
+		}).Should(Succeed())
+		Expect(has()).To(Equal("mine the blue one"))
+
+		By("following the host, and the policy")
+		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) { h.Labels["example.com/rack"] = "r2" })
+		Eventually(has).Should(Equal("r2 the blue one"))
+		copies(all + "metadataCopy: {labelsMatch: 'example.com/.*'}")
+		Eventually(has).Should(Equal("r2 "))
+		copies("hostClaimNamespaces: {names: [team-b]}\n" + whatever)
+		Eventually(has).Should(Equal(" "), "of a policy that does not allow its namespace")
+		copies(all + whatever)
+		Eventually(has).Should(Equal("r2 the blue one"))
+
+		By("losing its host")
+		w.changeHost(ctx, infra, "h", func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Metal3Machine" })
+		Eventually(has).Should(Equal(" "))
+		Expect(w.getClaim(ctx, "team-a", "labelled").Annotations).NotTo(HaveKey("hostclaims.metal3.io/copied"))
+	})
+
 	It("is all that a tenant can see and do, with the role that is shipped", func(ctx SpecContext) {
 		raw, err := os.ReadFile(filepath.Join(root, "examples", "hostclaim-tenant-role.yaml"))
 		Expect(err).NotTo(HaveOccurred())
