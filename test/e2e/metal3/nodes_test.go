@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,6 +86,36 @@ spec:
   image: {url: https://images.example/node.qcow2, checksum: https://images.example/node.qcow2.md5, format: qcow2}
 `
 
+// exampleTemplate is a template of machines, in a version of the provider's API. Its metadata say the kind.
+const exampleTemplate = `
+apiVersion: infrastructure.cluster.x-k8s.io/%s
+kind: Metal3MachineTemplate
+metadata: {name: workers}
+spec:
+  template:
+    metadata: {annotations: {hostclaims.metal3.io/kind: kubevirt}}
+    spec:
+      hostSelector: {matchLabels: {infra-kind: node}}
+      image: {url: https://images.example/node.qcow2, checksum: https://images.example/node.qcow2.md5}
+`
+
+// exampleDeployment has machines of that template. The annotations of its own template say the args.
+const exampleDeployment = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: workers}
+spec:
+  clusterName: prod
+  replicas: 1
+  template:
+    metadata: {annotations: {hostclaims.metal3.io/args: '{"flavor":"m1"}'}}
+    spec:
+      clusterName: prod
+      version: v1.35.0
+      bootstrap: {dataSecretName: none}
+      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: Metal3MachineTemplate, name: workers}
+`
+
 // Scenario: machines get their hosts through claims from another namespace, and Metal3's released provider looks for
 // their nodes by what it knows.
 var _ = Describe("A cluster of Metal3Machines on claimed hosts", func() {
@@ -111,6 +142,25 @@ var _ = Describe("A cluster of Metal3Machines on claimed hosts", func() {
 		By("giving the host back")
 		Expect(s.Client.Delete(ctx, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "team-m", Name: "prod-1"}})).To(Succeed())
 		Eventually(func() []string { return s.hostsOf(ctx, "team-m") }).Should(Equal([]string{"prod-0"}))
+
+		By("taking kind and args from templates, where the API of the provider has them")
+		Expect(s.unknown(ctx, "v1beta1")).To(And(ContainSubstring(`"spec.template.metadata"`), ContainSubstring(`"spec.template.spec.kind"`)))
+		Expect(s.unknown(ctx, "v1beta2")).To(And(Not(ContainSubstring("spec.template.metadata")), ContainSubstring(`"spec.template.spec.kind"`)))
+		admin.apply(ctx, fmt.Sprintf(exampleTemplate, "v1beta2"))
+		admin.apply(ctx, exampleDeployment)
+		Eventually(func() []metal3v1.HostClaimSpec {
+			claims := &metal3v1.HostClaimList{}
+			Expect(s.Client.List(ctx, claims, client.InNamespace("team-m"))).To(Succeed())
+			var specs []metal3v1.HostClaimSpec
+			for _, each := range claims.Items {
+				if each.Name != "prod-0" {
+					specs = append(specs, each.Spec)
+				}
+			}
+			return specs
+		}).Should(ConsistOf(And(
+			HaveField("Kind", "kubevirt"), HaveField("Args", Equal(map[string]metal3v1.Argument{"flavor": "m1"})),
+		)))
 	}, SpecTimeout(12*time.Minute))
 
 	It("moves to another management cluster with its claims and hosts, also when the move breaks off and is repeated", func(ctx SpecContext) {
@@ -172,6 +222,22 @@ func newProvidedSite(ctx context.Context, name string) *site {
 	s.operate(ctx)
 	s.manage(ctx, "host-claim-machines")
 	return s
+}
+
+// unknown returns what an API server, asked to validate fields, says of a template that also has kind and args as
+// fields.
+func (s *site) unknown(ctx context.Context, version string) string {
+	GinkgoHelper()
+	template := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte(fmt.Sprintf(exampleTemplate, version)), &template.Object)).To(Succeed())
+	template.SetNamespace("team-m")
+	fields := map[string]any{"kind": "kubevirt", "args": map[string]any{"flavor": "m1"}}
+	for name, value := range fields {
+		Expect(unstructured.SetNestedField(template.Object, value, "spec", "template", "spec", name)).To(Succeed())
+	}
+	err := s.Client.Create(ctx, template, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	Expect(err).To(HaveOccurred())
+	return err.Error()
 }
 
 // workload starts the API server of the cluster in the examples.
