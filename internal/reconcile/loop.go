@@ -23,8 +23,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Action is one write. It decides nothing, carries its precondition, and prints as what it does, without a secret. By is
-// what it writes with.
+// Action is one write. It decides nothing, carries its precondition, and prints as what it does, without a secret.
+// By is what it writes with.
 type Action[By any] interface {
 	fmt.Stringer
 	Do(ctx context.Context, by By) error
@@ -65,22 +65,29 @@ func Run[O, D, By any](ctx context.Context, request ctrl.Request, by By, steps S
 			}
 			return result, nil
 		}
-		for _, action := range actions {
-			ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
-			err := action.Do(ctx, by)
-			if Overtaken(err) {
-				return ctrl.Result{}, nil
+		failed, err := act(ctx, by, actions)
+		switch {
+		case Overtaken(err):
+			return ctrl.Result{}, nil
+		case err != nil:
+			err = fmt.Errorf("%s: %w", failed, err)
+			if steps.Failed != nil {
+				err = errors.Join(err, IgnoreOvertaken(steps.Failed(ctx, o, d, failed, err)))
 			}
-			if err != nil {
-				err = fmt.Errorf("%s: %w", action, err)
-				if steps.Failed != nil {
-					err = errors.Join(err, IgnoreOvertaken(steps.Failed(ctx, o, d, action, err)))
-				}
-				return ctrl.Result{}, err
-			}
-		}
-		if !steps.Silent {
+			return ctrl.Result{}, err
+		case !steps.Silent:
 			return ctrl.Result{}, nil
 		}
 	}
+}
+
+// act does actions up to the first one that is not done, which it returns with the error.
+func act[By any](ctx context.Context, by By, actions []Action[By]) (failed Action[By], err error) {
+	for _, action := range actions {
+		ctrl.LoggerFrom(ctx).V(1).Info("Acting", "action", action.String())
+		if err := action.Do(ctx, by); err != nil {
+			return action, err
+		}
+	}
+	return nil, nil
 }

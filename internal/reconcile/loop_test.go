@@ -52,15 +52,15 @@ func TestRun(t *testing.T) {
 		},
 		"the first fails": {
 			actions: []Action[*[]string]{step{"a", broken}, step{"b", nil}},
-			does:    []string{"observe", "decide", "a", "failed a: a: broken"}, err: "a: broken",
+			does:    []string{"observe", "decide", "a", "report: a: broken"}, err: "a: broken",
 		},
 		"the first fails, and so does its report": {
 			actions: []Action[*[]string]{step{"a", broken}}, failing: errors.New("unreported"),
-			does: []string{"observe", "decide", "a", "failed a: a: broken"}, err: "a: broken\nunreported",
+			does: []string{"observe", "decide", "a", "report: a: broken"}, err: "a: broken\nunreported",
 		},
 		"the first fails, and its report is overtaken": {
 			actions: []Action[*[]string]{step{"a", broken}}, failing: gone,
-			does: []string{"observe", "decide", "a", "failed a: a: broken"}, err: "a: broken",
+			does: []string{"observe", "decide", "a", "report: a: broken"}, err: "a: broken",
 		},
 		"failures are not reported": {
 			actions: []Action[*[]string]{step{"a", broken}}, noFailed: true, does: []string{"observe", "decide", "a"}, err: "a: broken",
@@ -83,8 +83,8 @@ func TestRun(t *testing.T) {
 					did = append(did, "publish")
 					return later, c.publish
 				},
-				Failed: func(_ context.Context, _ int, _ []Action[*[]string], action Action[*[]string], cause error) error {
-					did = append(did, "failed "+action.String()+": "+cause.Error())
+				Failed: func(_ context.Context, _ int, _ []Action[*[]string], _ Action[*[]string], cause error) error {
+					did = append(did, "report: "+cause.Error())
 					return c.failing
 				},
 				Silent: c.silent,

@@ -93,6 +93,11 @@ func all(changes ...func(*metal3v1.HostClaim)) func(*metal3v1.HostClaim) {
 
 func deleted(claim *metal3v1.HostClaim) { claim.DeletionTimestamp = new(metav1.Now()) }
 
+// other has a host belong to an earlier claim of the name, or to one with another UID.
+func other(uid types.UID) func(*bmov1.BareMetalHost) {
+	return func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.UID = uid }
+}
+
 // decideRow is a situation, and what follows.
 type decideRow struct {
 	o    Observation
@@ -109,9 +114,6 @@ func decideRows() map[string]decideRow {
 	cleaning := func(h *bmov1.BareMetalHost) {
 		h.Status.Provisioning.State = bmov1.StateDeprovisioning
 		h.Annotations[metal3v1.ReleaseAnnotation] = "uid"
-	}
-	other := func(uid types.UID) func(*bmov1.BareMetalHost) {
-		return func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.UID = uid }
 	}
 	stopped := func(h *bmov1.BareMetalHost) { h.Annotations[bmov1.PausedAnnotation] = "" }
 	strange := func(h *bmov1.BareMetalHost) {
