@@ -392,6 +392,10 @@ the registration. */}}
 - apiGroups: [metal3.io]
   resources: [hostclaims]
   verbs: [list, patch]
+# The admission policy lets those take finalizers off that may do this.
+- apiGroups: [metal3.io]
+  resources: [hostclaims/status]
+  verbs: [patch]
 - apiGroups: [""]
   resources: [secrets]
   verbs: [list, patch]

@@ -111,7 +111,7 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 		})
 		w.host(ctx, mine, "own", func(h *bmov1.BareMetalHost) { h.Annotations = nil })
 		policies := rendered(ctx, map[string]any{"features": map[string]any{"host-claim": map[string]any{"enabled": true}}})
-		Expect(policies).To(HaveLen(10))
+		Expect(policies).To(HaveLen(12))
 		for _, object := range policies {
 			w.create(ctx, object.DeepCopy())
 		}
@@ -144,7 +144,7 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 			"features":        map[string]any{"host-claim": map[string]any{"enabled": true}},
 			"admissionPolicy": map[string]any{"protectCRDs": false},
 		})
-		Expect(without).To(HaveLen(8), "an administrator can allow it")
+		Expect(without).To(HaveLen(10), "an administrator can allow it")
 	})
 
 	It("let nobody with hosts of his own draw the Secrets of other people's claims to these", func(ctx SpecContext) {
@@ -234,6 +234,30 @@ var _ = Describe("The admission policies of hosts and claims", Ordered, Continue
 		Expect(try("{userData: {name: a, namespace: team-a}, metaData: {name: b}}")).To(Succeed())
 		Expect(try("{userData: {name: a, namespace: kube-system}, networkData: {name: b, namespace: infra}}")).
 			To(refused("spec.userData.namespace: it must be that of the HostClaim; leave it out, and create the Secret in this namespace; spec.networkData.namespace"))
+	})
+
+	It("let no tenant take the finalizer off a claim, which would leave its host uncleaned and in no quota", func(ctx SpecContext) {
+		claims := rbacv1.PolicyRule{APIGroups: []string{"metal3.io"}, Resources: []string{"hostclaims"}, Verbs: []string{"*"}}
+		status := rbacv1.PolicyRule{APIGroups: []string{"metal3.io"}, Resources: []string{"hostclaims/status"}, Verbs: []string{"patch"}}
+		const held = "only who may patch hostclaims/status in this namespace may take off finalizers of hostclaims.metal3.io; Archelon takes them off"
+		claim := unstructuredClaim(team, "held")
+		claim.SetFinalizers([]string{"hostclaims.metal3.io/baremetal", "example.com/own"})
+		claim.Object["spec"] = map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"only": "none"}}}
+		w.create(ctx, claim)
+		with := func(finalizers ...string) func(client.Client) error {
+			return func(by client.Client) error {
+				after := claim.DeepCopy()
+				after.SetFinalizers(finalizers)
+				return by.Patch(ctx, after, client.MergeFrom(claim), client.DryRunAll)
+			}
+		}
+		tenant, manager := as(ctx, team, claims), as(ctx, team, claims, status)
+		Eventually(func() error { return with("example.com/own")(tenant) }).Should(refused(held))
+		Expect(with()(tenant)).To(refused(held))
+		Expect(with("hostclaims.metal3.io/baremetal")(tenant)).To(Succeed(), "its own finalizers are its own")
+		for _, user := range []client.Client{manager, w.admin} {
+			Expect(with("example.com/own")(user)).To(Succeed())
+		}
 	})
 
 	It("are in nobody's way who gives hosts to claims, and takes them back", func(ctx SpecContext) {
