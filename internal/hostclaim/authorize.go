@@ -117,6 +117,14 @@ func (p Policies) ask(namespace string, r Requester) policiesSay {
 	return say
 }
 
+// MayKeepDisks reports whether claims of a namespace may keep what is on the disks of hosts in another one while they
+// have these hosts.
+func MayKeepDisks(policies Policies, hosts string, r Requester) bool {
+	return slices.ContainsFunc(policies[hosts], func(one metal3v1.HostDeployPolicy) bool {
+		return one.Spec.AllowKeptDisks && allows(&one, r)
+	})
+}
+
 // optIn says whether a host names namespaces, and whether it names this one. Where it has both the label and the
 // annotation, both have to.
 func optIn(host metav1.Object, namespace string) (present, allowed bool) {

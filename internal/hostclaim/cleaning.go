@@ -20,14 +20,14 @@ type lastUse struct {
 	Uncleaned bool `json:"uncleaned,omitempty"`
 }
 
-// WithLastUse returns the annotations of a host that a claim of a namespace gives back. On one that was never
-// provisioned, the claim has left nothing.
-func WithLastUse(host *bmov1.BareMetalHost, namespace string) map[string]string {
+// WithLastUse returns the annotations of a host that a claim of a namespace gives back. Kept is whether Metal3 has kept
+// what was on the disks. On a host that was never provisioned, the claim has left nothing.
+func WithLastUse(host *bmov1.BareMetalHost, namespace string, kept bool) map[string]string {
 	provisioned := lastProvisioned(host)
 	if provisioned == "" {
 		return host.Annotations
 	}
-	raw, err := json.Marshal(lastUse{Namespace: namespace, Provisioned: provisioned, Uncleaned: notCleaned(host)})
+	raw, err := json.Marshal(lastUse{Namespace: namespace, Provisioned: provisioned, Uncleaned: kept || NotCleaned(host)})
 	if err != nil {
 		return host.Annotations // It has nothing that cannot be written.
 	}
@@ -43,7 +43,7 @@ func mayHoldOthersData(host *bmov1.BareMetalHost, namespace string) bool {
 	known := recorded && json.Unmarshal([]byte(annotation), &last) == nil && last.Namespace != "" &&
 		(last.Provisioned == "" || last.Provisioned == provisioned)
 	switch {
-	case !notCleaned(host) && (!known || !last.Uncleaned):
+	case !NotCleaned(host) && (!known || !last.Uncleaned):
 		return false
 	case known:
 		return last.Namespace != namespace
@@ -52,7 +52,8 @@ func mayHoldOthersData(host *bmov1.BareMetalHost, namespace string) bool {
 	}
 }
 
-func notCleaned(host *bmov1.BareMetalHost) bool {
+// NotCleaned reports whether Metal3 cleans nothing when it deprovisions a host.
+func NotCleaned(host *bmov1.BareMetalHost) bool {
 	return host.Spec.AutomatedCleaningMode == bmov1.CleaningModeDisabled
 }
 

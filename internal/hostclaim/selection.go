@@ -144,7 +144,7 @@ func SameOffer(was, is *bmov1.BareMetalHost) bool {
 		return Free(was) == Free(is)
 	}
 	return was.UID == is.UID && maps.Equal(was.Labels, is.Labels) && maps.Equal(was.Annotations, is.Annotations) &&
-		notCleaned(was) == notCleaned(is) && lastProvisioned(was) == lastProvisioned(is)
+		NotCleaned(was) == NotCleaned(is) && lastProvisioned(was) == lastProvisioned(is)
 }
 
 // Question is which host a claim is to get.

@@ -64,6 +64,9 @@ const (
 const (
 	// ConfigurationSyncedReason: the host has it all.
 	ConfigurationSyncedReason = "ConfigurationSynced"
+	// DiskNotKeptReason: the host has all that the claim asks for, but what is on its disks is not kept, because no policy
+	// allows that. Synchronized is True with it.
+	DiskNotKeptReason = "DiskNotKept"
 	// NotAssociatedReason: there is no host.
 	NotAssociatedReason = "NotAssociated"
 	// BareMetalHostNotSynchronizedReason: writing to the host failed.

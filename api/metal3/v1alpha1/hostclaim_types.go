@@ -16,6 +16,9 @@ const (
 	KindRemote = "remote"
 )
 
+// CleaningDisabled is the value of spec.automatedCleaningMode that keeps what is on the disks.
+const CleaningDisabled = "disabled"
+
 // Args of kind remote.
 const (
 	// RealKindArg is the kind of the HostClaim in the other cluster.
@@ -102,10 +105,12 @@ type HostClaimSpec struct {
 	// +optional
 	FailureDomain string `json:"failureDomain,omitempty"`
 
-	// nodeReuse is kept for claims that are to get the host of their predecessor. It has no effect yet.
-	// +kubebuilder:validation:MaxLength=253
+	// automatedCleaningMode is disabled if Metal3 is to keep what is on the disks when it deprovisions the host while
+	// the claim has it. A HostDeployPolicy has to allow this by allowKeptDisks. Without the field, and with metadata,
+	// the host is cleaned as its administrator has set it, and so is a host that the claim gives back.
+	// +kubebuilder:validation:Enum=metadata;disabled
 	// +optional
-	NodeReuse string `json:"nodeReuse,omitempty"`
+	AutomatedCleaningMode string `json:"automatedCleaningMode,omitempty"`
 }
 
 // Image says what is written to a host. It is as Metal3 has it.

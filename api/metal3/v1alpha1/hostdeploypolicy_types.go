@@ -13,6 +13,11 @@ type HostDeployPolicySpec struct {
 	// because their automatedCleaningMode is disabled. Their disks can have data of that namespace.
 	// +optional
 	AllowUncleanedHosts bool `json:"allowUncleanedHosts,omitempty"`
+	// allowKeptDisks lets these claims keep what is on the disks of a host that they have when Metal3 deprovisions it, by
+	// automatedCleaningMode disabled. A claim that is deleted after that gives back a host that was not cleaned, and
+	// claims of other namespaces get such a host only by allowUncleanedHosts.
+	// +optional
+	AllowKeptDisks bool `json:"allowKeptDisks,omitempty"`
 	// metadataCopy selects labels and annotations of the hosts that are copied to the claims which have the hosts, if this
 	// policy allows the namespaces of these claims. Where there are several such policies, what one of them selects is
 	// copied.

@@ -64,7 +64,7 @@ func statusOf(
 		set(metal3v1.AvailableForProvisioningCondition, condition{reason: metal3v1.NotAvailableReason})
 		set(metal3v1.ReadyCondition, condition{false, a.reason, a.message})
 	} else {
-		synced, provisioned := synchronization(problems), provisioning(host, claim)
+		synced, provisioned := synchronization(o, host, problems), provisioning(host, claim)
 		if provisioned.is && synced.is && claim.DeletionTimestamp == nil {
 			provisioned = upToDate(o, host)
 		}
@@ -87,7 +87,10 @@ func statusOf(
 }
 
 // synchronization says whether the host was told all that the claim asks for.
-func synchronization(problems []problem) condition {
+func synchronization(o Observation, host *bmov1.BareMetalHost, problems []problem) condition {
+	if len(problems) == 0 && losesDisk(o, host) {
+		return condition{true, metal3v1.DiskNotKeptReason, diskNotKept(host)}
+	}
 	if len(problems) == 0 {
 		return condition{is: true, reason: metal3v1.ConfigurationSyncedReason}
 	}

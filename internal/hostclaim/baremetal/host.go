@@ -20,6 +20,10 @@ type saved struct {
 	UserData    *corev1.SecretReference `json:"userData,omitempty"`
 	MetaData    *corev1.SecretReference `json:"metaData,omitempty"`
 	NetworkData *corev1.SecretReference `json:"networkData,omitempty"`
+	// CleaningMode is the administrator's while that of the host keeps its disks for the claim, and nil otherwise.
+	CleaningMode *bmov1.AutomatedCleaningMode `json:"automatedCleaningMode,omitempty"`
+	// Kept is whether Metal3 may have deprovisioned the host without cleaning it, and has not cleaned it since.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // claimed returns a host that belongs to a claim.
@@ -46,6 +50,15 @@ func (s saved) String() string {
 		return "{}" // It has nothing that cannot be written.
 	}
 	return string(raw)
+}
+
+// savedOf reads what was saved of a host, and reports whether there is anything that can be read.
+func savedOf(host *bmov1.BareMetalHost) (saved, bool) {
+	var was saved
+	if json.Unmarshal([]byte(host.Annotations[metal3v1.SavedAnnotation]), &was) != nil {
+		return saved{}, false
+	}
+	return was, true
 }
 
 func consumerRef(claim *metal3v1.HostClaim) *corev1.ObjectReference {
@@ -77,6 +90,8 @@ func synchronized(host *bmov1.BareMetalHost, claim *metal3v1.HostClaim, p plan) 
 		after.Spec.NetworkData = p.reference(host, hostclaim.NetworkData)
 		setOn(after, metal3v1.ProvisionedWithAnnotation, recordOf(host, claim, p.versions))
 	}
+	setCleaning(after, p.keepsDisk)
+	recordKept(host, after)
 	return changed(host, after)
 }
 
@@ -144,6 +159,8 @@ func emptied(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	unparked(after)
 	delete(after.Annotations, bmov1.RebootAnnotationPrefix)
 	after.Annotations = hostclaim.Reboots{}.Tell(after.Annotations)
+	setCleaning(after, false) // Before Metal3 deprovisions it for the last time.
+	recordKept(host, after)
 	if changed(host, after) == nil && clean(host) {
 		return nil // It is released at once.
 	}
@@ -172,12 +189,13 @@ func clean(host *bmov1.BareMetalHost) bool {
 // released returns a host that belongs to nobody, as its administrator had it.
 func released(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 	after := host.DeepCopy()
-	var was saved
-	if json.Unmarshal([]byte(host.Annotations[metal3v1.SavedAnnotation]), &was) == nil {
+	setCleaning(after, false)
+	was, known := savedOf(host)
+	if known {
 		after.Spec.Online = was.Online || host.Spec.DisablePowerOff
 		after.Spec.UserData, after.Spec.MetaData, after.Spec.NetworkData = was.UserData, was.MetaData, was.NetworkData
 	}
-	after.Annotations = hostclaim.WithLastUse(after, host.Spec.ConsumerRef.Namespace)
+	after.Annotations = hostclaim.WithLastUse(after, host.Spec.ConsumerRef.Namespace, was.Kept)
 	after.Spec.ConsumerRef = nil
 	dropOurs(after, blockMove)
 	undisputed(after)
@@ -193,10 +211,8 @@ func disowned(host *bmov1.BareMetalHost) *bmov1.BareMetalHost {
 		return nil
 	}
 	after := host.DeepCopy()
-	var was saved
-	if json.Unmarshal([]byte(host.Annotations[metal3v1.SavedAnnotation]), &was) != nil {
-		was = saved{}
-	}
+	setCleaning(after, false)
+	was, _ := savedOf(host)
 	for r, each := range map[hostclaim.Role]struct{ is, was **corev1.SecretReference }{
 		hostclaim.UserData:    {&after.Spec.UserData, &was.UserData},
 		hostclaim.MetaData:    {&after.Spec.MetaData, &was.MetaData},

@@ -54,13 +54,15 @@ type plan struct {
 	// versions are those of the Secrets for the first boot.
 	versions map[hostclaim.Role]string
 	problems []problem
+	// keepsDisk is whether Metal3 is to keep what is on the disks.
+	keepsDisk bool
 	// surplus are copies that the claim has no use for any more.
 	surplus []Action
 }
 
 // planSecrets says how a host gets the Secrets of its claim.
 func planSecrets(o Observation, host *bmov1.BareMetalHost) plan {
-	p := plan{names: map[hostclaim.Role]string{}, versions: versionsOf(o)}
+	p := plan{names: map[hostclaim.Role]string{}, versions: versionsOf(o), keepsDisk: keepsDisk(o, host)}
 	named := hostclaim.Sources(o.Claim)
 	for _, r := range hostclaim.Roles() {
 		ref, wanted := named[r]

@@ -38,6 +38,7 @@ func TestSimulation(t *testing.T) {
 // checkWrite is what must hold for each write to a host.
 func (w *world) checkWrite(was, is client.Object) {
 	w.checkSecret(was, is)
+	w.checkDisk(was, is)
 	before, ok := was.(*bmov1.BareMetalHost)
 	after, ok2 := is.(*bmov1.BareMetalHost)
 	if !ok || !ok2 || equality.Semantic.DeepEqual(before, after) {

@@ -61,6 +61,8 @@ type world struct {
 	had, lost, forged map[types.UID]bool
 	// booted is with which data the host of a claim was provisioned last.
 	booted map[types.UID]string
+	// disks is what Metal3 has left on the disks of hosts.
+	disks map[string]disk
 }
 
 func simScheme() *runtime.Scheme {
@@ -78,6 +80,7 @@ func newWorld(ctx context.Context, t *rapid.T) *world {
 	w := &world{
 		Schedule: simulation.Schedule{T: t}, t: t, ctx: ctx, forced: map[types.UID]bool{}, vanished: map[types.UID]bool{},
 		had: map[types.UID]bool{}, lost: map[types.UID]bool{}, forged: map[types.UID]bool{}, booted: map[types.UID]string{},
+		disks: map[string]disk{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 	}
 	w.server = simulation.NewServer(simScheme())
@@ -273,6 +276,7 @@ func (w *world) act() {
 	case "delete host":
 		name := w.Pick("host", "h1", "h2", "h3")
 		w.loses(name)
+		delete(w.disks, name)
 		w.server.Remove(simulation.Key{Kind: hostGK, NamespacedName: types.NamespacedName{
 			Namespace: "infra", Name: name,
 		}})
@@ -283,6 +287,7 @@ func (w *world) act() {
 			return
 		}
 		policy.Generation = int64(w.writes) + int64(len(w.server.Writes)) + 1
+		policy.Spec.AllowKeptDisks = w.Pick("kept disks", "yes", "no") == "yes"
 		policy.Spec.HostClaimNamespaces = &metal3v1.HostClaimNamespaces{NameMatches: w.Pick("matches", ".*", "a", "[")}
 		if w.Pick("labels", "yes", "no") == "yes" {
 			policy.Spec.HostClaimNamespaces.HasLabels = []metal3v1.NameValuePair{{Name: "env", Value: "prod"}}
@@ -341,6 +346,7 @@ func (w *world) draw(claim *metal3v1.HostClaim) {
 	if name := w.Pick("metadata", "", "", "s1", "s2"); name != "" {
 		claim.Spec.MetaData = &corev1.SecretReference{Name: name}
 	}
+	claim.Spec.AutomatedCleaningMode = w.Pick("cleaning", "", "disabled", "disabled", "metadata")
 	if w.Pick("of cluster", "yes", "no") == "yes" {
 		claim.Labels = hostclaim.Set(claim.Labels, clusterv1.ClusterNameLabel, "cluster")
 	}
@@ -504,6 +510,8 @@ func (w *world) changeHost() {
 			w.loses(host.Name)
 			host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
 			delete(host.Annotations, metal3v1.SavedAnnotation)
+			host.Spec.AutomatedCleaningMode = "" // And says itself what is cleaned.
+			delete(w.disks, host.Name)
 		}
 	case "machine leaves":
 		if ref := host.Spec.ConsumerRef; ref != nil && ref.Kind == "Metal3Machine" {
@@ -524,13 +532,16 @@ func (w *world) metal3(host *bmov1.BareMetalHost) bool {
 		w.rebooted++
 	case is.State == bmov1.StateAvailable && wanted && host.Spec.Online:
 		w.checkProvisioned(host)
+		w.writeDisk(host)
 		is.State = bmov1.StateProvisioning
 	case is.State == bmov1.StateProvisioning && wanted:
 		is.State, is.Image = bmov1.StateProvisioned, *host.Spec.Image.DeepCopy()
 	case is.State == bmov1.StateProvisioning,
 		is.State == bmov1.StateProvisioned && (!wanted || is.Image.URL != host.Spec.Image.URL):
+		w.deprovision(host)
 		is.State = bmov1.StateDeprovisioning
 	case is.State == bmov1.StateDeprovisioning:
+		w.cleanDisk(host)
 		is.State, is.Image = bmov1.StateAvailable, bmov1.Image{}
 	default:
 		return false

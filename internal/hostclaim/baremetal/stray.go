@@ -1,7 +1,6 @@
 package baremetal
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,9 +66,9 @@ func said(host *bmov1.BareMetalHost, key string, uid types.UID) bool {
 }
 
 func untouched(host *bmov1.BareMetalHost) bool {
-	var was saved
+	was, known := savedOf(host)
 	state := host.Status.Provisioning.State
-	return json.Unmarshal([]byte(host.Annotations[metal3v1.SavedAnnotation]), &was) == nil && host.UID != "" &&
+	return known && host.UID != "" &&
 		equality.Semantic.DeepEqual(was, asIs(host)) && host.Spec.Image == nil && host.Spec.CustomDeploy == nil &&
 		(state == bmov1.StateAvailable || state == bmov1.StateReady)
 }

@@ -56,7 +56,7 @@ func wanted(o Observation) metal3v1.HostClaimSpec {
 		// The request is read once. What was asked for does not change under the host that it got.
 		is := claim.Spec
 		s.Kind, s.Args, s.Credentials, s.IdentityRef = is.Kind, is.Args, is.Credentials, is.IdentityRef
-		s.HostSelector, s.NodeReuse = is.HostSelector, is.NodeReuse
+		s.HostSelector = is.HostSelector
 	}
 	proxy := o.Proxy
 	if proxy == nil {

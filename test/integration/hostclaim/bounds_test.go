@@ -104,7 +104,6 @@ var _ = Describe("Bounds of HostClaims", Ordered, func() {
 		"spec.consumerRef":                      map[string]any{"fieldPath": long},
 		"spec.consumerRef ":                     map[string]any{"namespace": long},
 		"spec.failureDomain":                    long,
-		"spec.nodeReuse":                        long,
 		"status.addresses":                      slices.Repeat([]any{map[string]any{"type": "t", "address": "a"}}, 200),
 		"status.addresses ":                     []any{map[string]any{"type": "t", "address": long}},
 		"status.nics":                           []any{map[string]any{"name": long}},

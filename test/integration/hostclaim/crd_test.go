@@ -23,7 +23,7 @@ func foreign(ours *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.Cu
 	version.SelectableFields, version.AdditionalPrinterColumns = nil, nil
 	properties := version.Schema.OpenAPIV3Schema.Properties
 	for part, fields := range map[string][]string{
-		"spec":   {"args", "credentials", "identityRef", "kind", "nodeReuse", "online"},
+		"spec":   {"args", "automatedCleaningMode", "credentials", "identityRef", "kind", "online"},
 		"status": {"addresses", "bootMACAddress", "nics", "observedGeneration", "pendingHost", "ready", "remote"},
 	} {
 		of := properties[part]
