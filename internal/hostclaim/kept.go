@@ -35,7 +35,7 @@ func KeepClaim(object any) (any, error) {
 	claim.ManagedFields = nil
 	claim.Labels, claim.Annotations = KeepRead(claim.Labels), KeepRead(claim.Annotations)
 	for i, owner := range claim.OwnerReferences {
-		claim.OwnerReferences[i] = metav1.OwnerReference{Kind: owner.Kind, UID: owner.UID}
+		claim.OwnerReferences[i] = metav1.OwnerReference{Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 	}
 	if sizeOf(&claim.ObjectMeta) > maxMetadata {
 		claim.Labels = only(claim.Labels, clusterv1.ClusterNameLabel, metal3v1.MachineLabel)
@@ -128,7 +128,7 @@ func sizeOf(meta *metav1.ObjectMeta) int {
 		size += entry + len(name)
 	}
 	for _, owner := range meta.OwnerReferences {
-		size += entry + len(owner.Kind) + len(owner.UID)
+		size += entry + len(owner.Kind) + len(owner.Name) + len(owner.UID)
 	}
 	return size
 }

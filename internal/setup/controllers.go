@@ -370,7 +370,7 @@ func (p *parts) setupClaimMachines(ctx context.Context, env controller.Env) erro
 		Client: env.Manager.GetClient(), Recorder: env.Manager.GetEventRecorder(machines.ControllerName),
 		Place: p.claimPlace(),
 	}
-	return reconciler.SetupWithManager(env.Manager, machines.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
+	return reconciler.SetupWithManager(ctx, env.Manager, machines.Options{Concurrency: p.opts.Concurrency, Own: env.Own})
 }
 
 // setupUnknownClaims adds the controller of HostClaims whose kind nobody handles.

@@ -92,7 +92,7 @@ const (
 	MachineArgsAnnotation        = "hostclaims.metal3.io/args"
 	MachineCredentialsAnnotation = "hostclaims.metal3.io/credentials"
 	// MachineLabel is on the claim of a Metal3Machine, and on the BareMetalHost that stands for the host of that claim.
-	// Its value is always the same: all three have one name.
+	// Its value is always the same. Both have one name: that of the Metal3Machine which they were created for.
 	MachineLabel      = "hostclaims.metal3.io/machine"
 	MachineLabelValue = "true"
 	// StandInAnnotation of such a claim is the UID of this BareMetalHost. The metaData of the real host contains it.

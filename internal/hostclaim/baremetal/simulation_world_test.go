@@ -510,7 +510,7 @@ func (w *world) changeHost() {
 			w.loses(host.Name)
 			host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Namespace: "infra", Name: "m"}
 			delete(host.Annotations, metal3v1.SavedAnnotation)
-			host.Spec.AutomatedCleaningMode = "" // And says itself what is cleaned.
+			host.Spec.Online, host.Spec.AutomatedCleaningMode = true, "" // And says itself what is cleaned.
 			delete(w.disks, host.Name)
 		}
 	case "machine leaves":

@@ -28,7 +28,7 @@ func (c create) String() string { return "creating " + describe(c.object) }
 func (c create) Do(ctx context.Context, r *Reconciler) error {
 	created, _ := c.object.DeepCopyObject().(client.Object)
 	if _, claim := c.object.(*metal3v1.HostClaim); claim {
-		if err := r.waits(ctx, c.object); err != nil {
+		if err := r.waits(ctx, client.ObjectKeyFromObject(c.object), c.object.GetOwnerReferences()[0].UID); err != nil {
 			return err
 		}
 	}
@@ -53,14 +53,14 @@ func (c create) Do(ctx context.Context, r *Reconciler) error {
 	return fmt.Errorf("%s exists already and does not belong to this Metal3Machine. Delete it, or create the Machine under another name", describe(c.object))
 }
 
-// waits asks the API server whether the Machine of a claim still waits for a host. A cache may have seen the end of an
+// waits asks the API server whether a Machine still waits for a host. A cache may have seen the end of an
 // earlier claim, and not that the Machine got a host by it.
-func (r *Reconciler) waits(ctx context.Context, claim client.Object) error {
+func (r *Reconciler) waits(ctx context.Context, machine types.NamespacedName, uid types.UID) error {
 	live := controller.MetadataOf(machineKind().GroupVersion(), machineKind().Kind)
-	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(claim), live); err != nil {
+	if err := r.Read.Live.Get(ctx, machine, live); err != nil {
 		return err
 	}
-	if !isOwner(live.UID, claim) || live.DeletionTimestamp != nil || live.Annotations[metal3v1.HostAnnotation] != "" {
+	if live.UID != uid || live.DeletionTimestamp != nil || live.Annotations[metal3v1.HostAnnotation] != "" {
 		return reconcile.Outdated("metal3machines", live.Name)
 	}
 	return nil

@@ -19,9 +19,9 @@ const ControllerName = "hostclaim-machines"
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch,namespace=scope
 // +kubebuilder:rbac:groups=metal3.io,resources=hostclaims,verbs=get;list;watch;create;patch;delete,namespace=scope
-// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;create;delete,namespace=scope
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;create;patch;delete,namespace=scope
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts/status,verbs=patch,namespace=scope
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch,namespace=scope
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch,namespace=scope
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=scope
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=hostclaims.metal3.io;baremetalhosts.metal3.io;metal3machines.infrastructure.cluster.x-k8s.io;clusters.cluster.x-k8s.io,verbs=list;watch
 

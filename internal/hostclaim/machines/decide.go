@@ -23,6 +23,14 @@ type Decision struct {
 
 // Decide says what to do. It is pure.
 func Decide(o Observation) Decision {
+	d := decide(o)
+	for _, rest := range o.Rest {
+		d.Actions = append(d.Actions, decide(rest).Actions...)
+	}
+	return d
+}
+
+func decide(o Observation) Decision {
 	m := o.Machine
 	marked := passMark(o)
 	switch {
@@ -34,15 +42,19 @@ func Decide(o Observation) Decision {
 		if !o.Gone {
 			return Decision{}
 		}
-		return end(o)
+		return leave(o)
 	case o.Ownerless && m.DeletionTimestamp == nil:
 		return Decision{Problem: ownerless}
 	case o.Claim == nil && o.Proxy == nil:
-		return begin(m)
+		return begin(o)
+	case adopts(o):
+		return Decision{Actions: []Action{adopt{Pair{o.Claim, o.Proxy}, m}}}
 	case owned(o) != "":
-		return Decision{Problem: owned(o)}
-	case m.DeletionTimestamp != nil && o.Proxy != nil && o.Proxy.Spec.ConsumerRef == nil:
-		return end(o) // The provider has done with it.
+		return replace(o)
+	case m.DeletionTimestamp != nil && o.Proxy != nil && done(o.Proxy):
+		return leave(o) // The provider has done with it.
+	case o.Proxy == nil && waits(o.Claim) && m.DeletionTimestamp == nil && m.Problem == "":
+		return wait(o)
 	default:
 		return inStep(o)
 	}
@@ -72,7 +84,7 @@ func owned(o Observation) string {
 	if o.Claim != nil && !isOwner(o.Machine.UID, o.Claim) {
 		return "Waiting until the HostClaim of an earlier Metal3Machine of this name is deleted"
 	}
-	if o.Proxy != nil && len(o.Proxy.OwnerReferences) > 0 && !isOwner(o.Machine.UID, o.Proxy) {
+	if o.Proxy != nil && len(machinesOf(o.Proxy)) > 0 && !isOwner(o.Machine.UID, o.Proxy) {
 		return "Waiting until the BareMetalHost of an earlier Metal3Machine of this name is deleted"
 	}
 	return ""
@@ -86,7 +98,9 @@ const hadHost = "The Machine had a host, so it gets no HostClaim for another one
 const ownerless = "The HostClaim of this name has no owner. After a restore, set its ownerReferences to this Metal3Machine. Otherwise delete it"
 
 // begin asks for a host.
-func begin(m *Machine) Decision {
+func begin(o Observation) Decision {
+	m := o.Machine
+	chosen, _ := o.choose()
 	switch {
 	case m.Kind == "" || m.DeletionTimestamp != nil:
 		return Decision{}
@@ -94,9 +108,44 @@ func begin(m *Machine) Decision {
 		return Decision{Problem: m.Problem}
 	case m.Annotations[metal3v1.HostAnnotation] != "":
 		return Decision{Problem: hadHost}
+	case chosen != nil:
+		return Decision{Actions: []Action{take{*chosen, m}}}
 	default:
 		return Decision{Actions: []Action{create{newClaim(m)}}}
 	}
+}
+
+// wait is for a Machine whose claim has no host. The Machine gives the claim up for a pair that is kept: it has one
+// claim.
+func wait(o Observation) Decision {
+	chosen, problem := o.choose()
+	if chosen != nil {
+		return Decision{Actions: []Action{remove{o.Claim}}}
+	}
+	d := inStep(o)
+	d.Problem = problem
+	return d
+}
+
+// replace is for a Machine whose name an earlier one has left to a pair.
+func replace(o Observation) Decision {
+	if chosen, _ := o.choose(); chosen != nil && chosen.Claim.Name == o.Machine.Name && o.Machine.Problem == "" {
+		return Decision{Actions: []Action{take{*chosen, o.Machine}}}
+	}
+	return Decision{Problem: owned(o)}
+}
+
+// leave is for a pair without a Machine. It stays for the next one, or ends.
+func leave(o Observation) Decision {
+	if (Pair{o.Claim, o.Proxy}).keeps(o.Cluster) {
+		return keep(o)
+	}
+	if o.Machine != nil && tagged(o.Proxy) != "" {
+		if actions := handOver(o); len(actions) > 0 {
+			return Decision{Actions: actions} // The provider had no reason to wait.
+		}
+	}
+	return end(o)
 }
 
 // end deletes what there is. The claim gives its host back.
@@ -105,8 +154,8 @@ func end(o Observation) Decision {
 	if o.Claim != nil && o.Claim.DeletionTimestamp == nil {
 		d.Actions = append(d.Actions, remove{o.Claim})
 	}
-	// One that has a consumer and no owner was restored before its Machine.
-	restored := o.Machine == nil && o.Proxy != nil && o.Proxy.Spec.ConsumerRef != nil && len(o.Proxy.OwnerReferences) == 0
+	// One that has no owner, and a consumer, was restored before its Machine. So was one whose claim has no owner either.
+	restored := o.Machine == nil && o.Proxy != nil && (o.Proxy.Spec.ConsumerRef != nil || o.Ownerless) && len(o.Proxy.OwnerReferences) == 0
 	if o.Proxy != nil && o.Proxy.DeletionTimestamp == nil && !restored {
 		d.Actions = append(d.Actions, remove{o.Proxy})
 	}
@@ -115,7 +164,10 @@ func end(o Observation) Decision {
 
 // inStep keeps claim and proxy in step.
 func inStep(o Observation) Decision {
-	var d Decision
+	d := Decision{Actions: handOver(o)}
+	if len(d.Actions) > 0 {
+		return d
+	}
 	if o.Claim != nil && o.Claim.DeletionTimestamp == nil {
 		after := o.Claim.DeepCopy()
 		after.Spec = wanted(o)

@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,6 +29,15 @@ func situations() [][2]string {
 		{"Restored", "It was restored from a backup, and its claim has no owner."},
 		{"RestoredAndDeleted", "The same, and it is being deleted."},
 		{"LetGo", "It is being deleted, and CAPM3 has released the BareMetalHost."},
+		{"Leaving", "It is being deleted, and its host is empty. Its Cluster is not being deleted."},
+		{"LeavingTagged", "It is being deleted, and CAPM3 has released the BareMetalHost with a label for node reuse."},
+		{"Kept", "The same, and it is gone."},
+		{"KeptNoCluster", "The same, and its Cluster is being deleted, or gone."},
+		{"KeptUnhealthy", "It is gone, and its host is kept, and marked as unhealthy."},
+		{"Next", "It is new, and the host of m1 is kept for its deployment."},
+		{"Waits", "Its claim waits for a host, and the host of m1 is kept for its deployment."},
+		{"WaitsSelects", "The same, and it has another hostSelector than m1 had."},
+		{"HalfDone", "It has got the BareMetalHost of m1, and not yet the claim."},
 		{"Gone", "It is gone."},
 		{"GonePaused", "It is gone, and its Cluster is paused: it was moved."},
 		{"RestoredBeforeItsMachine", "Its BareMetalHost was restored from a backup, and it was not yet."},
@@ -38,6 +48,7 @@ func situations() [][2]string {
 // What becomes of a Metal3Machine in a state is on a page that Decide writes.
 func TestThePageOfDecisions(t *testing.T) {
 	cases := decideRows()
+	maps.Copy(cases, reuseRows())
 	var rows []decisions.Row
 	for _, situation := range situations() {
 		row, ok := cases[situation[0]]

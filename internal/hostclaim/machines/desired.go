@@ -23,9 +23,14 @@ func metadataOf(m *Machine) metav1.ObjectMeta {
 	}
 	return metav1.ObjectMeta{
 		Namespace: m.Namespace, Name: m.Name, Labels: labels,
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: machineKind().GroupVersion().String(), Kind: machineKind().Kind, Name: m.Name, UID: m.UID,
-		}},
+		OwnerReferences: []metav1.OwnerReference{ownerMachine(m)},
+	}
+}
+
+// consumerRef names a Machine as the consumer of a host, or of a claim.
+func consumerRef(m *Machine) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: machineKind().GroupVersion().String(), Kind: machineKind().Kind, Namespace: m.Namespace, Name: m.Name,
 	}
 }
 
@@ -40,10 +45,7 @@ func wanted(o Observation) metal3v1.HostClaimSpec {
 	m := o.Machine
 	s := metal3v1.HostClaimSpec{
 		Online: new(false), Kind: m.Kind, Args: maps.Clone(m.Args), Credentials: m.Credentials, HostSelector: m.Selector,
-		FailureDomain: m.FailureDomain,
-		ConsumerRef: &corev1.ObjectReference{
-			APIVersion: machineKind().GroupVersion().String(), Kind: machineKind().Kind, Namespace: m.Namespace, Name: m.Name,
-		},
+		FailureDomain: m.FailureDomain, ConsumerRef: consumerRef(m),
 	}
 	if m.Credentials != "" && m.Kind != metal3v1.KindRemote {
 		s.Kind = metal3v1.KindRemote
@@ -56,13 +58,18 @@ func wanted(o Observation) metal3v1.HostClaimSpec {
 		// The request is read once. What was asked for does not change under the host that it got.
 		is := claim.Spec
 		s.Kind, s.Args, s.Credentials, s.IdentityRef = is.Kind, is.Args, is.Credentials, is.IdentityRef
-		s.HostSelector = is.HostSelector
+		s.HostSelector, s.AutomatedCleaningMode = is.HostSelector, is.AutomatedCleaningMode
 	}
 	proxy := o.Proxy
 	if proxy == nil {
 		return s
 	}
-	s.Online = new(proxy.Spec.Online)
+	s.Online, s.AutomatedCleaningMode = new(proxy.Spec.Online), ""
+	// Once its Cluster is being deleted, no next Machine goes on with the disks, and the host is cleaned for others.
+	last := m.DeletionTimestamp != nil && o.Cluster == nil
+	if hostclaim.NotCleaned(proxy) && !last {
+		s.AutomatedCleaningMode = metal3v1.CleaningDisabled
+	}
 	s.UserData, s.MetaData = reference(proxy.Spec.UserData), reference(proxy.Spec.MetaData)
 	s.NetworkData = reference(proxy.Spec.NetworkData)
 	if proxy.Status.Provisioning.State == bmov1.StateNone && !asksFor(o.Claim) {
@@ -113,17 +120,17 @@ func reboots(claim map[string]string, proxy *bmov1.BareMetalHost) map[string]str
 	return after
 }
 
-// newProxy returns the host that the provider takes for its Machine: it has the labels that the Machine selects by.
+// newProxy returns the host that the provider takes for its Machine: it has the labels that the Machine selects by, and
+// the name of the claim.
 func newProxy(m *Machine, claim *metal3v1.HostClaim) *bmov1.BareMetalHost {
 	proxy := &bmov1.BareMetalHost{
 		ObjectMeta: metadataOf(m),
 		Spec: bmov1.BareMetalHostSpec{
-			BootMACAddress: claim.Status.BootMACAddress,
-			ConsumerRef: &corev1.ObjectReference{
-				APIVersion: machineKind().GroupVersion().String(), Kind: machineKind().Kind, Namespace: m.Namespace, Name: m.Name,
-			},
+			BootMACAddress: claim.Status.BootMACAddress, ConsumerRef: consumerRef(m),
+			AutomatedCleaningMode: bmov1.AutomatedCleaningMode(claim.Spec.AutomatedCleaningMode),
 		},
 	}
+	proxy.Name = claim.Name
 	proxy.Annotations = map[string]string{bmov1.PausedAnnotation: metal3v1.ProxyPause}
 	for _, each := range m.Selector.MatchExpressions {
 		value := ""

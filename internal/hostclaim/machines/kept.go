@@ -33,9 +33,11 @@ func keepRequest(object any) (any, error) {
 	kept.SetGeneration(machine.GetGeneration())
 	kept.SetCreationTimestamp(machine.GetCreationTimestamp())
 	kept.SetDeletionTimestamp(machine.GetDeletionTimestamp())
-	if name, ok := machine.GetLabels()[clusterv1.ClusterNameLabel]; ok {
-		kept.SetLabels(map[string]string{clusterv1.ClusterNameLabel: name})
+	var labels map[string]string
+	for _, key := range []string{clusterv1.ClusterNameLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachineDeploymentNameLabel} {
+		labels = hostclaim.Set(labels, key, machine.GetLabels()[key])
 	}
+	kept.SetLabels(labels)
 	kept.SetAnnotations(keepAnnotations(machine.GetAnnotations()))
 	if spec, ok := machine.Object["spec"].(map[string]any); ok {
 		kept.Object["spec"] = keepSpec(spec)

@@ -19,6 +19,9 @@ func TestWhatIsKeptOfAMachineSaysTheSameOrThatItCannotBeRead(t *testing.T) {
 		object := newMachine()
 		object.SetNamespace("team")
 		object.SetName("m")
+		object.SetLabels(map[string]string{
+			"cluster.x-k8s.io/cluster-name": "c", "cluster.x-k8s.io/deployment-name": "d", "cluster.x-k8s.io/control-plane-name": "p",
+		})
 		spec := map[string]any{
 			"failureDomain": "z", "hostSelector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "image": many,
 		}

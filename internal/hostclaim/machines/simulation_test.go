@@ -52,6 +52,7 @@ func (w *world) checkWrite(verb string, key simulation.Key, was, is client.Objec
 			w.T.Fatalf("it wrote to %s, which is not its own", key)
 		}
 	}
+	w.checkReuse(verb, was, is)
 	if _, claim := is.(*metal3v1.HostClaim); !claim || verb != "create" || was != nil {
 		return
 	}
@@ -105,7 +106,10 @@ func (w *world) resume() {
 		w.pause(name, false)
 		w.removeForeign(name)
 	}
-	w.server.Remove(keyOf(clusterGK, "cluster"))
+	if cluster := w.cluster(); cluster != nil {
+		cluster.Spec.Paused = nil
+		w.server.Put(cluster)
+	}
 }
 
 // checkEnd is what must hold when nothing goes wrong any more.
@@ -129,17 +133,18 @@ func (w *world) checkEnd() {
 }
 
 func (w *world) checkMachine(name string) {
-	m, claim, proxy := w.machine(name), w.getClaim(name), w.getHost(name)
+	m := w.machine(name)
+	w.checkLeft(name)
+	if m == nil {
+		return
+	}
+	claim, proxy := w.pairOf(m)
 	switch {
-	case m == nil:
-		if claim != nil || proxy != nil {
-			w.T.Fatalf("Machine %s is gone, and left %v, %v", name, claim, proxy)
-		}
 	case m.DeletionTimestamp != nil:
 		w.T.Fatalf("Machine %s is still there", describeMachine(m))
 	case claim == nil:
 		// It had one. Its proxy says so, unless that was deleted, too.
-		if m.Annotations[metal3v1.HostAnnotation] == "" && proxy == nil {
+		if m.Annotations[metal3v1.HostAnnotation] == "" && proxy == nil && w.getClaim(name) == nil {
 			w.T.Fatalf("Machine %s has no claim", describeMachine(m))
 		}
 		if proxy != nil && proxy.Status.OperationalStatus != bmov1.OperationalStatusError {
@@ -150,7 +155,7 @@ func (w *world) checkMachine(name string) {
 			w.T.Fatalf("Machine %s is not told that its host is gone: %+v", describeMachine(m), proxy.Status)
 		}
 	case w.serverOf(claim) == nil:
-		if w.free() != nil {
+		if w.free() != nil || w.usable(m) {
 			w.T.Fatalf("Machine %s has no host, and there is one", describeMachine(m))
 		}
 	case proxy == nil || !settled(proxy, w.serverOf(claim)):
@@ -171,6 +176,13 @@ func (w *world) checkReleased() {
 			w.T.Fatalf("Machine %s is left", describeMachine(m))
 		}
 		w.checkMachine(name)
+	}
+	w.server.Remove(keyOf(clusterGK, "cluster"))
+	if !w.settle() {
+		w.T.Fatal("it does not come to rest after the Cluster was deleted")
+	}
+	for _, name := range []string{"m1", "m2"} {
+		w.checkLeft(name)
 	}
 	for _, s := range w.servers {
 		if *s != (server{name: s.name}) {

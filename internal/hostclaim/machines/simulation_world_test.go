@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -15,11 +16,8 @@ import (
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
-	"github.com/archelon-io/archelon/internal/hostclaim"
-	"github.com/archelon-io/archelon/internal/reconcile"
 	"github.com/archelon-io/archelon/test/simulation"
 	"github.com/archelon-io/archelon/test/standin/capm3"
 )
@@ -60,6 +58,8 @@ type world struct {
 	writes int
 	// working is the process that runs.
 	working int
+	// reuses is whether little happens but that Machines come and go, and leave their hosts to each other.
+	reuses bool
 }
 
 func simScheme() *runtime.Scheme {
@@ -74,12 +74,23 @@ func simScheme() *runtime.Scheme {
 }
 
 func newWorld(ctx context.Context, t *rapid.T) *world {
-	w := &world{Schedule: simulation.Schedule{T: t}, ctx: ctx, server: simulation.NewServer(simScheme())}
+	w := newWorldOf(ctx, simulation.Schedule{T: t})
+	if w.reuses = rapid.Bool().Draw(t, "reuses"); w.reuses {
+		w.furnish()
+	}
+	return w
+}
+
+func newWorldOf(ctx context.Context, schedule simulation.Schedule) *world {
+	w := &world{Schedule: schedule, ctx: ctx, server: simulation.NewServer(simScheme())}
 	w.servers = []*server{{name: "s1"}, {name: "s2"}}
 	w.provider = capm3.Provider{
 		Client: w.server.Client(nil), Image: &bmov1.Image{URL: simImage, Checksum: "x"},
-		Data: &corev1.SecretReference{Name: "data", Namespace: simNamespace},
+		Data:   &corev1.SecretReference{Name: "data", Namespace: simNamespace},
+		Reuses: func(string) bool { return w.reuses || w.Pick("reused", "yes", "no") == "yes" },
+		Old:    func() bool { return w.Pick("cache of the provider", "new", "new", "old") == "old" },
 	}
+	w.putCluster()
 	w.processes = make([]*simulation.Process, 2)
 	for i := range w.processes {
 		w.start(i)
@@ -94,12 +105,13 @@ func (w *world) start(n int) {
 	r := &Reconciler{
 		Client: live, Recorder: simulation.Silent{}, Read: Readers{Own: cache, Clusters: cache, Live: live},
 	}
-	changed := predicate.ResourceVersionChangedPredicate{}
-	watches := make([]simulation.Watch, 0, 4)
-	for _, object := range []client.Object{newMachine(), &metal3v1.HostClaim{}, &bmov1.BareMetalHost{}} {
-		watches = append(watches, simulation.WatchOf(simScheme(), object, reconcile.Itself, changed))
+	for _, index := range indexes() {
+		cache.Index(index.Object, index.Name, index.Keys)
 	}
-	watches = append(watches, simulation.WatchOf(simScheme(), &clusterv1.Cluster{}, r.ofCluster, hostclaim.PausedChanged()))
+	var watches []simulation.Watch
+	for _, watch := range r.watches() {
+		watches = append(watches, simulation.WatchOf(simScheme(), watch.Object, watch.Requests, watch.Admits))
+	}
 	w.processes[n] = &simulation.Process{Cache: cache, Reconciler: r, Watches: watches}
 	w.processes[n].Start(w.ctx)
 }
@@ -159,9 +171,16 @@ func (w *world) work(n int) {
 
 // act does one thing that can happen.
 func (w *world) act() {
-	switch w.Pick("what", "user", "user", "provider", "provider", "provider", "claims", "claims", "claims", "metal3", "metal3",
-		"collect", "deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "restart", "fault", "fault",
-	) {
+	if w.reuses && w.Pick("roll", "yes", "no", "no", "no") == "yes" {
+		w.roll()
+		return
+	}
+	what := []string{"user", "user"}
+	if w.reuses {
+		what = nil
+	}
+	switch w.Pick("what", append(what, "provider", "provider", "provider", "claims", "claims", "claims", "metal3", "metal3",
+		"collect", "deliver", "deliver", "deliver", "deliver", "work", "work", "work", "work", "restart", "fault", "fault")...) {
 	case "user":
 		w.user()
 	case "provider":
@@ -214,16 +233,10 @@ func (w *world) user() {
 	name := w.Pick("machine", "m1", "m2")
 	m := capm3.NewMachine(simNamespace, name)
 	switch w.Pick("does", "create", "create", "create", "delete", "delete", "delete claim", "delete proxy", "pause", "resume", "resume",
-		"cluster", "server dies", "foreign claim", "foreign host", "remove foreign",
+		"cluster", "cluster", "delete cluster", "server dies", "unhealthy", "foreign claim", "foreign host", "remove foreign",
 	) {
 	case "create":
-		if w.server.Get(w.server.KeyOf(m)) != nil {
-			return
-		}
-		m.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "cluster"})
-		m.SetAnnotations(map[string]string{metal3v1.MachineKindAnnotation: metal3v1.KindBareMetal})
-		m.Object["spec"] = map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{metal3v1.MachineLabel: "true"}}}
-		w.server.Put(m)
+		w.createMachine(name)
 	case "delete":
 		w.server.Remove(w.server.KeyOf(m))
 	case "delete claim":
@@ -233,10 +246,14 @@ func (w *world) user() {
 	case "pause", "resume":
 		w.pause(name, w.Pick("paused", "yes", "no") == "yes")
 	case "cluster":
-		w.server.Put(&clusterv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: simNamespace, Name: "cluster"},
-			Spec:       clusterv1.ClusterSpec{Paused: new(w.Pick("paused", "yes", "no", "no") == "yes")},
-		})
+		w.putCluster()
+	case "delete cluster":
+		w.server.Remove(keyOf(clusterGK, "cluster"))
+	case "unhealthy":
+		if host := w.getHost(name); host != nil && host.Spec.BMC.Address == "" {
+			host.Annotations[metal3v1.UnhealthyAnnotation] = ""
+			w.server.Put(host)
+		}
 	case "server dies":
 		*w.servers[w.Index("server", len(w.servers))] = server{name: "another"}
 	case "foreign claim":
@@ -287,35 +304,42 @@ func (w *world) pause(name string, paused bool) {
 // provide has the provider take its next step with a Machine. It takes the Machine off its host only when it was told
 // that there is nothing on that.
 func (w *world) provide(name string) {
-	before := w.getHost(name)
+	at := name
+	if m := w.machine(name); m != nil && m.Annotations[metal3v1.HostAnnotation] != "" {
+		at = strings.TrimPrefix(m.Annotations[metal3v1.HostAnnotation], simNamespace+"/")
+	}
+	before := w.getHost(at)
 	w.provider.Step(w.ctx, simNamespace, name)
-	after := w.getHost(name)
+	after := w.getHost(at)
 	if before == nil || before.Spec.BMC.Address != "" || before.Spec.ConsumerRef == nil || after == nil || after.Spec.ConsumerRef != nil {
 		return
 	}
 	for _, s := range w.servers {
-		if claim := w.getClaim(name); claim != nil && s.claim == claim.UID && s.runs != "" {
+		if claim := w.getClaim(at); claim != nil && s.claim == claim.UID && s.runs != "" {
 			w.T.Fatalf("Machine %s is released while %s runs %s (%s)", name, s.name, s.runs, before.Status.Provisioning.State)
 		}
 	}
 }
 
-// collect deletes one thing whose owner is gone, as Kubernetes does. It reports false if there is none.
+// collect deletes one thing whose owners are gone, as Kubernetes does, or removes those owners that are. It reports
+// false if there is none.
 func (w *world) collect() bool {
 	uids := map[types.UID]bool{}
-	for _, machine := range w.server.Objects(machineGK) {
-		uids[machine.GetUID()] = true
+	for _, owner := range append(w.server.Objects(machineGK), w.server.Objects(clusterGK)...) {
+		uids[owner.GetUID()] = true
 	}
 	for _, kind := range []schema.GroupKind{claimGK, hostGK} {
 		for _, object := range w.server.Objects(kind) {
-			orphan := len(object.GetOwnerReferences()) > 0 && object.GetDeletionTimestamp() == nil
-			for _, owner := range object.GetOwnerReferences() {
-				orphan = orphan && !uids[owner.UID]
+			owners := slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), func(ref metav1.OwnerReference) bool { return !uids[ref.UID] })
+			if len(owners) == len(object.GetOwnerReferences()) || object.GetDeletionTimestamp() != nil {
+				continue
 			}
-			if orphan {
+			if object.SetOwnerReferences(owners); len(owners) > 0 {
+				w.server.Put(object)
+			} else {
 				w.server.Remove(w.server.KeyOf(object))
-				return true
 			}
+			return true
 		}
 	}
 	return false

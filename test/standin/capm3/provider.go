@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -22,6 +23,9 @@ const (
 	machineFinalizer = "metal3machine.infrastructure.cluster.x-k8s.io"
 	machineVersion   = "infrastructure.cluster.x-k8s.io/v1beta1"
 	hostAnnotation   = "metal3.io/BareMetalHost"
+	nodeReuseLabel   = "infrastructure.cluster.x-k8s.io/node-reuse"
+	clusterLabel     = "cluster.x-k8s.io/cluster-name"
+	deploymentLabel  = "cluster.x-k8s.io/deployment-name"
 )
 
 // NewMachine returns a Metal3Machine without a spec.
@@ -40,6 +44,10 @@ type Provider struct {
 	// Image and Data are what each Machine is to run.
 	Image *bmov1.Image
 	Data  *corev1.SecretReference
+	// Reuses says whether the template of a Machine has nodeReuse, nil that none has. Old is whether the provider has an
+	// old cache when it takes a Machine off its host: it removes the owners that were added since.
+	Reuses func(machine string) bool
+	Old    func() bool
 }
 
 // Step takes the next one, and says what it came to: the state of the host, once there is one.
@@ -63,9 +71,10 @@ func (p Provider) Step(ctx context.Context, namespace, name string) string {
 	}
 	after := host.DeepCopy()
 	after.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: machineVersion, Kind: "Metal3Machine", Namespace: namespace, Name: name}
-	after.OwnerReferences = []metav1.OwnerReference{{
+	after.OwnerReferences = append(without(host.OwnerReferences, name), metav1.OwnerReference{
 		APIVersion: machineVersion, Kind: "Metal3Machine", Name: name, UID: m.GetUID(), Controller: new(true),
-	}}
+	})
+	delete(after.Labels, nodeReuseLabel)
 	after.Spec.Online = true
 	if after.Spec.Image == nil && p.Image != nil {
 		after.Spec.Image, after.Spec.UserData = p.Image, p.Data
@@ -142,7 +151,7 @@ func (p Provider) delete(ctx context.Context, m *unstructured.Unstructured, host
 		if !slices.Contains(done, host.Status.Provisioning.State) {
 			return "waiting"
 		}
-		after.Spec.ConsumerRef, after.OwnerReferences = nil, nil
+		p.leave(ctx, m, after)
 		if said := p.patched(ctx, after, host, ""); said != "" {
 			return said
 		}
@@ -150,6 +159,32 @@ func (p Provider) delete(ctx context.Context, m *unstructured.Unstructured, host
 	after := m.DeepCopy()
 	controllerutil.RemoveFinalizer(after, machineFinalizer)
 	return p.patched(ctx, after, m, "released")
+}
+
+// leave takes a Machine off its host, and tags the host if it is to be used again.
+func (p Provider) leave(ctx context.Context, m *unstructured.Unstructured, host *bmov1.BareMetalHost) {
+	host.Spec.ConsumerRef, host.OwnerReferences = nil, without(host.OwnerReferences, m.GetName())
+	if p.Old != nil && p.Old() {
+		host.OwnerReferences = nil
+	}
+	delete(host.Labels, clusterLabel)
+	if p.reuses(ctx, m) {
+		host.Labels = merged(host.Labels, nodeReuseLabel, "md-"+m.GetLabels()[deploymentLabel])
+	}
+}
+
+// reuses reports whether the host of a Machine is to be used again. Of a Cluster that is being deleted, none is.
+func (p Provider) reuses(ctx context.Context, m *unstructured.Unstructured) bool {
+	cluster := &clusterv1.Cluster{}
+	key := types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetLabels()[clusterLabel]}
+	return p.Reuses != nil && p.Reuses(m.GetName()) && p.Client.Get(ctx, key, cluster) == nil && cluster.DeletionTimestamp == nil
+}
+
+// without returns owners without a Machine.
+func without(owners []metav1.OwnerReference, machine string) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(owners), func(ref metav1.OwnerReference) bool {
+		return ref.Kind == "Metal3Machine" && ref.Name == machine
+	})
 }
 
 func (p Provider) patched(ctx context.Context, after, before client.Object, said string) string {
