@@ -264,26 +264,32 @@ func (s *site) try(ctx context.Context, name string) error {
 // watch notes in which states hosts are, and whose they are. The returned function says what was seen of one.
 func (s *site) watch(ctx context.Context) func(name string) []string {
 	GinkgoHelper()
+	return s.watchHosts(ctx, moving, func(host *bmov1.BareMetalHost) string {
+		what := string(host.Status.Provisioning.State) + " "
+		if ref := host.Spec.ConsumerRef; ref != nil {
+			what += ref.Name
+		}
+		return what
+	})
+}
+
+// watchHosts returns a function that says what was seen of each version of a host of a namespace.
+func (s *site) watchHosts(ctx context.Context, namespace string, say func(*bmov1.BareMetalHost) string) func(name string) []string {
+	GinkgoHelper()
 	with, err := client.NewWithWatch(s.Management.Config, client.Options{Scheme: s.Client.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	hosts, err := with.Watch(context.WithoutCancel(ctx), &bmov1.BareMetalHostList{}, client.InNamespace(moving))
+	hosts, err := with.Watch(context.WithoutCancel(ctx), &bmov1.BareMetalHostList{}, client.InNamespace(namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(hosts.Stop)
 	var mu sync.Mutex
 	seen := map[string][]string{}
 	go func() {
 		for event := range hosts.ResultChan() {
-			host, ok := event.Object.(*bmov1.BareMetalHost)
-			if !ok {
-				continue
+			if host, ok := event.Object.(*bmov1.BareMetalHost); ok {
+				mu.Lock()
+				seen[host.Name] = append(seen[host.Name], say(host))
+				mu.Unlock()
 			}
-			what := string(host.Status.Provisioning.State) + " "
-			if ref := host.Spec.ConsumerRef; ref != nil {
-				what += ref.Name
-			}
-			mu.Lock()
-			seen[host.Name] = append(seen[host.Name], what)
-			mu.Unlock()
 		}
 	}()
 	return func(name string) []string {

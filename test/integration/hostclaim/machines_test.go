@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -265,6 +266,56 @@ var _ = Describe("Metal3Machines with claims", Ordered, ContinueOnFailure, func(
 		Eventually(w.consumer(ctx, infra, "sick")).Should(Equal("team-a/next"))
 		remove(ctx, "next")
 		Eventually(step(ctx, "next")).Should(Equal("NotFound"))
+	})
+
+	It("leave their host to the next one, and to none once their Cluster is deleted", func(ctx SpecContext) {
+		host(ctx, "kept")
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "k"}}
+		cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "i", Kind: "I", Name: "i"}
+		w.create(ctx, cluster)
+		provider.Reuses = func(string) bool { return true }
+		DeferCleanup(func() { provider.Reuses = nil })
+		of := map[string]string{clusterv1.ClusterNameLabel: "k", clusterv1.MachineDeploymentNameLabel: "d"}
+		w.labelledMachine(ctx, "first", of, kind, selecting("kept"))
+		Eventually(step(ctx, "first")).Should(Equal("provisioned"))
+		claim := w.getClaim(ctx, team, "first").UID
+
+		By("keeping it without a Machine")
+		remove(ctx, "first")
+		Eventually(step(ctx, "first")).Should(Equal("NotFound"))
+		owners := func() []string {
+			var kinds []string
+			for _, object := range []client.Object{w.getClaim(ctx, team, "first"), w.getHost(ctx, team, "first")} {
+				for _, ref := range object.GetOwnerReferences() {
+					kinds = append(kinds, ref.Kind)
+				}
+			}
+			return kinds
+		}
+		Eventually(owners).Should(Equal([]string{"Cluster", "Cluster"}), "Kubernetes removes the owner that is gone")
+		Consistently(w.consumer(ctx, infra, "kept")).Should(Equal("team-a/first"))
+
+		By("giving it to none that asks for another host")
+		w.labelledMachine(ctx, "odd", of, kind, selecting("nothing"))
+		Eventually(told(ctx, "odd")).Should(ContainSubstring("HostClaim first keeps a host for the next Machine, but was created with another hostSelector"))
+		remove(ctx, "odd")
+		Eventually(left(ctx, "odd")).Should(BeEmpty())
+
+		By("giving it to the next one")
+		w.labelledMachine(ctx, "second", of, kind, selecting("kept"))
+		Eventually(step(ctx, "second")).Should(Equal("associated with first"))
+		Eventually(step(ctx, "second")).Should(Equal("provisioned"))
+		Expect(w.getClaim(ctx, team, "first").UID).To(Equal(claim))
+		Expect(left(ctx, "second")()).To(BeEmpty())
+		Expect(owners()).To(Equal([]string{"Cluster", "Metal3Machine", "Cluster", "Metal3Machine"}))
+
+		By("deleting the Cluster")
+		remove(ctx, "second")
+		Eventually(step(ctx, "second")).Should(Equal("NotFound"))
+		Consistently(w.consumer(ctx, infra, "kept")).Should(Equal("team-a/first"))
+		Expect(w.admin.Delete(ctx, cluster)).To(Succeed())
+		Eventually(left(ctx, "first")).Should(BeEmpty())
+		Eventually(w.consumer(ctx, infra, "kept")).Should(BeEmpty())
 	})
 
 	It("can be deleted when this controller is gone", func(ctx SpecContext) {

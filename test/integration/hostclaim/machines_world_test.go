@@ -52,9 +52,9 @@ func (w *world) startMachines(ctx context.Context, its *faults) func() {
 func (w *world) startMachinesAs(ctx context.Context, account string, its *faults) func() {
 	GinkgoHelper()
 	described := machines.Controller("host-claim-machines", baremetal.CRD(), nil)
-	return w.run(ctx, account, described, func(_ context.Context, _ *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
+	return w.run(ctx, account, described, func(ctx context.Context, _ *rest.Config, mgr ctrl.Manager, own cache.Cache) error {
 		r := &machines.Reconciler{Client: faulty{mgr.GetClient(), its}, Recorder: mgr.GetEventRecorder(machines.ControllerName)}
-		return r.SetupWithManager(mgr, machines.Options{Concurrency: 4, Own: own})
+		return r.SetupWithManager(ctx, mgr, machines.Options{Concurrency: 4, Own: own})
 	})
 }
 
@@ -112,7 +112,13 @@ func (m *mortal) diedAt() []string {
 // machine creates a Metal3Machine from YAML of its annotations and its spec.
 func (w *world) machine(ctx context.Context, name, annotations, spec string) {
 	GinkgoHelper()
+	w.labelledMachine(ctx, name, nil, annotations, spec)
+}
+
+func (w *world) labelledMachine(ctx context.Context, name string, labels map[string]string, annotations, spec string) {
+	GinkgoHelper()
 	object := capm3.NewMachine(machineNamespace, name)
+	object.SetLabels(labels)
 	said := map[string]string{}
 	Expect(yaml.Unmarshal([]byte(annotations), &said)).To(Succeed())
 	object.SetAnnotations(said)
