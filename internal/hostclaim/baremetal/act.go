@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/hostclaim"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
@@ -39,6 +40,26 @@ func (c changeHost) Do(ctx context.Context, r *Reconciler) error {
 		r.warn(c.before, *c.warning)
 	}
 	return err
+}
+
+// parkHost parks the host of a paused claim, which ends what keeps clusterctl waiting. The claim goes wherever it goes as
+// the API server has it at that moment, so that has to say which host it waits for there. A cache can be older than the
+// end of an earlier pause, which took that off the claim.
+type parkHost struct {
+	changeHost
+	claim *metal3v1.HostClaim
+}
+
+// Do implements reconcile.Action.
+func (p parkHost) Do(ctx context.Context, r *Reconciler) error {
+	live := controller.MetadataOf(metal3v1.GroupVersion, metal3v1.HostClaimKind)
+	if err := r.Read.Live.Get(ctx, client.ObjectKeyFromObject(p.claim), live); err != nil {
+		return err
+	}
+	if live.UID != p.claim.UID || live.Annotations[metal3v1.ParkedAnnotation] != keyOf(p.before).String() {
+		return reconcile.Outdated("hostclaims", p.claim.Name)
+	}
+	return p.changeHost.Do(ctx, r)
 }
 
 // changeClaim writes what differs between the metadata of two versions of a claim, if the API server has the first one.

@@ -34,7 +34,7 @@ func park(o Observation, host *bmov1.BareMetalHost) []Action {
 		actions = append(actions, changeClaim{o.Claim, marked, "have it wait for its host wherever it goes", nil})
 	}
 	if after := parked(host, o.HardwareData); after != nil {
-		actions = append(actions, changeHost{host, after, "park it while its claim is paused", nil})
+		actions = append(actions, parkHost{changeHost{host, after, "park it while its claim is paused", nil}, o.Claim})
 	}
 	return actions
 }

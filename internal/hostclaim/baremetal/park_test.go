@@ -11,6 +11,8 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/hostclaim"
+	"github.com/archelon-io/archelon/internal/reconcile"
+	"github.com/archelon-io/archelon/test/simulation"
 )
 
 // besides returns a claim and its host in one namespace, where the host runs what the claim asks for.
@@ -47,6 +49,8 @@ func decides(t *testing.T, o Observation, claim **metal3v1.HostClaim, host **bmo
 		case changeClaim:
 			*claim = is.after
 		case changeHost:
+			*host = is.after
+		case parkHost:
 			*host = is.after
 		default:
 			t.Fatalf("got %s", action)
@@ -100,6 +104,44 @@ func TestAPausedClaimCanBeMovedWithItsHost(t *testing.T) {
 	_, paused := host.Annotations[bmov1.PausedAnnotation]
 	if paused || host.Annotations[blockMove] == "" || host.Spec.ConsumerRef.UID != "uid" {
 		t.Fatalf("got %v, %v", host.Annotations, host.Spec.ConsumerRef)
+	}
+}
+
+// A cache can still have what was written on the claim for an earlier pause. Without that on the API server, the claim
+// would be moved before its host, and take another one there.
+func TestAHostIsParkedOnlyIfItsClaimSaysSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*metal3v1.HostClaim)
+		parks  bool
+	}{
+		"Marked":    {func(c *metal3v1.HostClaim) { setAnnotation(c, metal3v1.ParkedAnnotation, "a/h") }, true},
+		"Unmarked":  {func(*metal3v1.HostClaim) {}, false},
+		"OtherHost": {func(c *metal3v1.HostClaim) { setAnnotation(c, metal3v1.ParkedAnnotation, "a/h2") }, false},
+		"Gone":      {func(c *metal3v1.HostClaim) { c.Finalizers = nil }, false},
+	} {
+		server := simulation.NewServer(simScheme())
+		first, theirs := besides()
+		server.Put(theirs)
+		setAnnotation(first, metal3v1.ParkedAnnotation, "a/h")
+		server.Put(first)
+		claim, host := objectsOf[*metal3v1.HostClaim](server, claimGK)[0], objectsOf[*bmov1.BareMetalHost](server, hostGK)[0]
+		live := claim.DeepCopy()
+		live.Annotations = nil
+		tc.change(live)
+		server.Put(live)
+		if len(live.Finalizers) == 0 {
+			server.Remove(server.KeyOf(live))
+		}
+		actions := park(Observation{Claim: claim, Paused: true, Consumed: list(host)}, host)
+		if len(actions) != 1 {
+			t.Fatalf("%s: got %v", name, actions)
+		}
+		c := server.Client(nil)
+		err := actions[0].Do(t.Context(), &Reconciler{Client: c, Read: Readers{Live: c}})
+		_, parked := objectsOf[*bmov1.BareMetalHost](server, hostGK)[0].Annotations[bmov1.PausedAnnotation]
+		if parked != tc.parks || reconcile.Overtaken(err) == tc.parks {
+			t.Errorf("%s: the host is parked: %t, %v", name, parked, err)
+		}
 	}
 }
 
