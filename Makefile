@@ -17,11 +17,16 @@ HELM_DOCS      := go tool -modfile=hack/chart/go.mod helm-docs --chart-search-ro
 
 # What --version says. A checkout without tags has its commit for a version,
 # and sources without a checkout have none.
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION  ?= $(shell git describe --tags --match='v*' --always --dirty 2>/dev/null || echo devel)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # Where messages lead to: the files of this repository, at the tag of a release, or a site that shows them under the same paths.
-DOCS_URL ?= https://github.com/archelon-io/archelon/blob/$(shell git describe --tags --exact-match 2>/dev/null || echo main)
+DOCS_URL ?= https://github.com/archelon-io/archelon/blob/$(shell git describe --tags --match='v*' --exact-match 2>/dev/null || echo main)
 LDFLAGS   = -X github.com/archelon-io/archelon/internal/version.version=$(VERSION) -X github.com/archelon-io/archelon/internal/version.revision=$(REVISION) -X github.com/archelon-io/archelon/internal/docs.base=$(DOCS_URL)
+
+# The library is a module of its own, which others import. `./...` of this one does not see it, and neither do tools that go by that: each of
+# them is called a second time, in its directory. It is no workspace, because tools are run with -modfile, which a workspace refuses, and
+# because a workspace would compile it with other versions than its users have.
+LIBRARY := providers/capi
 
 # For a part of the tests: make test-unit PKG=./internal/status FOCUS=TestTable
 PKG   ?=
@@ -54,6 +59,7 @@ help-all: ## Show all targets.
 .PHONY: build
 build: manager ## Compile everything.
 	go build ./...
+	go -C $(LIBRARY) build ./...
 
 .PHONY: manager
 manager: ## Build bin/archelon.
@@ -233,6 +239,7 @@ verify-decisions:
 .PHONY: verify-modules
 verify-modules:
 	@go mod tidy -diff || { echo "go.mod or go.sum is stale: run go mod tidy"; exit 1; }
+	@go -C $(LIBRARY) mod tidy -diff || { echo "go.mod or go.sum of $(LIBRARY) is stale: run go -C $(LIBRARY) mod tidy"; exit 1; }
 
 ##@ Check
 
@@ -244,6 +251,7 @@ lint: ## Lint the code, and check generated files, workflows, alerts and documen
 .PHONY: lint-go
 lint-go: ## golangci-lint for all modules, and that it keeps the layers.
 	$(GOLANGCI_LINT) run ./...
+	cd $(LIBRARY) && go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run ./...
 	cd hack/image && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/sign && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/site && go tool -modfile=../tools/go.mod golangci-lint run ./...
@@ -257,6 +265,7 @@ lint-workflows: ## actionlint for the workflows of GitHub.
 .PHONY: lint-fix
 lint-fix: ## Lint and fix what can be fixed by itself.
 	$(GOLANGCI_LINT) run --fix ./...
+	cd $(LIBRARY) && go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --fix ./...
 
 # Not part of make test: it needs the network, and says something else each day.
 VULNDB ?= https://vuln.go.dev
@@ -288,6 +297,10 @@ JSON  := $(if $(ARCHELON_TIMES),-json)
 TIMED := $(if $(ARCHELON_TIMES),| go run ./hack/tiers -)
 # go vet is a part of make lint, and no test needs tables for a debugger, without which a test links in half the time.
 GOTEST = go test $(JSON) -vet=off -ldflags='-s -w' -count=1
+# The same for packages of the library, and which of them: PKG=./providers/capi/kubeconfig is one of them.
+GOTEST_LIBRARY = $(subst go test,go -C $(LIBRARY) test,$(GOTEST))
+IN_LIBRARY     = $(filter ./$(LIBRARY) ./$(LIBRARY)/%,$(PKG))
+LIBRARY_PKG    = $(if $(PKG),$(IN_LIBRARY:./$(LIBRARY)%=.%),./...)
 
 # A FOCUS that matches nothing fails. One of Go's tests is looked for in one package, because it matches nothing in most others.
 FOCUSED = $(if $(FOCUS),$(if $(PKG),,@echo "FOCUS needs the package, too: PKG=./internal/status"; exit 1))
@@ -311,12 +324,12 @@ UNIT = $(or $(PKG),$$(go list ./... | grep -v -e /test/ -e /docs -e /hack/) ./te
 .PHONY: test-unit
 test-unit: ## Tests beside the code; one package: PKG=./internal/status, with FOCUS=TestTable one test.
 	$(FOCUSED)
-	$(GOTEST) -short -shuffle=on -timeout=30m $(or $(RUN),-skip='$(SIMULATION)') $(TESTFLAGS) $(UNIT) $(TIMED) $(MATCHED)
+	$(if $(IN_LIBRARY),,$(GOTEST) -short -shuffle=on -timeout=30m $(or $(RUN),-skip='$(SIMULATION)') $(TESTFLAGS) $(UNIT) $(TIMED) $(MATCHED))
+	$(if $(LIBRARY_PKG),$(GOTEST_LIBRARY) -short -shuffle=on -timeout=30m $(RUN) $(TESTFLAGS) $(LIBRARY_PKG) $(TIMED) $(MATCHED))
 
 # Packages in which goroutines of ours share memory. A new one that starts goroutines belongs here. What runs in a reconciler alone is not
 # shared: controller-runtime runs one for each object. The suite of HostClaims is tested with the detector, too: its controllers share
 # connections and memories with each other, and run in the process of the test.
-RACE += ./internal/drain          # watches that end while a process stops
 RACE += ./internal/edge/...       # the Lease on Rancher's side, renewed beside controllers
 RACE += ./internal/fleet/...      # the health of agents, read from many caches
 RACE += ./internal/hostclaim/...  # connections to other clusters, opened and closed beside claims
@@ -330,11 +343,13 @@ RACE += ./internal/setup          # start and end of all controllers
 RACE += ./internal/shard          # namespaces that come and go beside caches
 RACE += ./internal/status         # questions to many clusters at once
 RACE += ./internal/workload       # connections that imports share
-RACE += ./providers/capi          # clusters that come and go beside their readers
 
+# The library goes with the detector as a whole: clusters come and go beside their readers.
+RACED = $(JSON) -vet=off -ldflags='-s -w' -race -short -timeout=45m $(RUN) $(TESTFLAGS)
 .PHONY: test-race
 test-race: controlplane helm ## Tests with the race detector, of the packages whose goroutines meet; one package: PKG=./providers/capi.
-	go test $(JSON) -vet=off -ldflags='-s -w' -race -short -timeout=45m $(RUN) $(TESTFLAGS) $(or $(PKG),$(RACE)) $(TIMED) $(MATCHED)
+	$(if $(IN_LIBRARY),,go test $(RACED) $(or $(PKG),$(RACE)) $(TIMED) $(MATCHED))
+	$(if $(LIBRARY_PKG),go -C $(LIBRARY) test $(RACED) $(LIBRARY_PKG) $(TIMED) $(MATCHED))
 	$(if $(PKG),,$(GINKGO) --race $(TESTFLAGS) ./test/integration/hostclaim)
 
 # A simulation is one process in which nothing happens at the same time, so it goes without the race detector; test-race walks some schedules
@@ -530,10 +545,10 @@ test-e2e-rancher-kind: helm ## The scenarios that are labelled rancher, with Ran
 FUZZTIME ?= 60s
 .PHONY: fuzz
 fuzz: ## Look for input that breaks a parser, FUZZTIME=60s for each.
-	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' api internal); do \
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' api internal $(LIBRARY)); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$$file"); do \
 			echo "$$target"; \
-			go test "./$$(dirname "$$file")" -run='^$$' -fuzz="^$$target$$" -fuzztime=$(FUZZTIME); \
+			go -C "$$(dirname "$$file")" test . -run='^$$' -fuzz="^$$target$$" -fuzztime=$(FUZZTIME); \
 		done; \
 	done
 

@@ -5,7 +5,11 @@ go 1.26.3
 // Rancher's module names client-go v12.0.0+incompatible.
 replace k8s.io/client-go => k8s.io/client-go v0.36.3
 
+// The library of the fleet is a module of its own, with a version of its own: docs/development/release.md.
+replace github.com/archelon-io/archelon/providers/capi => ./providers/capi
+
 require (
+	github.com/archelon-io/archelon/providers/capi v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/go-logr/logr v1.4.4
 	github.com/google/cel-go v0.29.0

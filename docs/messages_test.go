@@ -14,7 +14,8 @@ import (
 // speaking are the packages whose texts users read in conditions and Events.
 func speaking() []string {
 	return []string{
-		"agent", "agentmanifest", "edge", "fleet", "hostclaim", "identity", "import", "kubeconfig", "members", "rancher", "workload",
+		"internal/agent", "internal/agentmanifest", "internal/edge", "internal/fleet", "internal/hostclaim", "internal/identity",
+		"internal/import", "internal/members", "internal/rancher", "internal/workload", "providers/capi",
 	}
 }
 
@@ -27,14 +28,14 @@ func TestMessagesSpeakToUsers(t *testing.T) {
 		"no actor, or no measure":  regexp.MustCompile(`(?i)\b(somebody|nobody|yet to|let go|if that lasts|if this lasts)\b`),
 	}
 	for _, pkg := range speaking() {
-		for _, file := range parse(t, "internal/"+pkg) {
+		for _, file := range parse(t, pkg) {
 			for _, text := range literals(file) {
 				if strings.Count(text, " ") < 3 || strings.HasPrefix(text, "--") {
 					continue // It is no sentence, or says at start what is wrong with a flag.
 				}
 				for what, pattern := range unwanted {
 					if found := pattern.FindString(text); found != "" {
-						t.Errorf("internal/%s: %q has %s: %q", pkg, text, what, found)
+						t.Errorf("%s: %q has %s: %q", pkg, text, what, found)
 					}
 				}
 			}
@@ -60,14 +61,14 @@ func TestMessagesBeginWithACapitalLetter(t *testing.T) {
 	begins := regexp.MustCompile(`^([A-Z%]|spec\.)`)
 	checked := 0
 	for _, pkg := range speaking() {
-		for _, file := range parse(t, "internal/"+pkg) {
+		for _, file := range parse(t, pkg) {
 			for _, text := range messages(file) {
 				checked++
-				if pkg == "workload" && strings.Contains(kubeconfigs, " "+strings.SplitN(text, " ", 2)[0]+" ") {
+				if pkg == "providers/capi" && strings.Contains(kubeconfigs, " "+strings.SplitN(text, " ", 2)[0]+" ") {
 					continue // The function that it is for begins the sentence with "The kubeconfig".
 				}
 				if !begins.MatchString(text) {
-					t.Errorf("internal/%s: the message %q begins with a small letter", pkg, text)
+					t.Errorf("%s: the message %q begins with a small letter", pkg, text)
 				}
 			}
 		}
@@ -100,7 +101,7 @@ func literals(file *ast.File) []string {
 // make an outcome or a problem of it.
 func messages(file *ast.File) []string {
 	at := map[string]int{
-		"Wait": 1, "Poll": 1, "Stall": 1, "wait": 1, "stall": 1, "fail": 1, "waitFor": 1, "refuse": 1, "problem": 1, "report": 1,
+		"Wait": 1, "Poll": 1, "Stall": 1, "wait": 1, "stall": 1, "fail": 1, "waitFor": 1, "refuse": 1, "problem": 1, "Fail": 1, "report": 1,
 		"missing": 0, "refusal": 0, "waiting": 0, "invalid": 0,
 	}
 	var texts []string

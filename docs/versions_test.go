@@ -87,3 +87,33 @@ func TestVersionsThatAreNeeded(t *testing.T) {
 		}
 	}
 }
+
+// The library is compiled with the versions of the product, which is tested with it. What its users cannot have must
+// not be in it: a replace works in the main module only, and Rancher's modules need some.
+func TestTheLibraryIsAModuleForOthers(t *testing.T) {
+	library, product := read(t, filepath.Join(root, "providers", "capi", "go.mod")), read(t, filepath.Join(root, "go.mod"))
+	replaced := map[string]string{}
+	for _, match := range regexp.MustCompile(`(?m)^replace (\S+) => \S+ (v\S+)$`).FindAllStringSubmatch(product, -1) {
+		replaced[match[1]] = match[2]
+	}
+	requirement := regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`)
+	versions := map[string]string{}
+	for _, match := range requirement.FindAllStringSubmatch(product, -1) {
+		versions[match[1]] = match[2]
+		if version, ok := replaced[match[1]]; ok {
+			versions[match[1]] = version
+		}
+	}
+	for _, match := range requirement.FindAllStringSubmatch(library, -1) {
+		if version, ok := versions[match[1]]; ok && version != match[2] {
+			t.Errorf("the library requires %s %s, the product %s: run go -C providers/capi get %s@%s", match[1], match[2], version, match[1], version)
+		}
+	}
+	for _, word := range []string{"replace ", "exclude ", "github.com/rancher/"} {
+		for _, file := range []string{"go.mod", "go.sum"} {
+			if text := read(t, filepath.Join(root, "providers", "capi", file)); strings.Contains(text, word) {
+				t.Errorf("providers/capi/%s has %q, which its users cannot have", file, word)
+			}
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/connection"
 )
 
 const (
@@ -75,9 +76,9 @@ func named(err error) error {
 	}
 	agents := *problem
 	switch problem.Reason {
-	case workload.RejectedReason:
+	case connection.RejectedReason:
 		agents.Reason = archelonv1.AgentRejectedReason
-	case workload.ConflictReason:
+	case connection.ConflictReason:
 		agents.Reason = archelonv1.AgentConflictReason
 	case workload.TerminatingReason: // As Rancher's clean-up of an earlier registration leaves it.
 		agents.Reason = archelonv1.WaitingForCleanupReason

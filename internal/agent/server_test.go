@@ -17,6 +17,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 	"github.com/archelon-io/archelon/test/problem"
 )
 
@@ -49,7 +50,7 @@ func connect(t *testing.T, handler http.HandlerFunc) *workload.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := workload.Kubeconfig{Secret: types.NamespacedName{Namespace: "tenant", Name: "a"}, Key: "value"}
+	from := kubeconfig.Source{Secret: types.NamespacedName{Namespace: "tenant", Name: "a"}, Key: "value"}
 	cluster, err := clients.Get(t.Context(), from)
 	if err != nil {
 		t.Fatal(err)

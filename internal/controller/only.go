@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/archelon-io/archelon/internal/drain"
+	"github.com/archelon-io/archelon/providers/capi/drain"
 )
 
 // Only returns what lists and watches those objects alone that are to be kept, where no selector can say so, or the

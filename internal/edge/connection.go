@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // KubeconfigKey is the key of the Secret that has the kubeconfig, as in CAPI's own Secrets.
@@ -58,7 +59,7 @@ type way struct {
 }
 
 // Connect reads the kubeconfig of Rancher's cluster from a Secret. It makes no request to that cluster. The kubeconfig
-// has to be as workload.RESTConfig allows it: https, and everything in line.
+// has to be as kubeconfig.RESTConfig allows it: https, and everything in line.
 func Connect(ctx context.Context, clients kubernetes.Interface, secret types.NamespacedName, logger logr.Logger) (*Connection, error) {
 	if clients == nil || secret.Name == "" || secret.Namespace == "" {
 		return nil, errors.New("the connection to Rancher's cluster needs a client, and a Secret")
@@ -141,7 +142,7 @@ func (c *Connection) changed(object any, moved func(why string)) {
 // read returns what a Secret holds. The error does not quote it.
 func (c *Connection) read(secret *corev1.Secret) (*rest.Config, error) {
 	// An administrator writes it, and may have a proxy beside the manager.
-	config, err := workload.RESTConfig(secret.Data[KubeconfigKey], workload.Allow{LocalProxies: true})
+	config, err := kubeconfig.RESTConfig(secret.Data[KubeconfigKey], kubeconfig.Allow{LocalProxies: true})
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of Rancher's cluster, key %s of Secret %s, cannot be used: %w", KubeconfigKey, c.secret, err)
 	}

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/archelon-io/archelon/internal/agent"
-	"github.com/archelon-io/archelon/internal/kubeconfig"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 const importLabel = "cluster-api.cattle.io/rancher-auto-import"

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/plainyaml"
 )
 
 // AgentSettings names what an administrator can allow tenants to set of Rancher's agents.
@@ -92,7 +92,7 @@ func defaultTolerations(text string) ([]any, error) {
 // parseTolerations reads a list of tolerations as parseAgentDeployment does.
 func parseTolerations(raw string) ([]corev1.Toleration, error) {
 	var all []corev1.Toleration
-	if workload.CheckPlain([]byte(raw)) != nil || yaml.UnmarshalStrict([]byte(raw), &all) != nil {
+	if plainyaml.Check([]byte(raw)) != nil || yaml.UnmarshalStrict([]byte(raw), &all) != nil {
 		return nil, errors.New("they must be a list of tolerations in YAML or JSON, without YAML anchors")
 	}
 	return all, checkTolerations(all)

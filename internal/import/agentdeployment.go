@@ -20,6 +20,7 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/plainyaml"
 )
 
 // Rancher has fields for where and with what its agent runs, and writes what stands there into the manifest of
@@ -116,7 +117,7 @@ func (f agentField) read(annotations map[string]string, allowed []string) (map[s
 // parseAgentDeployment has the content as it stands in a Rancher cluster. Rancher puts it into a manifest, so nothing
 // passes that is not of the form it should have.
 func parseAgentDeployment(raw string) (map[string]any, error) {
-	if err := workload.CheckPlain([]byte(raw)); errors.Is(err, workload.ErrAnchors) {
+	if err := plainyaml.Check([]byte(raw)); errors.Is(err, plainyaml.ErrAnchors) {
 		return nil, errors.New("it uses YAML anchors, which are not supported: write out every value")
 	} else if err != nil {
 		return nil, errAgentDeployment()

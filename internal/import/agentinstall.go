@@ -15,11 +15,11 @@ import (
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // openSite opens a workload cluster by its kubeconfig.
-func (r *Reconciler) openSite(ctx context.Context, _ types.NamespacedName, from workload.Kubeconfig) (site, error) {
+func (r *Reconciler) openSite(ctx context.Context, _ types.NamespacedName, from kubeconfig.Source) (site, error) {
 	cluster, err := r.Workloads.Get(ctx, from)
 	return agent.Site{Client: cluster, PodSecurity: r.AgentPodSecurity}, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // ownerRecheck is when an agent of somebody else is looked at again at first: the workload cluster is not watched.
@@ -55,7 +55,7 @@ type wish struct {
 	// settings are those that the agent has to be installed with.
 	settings agent.Settings
 	// kubeconfig is where that of the workload cluster is.
-	kubeconfig workload.Kubeconfig
+	kubeconfig kubeconfig.Source
 }
 
 // evidence is what an installed agent says about where it belongs.

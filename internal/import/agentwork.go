@@ -11,9 +11,9 @@ import (
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/agent"
-	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // askTerms asks for what an agent is installed with. Each part of it is watched, so a change of any starts a new try at

@@ -15,8 +15,8 @@ import (
 
 	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/instance"
-	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // A workload cluster that fails is tried again after a pause. Nothing is kept for it meanwhile.

@@ -14,7 +14,7 @@ import (
 	"github.com/archelon-io/archelon/internal/import/turtles"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // Observation is all that a run knows: what it has read, what is remembered, and what it has done itself. What costs a
@@ -165,7 +165,7 @@ type agentTerms struct {
 	values    map[string]string
 	valuesErr error
 	// from is where the kubeconfig is, and the error why that cannot be told.
-	from    workload.Kubeconfig
+	from    kubeconfig.Source
 	fromErr error
 	// kubeconfig and token change with every write to these Secrets, and are empty without.
 	kubeconfig, token string

@@ -12,6 +12,7 @@ import (
 	"github.com/archelon-io/archelon/internal/agent"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // Reconciler imports CAPI clusters into Rancher. All fields are required unless they say otherwise.
@@ -63,7 +64,7 @@ type Reconciler struct {
 	*memory
 	jobs         *jobs
 	identity     identity
-	open         func(ctx context.Context, cluster types.NamespacedName, from workload.Kubeconfig) (site, error)
+	open         func(ctx context.Context, cluster types.NamespacedName, from kubeconfig.Source) (site, error)
 	tokenSecrets client.Reader
 	assigned     client.Reader // Namespaces with ManagedByLabel
 }

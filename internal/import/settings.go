@@ -16,6 +16,7 @@ import (
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/plainyaml"
 )
 
 // What users write on a CAPI cluster is read by the functions below and nowhere else. Their errors say what a value
@@ -45,8 +46,8 @@ func agentEnv(annotations map[string]string) ([]corev1.EnvVar, error) {
 
 func parseAgentEnv(raw string) ([]corev1.EnvVar, error) {
 	// Before anything expands anchors: a few bytes of them become gigabytes.
-	plain := workload.CheckPlain([]byte(raw))
-	if errors.Is(plain, workload.ErrAnchors) {
+	plain := plainyaml.Check([]byte(raw))
+	if errors.Is(plain, plainyaml.ErrAnchors) {
 		return nil, errors.New("it uses YAML anchors, which are not supported: write out every value")
 	}
 	values := map[string]string{}

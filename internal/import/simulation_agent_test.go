@@ -28,6 +28,7 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 const otherURL = "https://other.example.com"
@@ -238,7 +239,7 @@ func inspected(ctx context.Context, a installed) agent.State {
 	if err != nil {
 		panic(err)
 	}
-	from := workload.Kubeconfig{Secret: types.NamespacedName{Namespace: "a", Name: "a"}, Key: "value"}
+	from := kubeconfig.Source{Secret: types.NamespacedName{Namespace: "a", Name: "a"}, Key: "value"}
 	defer clients.Forget(from)
 	cluster, err := clients.Get(ctx, from)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -113,8 +114,8 @@ func (s Simulated) Start(ctx context.Context, shared *Shared) (*Reconciler, erro
 // opened opens workload clusters by the CAPI cluster alone.
 func opened(
 	open func(context.Context, types.NamespacedName) (Site, error),
-) func(context.Context, types.NamespacedName, workload.Kubeconfig) (site, error) {
-	return func(ctx context.Context, cluster types.NamespacedName, _ workload.Kubeconfig) (site, error) {
+) func(context.Context, types.NamespacedName, kubeconfig.Source) (site, error) {
+	return func(ctx context.Context, cluster types.NamespacedName, _ kubeconfig.Source) (site, error) {
 		return open(ctx, cluster)
 	}
 }

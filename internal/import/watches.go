@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/rancher"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // clusterChanged admits changes of a CAPI cluster that can change what the import does. CAPI updates the

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/plainyaml"
 )
 
 // Limits of what tenants write. Rancher creates several objects for each binding, and a User for a
@@ -52,8 +52,8 @@ func parse(raw string) ([]Member, error) {
 		return nil, nil
 	}
 	// Before anything expands anchors: a few bytes of them become gigabytes.
-	plain := workload.CheckPlain([]byte(raw))
-	if errors.Is(plain, workload.ErrAnchors) {
+	plain := plainyaml.Check([]byte(raw))
+	if errors.Is(plain, plainyaml.ErrAnchors) {
 		return nil, errors.New("it uses YAML anchors, which are not supported: write out every value")
 	}
 	var members []Member

@@ -10,28 +10,24 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 // Kind says who moves the object on.
-type Kind int
+type Kind = problem.Kind
 
+// The kinds of outcomes, which those of problems are.
 const (
-	// KindDone is a phase with nothing left to do; the next phase follows.
-	KindDone Kind = iota
-	// KindWait is a wait for an event that a watch delivers. It schedules nothing.
-	KindWait
-	// KindPoll is a wait for something that cannot be watched; it is looked at again after a while.
-	KindPoll
-	// KindStall is a state that only a person, or a change of the object, can end. It is not retried.
-	KindStall
-	// KindFail is a failure that is expected to pass; it is retried with the queue's backoff.
-	KindFail
+	KindDone  = problem.KindDone
+	KindWait  = problem.KindWait
+	KindPoll  = problem.KindPoll
+	KindStall = problem.KindStall
+	KindFail  = problem.KindFail
 )
 
-// String returns the name of the kind as it appears in logs and metrics.
-func (k Kind) String() string {
-	return [...]string{"Done", "Wait", "Poll", "Stall", "Fail"}[k]
-}
+// Problem is an error that knows the outcome it stands for.
+type Problem = problem.Problem
 
 // Outcome is how a phase ended. The zero value is Done.
 type Outcome struct {
@@ -74,15 +70,8 @@ func Fail(reason string, err error) Outcome {
 	return Outcome{Kind: KindFail, Reason: reason, Message: Sentence(steady(err.Error())), Err: err}
 }
 
-// Sentence makes of an error of Go what a message begins with: its first word gets a capital letter, unless it is a
-// name, such as that of a field or a file.
-func Sentence(text string) string {
-	word, _, _ := strings.Cut(text, " ")
-	if word == "" || strings.ContainsFunc(strings.TrimSuffix(word, ":"), func(r rune) bool { return r < 'a' || r > 'z' }) {
-		return text
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
-}
+// Sentence makes of an error of Go what a message begins with.
+func Sentence(text string) string { return problem.Sentence(text) }
 
 // volatile is what Go's errors hold that is another with each try: the local address of a connection, and the time.
 var volatile = regexp.MustCompile(`(?:\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._-]+)?\]|[0-9.]+):[0-9]+->|(current time) [0-9]{4}-[0-9T:.+Z-]+`)
@@ -110,32 +99,6 @@ func (o Outcome) Result() (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	}
 }
-
-// Problem is an error that knows the outcome it stands for. Packages that know nothing of
-// conditions of the import return it where a cause has a name of its own.
-type Problem struct {
-	// Kind is KindWait, KindPoll, KindStall or KindFail.
-	Kind Kind
-	// Reason is the condition reason.
-	Reason string
-	// Message says what is wrong and what to do, without secrets.
-	Message string
-	// After is the delay of a Poll.
-	After time.Duration
-	// Err is the cause, without secrets; it may be nil.
-	Err error
-}
-
-// Error returns the message, and the cause where there is one.
-func (p *Problem) Error() string {
-	if p.Err == nil {
-		return p.Message
-	}
-	return p.Message + ": " + p.Err.Error()
-}
-
-// Unwrap returns the cause.
-func (p *Problem) Unwrap() error { return p.Err }
 
 // FromError turns an error into an outcome: the one that a Problem in its chain stands for,
 // else Fail with the given reason. A nil error is Done.

@@ -26,9 +26,9 @@ import (
 	importer "github.com/archelon-io/archelon/internal/import"
 	importv3 "github.com/archelon-io/archelon/internal/import/v3"
 	"github.com/archelon-io/archelon/internal/instance"
-	"github.com/archelon-io/archelon/internal/kubeconfig"
 	"github.com/archelon-io/archelon/internal/options"
 	"github.com/archelon-io/archelon/internal/setup"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // Cluster is what the manager would do with a CAPI cluster, until it waits for others. Its form in JSON and YAML stays

@@ -35,6 +35,7 @@ import (
 	"github.com/archelon-io/archelon/internal/rolekeeper"
 	"github.com/archelon-io/archelon/internal/version"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // controllers returns all controllers of this program. A new one is a line here.
@@ -177,7 +178,7 @@ func (p *parts) setupImport(ctx context.Context, env controller.Env) error {
 func (p *parts) workloadOptions() workload.Options {
 	return workload.Options{
 		Timeout: p.opts.WorkloadTimeout, UserAgent: version.Get().UserAgent(),
-		Allow: workload.Allow{LocalProxies: p.opts.AllowLocalProxyURLs},
+		Allow: kubeconfig.Allow{LocalProxies: p.opts.AllowLocalProxyURLs},
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/archelon-io/archelon/internal/controller"
-	"github.com/archelon-io/archelon/internal/kubeconfig"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // newInformer builds the informers of the manager's cache. Of Secrets it passes on what may hold a kubeconfig, or the

@@ -63,7 +63,7 @@ func TestAnswersTakeLittleMemory(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			server := newAPIServer(t, tc.handler)
-			c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM))
+			c := connect(t, Options{}, written(t, server.URL, server.certificate.certPEM))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			err := tc.call(t.Context(), c)
@@ -88,7 +88,7 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		apiError(http.StatusOK, `{"apiVersion":"apps/v1","kind":"Deployment","a":"`+strings.Repeat("x", int(size.Load()))+`"}`)(w, r)
 	})
-	c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM))
+	c := connect(t, Options{}, written(t, server.URL, server.certificate.certPEM))
 	for range largeAnswers {
 		c.turns <- struct{}{}
 	}
@@ -145,7 +145,7 @@ func TestSlowServersTakeNoTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stuck = make(chan struct{}, 10)
 			server := newAPIServer(t, handler)
-			c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM))
+			c := connect(t, Options{}, written(t, server.URL, server.certificate.certPEM))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
@@ -176,14 +176,14 @@ func TestFind(t *testing.T) {
 			apiError(http.StatusOK, page("", "b"))(w, r)
 		}
 	})
-	found, err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).Find(t.Context(), batchv1.SchemeGroupVersion.WithKind("Job"),
+	found, err := connect(t, Options{}, written(t, server.URL, server.certificate.certPEM)).Find(t.Context(), batchv1.SchemeGroupVersion.WithKind("Job"),
 		labels.Set{"a": "b"}, func(job *unstructured.Unstructured) bool { return job.GetName() == "b" })
 	if err != nil || found == nil || found.GetName() != "b" {
 		t.Errorf("an object on the second page is not found: %v, %v", found, err)
 	}
 
 	endless := newAPIServer(t, apiError(http.StatusOK, page("next", "a")))
-	err = findJob(t.Context(), connect(t, Options{}, kubeconfig(t, endless.URL, endless.certificate.certPEM)))
+	err = findJob(t.Context(), connect(t, Options{}, written(t, endless.URL, endless.certificate.certPEM)))
 	wantProblem(t, err, outcome.KindFail, "WorkloadServerError")
 	if got := endless.requests.Load(); got != maxPages {
 		t.Errorf("a list without an end: want %d requests, got %d", maxPages, got)

@@ -3,11 +3,14 @@ package workload
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 // FieldManager is the field manager of all that is applied in workload clusters.
@@ -78,4 +81,19 @@ func describe(object *unstructured.Unstructured) string {
 		return object.GetKind() + " " + object.GetName()
 	}
 	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+// TerminatingReason is the reason of a Problem of an object that is still being deleted, or whose namespace is.
+const TerminatingReason = "WorkloadTerminating"
+
+// terminatingPoll is how soon it is looked at again whether something that is being deleted is gone: nothing here
+// watches workload clusters.
+const terminatingPoll = 15 * time.Second
+
+// terminating is the Problem of something that is being deleted.
+func terminating(what string) *problem.Problem {
+	return &problem.Problem{
+		Kind: problem.KindPoll, Reason: TerminatingReason, After: terminatingPoll,
+		Message: what + " in the workload cluster is still being deleted. After 5 minutes, check its finalizers",
+	}
 }

@@ -16,8 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 const (
@@ -59,7 +60,7 @@ type Place struct {
 	Misplaced bool
 }
 
-func placeOf(access Access) Place {
+func placeOf(access kubeconfig.Access) Place {
 	sum := sha256.Sum256([]byte(access.Config.ServerName + "\x00" + string(access.Config.CAData)))
 	return Place{
 		Server: access.Config.Host, Authority: hex.EncodeToString(sum[:16]), Namespace: access.Namespace, Misplaced: access.Misplaced,
@@ -79,8 +80,8 @@ func (c *Client) GoString() string { return c.String() }
 
 // newClient makes a client. It has a transport of its own, instead of one from client-go's cache, to
 // close its connections when it is dropped.
-func (c *Clients) newClient(kubeconfig []byte, from Kubeconfig, fingerprint string) (*Client, error) {
-	access, err := from.Access(kubeconfig, c.options.Allow)
+func (c *Clients) newClient(raw []byte, from kubeconfig.Source, fingerprint string) (*Client, error) {
+	access, err := from.Access(raw, c.options.Allow)
 	if err != nil {
 		return nil, err
 	}
@@ -107,17 +108,17 @@ func (c *Clients) newClient(kubeconfig []byte, from Kubeconfig, fingerprint stri
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The cause is dropped because it may quote the kubeconfig.
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used. Correct the Secret")
+		return nil, problem.Wait(kubeconfig.InvalidReason, "The kubeconfig holds certificates that cannot be used. Correct the Secret")
 	}
 	transport := NewTransport(config, tlsConfig, c.options.DialTimeout)
 	wrapped, err := rest.HTTPWrappersForConfig(config, &answerTransport{base: transport, host: server.Host})
 	if err != nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password. Keep one of them")
+		return nil, problem.Wait(kubeconfig.InvalidReason, "The kubeconfig mixes a token with a user name and password. Keep one of them")
 	}
 	created := &Client{
 		fingerprint:    fingerprint,
 		timeout:        c.options.Timeout,
-		certificateEnd: certificateEnd(config),
+		certificateEnd: connection.CertificateEnd(config),
 		transport:      transport,
 		config:         config,
 		place:          place,
@@ -148,7 +149,7 @@ func NewTransport(config *rest.Config, tlsConfig *tls.Config, dialTimeout time.D
 	}
 	return utilnet.SetTransportDefaults(&http.Transport{
 		Proxy:                  proxy,
-		DialContext:            Dialer(config, dialTimeout),
+		DialContext:            connection.Dialer(config, dialTimeout),
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    dialTimeout,
 		IdleConnTimeout:        idleConnTimeout,
@@ -171,19 +172,7 @@ type exchangeError struct{ cause error }
 func (*exchangeError) Error() string { return "the exchange with the workload cluster broke off" }
 
 // Timeout is what an error that wraps it asks for, without knowing the cause.
-func (e *exchangeError) Timeout() bool { return isTimeout(e.cause) }
-
-// certificateEnd returns when the client certificate of a configuration expires.
-func certificateEnd(config *rest.Config) time.Time {
-	if len(config.CertData) == 0 {
-		return time.Time{}
-	}
-	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
-	if err != nil || pair.Leaf == nil {
-		return time.Time{}
-	}
-	return pair.Leaf.NotAfter
-}
+func (e *exchangeError) Timeout() bool { return connection.IsTimeout(e.cause) }
 
 // call runs one request, or the pages of a list, within the timeout of the client and names
 // its failure after an action.
@@ -202,17 +191,22 @@ func (c *Client) call(ctx context.Context, action string, request func(context.C
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", action, ctx.Err())
 	}
-	if problem, ok := errors.AsType[*outcome.Problem](err); ok {
-		return problem
+	if known, ok := errors.AsType[*problem.Problem](err); ok {
+		return known
 	}
 	if broken, ok := errors.AsType[*exchangeError](err); ok {
 		err = errors.Join(err, broken.cause)
 	}
 	// The error alone does not always tell: a server may end its answer in good order, but too early, when it
 	// sees that the client is about to leave.
-	return c.problem(errors.Join(err, timed.Err()), action)
+	return c.explain(errors.Join(err, timed.Err()), action)
 }
 
 // close closes the connections that are idle, and those that are being made for nobody; those in use
 // follow when they become idle.
 func (c *Client) close() { c.transport.CloseIdleConnections() }
+
+// explain names the cause of a request that failed.
+func (c *Client) explain(err error, action string) error {
+	return connection.Request{Action: action, Timeout: c.timeout, CertificateEnd: c.certificateEnd}.Explain(err)
+}

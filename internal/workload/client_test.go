@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 func apiError(code int, body string) http.HandlerFunc {
@@ -50,7 +51,7 @@ func TestStrangers(t *testing.T) {
 		"Forbidden":    {reason: "RBAC says so", handler: apiError(403, status(403, "Forbidden", "User x cannot list resource s3cret")), want: "WorkloadForbidden", says: "cluster-admin"},
 		"Webhook":      {reason: "a webhook says so", handler: apiError(403, status(403, "Forbidden", "admission webhook x denied the request: s3cret cannot be")), want: "WorkloadRejected", says: "policies"},
 		"NotFound":     {reason: "this is no Kubernetes API", handler: apiError(404, "s3cret"), want: "WorkloadRejected", says: "404"},
-		"Conflict":     {reason: "somebody else writes", handler: apiError(409, status(409, "Conflict", "s3cret")), want: "WorkloadConflict", says: "tries again"},
+		"Conflict":     {reason: "somebody else writes", handler: apiError(409, status(409, "Conflict", "s3cret")), want: "WorkloadConflict", says: "tried again"},
 		"ServerError":  {reason: "the API server fails", handler: apiError(500, status(500, "InternalError", "s3cret")), want: "WorkloadServerError", says: "500"},
 		"NoCode":       {reason: "a Status may lack all that matters", handler: apiError(500, `{"kind":"Status","apiVersion":"v1","status":"Failure"}`), want: "WorkloadServerError", says: "unknown HTTP status"},
 		"HTML":         {reason: "a web page with status 200", handler: apiError(200, "<html>s3cret"), want: "WorkloadServerError", says: "does not come from a Kubernetes API server"},
@@ -86,7 +87,7 @@ func TestStrangers(t *testing.T) {
 			if tc.want == "WorkloadTimeout" {
 				o.Timeout = 200 * time.Millisecond
 			}
-			err := findJob(t.Context(), connect(t, o, kubeconfig(t, server.URL, server.certificate.certPEM)))
+			err := findJob(t.Context(), connect(t, o, written(t, server.URL, server.certificate.certPEM)))
 			if tc.want == "" {
 				if err != nil {
 					t.Errorf("%s: %v", tc.reason, err)
@@ -173,7 +174,7 @@ func TestReset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tries.Store(0)
-			err := findJob(t.Context(), connect(t, Options{}, kubeconfig(t, url, server.certificate.certPEM)))
+			err := findJob(t.Context(), connect(t, Options{}, written(t, url, server.certificate.certPEM)))
 			wantProblem(t, err, outcome.KindFail, "WorkloadUnreachable")
 			if !strings.Contains(err.Error(), "connection reset by peer") {
 				t.Errorf("%v does not say why", err)
@@ -208,7 +209,7 @@ func TestSilentProxy(t *testing.T) {
 			}()
 		}
 	}()
-	c := connect(t, Options{Timeout: 100 * time.Millisecond, Allow: Allow{LocalProxies: true}}, kubeconfig(t, "https://10.0.0.1:6443", nil, func(cluster *api.Cluster, _ *api.AuthInfo) {
+	c := connect(t, Options{Timeout: 100 * time.Millisecond, Allow: kubeconfig.Allow{LocalProxies: true}}, written(t, "https://10.0.0.1:6443", nil, func(cluster *api.Cluster, _ *api.AuthInfo) {
 		cluster.ProxyURL = "socks5://" + listener.Addr().String()
 	}))
 	// On a slow machine some time out before they connect.
@@ -256,7 +257,7 @@ func TestTLSOfStrangers(t *testing.T) {
 			if tc.ca == nil {
 				tc.ca = tc.server.certPEM
 			}
-			err := findJob(t.Context(), connect(t, Options{}, kubeconfig(t, server.URL, tc.ca)))
+			err := findJob(t.Context(), connect(t, Options{}, written(t, server.URL, tc.ca)))
 			if tc.says == "" {
 				if err != nil {
 					t.Errorf("%s: %v", tc.reason, err)
@@ -270,7 +271,7 @@ func TestTLSOfStrangers(t *testing.T) {
 		})
 	}
 	t.Run("NoTLS", func(t *testing.T) {
-		err := findJob(t.Context(), connect(t, Options{}, kubeconfig(t, "https://"+plain.Listener.Addr().String(), mine.certPEM)))
+		err := findJob(t.Context(), connect(t, Options{}, written(t, "https://"+plain.Listener.Addr().String(), mine.certPEM)))
 		wantProblem(t, err, outcome.KindFail, "WorkloadTLSNotTrusted")
 	})
 }
@@ -279,7 +280,7 @@ func TestExpiredClientCertificate(t *testing.T) {
 	server := newAPIServer(t, apiError(401, "{}"))
 	end := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	old := newCertificate(t, "admin", end)
-	c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM, func(_ *api.Cluster, u *api.AuthInfo) {
+	c := connect(t, Options{}, written(t, server.URL, server.certificate.certPEM, func(_ *api.Cluster, u *api.AuthInfo) {
 		u.Token, u.ClientCertificateData, u.ClientKeyData = "", old.certPEM, old.keyPEM
 	}))
 	err := findJob(t.Context(), c)
@@ -307,7 +308,7 @@ func TestUnreachable(t *testing.T) {
 			if tc.want == "WorkloadTimeout" {
 				o.DialTimeout = 200 * time.Millisecond
 			}
-			c := connect(t, o, kubeconfig(t, "https://"+tc.host, nil))
+			c := connect(t, o, written(t, "https://"+tc.host, nil))
 			err := findJob(t.Context(), c)
 			wantProblem(t, err, outcome.KindFail, tc.want)
 		})
@@ -318,7 +319,7 @@ func TestCanceledByCaller(t *testing.T) {
 	server := newAPIServer(t, neverAnswer)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := findJob(ctx, connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)))
+	err := findJob(ctx, connect(t, Options{}, written(t, server.URL, server.certificate.certPEM)))
 	var problem *outcome.Problem
 	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &problem) {
 		t.Errorf("want the error of the context, got %v", err)

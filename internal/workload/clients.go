@@ -9,15 +9,12 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 const (
@@ -34,23 +31,7 @@ type Options struct {
 	// UserAgent is sent to workload clusters; "archelon" when empty.
 	UserAgent string
 	// Allow says what else kubeconfigs may ask for.
-	Allow Allow
-}
-
-// Kubeconfig says where the kubeconfig of a cluster is.
-type Kubeconfig struct {
-	// Secret holds it.
-	Secret types.NamespacedName
-	// Key is the one of the Secret's data.
-	Key string
-	// Author says in a message whom to look at if there is no Secret.
-	Author string
-	// Label and Cluster, if they are set, are a label that the Secret has to have, and its value: the cluster that the
-	// Secret is for. A Secret of another cluster is not used.
-	Label, Cluster string
-	// Context is that of the kubeconfig; its current one if it is empty. Annotation, if it is set, is the one that
-	// asks for the context.
-	Context, Annotation string
+	Allow kubeconfig.Allow
 }
 
 // Clients hands out clients of workload clusters. A client is made when it is asked for and kept until
@@ -67,7 +48,7 @@ type Clients struct {
 	refused *lru.Cache
 
 	mu        sync.Mutex
-	byCluster map[Kubeconfig]*Client
+	byCluster map[kubeconfig.Source]*Client
 }
 
 // NewClients returns Clients that read kubeconfig Secrets through secrets, at each use; it should
@@ -95,22 +76,22 @@ func NewClients(secrets client.Reader, o Options) (*Clients, error) {
 		turns:     make(chan struct{}, largeAnswers),
 		reads:     make(chan struct{}, secretsAtOnce),
 		refused:   lru.New(refusalsKept),
-		byCluster: map[Kubeconfig]*Client{},
+		byCluster: map[kubeconfig.Source]*Client{},
 	}, nil
 }
 
 // Get returns the client of a cluster. It reads the kubeconfig Secret and makes a new client only when the
 // kubeconfig is not the one that it knows. It sends nothing to the workload cluster. A missing Secret and a
 // refused kubeconfig are Problems.
-func (c *Clients) Get(ctx context.Context, from Kubeconfig) (*Client, error) {
-	kubeconfig, err := c.read(ctx, from)
+func (c *Clients) Get(ctx context.Context, from kubeconfig.Source) (*Client, error) {
+	raw, err := c.read(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSize(kubeconfig); err != nil {
+	if err := kubeconfig.CheckSize(raw); err != nil {
 		return nil, err
 	}
-	fingerprint := fingerprintOf(kubeconfig)
+	fingerprint := fingerprintOf(raw)
 	if from.Context != "" {
 		fingerprint += "/" + from.Context
 	}
@@ -121,7 +102,7 @@ func (c *Clients) Get(ctx context.Context, from Kubeconfig) (*Client, error) {
 		problem, _ := refusal.(error)
 		return nil, problem
 	}
-	created, err := c.parse(ctx, kubeconfig, from, fingerprint)
+	created, err := c.parse(ctx, raw, from, fingerprint)
 	if err != nil {
 		return nil, err
 	}
@@ -129,54 +110,28 @@ func (c *Clients) Get(ctx context.Context, from Kubeconfig) (*Client, error) {
 }
 
 // read returns the kubeconfig of a cluster. A few Secrets are read at the same time, whatever else they hold.
-func (c *Clients) read(ctx context.Context, from Kubeconfig) ([]byte, error) {
+func (c *Clients) read(ctx context.Context, from kubeconfig.Source) ([]byte, error) {
 	done, err := take(ctx, c.reads)
 	if err != nil {
 		return nil, fmt.Errorf("waiting to read a kubeconfig Secret: %w", err)
 	}
 	defer done()
-	kubeconfig, err := from.Read(ctx, c.secrets)
+	raw, err := from.Read(ctx, c.secrets)
 	if _, missing := errors.AsType[*outcome.Problem](err); missing {
 		c.Forget(from)
 	}
-	return kubeconfig, err
-}
-
-// Read returns the kubeconfig, whatever it is. That there is none is a Problem. Of a Secret that belongs to others, it
-// says the same as of one that does not exist: who asks may not be allowed to know.
-func (k Kubeconfig) Read(ctx context.Context, secrets client.Reader) ([]byte, error) {
-	secret := &corev1.Secret{}
-	err := secrets.Get(ctx, k.Secret, secret)
-	switch foreign := k.Label != "" && secret.Labels[k.Label] != k.Cluster; {
-	case err != nil && !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("getting kubeconfig Secret %s: %w", k.Secret, err)
-	case foreign:
-		return nil, missing("No Secret %s with label %s: %q exists, which annotation %s names. Correct the annotation, create the Secret, "+
-			"or set that label on the Secret. Archelon reads no Secret without the label",
-			k.Secret, k.Label, k.Cluster, archelonv1.KubeconfigSecretAnnotation)
-	case err != nil:
-		return nil, missing("Secret %s with the kubeconfig does not exist yet. After 5 minutes, check %s", k.Secret.Name, k.Author)
-	case len(secret.Data[k.Key]) == 0:
-		return nil, missing("Secret %s has no kubeconfig under key %s. Correct the Secret", k.Secret.Name, k.Key)
-	}
-	return secret.Data[k.Key], nil
-}
-
-func missing(format string, args ...any) error {
-	return &outcome.Problem{
-		Kind: outcome.KindWait, Reason: archelonv1.KubeconfigMissingReason, Message: fmt.Sprintf(format, args...),
-	}
+	return raw, err
 }
 
 // parse makes a client of a kubeconfig, in a turn with what workload clusters answer: both are strangers' texts. It
 // remembers a refusal: the watch of the Secret wakes the cluster for each write of it, and other things do.
-func (c *Clients) parse(ctx context.Context, kubeconfig []byte, from Kubeconfig, fingerprint string) (*Client, error) {
+func (c *Clients) parse(ctx context.Context, raw []byte, from kubeconfig.Source, fingerprint string) (*Client, error) {
 	done, err := take(ctx, c.turns)
 	if err != nil {
 		return nil, fmt.Errorf("waiting to parse a kubeconfig: %w", err)
 	}
 	defer done()
-	created, err := c.newClient(kubeconfig, from, fingerprint)
+	created, err := c.newClient(raw, from, fingerprint)
 	if _, refused := errors.AsType[*outcome.Problem](err); refused {
 		c.refused.Add(fingerprint, err)
 	}
@@ -184,7 +139,7 @@ func (c *Clients) parse(ctx context.Context, kubeconfig []byte, from Kubeconfig,
 }
 
 // Forget drops the client of a cluster and closes its idle connections. A request under way ends as usual.
-func (c *Clients) Forget(from Kubeconfig) {
+func (c *Clients) Forget(from kubeconfig.Source) {
 	c.mu.Lock()
 	forgotten := c.byCluster[from]
 	delete(c.byCluster, from)
@@ -194,7 +149,7 @@ func (c *Clients) Forget(from Kubeconfig) {
 	}
 }
 
-func (c *Clients) known(from Kubeconfig, fingerprint string) *Client {
+func (c *Clients) known(from kubeconfig.Source, fingerprint string) *Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.byCluster[from]; known != nil && known.fingerprint == fingerprint {
@@ -204,7 +159,7 @@ func (c *Clients) known(from Kubeconfig, fingerprint string) *Client {
 }
 
 // keep stores a new client and returns the one to use: another worker may have been faster.
-func (c *Clients) keep(from Kubeconfig, created *Client) *Client {
+func (c *Clients) keep(from kubeconfig.Source, created *Client) *Client {
 	c.mu.Lock()
 	previous := c.byCluster[from]
 	if previous != nil && previous.fingerprint == created.fingerprint {
@@ -219,7 +174,7 @@ func (c *Clients) keep(from Kubeconfig, created *Client) *Client {
 	return created
 }
 
-func fingerprintOf(kubeconfig []byte) string {
-	sum := sha256.Sum256(kubeconfig)
+func fingerprintOf(raw []byte) string {
+	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
 }

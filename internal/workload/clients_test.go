@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 func TestGetReusesClients(t *testing.T) {
-	first, second := kubeconfig(t, "https://127.0.0.1:1", nil), kubeconfig(t, "https://127.0.0.1:2", nil)
+	first, second := written(t, "https://127.0.0.1:1", nil), written(t, "https://127.0.0.1:2", nil)
 	secret := kubeconfigSecret(map[string][]byte{"value": first})
 	clients, management := clientsOf(t, Options{}, secret)
 	get := func() *Client {
@@ -87,7 +88,7 @@ func TestGetRefuses(t *testing.T) {
 }
 
 func TestGetFromSeveralWorkers(t *testing.T) {
-	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": kubeconfig(t, "https://127.0.0.1:1", nil)}))
+	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": written(t, "https://127.0.0.1:1", nil)}))
 	got := make([]*Client, 8)
 	var workers sync.WaitGroup
 	for i := range got {
@@ -109,7 +110,7 @@ func TestGetFromSeveralWorkers(t *testing.T) {
 
 func TestForgetClosesConnections(t *testing.T) {
 	server := newAPIServer(t, jobs(""))
-	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": kubeconfig(t, server.URL, server.certificate.certPEM)}))
+	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": written(t, server.URL, server.certificate.certPEM)}))
 	for range 3 {
 		c, err := clients.Get(t.Context(), testKubeconfig)
 		if err != nil {
@@ -147,5 +148,33 @@ func jobs(items string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"apiVersion":"batch/v1","kind":"JobList","metadata":{},"items":[` + items + `]}`))
+	}
+}
+
+// Two contexts of one kubeconfig are two accesses.
+func TestEachContextHasItsClient(t *testing.T) {
+	const twoContexts = `
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://c:6443"}}]
+users: [{name: u, user: {token: t}}]
+contexts:
+- {name: in, context: {cluster: c, user: u, namespace: user1}}
+- {name: beside, context: {cluster: c, user: u}, namespace: user2}
+current-context: in
+`
+	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": []byte(twoContexts)}))
+	other := testKubeconfig
+	other.Context = "beside"
+	first, err := clients.Get(t.Context(), testKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := clients.Get(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Place().Namespace != "user1" || second.Place().Namespace != "user2" || !strings.HasPrefix(first.Place().Server, "https://c") {
+		t.Errorf("got %+v and %+v", first.Place(), second.Place())
 	}
 }

@@ -24,6 +24,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 const (
@@ -64,7 +66,7 @@ func (c *Client) Follow(ctx context.Context, f Following) error {
 	config.NextProtos = nil // With HTTP/2 a connection that went silent is noticed.
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
-		return refuse(archelonv1.KubeconfigInvalidReason, "holds certificates that cannot be used. Correct the Secret")
+		return problem.Wait(kubeconfig.InvalidReason, "The kubeconfig holds certificates that cannot be used. Correct the Secret")
 	}
 	transport := NewTransport(config, tlsConfig, c.dialTimeout)
 	transport.ResponseHeaderTimeout = c.timeout
@@ -80,7 +82,7 @@ func (c *Client) Follow(ctx context.Context, f Following) error {
 		}
 		wrapped, err := rest.HTTPWrappersForConfig(config, one)
 		if err != nil {
-			return refuse(archelonv1.KubeconfigInvalidReason, "mixes a token with a user name and password. Keep one of them")
+			return problem.Wait(kubeconfig.InvalidReason, "The kubeconfig mixes a token with a user name and password. Keep one of them")
 		}
 		api, err := metadata.NewForConfigAndClient(
 			metadata.ConfigFor(config), &http.Client{Transport: wrapped, CheckRedirect: refuseRedirect},
@@ -145,7 +147,7 @@ func (f *follower) informer(of metadata.ResourceInterface, all Following) toolsc
 	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if f.followed.Add(1) > maxFollowed {
-				f.end(fmt.Errorf("%w: %w", ErrFollowsTooMuch, fail(archelonv1.WorkloadServerErrorReason,
+				f.end(fmt.Errorf("%w: %w", ErrFollowsTooMuch, problem.Fail(archelonv1.WorkloadServerErrorReason,
 					"%s failed: the namespace has more than %d objects. Use several namespaces", f.what, maxFollowed)))
 			}
 			changed(object)
@@ -165,7 +167,7 @@ func (f *follower) refused(err error) {
 	if !errors.As(err, &status) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
-	f.answered(f.client.problem(err, f.what))
+	f.answered(f.client.explain(err, f.what))
 }
 
 // What an API server lets a label, and a name, be at most.
@@ -211,7 +213,7 @@ func (f *follower) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		cancel()
 		if caller.Err() == nil {
-			f.answered(f.client.transportProblem(&url.Error{Op: req.Method, Err: err}, f.what))
+			f.answered(f.client.explain(&url.Error{Op: req.Method, Err: err}, f.what))
 		}
 		return nil, &exchangeError{cause: err}
 	}
@@ -220,7 +222,7 @@ func (f *follower) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.StatusCode = knownCode(resp.StatusCode)
 	switch {
 	case resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests:
-		f.answered(fail(archelonv1.WorkloadServerErrorReason,
+		f.answered(problem.Fail(archelonv1.WorkloadServerErrorReason,
 			"%s failed: the API server of the workload cluster has an error (HTTP status %d). Check its log", f.what, resp.StatusCode))
 	case resp.StatusCode < http.StatusMultipleChoices:
 		f.answered(nil)

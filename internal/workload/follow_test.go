@@ -54,7 +54,7 @@ func (f *following) has(t *testing.T, from *[]string, text string) {
 func follow(t *testing.T, s *apiServer) *following {
 	t.Helper()
 	f := &following{}
-	c := connect(t, Options{Timeout: time.Minute}, kubeconfig(t, s.URL, s.certificate.certPEM))
+	c := connect(t, Options{Timeout: time.Minute}, written(t, s.URL, s.certificate.certPEM))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -167,7 +167,7 @@ func TestFollowIsBounded(t *testing.T) {
 		t.Errorf("it was asked for %d pages", lists.Load())
 	}
 	many.Store(true)
-	c := connect(t, Options{Timeout: time.Minute}, kubeconfig(t, s.URL, s.certificate.certPEM))
+	c := connect(t, Options{Timeout: time.Minute}, written(t, s.URL, s.certificate.certPEM))
 	err := c.Follow(t.Context(), Following{
 		Resources: []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("secrets")}, Namespace: "n", Label: "l",
 		Changed: func(string) {}, Answered: func(schema.GroupVersionResource, error) {},
@@ -237,7 +237,7 @@ func TestTyped(t *testing.T) {
 		if err := corev1.AddToScheme(scheme); err != nil {
 			t.Fatal(err)
 		}
-		typed, err := connect(t, Options{}, kubeconfig(t, s.URL, s.certificate.certPEM)).Typed(scheme, newMapper())
+		typed, err := connect(t, Options{}, written(t, s.URL, s.certificate.certPEM)).Typed(scheme, newMapper())
 		if err != nil {
 			t.Fatal(err)
 		}

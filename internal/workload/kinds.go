@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 // newMapper returns the REST mapping of the kinds that are applied or read, so that no client needs the discovery of a
@@ -67,7 +70,7 @@ func (c *Client) knowing(ctx context.Context, objects []*unstructured.Unstructur
 			return r.Kind == gvk.Kind && len(validation.IsDNS1035Label(r.Name)) == 0
 		})
 		if i < 0 {
-			return nil, fail(RejectedReason,
+			return nil, problem.Fail(connection.RejectedReason,
 				"The workload cluster does not know kind %s in %s. Check its Kubernetes version", gvk.Kind, gv)
 		}
 		var scope meta.RESTScope = meta.RESTScopeNamespace
@@ -76,7 +79,7 @@ func (c *Client) knowing(ctx context.Context, objects []*unstructured.Unstructur
 			scope = meta.RESTScopeRoot
 			object.SetNamespace("")
 		case object.GetNamespace() == "":
-			return nil, fail(RejectedReason,
+			return nil, problem.Fail(connection.RejectedReason,
 				"%s names no namespace, and must be in one. Nothing was applied", describe(object))
 		}
 		found.AddSpecific(gvk, gv.WithResource(asked[gv][i].Name), gv.WithResource(asked[gv][i].Name), scope)

@@ -115,7 +115,7 @@ func TestApplyOfOtherKinds(t *testing.T) {
 			for _, o := range tc.objects {
 				before = append(before, o.DeepCopy())
 			}
-			err := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM)).Apply(t.Context(), tc.objects, true)
+			err := connect(t, Options{}, written(t, server.URL, server.certificate.certPEM)).Apply(t.Context(), tc.objects, true)
 			if tc.refused == "" && err != nil {
 				t.Error(err)
 			} else if tc.refused != "" {

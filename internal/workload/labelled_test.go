@@ -12,7 +12,7 @@ import (
 // Who may write a Cluster may not be allowed to read Secrets, and does not learn which there are.
 func TestSecretsOfOthersAreNotRead(t *testing.T) {
 	secret := func(labels map[string]string) *corev1.Secret {
-		found := kubeconfigSecret(map[string][]byte{"value": kubeconfig(t, "https://127.0.0.1:1", nil)})
+		found := kubeconfigSecret(map[string][]byte{"value": written(t, "https://127.0.0.1:1", nil)})
 		found.Labels = labels
 		return found
 	}

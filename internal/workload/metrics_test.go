@@ -20,12 +20,12 @@ func TestMetricsDoNotGrow(t *testing.T) {
 	})
 	for _, code := range codes {
 		next <- code
-		c := connect(t, Options{}, kubeconfig(t, server.URL, server.certificate.certPEM))
+		c := connect(t, Options{}, written(t, server.URL, server.certificate.certPEM))
 		_ = getDeployment(t.Context(), c)
 	}
 	// The name of a host is the tenant's choice; that it does not exist changes nothing.
 	for i := range 5 {
-		c := connect(t, Options{}, kubeconfig(t, fmt.Sprintf("https://tenant-%d.invalid/path", i), nil))
+		c := connect(t, Options{}, written(t, fmt.Sprintf("https://tenant-%d.invalid/path", i), nil))
 		_ = getDeployment(t.Context(), c)
 	}
 
@@ -73,7 +73,7 @@ func TestRequestsReachTheirHost(t *testing.T) {
 		asked <- r.Host + r.URL.Path
 		apiError(http.StatusNotFound, "{}")(w, r)
 	})
-	c := connect(t, Options{}, kubeconfig(t, server.URL+"/k8s/clusters/c-abcde", server.certificate.certPEM))
+	c := connect(t, Options{}, written(t, server.URL+"/k8s/clusters/c-abcde", server.certificate.certPEM))
 	_ = getDeployment(t.Context(), c)
 	if got, want := <-asked, server.Listener.Addr().String()+"/k8s/clusters/c-abcde/apis/apps/v1/namespaces/a/deployments/b"; got != want {
 		t.Errorf("want %s, got %s", want, got)

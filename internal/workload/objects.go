@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 const (
@@ -39,7 +40,7 @@ func (c *Client) Get(
 		found = true
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into) != nil {
 			// The cause is dropped because it may quote the object.
-			return fail(archelonv1.WorkloadServerErrorReason,
+			return problem.Fail(archelonv1.WorkloadServerErrorReason,
 				"The workload cluster answered with a malformed %s. Check that the kubeconfig leads to a Kubernetes API server", kind.Kind)
 		}
 		return nil
@@ -71,7 +72,7 @@ func (c *Client) Find(
 				return nil
 			}
 		}
-		return fail(archelonv1.WorkloadServerErrorReason,
+		return problem.Fail(archelonv1.WorkloadServerErrorReason,
 			"The workload cluster has more than %d %s. Delete those that have ended", objectsPerPage*maxPages, what)
 	})
 	return found, err
@@ -90,7 +91,7 @@ func (c *Client) List(
 		}
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), into) != nil {
 			// The cause is dropped because it may quote the objects.
-			return fail(archelonv1.WorkloadServerErrorReason,
+			return problem.Fail(archelonv1.WorkloadServerErrorReason,
 				"The workload cluster answered with malformed %ss. Check that the kubeconfig leads to a Kubernetes API server", kind.Kind)
 		}
 		return nil

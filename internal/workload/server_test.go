@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 	"github.com/archelon-io/archelon/test/problem"
 )
 
@@ -114,8 +115,8 @@ func newAPIServerWith(t *testing.T, c certificate, handler http.HandlerFunc) *ap
 	return s
 }
 
-// kubeconfig returns one for a server, changed as the test wants it.
-func kubeconfig(tb testing.TB, server string, ca []byte, change ...func(*api.Cluster, *api.AuthInfo)) []byte {
+// written returns a kubeconfig for a server, changed as the test wants it.
+func written(tb testing.TB, server string, ca []byte, change ...func(*api.Cluster, *api.AuthInfo)) []byte {
 	tb.Helper()
 	cluster := &api.Cluster{Server: server, CertificateAuthorityData: ca}
 	user := &api.AuthInfo{Token: secretToken}
@@ -134,7 +135,7 @@ func kubeconfig(tb testing.TB, server string, ca []byte, change ...func(*api.Clu
 	return raw
 }
 
-var testKubeconfig = Kubeconfig{Secret: types.NamespacedName{Namespace: "tenant", Name: "workload"}, Key: "value", Author: "its owner"}
+var testKubeconfig = kubeconfig.Source{Secret: types.NamespacedName{Namespace: "tenant", Name: "workload"}, Key: "value", Author: "its owner"}
 
 func kubeconfigSecret(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "workload"}, Data: data}

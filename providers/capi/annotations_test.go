@@ -10,14 +10,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // secret returns a Secret beside the Clusters of a fleet, with CAPI's label if there is a cluster.
-func secret(name, cluster, kubeconfig string) *corev1.Secret {
+func secret(name, cluster, text string) *corev1.Secret {
 	made := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"admin.conf": []byte(kubeconfig)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"admin.conf": []byte(text)},
 	}
 	if cluster != "" {
 		made.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster}
@@ -44,7 +43,7 @@ func TestAnnotationsNameTheKubeconfig(t *testing.T) {
 				t.Fatal(err)
 			}
 			ccl := provisionedCluster("one")
-			ccl.Annotations = map[string]string{archelonv1.KubeconfigSecretAnnotation: tc.secret, archelonv1.KubeconfigContextAnnotation: tc.context}
+			ccl.Annotations = map[string]string{kubeconfig.SecretAnnotation: tc.secret, kubeconfig.ContextAnnotation: tc.context}
 			config, err := o.GetSecret(t.Context(), ccl)
 			switch {
 			case follows && tc.want != "":
@@ -69,17 +68,17 @@ func TestAnnotationsThatChange(t *testing.T) {
 	}
 	secrets := fake.NewClientBuilder().WithObjects(secret("first", "one", of(before, "a"))).Build()
 	f := newFleet(t, func(o *Options) {
-		o.GetSecret, o.KubeconfigAnnotations = getSecret(secrets, annotated, workload.Allow{}), true
+		o.GetSecret, o.KubeconfigAnnotations = getSecret(secrets, annotated, kubeconfig.Allow{}), true
 	})
 	ccl := provisionedCluster("one")
 	annotate := func(value string) {
 		ccl = ccl.DeepCopy()
-		ccl.Annotations = map[string]string{archelonv1.KubeconfigSecretAnnotation: value}
+		ccl.Annotations = map[string]string{kubeconfig.SecretAnnotation: value}
 		f.ensure(ccl)
 	}
 	one := nameOf("one")
 	f.ensure(ccl)
-	f.becomes(one, Pending, archelonv1.KubeconfigMissingReason)
+	f.becomes(one, Pending, kubeconfig.MissingReason)
 	annotate("first/admin.conf")
 	f.becomes(one, Engaged, EngagedReason)
 	annotate("second/admin.conf")

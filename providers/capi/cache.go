@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/archelon-io/archelon/internal/drain"
+	"github.com/archelon-io/archelon/providers/capi/drain"
 )
 
 // Kinds that could not be found are looked for again after a while: a CRD may come.

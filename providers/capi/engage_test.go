@@ -25,7 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 func TestEngagesAndServes(t *testing.T) {
@@ -104,7 +105,7 @@ func TestGates(t *testing.T) {
 	f.ensure(ccl)
 	f.becomes(name, Pending, NotProvisionedReason)
 	f.ensure(provisionedCluster("one"))
-	f.becomes(name, Pending, archelonv1.KubeconfigMissingReason)
+	f.becomes(name, Pending, kubeconfig.MissingReason)
 	if s.open() > 0 {
 		t.Error("a cluster without a kubeconfig was dialled")
 	}
@@ -167,13 +168,13 @@ func TestEachClusterSaysWhatAilsIt(t *testing.T) {
 	if message := f.status(s.forbidding).Message; !strings.Contains(message, "secrets (Forbidden)") {
 		t.Errorf("the message does not name the kind: %s", message)
 	}
-	f.becomes(s.refusing, Connecting, archelonv1.WorkloadUnauthorizedReason)
+	f.becomes(s.refusing, Connecting, connection.UnauthorizedReason)
 	f.becomes(s.hanging, Engaged, EngagedReason)
 	if _, err := get(f, s.hanging, "any"); err == nil {
 		t.Error("a read from a cluster that never answers succeeded")
 	}
 	for _, hole := range s.holes {
-		f.becomes(hole, Connecting, archelonv1.WorkloadTimeoutReason)
+		f.becomes(hole, Connecting, connection.TimeoutReason)
 	}
 	s.forbids.fail(func(*http.Request) int { return 0 })
 	f.becomes(s.forbidding, Engaged, EngagedReason)
@@ -253,7 +254,7 @@ func TestPluginsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil)
 	name := f.add("one", &rest.Config{Host: "https://127.0.0.1:1", ExecProvider: execPlugin(t)})
-	f.becomes(name, Pending, archelonv1.KubeconfigExecReason)
+	f.becomes(name, Pending, kubeconfig.ExecReason)
 }
 
 func TestIndexesBeforeDuringAndAfter(t *testing.T) {
@@ -332,7 +333,7 @@ func TestStopsInEveryState(t *testing.T) {
 	before := goruntime.NumGoroutine()
 	for name, until := range map[string]func(*fleet){
 		"at once":     func(*fleet) {},
-		"pending":     func(f *fleet) { f.becomes(f.add("none", nil), Pending, archelonv1.KubeconfigMissingReason) },
+		"pending":     func(f *fleet) { f.becomes(f.add("none", nil), Pending, kubeconfig.MissingReason) },
 		"connecting":  func(f *fleet) { f.add("hole", blackHole(t)); f.add("hangs", hangs.access("a")) },
 		"refused":     func(f *fleet) { f.add("refused", refuses.access("b")) },
 		"engaging":    func(f *fleet) { f.add("blocking", well.access("a")) },
@@ -347,7 +348,7 @@ func TestStopsInEveryState(t *testing.T) {
 			well.accept("a")
 			f.becomes(f.add("well", well.access("a")), Engaged, EngagedReason)
 			f.give("well", &rest.Config{Host: "https://127.0.0.1:1", ExecProvider: execPlugin(t)})
-			f.becomes(nameOf("well"), Disconnected, archelonv1.KubeconfigExecReason)
+			f.becomes(nameOf("well"), Disconnected, kubeconfig.ExecReason)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

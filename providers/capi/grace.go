@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 // grace is the time for which a connection is kept although the kubeconfig in the Secret does not connect. The zero
@@ -32,8 +32,8 @@ func (g *grace) message() string {
 }
 
 // keep gives a connection its grace, which begins with the first problem and does not begin anew with the next one.
-func (m *member) keep(conn *connection, problem string) {
-	m.grace.problem = problem
+func (m *member) keep(conn *session, cause string) {
+	m.grace.problem = cause
 	if m.grace.given() {
 		return
 	}
@@ -68,7 +68,7 @@ func (m *member) troubled(ctx context.Context, err error) (wait time.Duration, k
 	conn := m.line.connected()
 	var none *unreadable
 	unusable := errors.As(err, &none)
-	problem, known := errors.AsType[*outcome.Problem](err)
+	found, known := errors.AsType[*problem.Problem](err)
 	if unusable && known {
 		// What comes next is told by its Secret. A GetSecret of others may read something else, which is looked at now and
 		// then.
@@ -83,27 +83,27 @@ func (m *member) troubled(ctx context.Context, err error) (wait time.Duration, k
 			m.endGrace()
 			m.become(m.without(Connecting), KubeconfigUnreadableReason, "the kubeconfig could not be read: see the log")
 		}
-	case conn != nil && (!known || !workload.IsRefusal(problem.Reason)):
-		m.keep(conn, text(problem, err))
+	case conn != nil && (!known || !kubeconfig.IsRefusal(found.Reason)):
+		m.keep(conn, text(found, err))
 	default:
 		m.disconnect()
-		never, reason := Connecting, archelonv1.WorkloadUnreachableReason
+		never, reason := Connecting, connection.UnreachableReason
 		if known {
-			reason = problem.Reason
+			reason = found.Reason
 		}
 		if unusable {
 			never = Pending
 		}
-		m.become(m.without(never), reason, text(problem, err))
+		m.become(m.without(never), reason, text(found, err))
 		return wait, false
 	}
 	m.rereadAfter = time.Now().Add(wait)
 	return wait, conn != nil
 }
 
-func text(problem *outcome.Problem, err error) string {
-	if problem != nil {
-		return problem.Message
+func text(found *problem.Problem, err error) string {
+	if found != nil {
+		return found.Message
 	}
 	return err.Error()
 }

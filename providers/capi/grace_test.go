@@ -9,7 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // kubeconfigOf returns the text of a kubeconfig with a cluster and a user.
@@ -33,7 +34,7 @@ func TestSlipsKeepTheConnection(t *testing.T) {
 	}{
 		"Deleted": {
 			reason: "A Secret can be deleted and written again",
-			slip:   func(f *fleet) { f.give("one", nil) }, says: "no Secret for one",
+			slip:   func(f *fleet) { f.give("one", nil) }, says: "No Secret for one",
 		},
 		"NoYAML": {
 			reason: "Somebody wrote something else",
@@ -96,14 +97,14 @@ func TestSlipsKeepTheConnection(t *testing.T) {
 // What is refused for the sake of security ends the connection although there is time left.
 func TestRefusalsEndTheConnection(t *testing.T) {
 	t.Parallel()
-	for reason, kubeconfig := range map[string]string{
-		archelonv1.KubeconfigExecReason: kubeconfigOf(
+	for reason, refused := range map[string]string{
+		kubeconfig.ExecReason: kubeconfigOf(
 			anyServer, "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch}"),
-		archelonv1.KubeconfigAuthProviderReason:  kubeconfigOf(anyServer, "auth-provider: {name: oidc}"),
-		archelonv1.KubeconfigFilePathReason:      kubeconfigOf(anyServer, "tokenFile: /var/run/secrets/token"),
-		archelonv1.KubeconfigImpersonationReason: kubeconfigOf(anyServer, anyUser+", as: admin"),
-		archelonv1.KubeconfigInsecureReason:      kubeconfigOf(`server: "http://127.0.0.1:1"`, anyUser),
-		archelonv1.KubeconfigProxyReason:         kubeconfigOf(anyServer+`, proxy-url: "unix:///var/run/proxy"`, anyUser),
+		kubeconfig.AuthProviderReason:  kubeconfigOf(anyServer, "auth-provider: {name: oidc}"),
+		kubeconfig.FilePathReason:      kubeconfigOf(anyServer, "tokenFile: /var/run/secrets/token"),
+		kubeconfig.ImpersonationReason: kubeconfigOf(anyServer, anyUser+", as: admin"),
+		kubeconfig.InsecureReason:      kubeconfigOf(`server: "http://127.0.0.1:1"`, anyUser),
+		kubeconfig.ProxyReason:         kubeconfigOf(anyServer+`, proxy-url: "unix:///var/run/proxy"`, anyUser),
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +113,7 @@ func TestRefusalsEndTheConnection(t *testing.T) {
 			f.becomes(one, Engaged, EngagedReason)
 			f.give("one", nil) // there is grace, which ends with the refusal
 			f.becomes(one, Degraded, RotationFailingReason)
-			f.write(kubeconfig)
+			f.write(refused)
 			f.becomes(one, Disconnected, reason)
 			eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
 		})
@@ -127,13 +128,13 @@ func TestGraceEndsInTime(t *testing.T) {
 		slip   func(*fleet)
 		reason string
 	}{
-		"Deleted":  {slip: func(f *fleet) { f.give("one", nil) }, reason: archelonv1.KubeconfigMissingReason},
-		"NoYAML":   {slip: func(f *fleet) { f.write("{{") }, reason: archelonv1.KubeconfigInvalidReason},
-		"Rejected": {slip: func(f *fleet) { f.give("one", nobody.access("a")) }, reason: archelonv1.WorkloadUnauthorizedReason},
+		"Deleted":  {slip: func(f *fleet) { f.give("one", nil) }, reason: kubeconfig.MissingReason},
+		"NoYAML":   {slip: func(f *fleet) { f.write("{{") }, reason: kubeconfig.InvalidReason},
+		"Rejected": {slip: func(f *fleet) { f.give("one", nobody.access("a")) }, reason: connection.UnauthorizedReason},
 		"DeletedAndThrottled": {
 			slip: func(f *fleet) {
 				f.mu.Lock()
-				f.once, f.err = missing("no Secret for one"), apierrors.NewTooManyRequests("later", 1)
+				f.once, f.err = missing("No Secret for one"), apierrors.NewTooManyRequests("later", 1)
 				f.mu.Unlock()
 				f.changed("one")
 			},

@@ -29,11 +29,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
-	"github.com/archelon-io/archelon/internal/workload"
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
-	"github.com/archelon-io/archelon/test/builder"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
+	"github.com/archelon-io/archelon/providers/capi/problem"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 )
 
 // server is the API of a workload cluster whose faults a test chooses.
@@ -406,7 +404,7 @@ func (f *fleet) getSecret(_ context.Context, ccl *clusterv1.Cluster) (*rest.Conf
 	case f.err != nil:
 		return nil, f.err
 	case f.raw[ccl.Name] != "":
-		return workload.RESTConfig([]byte(f.raw[ccl.Name]), workload.Allow{})
+		return kubeconfig.RESTConfig([]byte(f.raw[ccl.Name]), kubeconfig.Allow{})
 	case access == nil:
 		return nil, missing("no Secret for " + ccl.Name)
 	default:
@@ -415,7 +413,7 @@ func (f *fleet) getSecret(_ context.Context, ccl *clusterv1.Cluster) (*rest.Conf
 }
 
 func missing(message string) error {
-	return &outcome.Problem{Kind: outcome.KindWait, Reason: archelonv1.KubeconfigMissingReason, Message: message}
+	return problem.Wait(kubeconfig.MissingReason, "%s", message)
 }
 
 // give puts a kubeconfig into the Secret of a cluster; nil deletes it.
@@ -428,9 +426,9 @@ func (f *fleet) give(name string, access *rest.Config) {
 }
 
 // write puts any text into the Secret of cluster one.
-func (f *fleet) write(kubeconfig string) {
+func (f *fleet) write(text string) {
 	f.mu.Lock()
-	f.raw["one"] = kubeconfig
+	f.raw["one"] = text
 	f.mu.Unlock()
 	f.changed("one")
 }
@@ -442,10 +440,10 @@ func (f *fleet) changed(name string) {
 
 // provisionedCluster returns a Cluster of the fleet.
 func provisionedCluster(name string) *clusterv1.Cluster {
-	ccl := builder.Cluster("default", name)
-	ccl.UID = types.UID(name)
-	builder.ControlPlaneUp(ccl)
-	return ccl
+	return &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Status:     clusterv1.ClusterStatus{Phase: string(clusterv1.ClusterPhaseProvisioned)},
+	}
 }
 
 // add has a cluster engaged.

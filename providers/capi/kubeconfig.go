@@ -14,51 +14,49 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/kubeconfig"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // DefaultGetSecret reads the Secret NAME-kubeconfig beside a Cluster, and reduces what it holds to what is safe to use
 // although a stranger wrote it: programs to run, auth-providers, files, impersonation, plain http, unverified TLS
 // and proxies at local addresses are refused. The reader should not be cached, so that no cache holds credentials.
 func DefaultGetSecret(secrets client.Reader) func(context.Context, *clusterv1.Cluster) (*rest.Config, error) {
-	return getSecret(secrets, located, workload.Allow{})
+	return getSecret(secrets, located, kubeconfig.Allow{})
 }
 
 // locate says where the kubeconfig of a Cluster is.
-type locate func(*clusterv1.Cluster) (workload.Kubeconfig, error)
+type locate func(*clusterv1.Cluster) (kubeconfig.Source, error)
 
 // located is where CAPI's contract has it.
-func located(ccl *clusterv1.Cluster) (workload.Kubeconfig, error) {
+func located(ccl *clusterv1.Cluster) (kubeconfig.Source, error) {
 	return kubeconfig.Default(client.ObjectKeyFromObject(ccl)), nil
 }
 
 // annotated is where annotations of the Cluster have it.
-func annotated(ccl *clusterv1.Cluster) (workload.Kubeconfig, error) {
+func annotated(ccl *clusterv1.Cluster) (kubeconfig.Source, error) {
 	return kubeconfig.Of(ccl)
 }
 
 // moved reports whether annotations of a Cluster have another kubeconfig than before.
 func moved(before, after *clusterv1.Cluster) bool {
-	return slices.ContainsFunc([]string{archelonv1.KubeconfigSecretAnnotation, archelonv1.KubeconfigContextAnnotation}, func(key string) bool {
+	return slices.ContainsFunc([]string{kubeconfig.SecretAnnotation, kubeconfig.ContextAnnotation}, func(key string) bool {
 		return before.Annotations[key] != after.Annotations[key]
 	})
 }
 
 func getSecret(
-	secrets client.Reader, where locate, allow workload.Allow,
+	secrets client.Reader, where locate, allow kubeconfig.Allow,
 ) func(context.Context, *clusterv1.Cluster) (*rest.Config, error) {
 	return func(ctx context.Context, ccl *clusterv1.Cluster) (*rest.Config, error) {
 		from, err := where(ccl)
 		if err != nil {
 			return nil, err
 		}
-		kubeconfig, err := from.Read(ctx, secrets)
+		raw, err := from.Read(ctx, secrets)
 		if err != nil {
 			return nil, err
 		}
-		access, err := from.Access(kubeconfig, allow)
+		access, err := from.Access(raw, allow)
 		return access.Config, err
 	}
 }

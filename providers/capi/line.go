@@ -33,11 +33,11 @@ const (
 type line struct {
 	// refusedBy is called when a server does not accept the credentials of a connection, and troubled when what is wrong
 	// with a kind has changed. They must not block.
-	refusedBy func(*connection)
+	refusedBy func(*session)
 	troubled  func()
 
 	mu        sync.Mutex
-	conn      *connection
+	conn      *session
 	authority [sha256.Size]byte // of the last connection
 	changed   chan struct{}     // closed with the next change of conn
 	// watching counts the requests of informers that are under way.
@@ -49,7 +49,7 @@ type line struct {
 	used  time.Time
 }
 
-func newLine(refusedBy func(*connection), troubled func()) *line {
+func newLine(refusedBy func(*session), troubled func()) *line {
 	return &line{
 		refusedBy: refusedBy, troubled: troubled, changed: make(chan struct{}),
 		stale: map[string]bool{}, wrong: map[string]string{}, used: time.Now(),
@@ -57,19 +57,19 @@ func newLine(refusedBy func(*connection), troubled func()) *line {
 }
 
 // connected returns the connection, nil if there is none.
-func (l *line) connected() *connection {
+func (l *line) connected() *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn
 }
 
 // connect puts a connection in the place of the one before, if any, or none in its place.
-func (l *line) connect(conn *connection) {
-	l.replace(func(*connection) bool { return true }, conn)
+func (l *line) connect(conn *session) {
+	l.replace(func(*session) bool { return true }, conn)
 }
 
 // replace does as connect if the connection before is the one that is meant.
-func (l *line) replace(meant func(before *connection) bool, conn *connection) {
+func (l *line) replace(meant func(before *session) bool, conn *session) {
 	l.mu.Lock()
 	before := l.conn
 	if !meant(before) {
@@ -96,13 +96,13 @@ func (l *line) replace(meant func(before *connection) bool, conn *connection) {
 }
 
 // cut ends a connection, unless another one has taken its place.
-func (l *line) cut(conn *connection) {
-	l.replace(func(before *connection) bool { return before == conn }, nil)
+func (l *line) cut(conn *session) {
+	l.replace(func(before *session) bool { return before == conn }, nil)
 }
 
 // take returns the connection, which is not closed for a successor until it is released. Without one,
 // who is patient waits for it.
-func (l *line) take(ctx context.Context, patient bool) (*connection, error) {
+func (l *line) take(ctx context.Context, patient bool) (*session, error) {
 	for {
 		l.mu.Lock()
 		conn, changed := l.conn, l.changed
@@ -125,7 +125,7 @@ func (l *line) take(ctx context.Context, patient bool) (*connection, error) {
 }
 
 // successor waits until other credentials are there than those that were refused, and reports whether they are.
-func (l *line) successor(ctx context.Context, refused *connection) bool {
+func (l *line) successor(ctx context.Context, refused *session) bool {
 	if refused.denied.Load() {
 		return false
 	}
@@ -305,7 +305,7 @@ func (l *line) exchange(req *http.Request, what string) (*http.Response, error) 
 	}
 }
 
-func (c *connection) exchange(req *http.Request) (*http.Response, error) {
+func (c *session) exchange(req *http.Request) (*http.Response, error) {
 	if !isWatch(req) {
 		return c.request(req)
 	}
@@ -361,7 +361,7 @@ func resourceOf(path string) string {
 func expired(req *http.Request) (*http.Response, error) {
 	raw, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Reason: metav1.StatusReasonExpired, Code: http.StatusGone, Message: "the cluster has another address or authority",
+		Reason: metav1.StatusReasonExpired, Code: http.StatusGone, Message: "The cluster has another address or authority",
 	})
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ type member struct {
 	// reread is that the kubeconfig may have changed; suspect is a connection whose credentials were
 	// refused, and doubted is since when.
 	reread  bool
-	suspect *connection
+	suspect *session
 	doubted time.Time
 	engaged *engagement
 	status  Status
@@ -101,7 +101,7 @@ func (m *member) kubeconfigChanged() {
 
 // suspectCredentials has it look whether there are others. Those who take care of it may revoke the earlier ones a
 // moment before they publish the next ones.
-func (m *member) suspectCredentials(conn *connection) {
+func (m *member) suspectCredentials(conn *session) {
 	m.mu.Lock()
 	known := m.suspect == conn
 	if !known {
@@ -114,7 +114,7 @@ func (m *member) suspectCredentials(conn *connection) {
 }
 
 // doubtful reports whether there may still be other credentials than those of a connection, which were refused.
-func (m *member) doubtful(conn *connection) (suspected, still bool) {
+func (m *member) doubtful(conn *session) (suspected, still bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {

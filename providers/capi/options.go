@@ -14,8 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/archelon-io/archelon/internal/kubeconfig"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // Options adapt the provider. The zero value holds the defaults.
@@ -121,7 +120,7 @@ func (o *Options) complete(secrets client.Reader) error {
 		return errors.New("concurrency and rates cannot be negative")
 	}
 	if o.GetSecret == nil {
-		o.GetSecret = getSecret(secrets, o.where(), workload.Allow{LocalProxies: o.AllowLocalProxies})
+		o.GetSecret = getSecret(secrets, o.where(), kubeconfig.Allow{LocalProxies: o.AllowLocalProxies})
 	}
 	if o.NewCluster == nil {
 		o.NewCluster = func(

@@ -8,7 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 func TestLocalProxiesAreForAdministrators(t *testing.T) {
@@ -38,6 +38,6 @@ func TestLocalProxiesAreNotDialled(t *testing.T) {
 	one := f.add("one", s.access("a"))
 	f.becomes(one, Engaged, EngagedReason)
 	f.write(kubeconfigOf(anyServer+`, proxy-url: "http://１２７.0.0.１:1"`, anyUser))
-	f.becomes(one, Disconnected, archelonv1.KubeconfigProxyReason)
+	f.becomes(one, Disconnected, kubeconfig.ProxyReason)
 	eventually(t, "its connections are closed", func() bool { return s.open() == 0 })
 }

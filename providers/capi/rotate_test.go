@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 )
 
 func pemOf(raw []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}) }
@@ -209,7 +209,7 @@ func TestCredentialsThatExpire(t *testing.T) {
 	if err := c.GetAPIReader().List(t.Context(), &corev1.SecretList{}); err == nil {
 		t.Error("a request with credentials that expired succeeded")
 	}
-	f.becomes(name, Disconnected, archelonv1.WorkloadUnauthorizedReason)
+	f.becomes(name, Disconnected, connection.UnauthorizedReason)
 	f.mu.Lock()
 	f.access["one"] = s.access("b") // no event tells
 	f.mu.Unlock()
@@ -219,19 +219,19 @@ func TestCredentialsThatExpire(t *testing.T) {
 // A request that was refused waits for other credentials until it is known that there are none.
 func TestNobodyWaitsForCredentialsThatDoNotCome(t *testing.T) {
 	t.Parallel()
-	for name, known := range map[string]func(*line, *connection){
-		"there are no others": func(_ *line, refused *connection) { refused.settle() },
-		"it is disconnected":  func(l *line, _ *connection) { l.connect(nil) },
+	for name, known := range map[string]func(*line, *session){
+		"there are no others": func(_ *line, refused *session) { refused.settle() },
+		"it is disconnected":  func(l *line, _ *session) { l.connect(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				refused, err := newConnection(&rest.Config{Host: "https://127.0.0.1:1"}, quick())
+				refused, err := newSession(&rest.Config{Host: "https://127.0.0.1:1"}, quick())
 				if err != nil {
 					t.Fatal(err)
 				}
 				var l *line
-				l = newLine(func(*connection) { time.AfterFunc(time.Second, func() { known(l, refused) }) }, func() {})
+				l = newLine(func(*session) { time.AfterFunc(time.Second, func() { known(l, refused) }) }, func() {})
 				l.connect(refused)
 				began := time.Now()
 				if l.successor(t.Context(), refused) {
@@ -255,7 +255,7 @@ func TestServerThatGoesAndComes(t *testing.T) {
 	eventually(t, "the controller has begun", func() bool { return f.aware.has(name, "first", "1") })
 	s.fail(func(*http.Request) int { return http.StatusServiceUnavailable })
 	s.CloseClientConnections()
-	f.becomes(name, Disconnected, archelonv1.WorkloadServerErrorReason)
+	f.becomes(name, Disconnected, connection.ServerErrorReason)
 	c, err := f.Get(t.Context(), name)
 	if !errors.Is(err, ErrNotConnected) {
 		t.Errorf("Get: %v, %v", c, err)

@@ -106,7 +106,7 @@ func leaving(ccl *clusterv1.Cluster) bool {
 
 func notProvisioned(ccl *clusterv1.Cluster) Status {
 	return Status{State: Pending, Reason: NotProvisionedReason, Message: fmt.Sprintf(
-		"the phase of the Cluster is %q: it is engaged when it is Provisioned", ccl.Status.GetTypedPhase())}
+		"The phase of the Cluster is %q. It is engaged when it is Provisioned", ccl.Status.GetTypedPhase())}
 }
 
 // errNoAPI is that something else than a Kubernetes API answers.

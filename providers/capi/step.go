@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 // step does what is to be done now, and returns when to look again at the latest.
@@ -45,7 +45,7 @@ func (m *member) step(ctx context.Context) time.Duration {
 }
 
 // check reports whether a connection still works: it returns zero if it does, and else when to look again.
-func (m *member) check(ctx context.Context, conn *connection) time.Duration {
+func (m *member) check(ctx context.Context, conn *session) time.Duration {
 	suspected, still := m.doubtful(conn)
 	if still {
 		return m.provider.opts.Timing.RetryMin
@@ -81,7 +81,7 @@ func (m *member) backoff() time.Duration {
 }
 
 // renew reads the kubeconfig, and connects with it if it is another one than that of the connection.
-func (m *member) renew(ctx context.Context, before *connection) error {
+func (m *member) renew(ctx context.Context, before *session) error {
 	ccl, _ := m.cluster()
 	bounded, cancel := context.WithTimeout(ctx, m.provider.opts.Timing.Request)
 	config, err := m.provider.opts.GetSecret(bounded, ccl.DeepCopy())
@@ -89,7 +89,7 @@ func (m *member) renew(ctx context.Context, before *connection) error {
 	if err != nil {
 		return &unreadable{err}
 	}
-	next, err := newConnection(config, m.provider.opts.Timing)
+	next, err := newSession(config, m.provider.opts.Timing)
 	if err != nil {
 		return &unreadable{err}
 	}
@@ -130,7 +130,7 @@ func (m *member) without(never State) State {
 
 // probe asks a connected cluster whether it is there, if that is due. One that does not answer is disconnected, and it
 // returns when to try again; zero if all is well.
-func (m *member) probe(ctx context.Context, conn *connection, now bool) time.Duration {
+func (m *member) probe(ctx context.Context, conn *session, now bool) time.Duration {
 	timing := m.provider.opts.Timing
 	due := timing.ProbeEvery
 	if m.line.idle(time.Now()) > timing.Idle {
@@ -151,8 +151,8 @@ func (m *member) probe(ctx context.Context, conn *connection, now bool) time.Dur
 	}
 	m.failures++
 	m.provider.metrics.probeFailed()
-	problem, known := errors.AsType[*outcome.Problem](err)
-	refused := known && problem.Reason == archelonv1.WorkloadUnauthorizedReason
+	found, known := errors.AsType[*problem.Problem](err)
+	refused := known && found.Reason == connection.UnauthorizedReason
 	if refused && !now {
 		m.suspectCredentials(conn)
 		return timing.RetryMin
@@ -162,9 +162,9 @@ func (m *member) probe(ctx context.Context, conn *connection, now bool) time.Dur
 	}
 	m.failures = 0
 	m.disconnect()
-	reason, message := archelonv1.WorkloadUnreachableReason, text(problem, err)
+	reason, message := connection.UnreachableReason, text(found, err)
 	if known {
-		reason = problem.Reason
+		reason = found.Reason
 	}
 	m.become(m.without(Connecting), reason, message)
 	return m.backoff()

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 	"github.com/archelon-io/archelon/test/stage"
 )
 

@@ -17,7 +17,7 @@ import (
 // as a table what it measured.
 func fleet(ctx context.Context, out, progress io.Writer) error {
 	_, _ = fmt.Fprintln(progress, "Compiling the benchmark, and engaging 1,000 clusters")
-	command := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^BenchmarkFleet$", "-benchtime=1x", "-timeout=30m", "./providers/capi")
+	command := exec.CommandContext(ctx, "go", "-C", "providers/capi", "test", "-run=^$", "-bench=^BenchmarkFleet$", "-benchtime=1x", "-timeout=30m", ".")
 	command.Dir, command.Stderr = stage.Root(), progress
 	// It has processes of its own, which end with it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/uninstall"
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/archelon-io/archelon/internal/scheme"
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/helm"
 	"github.com/archelon-io/archelon/test/kind"

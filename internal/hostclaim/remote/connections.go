@@ -15,6 +15,7 @@ import (
 
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 )
 
 // kubeconfigKey is where a Secret has the kubeconfig.
@@ -112,8 +113,8 @@ func (c *Connections) Use(
 	return &Remote{Cluster: to.cluster, Place: client.Place(), Release: to.leave}, nil
 }
 
-func kubeconfigOf(credentials Credentials) workload.Kubeconfig {
-	return workload.Kubeconfig{
+func kubeconfigOf(credentials Credentials) kubeconfig.Source {
+	return kubeconfig.Source{
 		Secret: credentials.Secret, Key: kubeconfigKey, Author: "spec.credentials of this HostClaim", Context: credentials.Context,
 	}
 }

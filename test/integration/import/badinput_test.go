@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/archelon-io/archelon/internal/scheme"
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/proxy"
 	"github.com/archelon-io/archelon/test/stage"

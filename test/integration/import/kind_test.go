@@ -19,8 +19,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 	"github.com/archelon-io/archelon/test/apart"
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
 	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
 	"github.com/archelon-io/archelon/test/standin/rancher"

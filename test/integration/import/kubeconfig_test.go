@@ -146,7 +146,7 @@ var _ = Describe("A kubeconfig that annotations name", Ordered, func() {
 			Eventually(message(ctx, cluster)).WithTimeout(importing.Reaction).Should(HavePrefix(strings.ReplaceAll(
 				`KubeconfigMissing: No Secret NAMESPACE/`+name+` with label cluster.x-k8s.io/cluster-name: "own" exists, `+
 					`which annotation archelon.io/kubeconfig-secret names. Correct the annotation, create the Secret, or set that label on the Secret. `+
-					`Archelon reads no Secret without the label`, "NAMESPACE", namespace)))
+					`A Secret without the label is not read`, "NAMESPACE", namespace)))
 		}
 		Expect(f.workloadRequests()).To(HaveLen(before), "something was sent by a Secret of others")
 

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/archelon-io/archelon/test/bench/workloadserver"
+	"github.com/archelon-io/archelon/providers/capi/workloadserver"
 	"github.com/archelon-io/archelon/test/builder"
 	"github.com/archelon-io/archelon/test/importing"
 )

@@ -27,12 +27,13 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/internal/rancher"
 	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 	"github.com/archelon-io/archelon/test/env"
 )
 
 const userAgent = "archelon-under-test"
 
-var kubeconfig = workload.Kubeconfig{Secret: types.NamespacedName{Namespace: "tenant", Name: "remote"}, Key: "config"}
+var remoteKubeconfig = kubeconfig.Source{Secret: types.NamespacedName{Namespace: "tenant", Name: "remote"}, Key: "config"}
 
 var _ = Describe("Rancher's agent in a workload cluster", Ordered, func() {
 	var plane *env.ControlPlane
@@ -224,7 +225,7 @@ func connectWith(ctx context.Context, plane *env.ControlPlane, config *rest.Conf
 	}
 	clients, err := workload.NewClients(fake.NewClientBuilder().WithObjects(secret).Build(), o)
 	Expect(err).NotTo(HaveOccurred())
-	connected, err := clients.Get(ctx, kubeconfig)
+	connected, err := clients.Get(ctx, remoteKubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	return connected
 }

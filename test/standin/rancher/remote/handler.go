@@ -17,7 +17,7 @@ import (
 // bodyLimit is the size of a body above which it is no call.
 const bodyLimit = 1 << 20
 
-// Light are workload clusters beside the stand-in that consist of little: test/bench/workloadserver.
+// Light are workload clusters beside the stand-in that consist of little: providers/capi/workloadserver.
 type Light interface {
 	// Config reaches a cluster from the stand-in.
 	Config(name string) *rest.Config

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 const (
@@ -45,7 +45,7 @@ func TestOf(t *testing.T) {
 		cluster := &metav1.ObjectMeta{Namespace: "tenant-a", Name: "prod", Annotations: map[string]string{ofSecret: tc.secret, ofContext: tc.context}}
 		from, err := Of(cluster)
 		if tc.want == nil {
-			if problem, ok := errors.AsType[*outcome.Problem](err); !ok || problem.Kind != outcome.KindStall || problem.Reason != "InvalidSetting" {
+			if p, ok := errors.AsType[*problem.Problem](err); !ok || p.Kind != problem.KindStall || p.Reason != InvalidSettingReason {
 				t.Errorf("%s: got %v", name, err)
 			}
 			if err != nil && strings.Contains(err.Error(), tc.secret+tc.context) {

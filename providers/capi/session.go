@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -19,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 const (
@@ -33,9 +32,9 @@ const (
 	maxAnswerBytes = 64 << 20
 )
 
-// connection is one access to a cluster: an address and credentials. It shares neither connections nor credentials with
+// session is one access to a cluster: an address and credentials. It shares neither connections nor credentials with
 // any other.
-type connection struct {
+type session struct {
 	fingerprint string
 	// authority is what says which server it is: the address, and who vouches for it.
 	authority [sha256.Size]byte
@@ -59,24 +58,24 @@ type connection struct {
 	denied  atomic.Bool
 }
 
-// newConnection makes one. It sends nothing.
-func newConnection(config *rest.Config, timing Timing) (*connection, error) {
+// newSession makes one. It sends nothing.
+func newSession(config *rest.Config, timing Timing) (*session, error) {
 	if config.ExecProvider != nil || config.AuthProvider != nil {
-		return nil, refused(archelonv1.KubeconfigExecReason, "programs and auth-providers are not used to get credentials")
+		return nil, refused(kubeconfig.ExecReason, "programs and auth-providers are not used to get credentials")
 	}
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, refused(archelonv1.KubeconfigInvalidReason, "there is no valid URL of the server")
+		return nil, refused(kubeconfig.InvalidReason, "there is no valid URL of the server")
 	}
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The cause may quote what it read.
-		return nil, refused(archelonv1.KubeconfigInvalidReason, "the certificates cannot be used")
+		return nil, refused(kubeconfig.InvalidReason, "the certificates cannot be used")
 	}
-	c := &connection{
+	c := &session{
 		fingerprint: fingerprintOf(config), base: base, timing: timing, settled: make(chan struct{}),
 		authority:      sha256.Sum256([]byte(base.String() + "\x00" + config.ServerName + "\x00" + string(config.CAData))),
-		certificateEnd: certificateEnd(config), sockets: &sockets{open: map[*socket]struct{}{}},
+		certificateEnd: connection.CertificateEnd(config), sockets: &sockets{open: map[*socket]struct{}{}},
 	}
 	c.transport = newTransport(config, tlsConfig, c.sockets, timing.Dial)
 	var plain http.RoundTripper = c.transport
@@ -84,7 +83,7 @@ func newConnection(config *rest.Config, timing Timing) (*connection, error) {
 		plain = config.Transport
 	}
 	if c.wrapped, err = rest.HTTPWrappersForConfig(config, plain); err != nil {
-		return nil, refused(archelonv1.KubeconfigInvalidReason, "a token is mixed with a user name and password")
+		return nil, refused(kubeconfig.InvalidReason, "a token is mixed with a user name and password")
 	}
 	c.requests, c.abort = context.WithCancel(context.Background())
 	c.watches, c.retire = context.WithCancel(c.requests)
@@ -92,7 +91,7 @@ func newConnection(config *rest.Config, timing Timing) (*connection, error) {
 }
 
 func refused(reason, message string) error {
-	return &outcome.Problem{Kind: outcome.KindWait, Reason: reason, Message: message}
+	return problem.Wait(reason, "%s", message)
 }
 
 func newTransport(config *rest.Config, tlsConfig *tls.Config, kept *sockets, dial time.Duration) *http.Transport {
@@ -101,22 +100,14 @@ func newTransport(config *rest.Config, tlsConfig *tls.Config, kept *sockets, dia
 		proxy = config.Proxy
 	}
 	return utilnet.SetTransportDefaults(&http.Transport{
-		Proxy: proxy, DialContext: kept.keep(workload.Dialer(config, dial)), TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dial,
+		Proxy: proxy, DialContext: kept.keep(connection.Dialer(config, dial)), TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dial,
 		IdleConnTimeout: idleConnTimeout, MaxIdleConnsPerHost: maxIdlePerHost, MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression: config.DisableCompression,
 	})
 }
 
-func certificateEnd(config *rest.Config) time.Time {
-	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
-	if err != nil || pair.Leaf == nil {
-		return time.Time{}
-	}
-	return pair.Leaf.NotAfter
-}
-
 // withdraw has watches end, and leaves requests to their end. There is a successor.
-func (c *connection) withdraw() {
+func (c *session) withdraw() {
 	c.retired.Store(true)
 	c.retire()
 	if c.inflight.Load() == 0 {
@@ -125,28 +116,28 @@ func (c *connection) withdraw() {
 }
 
 // cut ends all that uses the connection.
-func (c *connection) cut() {
+func (c *session) cut() {
 	c.retired.Store(true)
 	c.abort()
 	c.sockets.close()
 }
 
 // release gives the connection back, which is closed then if it has a successor and nobody uses it any more.
-func (c *connection) release() {
+func (c *session) release() {
 	if c.inflight.Add(-1) == 0 && c.retired.Load() {
 		c.sockets.close()
 	}
 }
 
 // settle says that there are no other credentials than these, which were refused.
-func (c *connection) settle() {
+func (c *session) settle() {
 	if c.denied.CompareAndSwap(false, true) {
 		close(c.settled)
 	}
 }
 
 // address returns a request that is addressed to the server.
-func (c *connection) address(req *http.Request) *http.Request {
+func (c *session) address(req *http.Request) *http.Request {
 	addressed := req.Clone(req.Context())
 	addressed.URL.Scheme, addressed.URL.Host = c.base.Scheme, c.base.Host
 	addressed.URL.Path = strings.TrimSuffix(c.base.Path, "/") + req.URL.Path
@@ -158,20 +149,20 @@ func (c *connection) address(req *http.Request) *http.Request {
 }
 
 // request sends a request that is no watch, bounded in time and in the size of its answer.
-func (c *connection) request(req *http.Request) (*http.Response, error) {
+func (c *session) request(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), c.timing.Request)
 	return c.send(c.requests, req.WithContext(ctx), cancel, maxAnswerBytes) //nolint:contextcheck // it ends with the connection, too
 }
 
 // watch sends a watch, bounded by the time that it asks for itself.
-func (c *connection) watch(req *http.Request, lasts time.Duration) (*http.Response, error) {
+func (c *session) watch(req *http.Request, lasts time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), lasts)
 	return c.send(c.watches, req.WithContext(ctx), cancel, 0) //nolint:contextcheck // it ends with the connection, too
 }
 
 // send sends a request until a context ends, which is beside that of the request. The answer has at most so many
 // bytes; a watch has no limit.
-func (c *connection) send(
+func (c *session) send(
 	until context.Context, req *http.Request, cancel context.CancelFunc, most int64,
 ) (*http.Response, error) {
 	c.inflight.Add(1)
@@ -190,7 +181,7 @@ func (c *connection) send(
 	}
 	// It would have a client pause for as long as a stranger says.
 	resp.Header.Del("Retry-After")
-	answer := &answer{ReadCloser: resp.Body, done: done, connection: c, watch: most == 0}
+	answer := &answer{ReadCloser: resp.Body, done: done, session: c, watch: most == 0}
 	if most > 0 {
 		answer.ReadCloser = http.MaxBytesReader(nil, resp.Body, most)
 	}
@@ -201,17 +192,17 @@ func (c *connection) send(
 // answer is the body of one.
 type answer struct {
 	io.ReadCloser
-	connection *connection
-	watch      bool
-	over       atomic.Bool
-	done       func()
+	session *session
+	watch   bool
+	over    atomic.Bool
+	done    func()
 }
 
 // Read implements io.Reader. A watch over a connection that has a successor ends as if the server had ended it, so that
 // it is begun again where it was.
 func (a *answer) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
-	if err != nil && a.watch && a.connection.retired.Load() {
+	if err != nil && a.watch && a.session.retired.Load() {
 		err = io.EOF
 	}
 	return n, err
@@ -227,7 +218,7 @@ func (a *answer) Close() error {
 }
 
 // probe asks the server for its version. It is the answer of an API server that knows the credentials, or an error.
-func (c *connection) probe(ctx context.Context) error {
+func (c *session) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.Probe)
 	defer cancel()
 	const action = "asking for its version"
@@ -243,7 +234,7 @@ func (c *connection) probe(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	return workload.Explain(fmt.Errorf("%w", err), action, c.timing.Probe, c.certificateEnd)
+	return connection.Request{Action: action, Timeout: c.timing.Probe, CertificateEnd: c.certificateEnd}.Explain(err)
 }
 
 func checkVersion(resp *http.Response) error {

@@ -1,4 +1,4 @@
-package workload
+package kubeconfig
 
 import (
 	"bytes"
@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 func TestRESTConfig(t *testing.T) {
-	server := newCertificate(t, "127.0.0.1", time.Now().Add(time.Hour))
+	server := newPair(t)
 	type change = func(*api.Cluster, *api.AuthInfo)
 	cases := map[string]struct {
 		reason string
@@ -74,7 +73,7 @@ func TestRESTConfig(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			config, err := RESTConfig(kubeconfig(t, "https://127.0.0.1:6443", server.certPEM, tc.change), Allow{})
+			config, err := RESTConfig(written(t, "https://127.0.0.1:6443", server.certPEM, tc.change), Allow{})
 			if tc.want == "" {
 				if err != nil {
 					t.Fatalf("%s: %v", tc.reason, err)
@@ -84,7 +83,7 @@ func TestRESTConfig(t *testing.T) {
 				}
 				return
 			}
-			wantProblem(t, err, outcome.KindWait, tc.want)
+			wantProblem(t, err, tc.want)
 			if t.Failed() {
 				t.Log(tc.reason)
 			}
@@ -93,7 +92,7 @@ func TestRESTConfig(t *testing.T) {
 }
 
 func TestRESTConfigTakesNothingElse(t *testing.T) {
-	raw := kubeconfig(t, "https://127.0.0.1:6443", nil)
+	raw := written(t, "https://127.0.0.1:6443", nil)
 	raw = bytes.Replace(raw, []byte("users:\n"), []byte("users:\n- name: other\n  user:\n    exec: {command: sh, apiVersion: client.authentication.k8s.io/v1}\n"), 1)
 	config, err := RESTConfig(raw, Allow{})
 	if err != nil {
@@ -105,7 +104,7 @@ func TestRESTConfigTakesNothingElse(t *testing.T) {
 }
 
 func TestRESTConfigOfBrokenFiles(t *testing.T) {
-	valid := string(kubeconfig(t, "https://127.0.0.1:6443", nil))
+	valid := string(written(t, "https://127.0.0.1:6443", nil))
 	asJSON, err := yaml.YAMLToJSON([]byte(valid))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +128,7 @@ func TestRESTConfigOfBrokenFiles(t *testing.T) {
 		"Bomb":           {raw: bomb.String(), says: "anchors"},
 		"Deep":           {raw: strings.Repeat("[", 20_000), says: "not YAML"},
 		"Nested":         {raw: strings.Repeat("[", 100) + strings.Repeat("]", 100), says: "more than 32 levels"},
-		"Huge":           {raw: valid + "# " + strings.Repeat("x", maxKubeconfigBytes), says: "more than 64 KiB"},
+		"Huge":           {raw: valid + "# " + strings.Repeat("x", MaxBytes), says: "more than 64 KiB"},
 		"NoContext":      {raw: strings.Replace(valid, "current-context: admin@workload", "current-context: other", 1), says: "no current context"},
 		"NoCurrent":      {raw: strings.Replace(valid, "current-context: admin@workload", "current-context: \"\"", 1), says: "no current context"},
 		"NoCluster":      {raw: strings.Replace(valid, "cluster: workload", "cluster: other", 1), says: "lacks the cluster"},
@@ -140,7 +139,7 @@ func TestRESTConfigOfBrokenFiles(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, err := RESTConfig([]byte(tc.raw), Allow{})
-			wantProblem(t, err, outcome.KindWait, "KubeconfigInvalid")
+			wantProblem(t, err, "KubeconfigInvalid")
 			if !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("want %q in: %v", tc.says, err)
 			}
@@ -149,7 +148,7 @@ func TestRESTConfigOfBrokenFiles(t *testing.T) {
 }
 
 func FuzzRESTConfig(f *testing.F) {
-	f.Add(kubeconfig(f, "https://127.0.0.1:6443", nil))
+	f.Add(written(f, "https://127.0.0.1:6443", nil))
 	for _, user := range []string{
 		"token: x", "tokenFile: x", "exec: {command: x}", "auth-provider: {name: x}", "as: x", "client-certificate: x",
 		"client-certificate-data: eA==", "username: x", "as-user-extra: {a: [b]}", "token: &a x", "extensions: [{name: x, extension: {a: b}}]",
@@ -160,8 +159,8 @@ func FuzzRESTConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		config, err := RESTConfig(raw, Allow{})
 		if err != nil {
-			var problem *outcome.Problem
-			if config != nil || !errors.As(err, &problem) || problem.Reason == "" || problem.Message == "" {
+			var found *problem.Problem
+			if config != nil || !errors.As(err, &found) || found.Reason == "" || found.Message == "" {
 				t.Errorf("a refusal that is no Problem: %v", err)
 			}
 			return

@@ -1,4 +1,6 @@
-package workload
+// Package plainyaml refuses YAML that takes far more memory than it has bytes: what strangers write is checked before
+// it is parsed.
+package plainyaml
 
 import (
 	"bytes"
@@ -13,7 +15,7 @@ import (
 // recurses once for each level.
 const maxDepth = 32
 
-// Errors of CheckPlain.
+// Errors of Check.
 var (
 	// ErrAnchors is that of YAML with anchors.
 	ErrAnchors = errors.New("uses YAML anchors, which are not supported")
@@ -21,13 +23,13 @@ var (
 	ErrDepth = fmt.Errorf("is nested in more than %d levels", maxDepth)
 )
 
-// CheckPlain returns an error when what a tenant wrote is not one YAML document, is nested deeply, or uses anchors: a
+// Check returns an error when what a tenant wrote is not one YAML document, is nested deeply, or uses anchors: a
 // few bytes of them expand to gigabytes, and nothing that tenants write needs them. The limits that YAML parsers have
 // for this count nodes and not bytes. The errors quote nothing.
 //
 // It takes up to 250 bytes of memory for each byte of the text. So its callers limit the text before, and how many
 // are checked at the same time.
-func CheckPlain(text []byte) error {
+func Check(text []byte) error {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
 	var root, more yamlv3.Node
 	if err := decoder.Decode(&root); err != nil {

@@ -1,11 +1,8 @@
-package workload
+package kubeconfig
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-
-	"github.com/archelon-io/archelon/internal/outcome"
 )
 
 func TestAccessOf(t *testing.T) {
@@ -36,26 +33,11 @@ current-context: in
 		access, err := AccessOf([]byte(text), tc.context, Allow{})
 		got := fmt.Sprint(access.Namespace, " ", access.Misplaced)
 		if err != nil {
-			wantProblem(t, err, outcome.KindWait, "KubeconfigInvalid")
+			wantProblem(t, err, "KubeconfigInvalid")
 			got = "KubeconfigInvalid"
 		}
 		if got != tc.want {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
 		}
-	}
-	// Two contexts of one kubeconfig are two accesses.
-	clients, _ := clientsOf(t, Options{}, kubeconfigSecret(map[string][]byte{"value": []byte(text)}))
-	other := testKubeconfig
-	other.Context = "beside"
-	first, err := clients.Get(t.Context(), testKubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := clients.Get(t.Context(), other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first.Place().Namespace != "user1" || second.Place().Namespace != "user2" || !strings.HasPrefix(first.Place().Server, "https://c") {
-		t.Errorf("got %+v and %+v", first.Place(), second.Place())
 	}
 }

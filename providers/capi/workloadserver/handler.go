@@ -102,7 +102,7 @@ func objectOf(r *http.Request, t target) (*unstructured.Unstructured, error) {
 	if r.Method == http.MethodPatch && kind != string(types.ApplyYAMLPatchType) {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
-			Reason: metav1.StatusReasonUnsupportedMediaType, Message: "of patches only server-side apply is understood",
+			Reason: metav1.StatusReasonUnsupportedMediaType, Message: "Of patches only server-side apply is understood",
 		}}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))

@@ -1,4 +1,10 @@
-package workload
+// Package kubeconfig finds the kubeconfig of a CAPI Cluster, and reduces it to what is safe to use although a stranger
+// wrote it.
+//
+// Who may write a kubeconfig Secret decides what the process that reads it does: clientcmd runs programs, reads files
+// and sends tokens wherever a kubeconfig says so. RESTConfig takes over data that is in line and nothing else. What is
+// wrong is a *problem.Problem with one of the reasons below, which quotes nothing of the kubeconfig.
+package kubeconfig
 
 import (
 	"crypto/tls"
@@ -13,13 +19,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/plainyaml"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
-// maxKubeconfigBytes is the largest kubeconfig that is parsed; usual ones have six kilobytes. Parsed, one
-// of that size can take 27 MiB.
-const maxKubeconfigBytes = 64 << 10
+// MaxBytes is the size of the largest kubeconfig that is parsed; usual ones have six kilobytes. Parsed, one of that
+// size can take 27 MiB.
+const MaxBytes = 64 << 10
 
 // RESTConfig reduces a kubeconfig to a configuration that is safe to use although a stranger wrote it.
 // It takes the cluster and the user of the current context and nothing else of the file. Only an https
@@ -44,25 +50,25 @@ type Access struct {
 
 // AccessOf does as RESTConfig for a context of a kubeconfig, which is the current one without a name.
 func AccessOf(kubeconfig []byte, context string, allow Allow) (Access, error) {
-	return Kubeconfig{Context: context}.Access(kubeconfig, allow)
+	return Source{Context: context}.Access(kubeconfig, allow)
 }
 
 // Access does the same for the context that is asked for.
-func (k Kubeconfig) Access(kubeconfig []byte, allow Allow) (Access, error) {
+func (s Source) Access(kubeconfig []byte, allow Allow) (Access, error) {
 	config, err := load(kubeconfig)
 	if err != nil {
 		return Access{}, err
 	}
-	context, lacks := k.Context, "has no context of the name that is asked for. Add it to contexts"
+	context, lacks := s.Context, "has no context of the name that is asked for. Add it to contexts"
 	switch {
 	case context == "":
 		context, lacks = config.CurrentContext, "has no current context. Set current-context to one of its contexts"
-	case k.Annotation != "":
-		lacks = fmt.Sprintf("has no context of the name in annotation %s. Add it to contexts, or correct the annotation", k.Annotation)
+	case s.Annotation != "":
+		lacks = fmt.Sprintf("has no context of the name in annotation %s. Add it to contexts, or correct the annotation", s.Annotation)
 	}
 	current, found := config.Contexts[context]
 	if !found || current == nil {
-		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, lacks)
+		return Access{}, refuse(InvalidReason, lacks)
 	}
 	access := Access{Namespace: current.Namespace}
 	if access.Namespace == "" {
@@ -70,7 +76,7 @@ func (k Kubeconfig) Access(kubeconfig []byte, allow Allow) (Access, error) {
 		access.Misplaced = access.Namespace != ""
 	}
 	if access.Namespace != "" && len(validation.IsDNS1123Label(access.Namespace)) > 0 {
-		return Access{}, refuse(archelonv1.KubeconfigInvalidReason, "names a namespace that cannot be one. Correct it")
+		return Access{}, refuse(InvalidReason, "names a namespace that cannot be one. Correct it")
 	}
 	access.Config, err = reduce(config, current, allow)
 	return access, err
@@ -96,11 +102,11 @@ func beside(kubeconfig []byte, context string) string {
 func reduce(config *api.Config, current *api.Context, allow Allow) (*rest.Config, error) {
 	cluster, found := config.Clusters[current.Cluster]
 	if !found || cluster == nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the cluster of its context. Add it to clusters")
+		return nil, refuse(InvalidReason, "lacks the cluster of its context. Add it to clusters")
 	}
 	user, found := config.AuthInfos[current.AuthInfo]
 	if !found || user == nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "lacks the user of its context. Add it to users")
+		return nil, refuse(InvalidReason, "lacks the user of its context. Add it to users")
 	}
 	result := &rest.Config{}
 	for _, step := range []error{
@@ -118,25 +124,25 @@ func reduce(config *api.Config, current *api.Context, allow Allow) (*rest.Config
 
 // load parses a kubeconfig. The causes of its Problems are dropped because they quote the file.
 func load(kubeconfig []byte) (*api.Config, error) {
-	if err := checkSize(kubeconfig); err != nil {
+	if err := CheckSize(kubeconfig); err != nil {
 		return nil, err
 	}
-	if err := CheckPlain(kubeconfig); err != nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, err.Error()+". Correct the Secret")
+	if err := plainyaml.Check(kubeconfig); err != nil {
+		return nil, refuse(InvalidReason, err.Error()+". Correct the Secret")
 	}
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, refuse(archelonv1.KubeconfigInvalidReason, "is not a kubeconfig. Correct the Secret")
+		return nil, refuse(InvalidReason, "is not a kubeconfig. Correct the Secret")
 	}
 	return config, nil
 }
 
-// checkSize is asked before anything reads the kubeconfig.
-func checkSize(kubeconfig []byte) error {
-	if len(kubeconfig) <= maxKubeconfigBytes {
+// CheckSize refuses a kubeconfig that is too large, before anything reads it.
+func CheckSize(kubeconfig []byte) error {
+	if len(kubeconfig) <= MaxBytes {
 		return nil
 	}
-	return refuse(archelonv1.KubeconfigInvalidReason, fmt.Sprintf("has more than %d KiB. Reduce it to one context", maxKubeconfigBytes>>10))
+	return refuse(InvalidReason, fmt.Sprintf("has more than %d KiB. Reduce it to one context", MaxBytes>>10))
 }
 
 func setServer(config *rest.Config, cluster *api.Cluster) error {
@@ -144,13 +150,13 @@ func setServer(config *rest.Config, cluster *api.Cluster) error {
 	u, err := url.Parse(cluster.Server)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
-		return refuse(archelonv1.KubeconfigInvalidReason, "has no valid server URL. Correct server of its cluster")
+		return refuse(InvalidReason, "has no valid server URL. Correct server of its cluster")
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return refuse(archelonv1.KubeconfigInvalidReason, "has a server URL with a host that is not ASCII. Write it as in DNS (xn--...)")
+		return refuse(InvalidReason, "has a server URL with a host that is not ASCII. Write it as in DNS (xn--...)")
 	case u.Scheme != "https":
-		return refuse(archelonv1.KubeconfigInsecureReason, "leads to a server without TLS. Use an https URL")
+		return refuse(InsecureReason, "leads to a server without TLS. Use an https URL")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return refuse(archelonv1.KubeconfigInvalidReason, "has a server URL with user information, query or fragment. Leave these out")
+		return refuse(InvalidReason, "has a server URL with user information, query or fragment. Leave these out")
 	}
 	config.Host = cluster.Server
 	config.DisableCompression = cluster.DisableCompression
@@ -159,15 +165,15 @@ func setServer(config *rest.Config, cluster *api.Cluster) error {
 
 func setTLS(config *rest.Config, cluster *api.Cluster) error {
 	if cluster.InsecureSkipTLSVerify {
-		return refuse(archelonv1.KubeconfigInsecureReason,
+		return refuse(InsecureReason,
 			"asks not to verify the server (insecure-skip-tls-verify). Use certificate-authority-data instead")
 	}
 	if cluster.CertificateAuthority != "" {
-		return refuse(archelonv1.KubeconfigFilePathReason,
+		return refuse(FilePathReason,
 			"refers to a file (certificate-authority). Put its content into certificate-authority-data")
 	}
 	if len(cluster.CertificateAuthorityData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(cluster.CertificateAuthorityData) {
-		return refuse(archelonv1.KubeconfigInvalidReason, "holds no PEM certificate in certificate-authority-data. Correct it")
+		return refuse(InvalidReason, "holds no PEM certificate in certificate-authority-data. Correct it")
 	}
 	config.CAData = cluster.CertificateAuthorityData
 	config.ServerName = cluster.TLSServerName
@@ -177,17 +183,17 @@ func setTLS(config *rest.Config, cluster *api.Cluster) error {
 func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 	switch {
 	case user.Exec != nil:
-		return refuse(archelonv1.KubeconfigExecReason,
+		return refuse(ExecReason,
 			"wants a program run to get credentials (exec). Use a token or a client certificate instead")
 	case user.AuthProvider != nil:
-		return refuse(archelonv1.KubeconfigAuthProviderReason,
+		return refuse(AuthProviderReason,
 			"names an auth-provider, which Kubernetes has removed. Use a token or a client certificate instead")
 	case user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "":
-		return refuse(archelonv1.KubeconfigFilePathReason,
+		return refuse(FilePathReason,
 			"refers to files (client-certificate, client-key or tokenFile). Put their contents into "+
 				"client-certificate-data, client-key-data or token")
 	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
-		return refuse(archelonv1.KubeconfigImpersonationReason,
+		return refuse(ImpersonationReason,
 			"impersonates another user (as, as-uid, as-groups or as-user-extra). Use the credentials of that user instead")
 	}
 	config.BearerToken = user.Token
@@ -198,16 +204,16 @@ func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 	switch {
 	case certificate:
 		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
-			return refuse(archelonv1.KubeconfigInvalidReason,
+			return refuse(InvalidReason,
 				"holds a client certificate and a key that do not belong together or are no PEM. Correct client-certificate-data and client-key-data")
 		}
 	case config.Username != "" && config.Password != "":
 	case config.BearerToken == "":
-		return refuse(archelonv1.KubeconfigCredentialsReason,
+		return refuse(CredentialsReason,
 			"has no credentials for its user. Add a token, or a client certificate and its key, in line")
 	}
 	if strings.ContainsAny(config.BearerToken, "\r\n") {
-		return refuse(archelonv1.KubeconfigInvalidReason, "has a token with line breaks. Remove them")
+		return refuse(InvalidReason, "has a token with line breaks. Remove them")
 	}
 	return nil
 }
@@ -216,8 +222,8 @@ func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 // those of a kubeconfig that lacks something or cannot be read, which a slip can cause.
 func IsRefusal(reason string) bool {
 	switch reason {
-	case archelonv1.KubeconfigExecReason, archelonv1.KubeconfigAuthProviderReason, archelonv1.KubeconfigFilePathReason,
-		archelonv1.KubeconfigImpersonationReason, archelonv1.KubeconfigInsecureReason, archelonv1.KubeconfigProxyReason:
+	case ExecReason, AuthProviderReason, FilePathReason,
+		ImpersonationReason, InsecureReason, ProxyReason:
 		return true
 	default:
 		return false
@@ -226,5 +232,5 @@ func IsRefusal(reason string) bool {
 
 // refuse returns the Problem of a kubeconfig; the watch of its Secret ends it.
 func refuse(reason, what string) error {
-	return &outcome.Problem{Kind: outcome.KindWait, Reason: reason, Message: "The kubeconfig " + what}
+	return problem.Wait(reason, "The kubeconfig %s", what)
 }

@@ -1,4 +1,6 @@
-package workload
+// Package connection has what a connection to a workload cluster needs beside a transport: how to dial it, and how to
+// explain to people why a request to it failed, without a word that a stranger sent.
+package connection
 
 import (
 	"context"
@@ -20,145 +22,121 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
-// Reasons of Problems that have no name of their own in the API: they are named after what was applied or read.
-const (
-	// RejectedReason: the cluster does not accept an object, or does not have its kind.
-	RejectedReason = "WorkloadRejected"
-	// ConflictReason: somebody else owns fields of an object with other values.
-	ConflictReason = "WorkloadConflict"
-	// TerminatingReason: an object, or its namespace, is still being deleted.
-	TerminatingReason = "WorkloadTerminating"
-)
-
-// terminatingPoll is how soon it is looked at again whether something that is being deleted is gone: nothing here
-// watches workload clusters.
-const terminatingPoll = 15 * time.Second
-
-// terminating is the Problem of something that is being deleted.
-func terminating(what string) *outcome.Problem {
-	return &outcome.Problem{
-		Kind: outcome.KindPoll, Reason: TerminatingReason, After: terminatingPoll,
-		Message: what + " in the workload cluster is still being deleted. After 5 minutes, check its finalizers",
-	}
+// Request says what was asked of a workload cluster, so that a failure can be explained.
+type Request struct {
+	// Action is what the request did, as "listing Pods": messages begin with it.
+	Action string
+	// Timeout is how long the request could take.
+	Timeout time.Duration
+	// CertificateEnd is when the client certificate expires; zero without one.
+	CertificateEnd time.Time
 }
 
-// fail returns a Problem that only another try can end.
-func fail(reason, format string, args ...any) *outcome.Problem {
-	return &outcome.Problem{Kind: outcome.KindFail, Reason: reason, Message: outcome.Sentence(fmt.Sprintf(format, args...))}
-}
-
-// problem names the cause of a failed request. The error itself is not passed on: a workload cluster is
-// a stranger, and what it says could hold anything; only what is known to be harmless is quoted.
-func (c *Client) problem(err error, action string) error {
+// Explain names the cause of a request that failed. The error itself is not passed on: a workload cluster is a
+// stranger, and what it says could hold anything; only what is known to be harmless is quoted.
+func (r Request) Explain(err error) *problem.Problem {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return c.statusProblem(err, status.Status(), action)
+		return r.statusProblem(err, status.Status())
 	}
-	return c.transportProblem(err, action)
-}
-
-// Explain names the cause of a request that failed, to a workload cluster that was asked by other means than a Client:
-// the request had a timeout, and the client certificate ends at a time, if there is one.
-func Explain(err error, action string, timeout time.Duration, certificateEnd time.Time) *outcome.Problem {
-	problem, _ := errors.AsType[*outcome.Problem]((&Client{timeout: timeout, certificateEnd: certificateEnd}).problem(err, action))
-	return problem
+	return r.transportProblem(err)
 }
 
 // statusProblem names an answer of the API server.
-func (c *Client) statusProblem(err error, status metav1.Status, action string) *outcome.Problem {
+func (r Request) statusProblem(err error, status metav1.Status) *problem.Problem {
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return c.unauthorized()
+		return r.unauthorized()
 	case apierrors.IsForbidden(err) && isAuthorization(status):
-		return fail(archelonv1.WorkloadForbiddenReason,
-			"%s failed: the user of the kubeconfig lacks permission (403). Use the kubeconfig of a cluster-admin", action)
+		return problem.Fail(ForbiddenReason,
+			"%s failed: the user of the kubeconfig lacks permission (403). Use the kubeconfig of a cluster-admin", r.Action)
 	case apierrors.IsConflict(err):
-		return conflict(status, action)
-	case isTimeout(err):
-		return c.timeoutProblem(action)
+		return conflict(status, r.Action)
+	case IsTimeout(err):
+		return r.timeoutProblem()
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
 		apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err), apierrors.IsUnsupportedMediaType(err),
 		apierrors.IsRequestEntityTooLargeError(err), isSchemaError(status):
-		return fail(RejectedReason,
+		return problem.Fail(RejectedReason,
 			"%s failed: the workload cluster does not accept it (%s). Check its admission policies, webhooks and Kubernetes version",
-			action, rejection(status))
+			r.Action, rejection(status))
 	case status.Code >= http.StatusMultipleChoices && status.Code < http.StatusBadRequest:
-		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s failed: the server of the kubeconfig redirects (%s), which Archelon does not follow. Correct the server URL in the kubeconfig", action, codeOf(status))
+		return problem.Fail(ServerErrorReason,
+			"%s failed: the server of the kubeconfig redirects (%s), which is not followed. Correct the server URL in the kubeconfig", r.Action, codeOf(status))
 	default:
-		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s failed: the API server of the workload cluster has an error (%s). Check its log", action, codeOf(status))
+		return problem.Fail(ServerErrorReason,
+			"%s failed: the API server of the workload cluster has an error (%s). Check its log", r.Action, codeOf(status))
 	}
 }
 
 // unauthorized says why credentials are not accepted, where that is known.
-func (c *Client) unauthorized() *outcome.Problem {
-	if !c.certificateEnd.IsZero() && c.certificateEnd.Before(time.Now()) {
-		return fail(archelonv1.WorkloadUnauthorizedReason,
+func (r Request) unauthorized() *problem.Problem {
+	if !r.CertificateEnd.IsZero() && r.CertificateEnd.Before(time.Now()) {
+		return problem.Fail(UnauthorizedReason,
 			"The workload cluster does not accept the client certificate of the kubeconfig, which expired at %s. Renew the kubeconfig",
-			c.certificateEnd.UTC().Format(time.RFC3339))
+			r.CertificateEnd.UTC().Format(time.RFC3339))
 	}
-	return fail(archelonv1.WorkloadUnauthorizedReason,
+	return problem.Fail(UnauthorizedReason,
 		"The workload cluster does not accept the credentials of the kubeconfig (401). Renew the kubeconfig")
 }
 
-func (c *Client) timeoutProblem(action string) *outcome.Problem {
-	return fail(archelonv1.WorkloadTimeoutReason,
-		"%s failed: the API server of the workload cluster did not answer within %s. Check its control plane, and firewalls on the way", action, c.timeout)
+func (r Request) timeoutProblem() *problem.Problem {
+	return problem.Fail(TimeoutReason,
+		"%s failed: the API server of the workload cluster did not answer within %s. Check its control plane, and firewalls on the way", r.Action, r.Timeout)
 }
 
 // transportProblem names why no answer came.
-func (c *Client) transportProblem(err error, action string) *outcome.Problem {
+func (r Request) transportProblem(err error) *problem.Problem {
 	var tooLarge *http.MaxBytesError
 	var opErr *net.OpError
 	var urlErr *url.Error
 	switch {
 	case errors.As(err, &tooLarge):
-		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s failed: the workload cluster answered with more than %d bytes. Check that the kubeconfig leads to its API server", action, tooLarge.Limit)
-	case errors.Is(err, errLocalProxy):
-		return fail(archelonv1.KubeconfigProxyReason, "The kubeconfig %s", localProxy)
+		return problem.Fail(ServerErrorReason,
+			"%s failed: the workload cluster answered with more than %d bytes. Check that the kubeconfig leads to its API server", r.Action, tooLarge.Limit)
+	case errors.Is(err, kubeconfig.ErrLocalProxy):
+		return problem.Fail(kubeconfig.ProxyReason, "The kubeconfig %s", kubeconfig.LocalProxy)
 	case errors.As(err, &opErr) && opErr.Op == "dial":
-		return fail(archelonv1.WorkloadUnreachableReason,
+		return problem.Fail(UnreachableReason,
 			"No connection to the API server of the workload cluster (%s). Check its control plane, and the network on the way", dialCause(err))
 	case isTLS(err):
-		return c.tlsProblem(err)
-	case isTimeout(err):
-		return c.timeoutProblem(action)
+		return r.tlsProblem(err)
+	case IsTimeout(err):
+		return r.timeoutProblem()
 	case !errors.As(err, &urlErr) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return fail(archelonv1.WorkloadServerErrorReason,
-			"%s failed: the answer does not come from a Kubernetes API server. Check that the kubeconfig leads to one", action)
+		return problem.Fail(ServerErrorReason,
+			"%s failed: the answer does not come from a Kubernetes API server. Check that the kubeconfig leads to one", r.Action)
 	default:
-		return fail(archelonv1.WorkloadUnreachableReason,
+		return problem.Fail(UnreachableReason,
 			"%s failed: the connection to the API server of the workload cluster broke (%s). Check its control plane, and proxies on the way",
-			action, dialCause(err))
+			r.Action, dialCause(err))
 	}
 }
 
 // tlsProblem says which side of TLS refuses the other.
-func (c *Client) tlsProblem(err error) *outcome.Problem {
+func (r Request) tlsProblem(err error) *problem.Problem {
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var authority x509.UnknownAuthorityError
 	switch {
 	case isAlert(err):
-		return fail(archelonv1.WorkloadTLSReason,
+		return problem.Fail(TLSReason,
 			"The API server of the workload cluster refuses the TLS connection. Renew the client certificate of the kubeconfig")
 	case errors.As(err, &hostname):
-		return fail(archelonv1.WorkloadTLSReason,
+		return problem.Fail(TLSReason,
 			"The certificate of the workload cluster's API server is not for the host in the kubeconfig. Renew the certificate, or set tls-server-name in the kubeconfig")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fail(archelonv1.WorkloadTLSReason,
+		return problem.Fail(TLSReason,
 			"The certificate of the workload cluster's API server has expired or is not valid yet. Renew the certificate, and check the clocks")
 	case errors.As(err, &authority), errors.As(err, &invalid):
-		return fail(archelonv1.WorkloadTLSReason,
+		return problem.Fail(TLSReason,
 			"The certificate of the workload cluster's API server is not signed by the CA in the kubeconfig. Correct certificate-authority-data")
 	default:
-		return fail(archelonv1.WorkloadTLSReason,
+		return problem.Fail(TLSReason,
 			"The server in the kubeconfig does not speak TLS as a Kubernetes API server does. Correct its server URL")
 	}
 }
@@ -170,7 +148,7 @@ var (
 )
 
 // conflict names the managers and the fields that they own.
-func conflict(status metav1.Status, action string) *outcome.Problem {
+func conflict(status metav1.Status, action string) *problem.Problem {
 	var managers, fields []string
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
@@ -188,15 +166,15 @@ func conflict(status metav1.Status, action string) *outcome.Problem {
 	slices.Sort(managers)
 	managers = slices.Compact(managers)
 	if len(managers) == 0 {
-		return fail(ConflictReason,
-			"%s failed: another client changed the object at the same time. Archelon tries again", action)
+		return problem.Fail(ConflictReason,
+			"%s failed: another client changed the object at the same time. It is tried again", action)
 	}
 	const quoted = 5
 	if len(fields) > quoted {
 		fields = append(fields[:quoted], "...")
 	}
-	return fail(ConflictReason,
-		"%s failed: field manager %s sets %s to other values. Stop that controller from managing the object, or delete the object in the workload cluster: Archelon creates it again",
+	return problem.Fail(ConflictReason,
+		"%s failed: field manager %s sets %s to other values. Stop that controller from managing the object, or delete the object in the workload cluster: it is created again then",
 		action, strings.Join(managers, ", "), strings.Join(fields, ", "))
 }
 
@@ -238,7 +216,8 @@ func codeOf(status metav1.Status) string {
 	return fmt.Sprintf("HTTP status %d", status.Code)
 }
 
-func isTimeout(err error) bool {
+// IsTimeout reports whether a request failed because it took too long.
+func IsTimeout(err error) bool {
 	var netErr net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
 		(errors.As(err, &netErr) && netErr.Timeout())
@@ -264,7 +243,7 @@ func dialCause(err error) string {
 	switch {
 	case errors.As(err, &dns):
 		return "the host name cannot be resolved"
-	case isTimeout(err):
+	case IsTimeout(err):
 		return "timeout"
 	case errors.As(err, &errno):
 		return errno.Error()

@@ -1,5 +1,3 @@
-// Package kubeconfig says where the kubeconfig of a CAPI cluster is: by CAPI's contract, or by annotations of the
-// cluster.
 package kubeconfig
 
 import (
@@ -14,9 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
-	"github.com/archelon-io/archelon/internal/outcome"
-	"github.com/archelon-io/archelon/internal/workload"
+	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
 // CAPI's contract of a cluster's kubeconfig Secret.
@@ -25,12 +21,20 @@ const (
 	defaultKey = "value"
 )
 
+// Annotations of a Cluster that say where its kubeconfig is, other than CAPI's contract has it.
+const (
+	// SecretAnnotation names another Secret, "NAME" or "NAME/KEY".
+	SecretAnnotation = "archelon.io/kubeconfig-secret"
+	// ContextAnnotation names another context of the kubeconfig than its current one.
+	ContextAnnotation = "archelon.io/kubeconfig-context"
+)
+
 // maxContext is how many bytes the name of a context may have that an annotation names.
 const maxContext = 253
 
 // Default returns where CAPI's contract has the kubeconfig of a CAPI cluster.
-func Default(cluster types.NamespacedName) workload.Kubeconfig {
-	return workload.Kubeconfig{
+func Default(cluster types.NamespacedName) Source {
+	return Source{
 		Secret: types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + suffix},
 		Key:    defaultKey,
 		Author: "the control plane of the cluster",
@@ -39,19 +43,19 @@ func Default(cluster types.NamespacedName) workload.Kubeconfig {
 
 // Of returns where the kubeconfig of a CAPI cluster is, which annotations of the cluster can say. Who may
 // write these may not be allowed to read Secrets, so another Secret than that of the contract has to say by CAPI's
-// label that it belongs to the cluster: otherwise Archelon would use the credentials of others for them. The error is
+// label that it belongs to the cluster: otherwise the credentials of others would be used for them. The error is
 // a Problem.
-func Of(cluster metav1.Object) (workload.Kubeconfig, error) {
+func Of(cluster metav1.Object) (Source, error) {
 	from := Default(types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()})
 	name, key, err := Secret(cluster.GetAnnotations())
 	if err != nil {
-		return workload.Kubeconfig{}, cannotBeUsed(archelonv1.KubeconfigSecretAnnotation, err)
+		return Source{}, cannotBeUsed(SecretAnnotation, err)
 	}
 	if from.Context, err = Context(cluster.GetAnnotations()); err != nil {
-		return workload.Kubeconfig{}, cannotBeUsed(archelonv1.KubeconfigContextAnnotation, err)
+		return Source{}, cannotBeUsed(ContextAnnotation, err)
 	}
 	if from.Context != "" {
-		from.Annotation = archelonv1.KubeconfigContextAnnotation
+		from.Annotation = ContextAnnotation
 	}
 	if key != "" {
 		from.Key = key
@@ -65,7 +69,7 @@ func Of(cluster metav1.Object) (workload.Kubeconfig, error) {
 // Secret reads which Secret has the kubeconfig of a CAPI cluster, and under which key. Both are empty where
 // nothing is said. The error quotes nothing.
 func Secret(annotations map[string]string) (name, key string, err error) {
-	value := annotations[archelonv1.KubeconfigSecretAnnotation]
+	value := annotations[SecretAnnotation]
 	if value == "" {
 		return "", "", nil
 	}
@@ -79,7 +83,7 @@ func Secret(annotations map[string]string) (name, key string, err error) {
 // Context reads which context of the kubeconfig of a CAPI cluster is used, empty for the current one. The
 // error quotes nothing.
 func Context(annotations map[string]string) (string, error) {
-	context := annotations[archelonv1.KubeconfigContextAnnotation]
+	context := annotations[ContextAnnotation]
 	if len(context) > maxContext || strings.ContainsFunc(context, unicode.IsControl) {
 		return "", fmt.Errorf("it must be the name of a context: at most %d bytes, with no control characters", maxContext)
 	}
@@ -87,8 +91,8 @@ func Context(annotations map[string]string) (string, error) {
 }
 
 func cannotBeUsed(annotation string, cause error) error {
-	return &outcome.Problem{
-		Kind: outcome.KindStall, Reason: archelonv1.InvalidSettingReason,
+	return &problem.Problem{
+		Kind: problem.KindStall, Reason: InvalidSettingReason,
 		Message: fmt.Sprintf("Annotation %s cannot be used: %s", annotation, cause),
 	}
 }

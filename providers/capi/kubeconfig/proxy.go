@@ -1,4 +1,4 @@
-package workload
+package kubeconfig
 
 import (
 	"context"
@@ -14,8 +14,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd/api"
-
-	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 )
 
 // Allow says what kubeconfigs may ask for that is refused otherwise. The zero value allows nothing.
@@ -31,12 +29,13 @@ const (
 	keepAlive = 30 * time.Second
 )
 
-// localProxy says what is wrong with a kubeconfig whose proxy is local, and what to do. It does not name the address,
+// LocalProxy says what is wrong with a kubeconfig whose proxy is local, and what to do. It does not name the address,
 // because it is not for tenants what a name resolves to here.
-const localProxy = "has a proxy-url that leads to a loopback, link-local, unspecified or multicast address. " +
-	"Use a proxy with another address, or ask your administrator to set the Helm value proxy.allowLocalURLs to true"
+const LocalProxy = "has a proxy-url that leads to a loopback, link-local, unspecified or multicast address. " +
+	"Use a proxy with another address, or ask your administrator to allow local ones: Archelon has the Helm value proxy.allowLocalURLs for that"
 
-var errLocalProxy = errors.New("the proxy-url of the kubeconfig leads to a local address")
+// ErrLocalProxy is that a name in the proxy-url of a kubeconfig has been resolved to a local address.
+var ErrLocalProxy = errors.New("the proxy-url of the kubeconfig leads to a local address")
 
 // setProxy takes over a proxy. A server has to speak TLS, with the CA of the kubeconfig. Whatever listens at the
 // address of a proxy receives a request in the clear, so the proxy of a stranger must not be local, unless that is
@@ -48,13 +47,13 @@ func setProxy(config *rest.Config, cluster *api.Cluster, allow Allow) error {
 	u, err := url.Parse(cluster.ProxyURL)
 	switch {
 	case err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5"):
-		return refuse(archelonv1.KubeconfigProxyReason,
+		return refuse(ProxyReason,
 			"has a proxy-url that is not an http, https or socks5 URL. Correct it")
 	case endsInNumber(u.Hostname()):
-		return refuse(archelonv1.KubeconfigProxyReason,
+		return refuse(ProxyReason,
 			"has a proxy-url with a host that ends in a number and is no IP address. Correct it")
 	case !allow.LocalProxies && isLocalHost(u.Hostname()):
-		return refuse(archelonv1.KubeconfigProxyReason, localProxy)
+		return refuse(ProxyReason, LocalProxy)
 	}
 	config.Proxy = http.ProxyURL(u)
 	if !allow.LocalProxies {
@@ -100,19 +99,7 @@ func dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
 
 func refuseLocal(_ context.Context, _, address string, _ syscall.RawConn) error {
 	if resolved, err := netip.ParseAddrPort(address); err != nil || isLocal(resolved.Addr()) {
-		return errLocalProxy
+		return ErrLocalProxy
 	}
 	return nil
-}
-
-// Dialer returns a function that connects to the server of a kubeconfig, or to its proxy, within a time.
-func Dialer(config *rest.Config, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
-	if config.Dial == nil {
-		return (&net.Dialer{Timeout: timeout, KeepAlive: keepAlive}).DialContext
-	}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		return config.Dial(ctx, network, address)
-	}
 }
