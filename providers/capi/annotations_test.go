@@ -68,16 +68,17 @@ func TestAnnotationsThatChange(t *testing.T) {
 	}
 	secrets := fake.NewClientBuilder().WithObjects(secret("first", "one", of(before, "a"))).Build()
 	f := newFleet(t, func(o *Options) {
-		o.GetSecret, o.KubeconfigAnnotations = getSecret(secrets, annotated, kubeconfig.Allow{}), true
+		o.GetSecret, o.KubeconfigAnnotations = nil, true
+		o.completeKubeconfigs(secrets)
 	})
 	ccl := provisionedCluster("one")
 	annotate := func(value string) {
 		ccl = ccl.DeepCopy()
 		ccl.Annotations = map[string]string{kubeconfig.SecretAnnotation: value}
-		f.ensure(ccl)
+		f.ensure(t.Context(), ccl)
 	}
 	one := nameOf("one")
-	f.ensure(ccl)
+	f.ensure(t.Context(), ccl)
 	f.becomes(one, Pending, kubeconfig.MissingReason)
 	annotate("first/admin.conf")
 	f.becomes(one, Engaged, EngagedReason)

@@ -178,7 +178,7 @@ func benchmarkFleet(b *testing.B, clusters int) {
 		}
 	}
 	for name := range f.access {
-		f.ensure(provisionedCluster(name))
+		f.ensure(f.t.Context(), provisionedCluster(name))
 	}
 	wait(b, "all healthy clusters are reconciled", func() bool { return working.reached() == len(healthy) })
 	b.ReportMetric(time.Since(began).Seconds(), "s-until-engaged")

@@ -3,6 +3,8 @@ package capi
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,16 +22,18 @@ import (
 // setUp adds the controller of Clusters. Of Secrets it receives metadata: a cache that selects those with label
 // cluster.x-k8s.io/cluster-name keeps it small.
 func (p *Provider) setUp(mgr manager.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named(p.opts.Name).
-		For(&clusterv1.Cluster{}).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(p.secretChanged),
-			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+	build := ctrl.NewControllerManagedBy(mgr).Named(p.opts.Name).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(p.opts.Predicates...)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 4,
 			// That of controller-runtime v0.24.1 can hang when it is shut down while requests wait.
 			UsePriorityQueue: new(false),
-		}).
-		Complete(reconcile.Func(p.reconcile))
+		})
+	if !p.opts.UnwatchedSecrets {
+		build = build.WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(p.secretChanged),
+			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
+	}
+	err := build.Complete(reconcile.Func(p.reconcile))
 	if err != nil {
 		return fmt.Errorf("building controller %s: %w", p.opts.Name, err)
 	}
@@ -38,12 +42,33 @@ func (p *Provider) setUp(mgr manager.Manager) error {
 
 // secretChanged has the Clusters look at their kubeconfig again. Nothing of the Cluster itself has changed.
 func (p *Provider) secretChanged(_ context.Context, secret client.Object) []reconcile.Request {
-	for _, key := range p.opts.ClustersOf(secret) {
-		if m := p.member(NameOf(key)); m != nil {
-			m.kubeconfigChanged()
-		}
+	for _, m := range p.membersOf(secret) {
+		m.kubeconfigChanged()
 	}
 	return nil
+}
+
+// membersOf returns those whose kubeconfig a Secret may hold.
+func (p *Provider) membersOf(secret client.Object) []*member {
+	var found []*member
+	if p.opts.ClustersOf != nil {
+		for _, key := range p.opts.ClustersOf(secret) {
+			if m := p.member(NameOf(key)); m != nil {
+				found = append(found, m)
+			}
+		}
+		return found
+	}
+	p.mu.RLock()
+	members := slices.Collect(maps.Values(p.members))
+	p.mu.RUnlock()
+	for _, m := range members {
+		ccl, _ := m.cluster()
+		if from, err := p.opts.Source(ccl); err == nil && from.Secret == client.ObjectKeyFromObject(secret) {
+			found = append(found, m)
+		}
+	}
+	return found
 }
 
 // reconcile discovers a Cluster. It is quick: what takes time is done by the cluster's own goroutine.
@@ -60,6 +85,6 @@ func (p *Provider) reconcile(ctx context.Context, request reconcile.Request) (re
 		p.forget(NameOf(request.NamespacedName))
 		return reconcile.Result{}, nil
 	}
-	p.ensure(ccl)
+	p.ensure(ctx, ccl)
 	return reconcile.Result{}, nil
 }

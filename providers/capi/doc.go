@@ -23,5 +23,5 @@
 // not connect: a slip is not to cut it. A kubeconfig that is refused ends it at once.
 //
 // Credentials are never shared between clusters. The default kubeconfig rules accept inline data only: see
-// DefaultGetSecret.
+// DefaultGetSecret. README.md has permissions, limits, and how to come from the provider of multicluster-runtime.
 package capi

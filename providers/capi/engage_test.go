@@ -102,9 +102,9 @@ func TestGates(t *testing.T) {
 	ccl := provisionedCluster("one")
 	ccl.Status.Phase = string(clusterv1.ClusterPhaseProvisioning)
 	name := nameOf("one")
-	f.ensure(ccl)
+	f.ensure(t.Context(), ccl)
 	f.becomes(name, Pending, NotProvisionedReason)
-	f.ensure(provisionedCluster("one"))
+	f.ensure(f.t.Context(), provisionedCluster("one"))
 	f.becomes(name, Pending, kubeconfig.MissingReason)
 	if s.open() > 0 {
 		t.Error("a cluster without a kubeconfig was dialled")
@@ -113,7 +113,7 @@ func TestGates(t *testing.T) {
 	f.becomes(name, Engaged, EngagedReason)
 	unknown := provisionedCluster("one")
 	unknown.Status.Phase = string(clusterv1.ClusterPhaseUnknown)
-	f.ensure(unknown)
+	f.ensure(t.Context(), unknown)
 	if _, err := f.Get(t.Context(), name); err != nil {
 		t.Errorf("a phase other than Deleting ended the engagement: %v", err)
 	}
@@ -212,7 +212,7 @@ func TestAnotherClusterOfTheName(t *testing.T) {
 	f.becomes(name, Engaged, EngagedReason)
 	next := provisionedCluster("one")
 	next.UID = "another"
-	f.ensure(next)
+	f.ensure(t.Context(), next)
 	eventually(t, "it is engaged again", func() bool { return f.aware.count(name) == 2 })
 	f.becomes(name, Engaged, EngagedReason)
 }
@@ -367,7 +367,7 @@ func TestStopsInEveryState(t *testing.T) {
 					t.Errorf("%s was left behind", m.name)
 				}
 			}
-			f.ensure(provisionedCluster("late"))
+			f.ensure(f.t.Context(), provisionedCluster("late"))
 			if len(f.Statuses()) > 0 {
 				t.Error("a cluster was engaged after the end")
 			}

@@ -76,6 +76,11 @@ func (m *member) troubled(ctx context.Context, err error) (wait time.Duration, k
 	}
 	wait = m.backoff()
 	switch {
+	case errors.Is(err, ErrAccessEnded):
+		m.attempts = max(m.attempts, 6)
+		m.disconnect()
+		m.become(m.without(Pending), AccessEndedReason, "GetSecret of the provider says that the access to the cluster has ended")
+		return wait, false
 	case unusable && !known:
 		// The management cluster did not answer: what there is stays, for as long as it may.
 		m.log.Error(err, "Reading the kubeconfig failed")

@@ -44,6 +44,7 @@ type server struct {
 	fault    func(*http.Request) int // a status to answer with; -1 for never
 	lists    int                     // of Secrets, also as the beginning of a watch
 	probes   int
+	seen     map[string]int // requests by token
 	sessions map[net.Conn]bool
 	stop     chan struct{}
 }
@@ -56,7 +57,7 @@ func newServer(tb testing.TB, tokens ...string) *server {
 func serverWith(tb testing.TB, store http.Handler, tokens ...string) *server {
 	tb.Helper()
 	s := &server{
-		store: store, tokens: map[string]bool{}, stop: make(chan struct{}), sessions: map[net.Conn]bool{},
+		store: store, tokens: map[string]bool{}, seen: map[string]int{}, stop: make(chan struct{}), sessions: map[net.Conn]bool{},
 		fault: func(*http.Request) int { return 0 },
 	}
 	s.accept(tokens...)
@@ -123,6 +124,13 @@ func (s *server) listed() int {
 	return s.lists
 }
 
+// sent is how many requests came with a token.
+func (s *server) sent(token string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[token]
+}
+
 // probed waits until a server was probed so many times more.
 func (s *server) probed(t *testing.T, more int) {
 	t.Helper()
@@ -137,7 +145,9 @@ func (s *server) probed(t *testing.T, more int) {
 
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	known := s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	known := s.tokens[token]
+	s.seen[token]++
 	fault := s.fault
 	query := r.URL.Query()
 	if strings.HasSuffix(r.URL.Path, "/secrets") && r.Method == http.MethodGet &&
@@ -449,7 +459,7 @@ func provisionedCluster(name string) *clusterv1.Cluster {
 // add has a cluster engaged.
 func (f *fleet) add(name string, access *rest.Config) multicluster.ClusterName {
 	f.give(name, access)
-	f.ensure(provisionedCluster(name))
+	f.ensure(f.t.Context(), provisionedCluster(name))
 	return nameOf(name)
 }
 

@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,34 +24,70 @@ import (
 // although a stranger wrote it: programs to run, auth-providers, files, impersonation, plain http, unverified TLS
 // and proxies at local addresses are refused. The reader should not be cached, so that no cache holds credentials.
 func DefaultGetSecret(secrets client.Reader) func(context.Context, *clusterv1.Cluster) (*rest.Config, error) {
-	return getSecret(secrets, located, kubeconfig.Allow{})
+	o := Options{}
+	o.completeKubeconfigs(secrets)
+	return o.GetSecret
 }
 
-// locate says where the kubeconfig of a Cluster is.
-type locate func(*clusterv1.Cluster) (kubeconfig.Source, error)
-
-// located is where CAPI's contract has it.
-func located(ccl *clusterv1.Cluster) (kubeconfig.Source, error) {
-	return kubeconfig.Default(client.ObjectKeyFromObject(ccl)), nil
+// completeKubeconfigs fills in the defaults of what says where kubeconfigs are, and reads them.
+func (o *Options) completeKubeconfigs(secrets client.Reader) {
+	labelled := o.Source == nil && o.KubeconfigAnnotations
+	byDefault := o.Source == nil && !labelled
+	ofOthers := o.GetSecret != nil && o.Source == nil
+	switch {
+	case labelled:
+		o.Source = func(ccl *clusterv1.Cluster) (kubeconfig.Source, error) { return kubeconfig.Of(ccl) }
+	case byDefault:
+		o.Source = func(ccl *clusterv1.Cluster) (kubeconfig.Source, error) {
+			return kubeconfig.Default(client.ObjectKeyFromObject(ccl)), nil
+		}
+	}
+	if o.GetSecret == nil {
+		o.GetSecret = o.getSecret(secrets)
+	}
+	o.moved = o.sourceMoved
+	if ofOthers {
+		o.moved = metadataChanged
+	}
+	switch {
+	case o.ClustersOf != nil:
+	case labelled:
+		o.ClustersOf = labelledClusters
+	case byDefault:
+		o.ClustersOf = namedClusters
+	}
 }
 
-// annotated is where annotations of the Cluster have it.
-func annotated(ccl *clusterv1.Cluster) (kubeconfig.Source, error) {
-	return kubeconfig.Of(ccl)
+// labelledClusters are those of CAPI's label, and of the name. A Secret of a cluster that holds something else is left
+// out.
+func labelledClusters(secret client.Object) []types.NamespacedName {
+	if kubeconfig.Lacks(secret) {
+		return nil
+	}
+	return kubeconfig.ClustersOf(secret)
 }
 
-// moved reports whether annotations of a Cluster have another kubeconfig than before.
-func moved(before, after *clusterv1.Cluster) bool {
-	return slices.ContainsFunc([]string{kubeconfig.SecretAnnotation, kubeconfig.ContextAnnotation}, func(key string) bool {
-		return before.Annotations[key] != after.Annotations[key]
-	})
+// namedClusters are those of the name alone.
+func namedClusters(secret client.Object) []types.NamespacedName {
+	return kubeconfig.ClustersOf(&metav1.ObjectMeta{Namespace: secret.GetNamespace(), Name: secret.GetName()})
 }
 
-func getSecret(
-	secrets client.Reader, where locate, allow kubeconfig.Allow,
-) func(context.Context, *clusterv1.Cluster) (*rest.Config, error) {
+// sourceMoved reports whether the kubeconfig of a Cluster is elsewhere than before.
+func (o *Options) sourceMoved(before, after *clusterv1.Cluster) bool {
+	earlier, earlierErr := o.Source(before)
+	now, err := o.Source(after)
+	return earlier != now || (earlierErr == nil) != (err == nil)
+}
+
+// metadataChanged reports whether people or controllers changed a Cluster, beside its status.
+func metadataChanged(before, after *clusterv1.Cluster) bool {
+	return before.Generation != after.Generation || !maps.Equal(before.Annotations, after.Annotations) ||
+		!maps.Equal(before.Labels, after.Labels)
+}
+
+func (o *Options) getSecret(secrets client.Reader) func(context.Context, *clusterv1.Cluster) (*rest.Config, error) {
 	return func(ctx context.Context, ccl *clusterv1.Cluster) (*rest.Config, error) {
-		from, err := where(ccl)
+		from, err := o.Source(ccl)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +95,9 @@ func getSecret(
 		if err != nil {
 			return nil, err
 		}
-		access, err := from.Access(raw, allow)
+		access, err := from.Access(raw, kubeconfig.Allow{LocalProxies: o.AllowLocalProxies, Exec: func(program *clientcmdapi.ExecConfig) bool {
+			return o.AllowExec != nil && o.AllowExec(ccl, program)
+		}})
 		return access.Config, err
 	}
 }

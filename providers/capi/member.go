@@ -25,6 +25,7 @@ type member struct {
 
 	mu     sync.Mutex
 	ccl    *clusterv1.Cluster
+	ready  bool               // whether the Cluster can be connected to
 	cancel context.CancelFunc // nil until it is started
 	// reread is that the kubeconfig may have changed; suspect is a connection whose credentials were
 	// refused, and doubted is since when.
@@ -41,9 +42,9 @@ type member struct {
 	attempts, failures int
 	probed             time.Time
 	grace              grace
-	// rereadAfter is when a kubeconfig is tried again that does not connect, or could not be read, while there is a
-	// connection.
-	rereadAfter time.Time
+	// read is when the kubeconfig was read. rereadAfter is when a kubeconfig is tried again that does not connect, or
+	// could not be read, while there is a connection.
+	read, rereadAfter time.Time
 	// engageAfter is when an engagement that failed is tried again, and ending is the last one that was ended.
 	engageAfter time.Time
 	ending      *engagement
@@ -53,7 +54,7 @@ func newMember(p *Provider, ccl *clusterv1.Cluster) *member {
 	key := types.NamespacedName{Namespace: ccl.Namespace, Name: ccl.Name}
 	m := &member{
 		provider: p, name: NameOf(key), key: key, uid: ccl.UID, ccl: ccl, log: p.log.WithValues("cluster", key.String()),
-		wake: make(chan struct{}, 1), done: make(chan struct{}), reread: true, status: notProvisioned(ccl),
+		wake: make(chan struct{}, 1), done: make(chan struct{}), reread: true, status: p.opts.notReady(ccl),
 	}
 	m.status.Since = time.Now()
 	m.line = newLine(m.suspectCredentials, m.awake)
@@ -140,18 +141,24 @@ func (m *member) cluster() (*clusterv1.Cluster, *engagement) {
 }
 
 // observe keeps the newest state of the Cluster.
-func (m *member) observe(ccl *clusterv1.Cluster) {
+func (m *member) observe(ccl *clusterv1.Cluster, ready bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	elsewhere := m.provider.opts.KubeconfigAnnotations && moved(m.ccl, ccl)
-	m.ccl = ccl
+	elsewhere := m.provider.opts.moved(m.ccl, ccl)
+	m.ccl, m.ready = ccl, ready
 	if m.cancel == nil {
-		m.status.Message = notProvisioned(ccl).Message
+		m.status.Message = m.provider.opts.notReady(ccl).Message
 	}
 	if elsewhere {
 		m.reread = true
 		m.awake()
 	}
+}
+
+func (m *member) isReady() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ready
 }
 
 func (m *member) currentStatus() Status {

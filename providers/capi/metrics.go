@@ -1,6 +1,7 @@
 package capi
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,7 +57,8 @@ func newMetrics(registry prometheus.Registerer, p *Provider) (*metrics, error) {
 	}
 	for _, collector := range []prometheus.Collector{m, m.connects, m.rotations, m.probes} {
 		if err := registry.Register(collector); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("registering metrics, which each provider in a process does in a registry of its own "+
+				"(prometheus.WrapRegistererWith): %w", err)
 		}
 	}
 	return m, nil

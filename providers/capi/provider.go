@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,7 +101,7 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 	}
 	p.ctx, p.aware = ctx, aware
 	for _, m := range p.members {
-		p.startProvisioned(m)
+		p.startReady(m)
 	}
 	p.mu.Unlock()
 
@@ -124,14 +125,30 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 	return nil
 }
 
+// ListClusters returns the names of all clusters that controllers were started for, whether they are connected at the
+// moment or not.
+func (p *Provider) ListClusters() []multicluster.ClusterName {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var names []multicluster.ClusterName
+	for name, m := range p.members {
+		if _, engaged := m.cluster(); engaged != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 func (p *Provider) member(name multicluster.ClusterName) *member {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.members[name]
 }
 
-// ensure has a Cluster engaged, as soon as it is provisioned.
-func (p *Provider) ensure(ccl *clusterv1.Cluster) {
+// ensure has a Cluster engaged, as soon as it is ready.
+func (p *Provider) ensure(ctx context.Context, ccl *clusterv1.Cluster) {
+	ready := p.opts.IsReady(ctx, ccl)
 	name := NameOf(client.ObjectKeyFromObject(ccl))
 	if m := p.member(name); m != nil && m.uid != ccl.UID {
 		p.forget(name) // It is another Cluster of the same name.
@@ -146,9 +163,9 @@ func (p *Provider) ensure(ccl *clusterv1.Cluster) {
 		m = newMember(p, ccl)
 		p.members[name] = m
 	}
-	m.observe(ccl)
+	m.observe(ccl, ready)
 	if p.aware != nil {
-		p.startProvisioned(m)
+		p.startReady(m)
 	}
 	p.mu.Unlock()
 	if !ok {
@@ -156,10 +173,10 @@ func (p *Provider) ensure(ccl *clusterv1.Cluster) {
 	}
 }
 
-// startProvisioned starts a member whose Cluster has been provisioned. One that was keeps running, whatever the phase
-// becomes later, until the Cluster leaves.
-func (p *Provider) startProvisioned(m *member) {
-	if ccl, _ := m.cluster(); provisioned(ccl) {
+// startReady starts a member whose Cluster is ready. One that was keeps running, whatever the phase becomes later,
+// until the Cluster leaves.
+func (p *Provider) startReady(m *member) {
+	if m.isReady() {
 		m.start(p.ctx)
 	}
 }

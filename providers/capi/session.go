@@ -60,17 +60,18 @@ type session struct {
 
 // newSession makes one. It sends nothing.
 func newSession(config *rest.Config, timing Timing) (*session, error) {
-	if config.ExecProvider != nil || config.AuthProvider != nil {
-		return nil, refused(kubeconfig.ExecReason, "programs and auth-providers are not used to get credentials")
+	if config.AuthProvider != nil {
+		return nil, refused(kubeconfig.AuthProviderReason,
+			"Auth-providers, which Kubernetes has removed, are not used to get credentials. Use a token or a client certificate")
 	}
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, refused(kubeconfig.InvalidReason, "there is no valid URL of the server")
+		return nil, refused(kubeconfig.InvalidReason, "There is no valid URL of the server. Correct it")
 	}
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The cause may quote what it read.
-		return nil, refused(kubeconfig.InvalidReason, "the certificates cannot be used")
+		return nil, refused(kubeconfig.InvalidReason, unusable(config, "The certificates cannot be used. Correct them"))
 	}
 	c := &session{
 		fingerprint: fingerprintOf(config), base: base, timing: timing, settled: make(chan struct{}),
@@ -83,11 +84,19 @@ func newSession(config *rest.Config, timing Timing) (*session, error) {
 		plain = config.Transport
 	}
 	if c.wrapped, err = rest.HTTPWrappersForConfig(config, plain); err != nil {
-		return nil, refused(kubeconfig.InvalidReason, "a token is mixed with a user name and password")
+		return nil, refused(kubeconfig.InvalidReason, unusable(config, "A token is mixed with a user name and password. Keep one of them"))
 	}
 	c.requests, c.abort = context.WithCancel(context.Background())
 	c.watches, c.retire = context.WithCancel(c.requests)
 	return c, nil
+}
+
+// unusable says what is wrong with credentials: with a program that gets them, it is most likely that.
+func unusable(config *rest.Config, otherwise string) string {
+	if config.ExecProvider != nil {
+		return "The program that gets credentials cannot be used. Correct its command, apiVersion and interactiveMode"
+	}
+	return otherwise
 }
 
 func refused(reason, message string) error {

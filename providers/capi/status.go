@@ -14,6 +14,10 @@ import (
 // multicluster.ErrClusterNotFound.
 var ErrNotConnected = errors.New("the workload cluster is not connected")
 
+// ErrAccessEnded is what a GetSecret of others returns, wrapped or not, when the cluster must not be accessed any more.
+// The connection ends at once. GetSecret is asked again later.
+var ErrAccessEnded = errors.New("the access to the workload cluster has ended")
+
 // State is where the engagement of a cluster stands.
 type State string
 
@@ -35,7 +39,7 @@ func States() []State { return []State{Pending, Connecting, Engaged, Degraded, D
 
 // Reasons of states. What is wrong with a kubeconfig or a connection has the reasons that the import of clusters has.
 const (
-	// NotProvisionedReason is that the phase of the Cluster is not Provisioned.
+	// NotProvisionedReason is that the phase of the Cluster is not Provisioned, or that IsReady says no.
 	NotProvisionedReason = "NotProvisioned"
 	// ConnectingReason is that the first connection is being made.
 	ConnectingReason = "Connecting"
@@ -52,6 +56,8 @@ const (
 	RotationFailingReason = "RotationFailing"
 	// EngagementFailingReason is that a controller could not be started for the cluster.
 	EngagementFailingReason = "EngagementFailing"
+	// AccessEndedReason is that GetSecret says so: ErrAccessEnded.
+	AccessEndedReason = "AccessEnded"
 	// KubeconfigUnreadableReason is that the kubeconfig could not be read in the management cluster.
 	KubeconfigUnreadableReason = "KubeconfigUnreadable"
 )
@@ -104,9 +110,13 @@ func leaving(ccl *clusterv1.Cluster) bool {
 	return !ccl.DeletionTimestamp.IsZero() || ccl.Status.GetTypedPhase() == clusterv1.ClusterPhaseDeleting
 }
 
-func notProvisioned(ccl *clusterv1.Cluster) Status {
-	return Status{State: Pending, Reason: NotProvisionedReason, Message: fmt.Sprintf(
-		"The phase of the Cluster is %q. It is engaged when it is Provisioned", ccl.Status.GetTypedPhase())}
+// notReady is the status of a Cluster that is not connected to yet.
+func (o *Options) notReady(ccl *clusterv1.Cluster) Status {
+	message := fmt.Sprintf("The phase of the Cluster is %q. It is connected to when it is Provisioned", ccl.Status.GetTypedPhase())
+	if o.readyByOthers {
+		message = "IsReady of the provider says that the Cluster is not ready"
+	}
+	return Status{State: Pending, Reason: NotProvisionedReason, Message: message}
 }
 
 // errNoAPI is that something else than a Kubernetes API answers.

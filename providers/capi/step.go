@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/archelon-io/archelon/providers/capi/connection"
+	"github.com/archelon-io/archelon/providers/capi/kubeconfig"
 	"github.com/archelon-io/archelon/providers/capi/problem"
 )
 
@@ -19,7 +25,7 @@ func (m *member) step(ctx context.Context) time.Duration {
 	reread, suspect := m.reread, m.suspect != nil
 	m.reread = false
 	m.mu.Unlock()
-	due := !m.rereadAfter.IsZero() && !time.Now().Before(m.rereadAfter)
+	due := !m.rereadAfter.IsZero() && !time.Now().Before(m.rereadAfter) || m.untilReread() <= 0
 	if conn := m.line.connected(); conn == nil || reread || suspect || due {
 		if err := m.renew(ctx, conn); err != nil {
 			if wait, kept := m.troubled(ctx, err); !kept {
@@ -67,6 +73,7 @@ func (m *member) next() time.Duration {
 		}
 	}
 	every = time.Duration(float64(every) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // it spreads load
+	every = min(every, m.untilReread())
 	if m.rereadAfter.IsZero() {
 		return every
 	}
@@ -86,8 +93,12 @@ func (m *member) renew(ctx context.Context, before *session) error {
 	bounded, cancel := context.WithTimeout(ctx, m.provider.opts.Timing.Request)
 	config, err := m.provider.opts.GetSecret(bounded, ccl.DeepCopy())
 	cancel()
+	m.read = time.Now()
+	if err == nil {
+		err = m.permit(ccl, config)
+	}
 	if err != nil {
-		return &unreadable{err}
+		return &unreadable{explained(err)}
 	}
 	next, err := newSession(config, m.provider.opts.Timing)
 	if err != nil {
@@ -109,6 +120,31 @@ func (m *member) renew(ctx context.Context, before *session) error {
 	m.engageAtOnce()
 	m.provider.metrics.connected(time.Since(began), before != nil)
 	return nil
+}
+
+// permit refuses credentials that a program has to get, unless that is allowed.
+func (m *member) permit(ccl *clusterv1.Cluster, config *rest.Config) error {
+	allowed := m.provider.opts.AllowExec
+	if config.ExecProvider != nil && (allowed == nil || !allowed(ccl, config.ExecProvider)) {
+		return refused(kubeconfig.ExecReason, "Programs are not run to get credentials, unless AllowExec of the provider allows it")
+	}
+	return nil
+}
+
+// explained names an error of a GetSecret of others that is one of a missing Secret.
+func explained(err error) error {
+	if _, known := errors.AsType[*problem.Problem](err); !known && apierrors.IsNotFound(err) {
+		return refused(kubeconfig.MissingReason, "The Secret with the kubeconfig does not exist")
+	}
+	return err
+}
+
+// untilReread is how long it takes until the kubeconfig is read again because no event tells of its Secret.
+func (m *member) untilReread() time.Duration {
+	if !m.provider.opts.UnwatchedSecrets {
+		return time.Duration(math.MaxInt64)
+	}
+	return time.Until(m.read.Add(m.provider.opts.Timing.Reread))
 }
 
 // unreadable is that there is no access to a cluster: no kubeconfig, or none that can be used.

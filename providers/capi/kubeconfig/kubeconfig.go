@@ -113,7 +113,7 @@ func reduce(config *api.Config, current *api.Context, allow Allow) (*rest.Config
 		setServer(result, cluster),
 		setTLS(result, cluster),
 		setProxy(result, cluster, allow),
-		setCredentials(result, user),
+		setCredentials(result, user, allow),
 	} {
 		if step != nil {
 			return nil, step
@@ -180,9 +180,9 @@ func setTLS(config *rest.Config, cluster *api.Cluster) error {
 	return nil
 }
 
-func setCredentials(config *rest.Config, user *api.AuthInfo) error {
+func setCredentials(config *rest.Config, user *api.AuthInfo, allow Allow) error {
 	switch {
-	case user.Exec != nil:
+	case user.Exec != nil && (allow.Exec == nil || !allow.Exec(user.Exec)):
 		return refuse(ExecReason,
 			"wants a program run to get credentials (exec). Use a token or a client certificate instead")
 	case user.AuthProvider != nil:
@@ -199,6 +199,10 @@ func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 	config.BearerToken = user.Token
 	config.Username, config.Password = user.Username, user.Password
 	config.CertData, config.KeyData = user.ClientCertificateData, user.ClientKeyData
+	if user.Exec != nil {
+		config.ExecProvider = user.Exec.DeepCopy()
+		config.ExecProvider.StdinUnavailable = true // There is nobody to ask.
+	}
 
 	certificate := len(config.CertData) > 0 || len(config.KeyData) > 0
 	switch {
@@ -208,6 +212,7 @@ func setCredentials(config *rest.Config, user *api.AuthInfo) error {
 				"holds a client certificate and a key that do not belong together or are no PEM. Correct client-certificate-data and client-key-data")
 		}
 	case config.Username != "" && config.Password != "":
+	case config.ExecProvider != nil:
 	case config.BearerToken == "":
 		return refuse(CredentialsReason,
 			"has no credentials for its user. Add a token, or a client certificate and its key, in line")

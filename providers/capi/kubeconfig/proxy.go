@@ -20,6 +20,8 @@ import (
 type Allow struct {
 	// LocalProxies allows a proxy-url that leads to a loopback, link-local, unspecified or multicast address.
 	LocalProxies bool
+	// Exec, if it is set, allows programs that are run in this process to get credentials.
+	Exec func(program *api.ExecConfig) bool
 }
 
 const (

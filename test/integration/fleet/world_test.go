@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -32,9 +33,11 @@ import (
 // meet.
 type world struct {
 	namespace string
-	local     ctrl.Manager
-	provider  *capi.Provider
-	manager   mcmanager.Manager
+	// access is that of the local manager, as administrator by default.
+	access   *rest.Config
+	local    ctrl.Manager
+	provider *capi.Provider
+	manager  mcmanager.Manager
 
 	mu     sync.Mutex
 	counts map[multicluster.ClusterName]int
@@ -61,7 +64,7 @@ func (w *world) localManager(change ...func(*ctrl.Options)) ctrl.Manager {
 	for _, each := range change {
 		each(&options)
 	}
-	mgr, err := ctrl.NewManager(management.Config, options)
+	mgr, err := ctrl.NewManager(cmp.Or(w.access, management.Config), options)
 	Expect(err).NotTo(HaveOccurred())
 	return mgr
 }
