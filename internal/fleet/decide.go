@@ -51,7 +51,7 @@ func Decide(o Observation, now time.Time) Decision {
 
 // begins is whether a reason says that nothing is known yet.
 func begins(reason string) bool {
-	return reason == capi.NotProvisionedReason || reason == capi.ConnectingReason
+	return reason == capi.NotProvisionedReason || reason == capi.ConnectingReason || reason == capi.SyncingReason
 }
 
 // conditionOf says where the engagement stands. True is that controllers work with the cluster, whether or not all of

@@ -64,6 +64,21 @@ func TestDecide(t *testing.T) {
 			o:      Observation{Cluster: plain, Ours: true, Member: true, Status: of(capi.Connecting, "WorkloadTimeout", "slow")},
 			want:   "False WorkloadTimeout Connecting: slow", changed: true,
 		},
+		"Syncing": {
+			reason: "That the first objects are being received is no news",
+			o:      Observation{Cluster: having("False", "WorkloadTimeout", "x"), Ours: true, Member: true, Status: of(capi.Connecting, "Syncing", "m")},
+			want:   "none",
+		},
+		"NotStarted": {
+			reason: "Controllers do not work with a cluster that they could not be started for",
+			o:      Observation{Cluster: having("True", "Engaged", "Engaged"), Ours: true, Member: true, Status: of(capi.Connecting, "EngagementFailing", "log")},
+			want:   "False EngagementFailing Connecting: log", changed: true, event: "Warning EngagementFailing",
+		},
+		"HoldsEverything": {
+			reason: "A cluster that sends nothing is not engaged, although it answers probes",
+			o:      Observation{Cluster: plain, Ours: true, Member: true, Status: of(capi.Connecting, "KindTimeout", "pods")},
+			want:   "False KindTimeout Connecting: pods", changed: true,
+		},
 		"Begins": {
 			reason: "After a restart the condition stays until something is known",
 			o:      Observation{Cluster: having("True", "Engaged", "Engaged"), Ours: true, Member: true, Status: of(capi.Connecting, "Connecting", "m")},

@@ -36,8 +36,11 @@ type boundedCache struct {
 	ctx    context.Context //nolint:containedctx // it is that of the cluster, whose informers are looked for until it ends
 	scheme *runtime.Scheme
 	read   time.Duration
-	// wrong is told what is wrong with a kind, and nothing when it is right.
-	wrong func(kind, reason string)
+	// mapper knows the resources of kinds that were found.
+	mapper meta.RESTMapper
+	// wrong is told what is wrong with a kind, and nothing when it is right; changed, that all of a kind was received.
+	wrong   func(kind, reason string)
+	changed func()
 
 	mu        sync.Mutex
 	informers map[informerKey]*informer
@@ -67,7 +70,7 @@ func (c *boundedCache) GetInformer(
 	if c.ctx.Err() != nil {
 		return nil, errors.New("the cluster is disengaged")
 	}
-	created := newInformer(kind.Kind)
+	created := newInformer(kind)
 	c.informers[key] = created
 	example, _ := object.DeepCopyObject().(client.Object) // a copy is of the same type
 	c.searching.Go(func() { c.find(example, kind, created) })
@@ -96,7 +99,10 @@ func (c *boundedCache) find(example client.Object, kind schema.GroupVersionKind,
 		found, err := c.Cache.GetInformer(c.ctx, example, crcache.BlockUntilSynced(false))
 		if err == nil {
 			c.wrong(name, "")
-			into.fill(c.ctx, found)
+			into.fill(c.ctx, c.resource(kind), found, func(f index) error {
+				return c.Cache.IndexField(c.ctx, f.object, f.field, f.extract)
+			})
+			c.await(found, into)
 			return
 		}
 		if meta.IsNoMatchError(err) {
@@ -110,6 +116,55 @@ func (c *boundedCache) find(example client.Object, kind schema.GroupVersionKind,
 			return
 		}
 	}
+}
+
+// resource names the resource of a kind that was found, as the paths of requests do. It sends nothing.
+func (c *boundedCache) resource(kind schema.GroupVersionKind) string {
+	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return kind.GroupKind().String()
+	}
+	return mapping.Resource.GroupResource().String()
+}
+
+// await waits until all objects of a kind were received.
+func (c *boundedCache) await(found crcache.Informer, into *informer) {
+	select {
+	case <-found.HasSyncedChecker().Done():
+		c.changed()
+	case <-into.dropped:
+	case <-c.ctx.Done():
+	}
+}
+
+// unsynced returns the kinds of which not all objects were received, and since when they are asked for, and how many
+// kinds were received.
+func (c *boundedCache) unsynced() (waiting map[string]time.Time, synced int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waiting = map[string]time.Time{}
+	for _, each := range c.informers {
+		if each.HasSynced() {
+			synced++
+			continue
+		}
+		waiting[each.resourceName()] = each.since
+	}
+	return waiting, synced
+}
+
+// IndexField implements client.FieldIndexer. It does not wait: a kind that the cluster has not named yet is indexed
+// when it is found, before anything reads it.
+func (c *boundedCache) IndexField(ctx context.Context, object client.Object, field string, extract client.IndexerFunc) error {
+	found, err := c.GetInformer(ctx, object)
+	if err != nil {
+		return err
+	}
+	wrapped, ok := found.(*informer)
+	if ok && wrapped.indexLater(index{object: object, field: field, extract: extract}) {
+		return nil
+	}
+	return c.Cache.IndexField(ctx, object, field, extract)
 }
 
 // RemoveInformer implements crcache.Cache.
@@ -194,16 +249,17 @@ func bounded(ctx context.Context, l *line, read time.Duration, log logr.Logger) 
 			if err != nil {
 				return nil, err
 			}
-			return newCache(ctx, l, built, options.Scheme, read), nil
+			return newCache(ctx, l, built, options.Scheme, options.Mapper, read), nil
 		}
 	}
 }
 
 func newCache(
-	ctx context.Context, l *line, of crcache.Cache, scheme *runtime.Scheme, read time.Duration,
+	ctx context.Context, l *line, of crcache.Cache, scheme *runtime.Scheme, mapper meta.RESTMapper, read time.Duration,
 ) *boundedCache {
 	return &boundedCache{
-		Cache: of, ctx: ctx, scheme: scheme, read: read, wrong: l.note, informers: map[informerKey]*informer{},
+		Cache: of, ctx: ctx, scheme: scheme, read: read, mapper: mapper, wrong: l.note, changed: l.troubled,
+		informers: map[informerKey]*informer{},
 	}
 }
 
@@ -223,7 +279,7 @@ func (c *engagedCluster) GetFieldIndexer() client.FieldIndexer { return c.cache 
 func engageable(ctx context.Context, l *line, c cluster.Cluster, read time.Duration) *engagedCluster {
 	built, ok := c.GetCache().(*boundedCache)
 	if !ok {
-		built = newCache(ctx, l, c.GetCache(), c.GetScheme(), read)
+		built = newCache(ctx, l, c.GetCache(), c.GetScheme(), c.GetRESTMapper(), read)
 	}
 	return &engagedCluster{Cluster: c, cache: built}
 }

@@ -161,7 +161,7 @@ func TestEachClusterSaysWhatAilsIt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, func(o *Options) {
 		dialsBriefly(o)
-		o.Timing.Read = time.Second // no read is answered here
+		o.Timing.Read, o.Timing.Sync = time.Second, time.Second // nothing is answered here
 	})
 	s := addSick(t, f)
 	f.becomes(s.forbidding, Degraded, ForbiddenReason)
@@ -169,7 +169,10 @@ func TestEachClusterSaysWhatAilsIt(t *testing.T) {
 		t.Errorf("the message does not name the kind: %s", message)
 	}
 	f.becomes(s.refusing, Connecting, connection.UnauthorizedReason)
-	f.becomes(s.hanging, Engaged, EngagedReason)
+	f.becomes(s.hanging, Connecting, KindTimeoutReason)
+	if message := f.status(s.hanging).Message; !strings.Contains(message, "secrets (KindTimeout)") {
+		t.Errorf("the message does not name the kind: %s", message)
+	}
 	if _, err := get(f, s.hanging, "any"); err == nil {
 		t.Error("a read from a cluster that never answers succeeded")
 	}
@@ -185,7 +188,7 @@ func TestControllersThatDoNotStart(t *testing.T) {
 	t.Parallel()
 	f, s := newFleet(t, func(o *Options) { o.Timing.Engage = time.Second }), newServer(t, "a")
 	f.aware.block = "default/blocking"
-	f.becomes(f.add("blocking", s.access("a")), Degraded, EngagementFailingReason)
+	f.becomes(f.add("blocking", s.access("a")), Connecting, EngagementFailingReason)
 }
 
 func TestMissingKind(t *testing.T) {

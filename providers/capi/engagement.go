@@ -19,7 +19,9 @@ type engagement struct {
 	stopped chan struct{} // closed when the cluster runs no more
 	handing chan struct{} // closed when the last attempt to hand it over has returned; nil before the first one
 	since   time.Time     // when all controllers had it
-	applied map[string]bool
+	// complete is whether all that controllers receive was there once, or was reported.
+	complete bool
+	applied  map[string]bool
 }
 
 // ended reports whether nothing of it runs any more.
@@ -68,7 +70,8 @@ func (m *member) engage(ctx context.Context) time.Duration {
 	return 0
 }
 
-// tryToEngage hands the cluster over, and builds it if there is none.
+// tryToEngage hands the cluster over, and builds it if there is none. It waits for nothing that the cluster sends:
+// kinds are looked for in the background.
 func (m *member) tryToEngage(ctx context.Context, e *engagement) error {
 	if e == nil {
 		if m.ending != nil && !m.ending.ended() {
@@ -100,13 +103,14 @@ func (m *member) engagementFailed(ctx context.Context, err error) time.Duration 
 	return wait
 }
 
-// becomeUnengaged says so. That the connection ends soon is more urgent.
+// becomeUnengaged says so. Controllers do not work with the cluster, or not all of them. That the connection ends soon
+// is more urgent.
 func (m *member) becomeUnengaged() {
+	reason, message := EngagementFailingReason, "a controller could not be started for the cluster: see the log"
 	if m.grace.given() {
-		m.judge()
-		return
+		reason, message = RotationFailingReason, m.grace.message()
 	}
-	m.become(Degraded, EngagementFailingReason, "a controller could not be started for the cluster: see the log")
+	m.become(m.without(Connecting), reason, message)
 }
 
 // engageAtOnce ends the pause of an engagement that failed.
@@ -172,7 +176,8 @@ func (m *member) handOver(ctx context.Context, e *engagement) error {
 	}
 }
 
-// disengage ends what controllers do with the cluster, and waits for its cache to end.
+// disengage ends what controllers do with the cluster. It does not wait: as long as something of it runs, no other one
+// is built.
 func (m *member) disengage() {
 	m.mu.Lock()
 	e := m.engaged
@@ -183,10 +188,4 @@ func (m *member) disengage() {
 	}
 	m.ending = e
 	e.cancel()
-	timer := time.NewTimer(m.provider.opts.Timing.Request)
-	defer timer.Stop()
-	select {
-	case <-e.stopped:
-	case <-timer.C: // A cluster of others may not end. Nothing is lost by leaving it: no other one is built meanwhile.
-	}
 }

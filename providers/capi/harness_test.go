@@ -45,6 +45,7 @@ type server struct {
 	lists    int                     // of Secrets, also as the beginning of a watch
 	probes   int
 	seen     map[string]int // requests by token
+	as       map[string]bool
 	sessions map[net.Conn]bool
 	stop     chan struct{}
 }
@@ -57,7 +58,7 @@ func newServer(tb testing.TB, tokens ...string) *server {
 func serverWith(tb testing.TB, store http.Handler, tokens ...string) *server {
 	tb.Helper()
 	s := &server{
-		store: store, tokens: map[string]bool{}, seen: map[string]int{}, stop: make(chan struct{}), sessions: map[net.Conn]bool{},
+		store: store, tokens: map[string]bool{}, seen: map[string]int{}, as: map[string]bool{}, stop: make(chan struct{}), sessions: map[net.Conn]bool{},
 		fault: func(*http.Request) int { return 0 },
 	}
 	s.accept(tokens...)
@@ -131,6 +132,12 @@ func (s *server) sent(token string) int {
 	return s.seen[token]
 }
 
+func (s *server) impersonated(user string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.as[user]
+}
+
 // probed waits until a server was probed so many times more.
 func (s *server) probed(t *testing.T, more int) {
 	t.Helper()
@@ -148,6 +155,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	known := s.tokens[token]
 	s.seen[token]++
+	s.as[r.Header.Get("Impersonate-User")] = true
 	fault := s.fault
 	query := r.URL.Query()
 	if strings.HasSuffix(r.URL.Path, "/secrets") && r.Method == http.MethodGet &&
@@ -326,7 +334,7 @@ const (
 // cluster that does not answer. A test that needs something given up says what.
 func quick() Timing {
 	return Timing{
-		Dial: long, Request: long, Read: long, Engage: long, Probe: long,
+		Dial: long, Request: long, Read: long, Sync: long, Engage: long, Probe: long,
 		ProbeEvery: 100 * time.Millisecond, ProbeFailures: 2, RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond,
 	}
 }

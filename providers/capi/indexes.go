@@ -3,15 +3,9 @@ package capi
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// indexWait is how long IndexField waits for clusters that exist already. Those that take longer get the index later.
-const indexWait = 10 * time.Second
 
 // index is a field that is indexed in all clusters.
 type index struct {
@@ -27,7 +21,8 @@ func (i index) key() string {
 }
 
 // IndexField implements multicluster.Provider. The index is in all clusters, those that come later included. To ask for
-// one again makes no difference. Each index has its kind received from every cluster.
+// one again makes no difference. It does not wait for clusters: each gets the index before its objects of the kind are
+// read. Each index has its kind received from every cluster.
 func (p *Provider) IndexField(
 	ctx context.Context, object client.Object, field string, extract client.IndexerFunc,
 ) error {
@@ -46,25 +41,10 @@ func (p *Provider) IndexField(
 	}
 	p.mu.Unlock()
 
-	var adding sync.WaitGroup
 	for _, m := range members {
-		adding.Go(func() { m.index(ctx) })
+		m.index(ctx)
 	}
-	all := make(chan struct{})
-	go func() {
-		adding.Wait()
-		close(all)
-	}()
-	timer := time.NewTimer(indexWait)
-	defer timer.Stop()
-	select {
-	case <-all:
-		return nil
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return nil
 }
 
 // index adds the indexes that an engaged cluster lacks. What fails is tried again with the next look at the cluster.
@@ -86,8 +66,6 @@ func (m *member) index(ctx context.Context) {
 		switch {
 		case err == nil:
 			engaged.applied[i.key()] = true
-		case meta.IsNoMatchError(err):
-			m.log.V(1).Info("The cluster lacks a kind that is indexed", "type", fmt.Sprintf("%T", i.object))
 		case ctx.Err() == nil:
 			m.log.Info("A field is not indexed yet in the cluster", "field", i.field, "type", fmt.Sprintf("%T", i.object))
 		}

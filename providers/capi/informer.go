@@ -1,20 +1,26 @@
 package capi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
 // informer is one that is there before the cluster has said whether it has the kind. Handlers are kept until then.
 type informer struct {
-	name string
+	kind  schema.GroupVersionKind
+	since time.Time
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// resource is that of the kind, once the kind was found. later are the indexes that are added then.
+	resource string
+	later    []index
 	real     crcache.Informer
 	handlers map[*registration]struct{}
 	indexers toolscache.Indexers
@@ -22,10 +28,10 @@ type informer struct {
 	dropped  chan struct{}
 }
 
-func newInformer(name string) *informer {
+func newInformer(kind schema.GroupVersionKind) *informer {
 	return &informer{
-		name: name, handlers: map[*registration]struct{}{}, indexers: toolscache.Indexers{},
-		synced: newChecker(name), dropped: make(chan struct{}),
+		kind: kind, since: time.Now(), handlers: map[*registration]struct{}{}, indexers: toolscache.Indexers{},
+		synced: newChecker(kind.Kind), dropped: make(chan struct{}),
 	}
 }
 
@@ -67,8 +73,26 @@ func (c *checker) follow(ctx context.Context, other toolscache.DoneChecker) {
 	}()
 }
 
+// resourceName names the resource, or the kind as long as that was not found.
+func (i *informer) resourceName() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return cmp.Or(i.resource, i.kind.GroupKind().String())
+}
+
+// indexLater has a field indexed as soon as the kind was found. It reports false if it was already.
+func (i *informer) indexLater(field index) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.real != nil {
+		return false
+	}
+	i.later = append(i.later, field)
+	return true
+}
+
 // fill puts the informer of the cluster behind it.
-func (i *informer) fill(ctx context.Context, with crcache.Informer) {
+func (i *informer) fill(ctx context.Context, resource string, with crcache.Informer, add func(index) error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	select {
@@ -76,7 +100,11 @@ func (i *informer) fill(ctx context.Context, with crcache.Informer) {
 		return
 	default:
 	}
-	i.real = with
+	i.real, i.resource = with, resource
+	for _, field := range i.later {
+		// It fails for an informer that is stopped, as the cluster is then, and for an index of the name that is there.
+		_ = add(field)
+	}
 	i.synced.follow(ctx, with.HasSyncedChecker())
 	// They fail for an informer that is stopped, as the cluster is then.
 	_ = with.AddIndexers(i.indexers)
@@ -127,7 +155,7 @@ func (i *informer) AddEventHandlerWithOptions(
 	if i.real != nil {
 		return i.real.AddEventHandlerWithOptions(handler, options)
 	}
-	r := &registration{handler: handler, options: options, synced: newChecker(i.name)}
+	r := &registration{handler: handler, options: options, synced: newChecker(i.kind.Kind)}
 	i.handlers[r] = struct{}{}
 	return r, nil
 }

@@ -9,6 +9,9 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,6 +94,7 @@ func (o *Options) getSecret(secrets client.Reader) func(context.Context, *cluste
 		if err != nil {
 			return nil, err
 		}
+		from.Name, from.UID = ccl.Name, ccl.UID
 		raw, err := from.Read(ctx, secrets)
 		if err != nil {
 			return nil, err
@@ -102,18 +106,56 @@ func (o *Options) getSecret(secrets client.Reader) func(context.Context, *cluste
 	}
 }
 
-// fingerprintOf tells one access from another.
+// fingerprintOf tells one access from another: the server, who vouches for it, who asks, and on which way. Functions
+// and transports count as the same if they are the same value; the session of a fingerprint keeps them, so that no
+// other one comes to their place in memory.
 func fingerprintOf(config *rest.Config) string {
 	sum := sha256.New()
 	for _, part := range []string{
 		config.Host, config.APIPath, config.ServerName, proxyOf(config), fmt.Sprint(config.Insecure), config.CAFile,
 		config.CertFile, config.KeyFile, string(config.CAData), string(config.CertData), string(config.KeyData),
-		config.BearerToken, config.BearerTokenFile, config.Username, config.Password,
+		config.BearerToken, config.BearerTokenFile, config.Username, config.Password, impersonated(config), programOf(config),
+		valueOf(config.Dial), valueOf(config.WrapTransport), valueOf(config.Transport), strings.Join(config.NextProtos, ","),
 	} {
 		_, _ = fmt.Fprintf(sum, "%d:", len(part)) // a hash returns no error
 		_, _ = io.WriteString(sum, part)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// impersonated is as whom requests are made, in an order of its own.
+func impersonated(config *rest.Config) string {
+	as := config.Impersonate
+	var extra []string
+	for _, key := range slices.Sorted(maps.Keys(as.Extra)) {
+		extra = append(extra, fmt.Sprintf("%q=%q", key, as.Extra[key]))
+	}
+	return fmt.Sprintf("%q %q %q %s", as.UserName, as.UID, as.Groups, extra)
+}
+
+// programOf is which program gets credentials.
+func programOf(config *rest.Config) string {
+	if config.ExecProvider == nil {
+		return ""
+	}
+	program := config.ExecProvider
+	return fmt.Sprintf("%q %q %q %q %t", program.Command, program.Args, program.Env, program.APIVersion, program.ProvideClusterInfo)
+}
+
+// valueOf tells values of functions and transports apart. The address of a function's code is not enough: closures
+// share it. What a variable of a function type holds is the address of the closure.
+func valueOf[T any](value T) string {
+	variable := reflect.ValueOf(&value)
+	switch of := variable.Elem(); {
+	case of.IsZero():
+		return ""
+	case of.Kind() == reflect.Func:
+		return fmt.Sprintf("%x", reflect.NewAt(reflect.TypeFor[uintptr](), variable.UnsafePointer()).Elem().Uint())
+	case of.Kind() == reflect.Interface && of.Elem().Kind() == reflect.Pointer:
+		return fmt.Sprintf("%x", of.Elem().Pointer())
+	default:
+		return fmt.Sprintf("%T %v", value, value)
+	}
 }
 
 func proxyOf(config *rest.Config) string {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +34,8 @@ type line struct {
 	// with a kind has changed. They must not block.
 	refusedBy func(*session)
 	troubled  func()
+	// most is how many bytes a list of all objects of a kind may have.
+	most int64
 
 	mu        sync.Mutex
 	conn      *session
@@ -46,13 +47,16 @@ type line struct {
 	stale map[string]bool
 	// wrong is what is wrong with a kind, by its resource.
 	wrong map[string]string
-	used  time.Time
+	// tooLarge is what cannot be taken whole, and when it was found out.
+	tooLarge map[string]time.Time
+	used     time.Time
+	since    time.Time // of the connection
 }
 
-func newLine(refusedBy func(*session), troubled func()) *line {
+func newLine(refusedBy func(*session), troubled func(), most int64) *line {
 	return &line{
-		refusedBy: refusedBy, troubled: troubled, changed: make(chan struct{}),
-		stale: map[string]bool{}, wrong: map[string]string{}, used: time.Now(),
+		refusedBy: refusedBy, troubled: troubled, most: most, changed: make(chan struct{}),
+		stale: map[string]bool{}, wrong: map[string]string{}, tooLarge: map[string]time.Time{}, used: time.Now(),
 	}
 }
 
@@ -82,7 +86,9 @@ func (l *line) replace(meant func(before *session) bool, conn *session) {
 			l.stale[what] = true
 		}
 		l.authority = conn.authority
+		clear(l.tooLarge)
 	}
+	l.since = time.Now()
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
@@ -202,42 +208,6 @@ func (l clients) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// RoundTrip implements http.RoundTripper.
-func (l informers) RoundTrip(req *http.Request) (*http.Response, error) {
-	what, kind := req.URL.Path+"?"+req.URL.Query().Get("labelSelector")+"&"+req.URL.Query().Get("fieldSelector"),
-		resourceOf(req.URL.Path)
-	l.begin(what)
-	resp, err := l.exchange(req, what)
-	if err != nil {
-		l.end()
-		return nil, err
-	}
-	switch code := resp.StatusCode; {
-	case code == http.StatusForbidden:
-		l.note(kind, ForbiddenReason)
-	case code == http.StatusNotFound:
-		l.note(kind, KindMissingReason)
-	case code >= http.StatusInternalServerError && code != http.StatusGatewayTimeout:
-		l.note(kind, KindFailingReason)
-	case code < http.StatusMultipleChoices:
-		l.note(kind, "")
-	}
-	resp.Body = &ending{ReadCloser: resp.Body, end: sync.OnceFunc(l.end)}
-	return resp, nil
-}
-
-// ending calls a function when a body is closed.
-type ending struct {
-	io.ReadCloser
-	end func()
-}
-
-// Close implements io.Closer.
-func (e *ending) Close() error {
-	e.end()
-	return e.ReadCloser.Close()
-}
-
 // begin counts a request of an informer.
 func (l *line) begin(what string) {
 	l.mu.Lock()
@@ -338,22 +308,6 @@ func bodyOf(req *http.Request) (func(*http.Request) *http.Request, error) {
 func isWatch(req *http.Request) bool {
 	watch := req.URL.Query().Get("watch")
 	return req.Method == http.MethodGet && (watch == "true" || watch == "1")
-}
-
-// resourceOf names what a list or watch asks for, "deployments.apps".
-func resourceOf(path string) string {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	group := ""
-	switch {
-	case len(parts) > 2 && parts[0] == "api":
-		parts = parts[2:]
-	case len(parts) > 3 && parts[0] == "apis":
-		group, parts = "."+parts[1], parts[3:]
-	}
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[2:]
-	}
-	return parts[0] + group
 }
 
 // expired is what an API server answers to a watch whose version it does not know any more. The informer lists then,

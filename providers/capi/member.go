@@ -48,6 +48,10 @@ type member struct {
 	// engageAfter is when an engagement that failed is tried again, and ending is the last one that was ended.
 	engageAfter time.Time
 	ending      *engagement
+	// worked is whether controllers have worked with the cluster.
+	worked bool
+	// lateAfter is when the next kind is reported that has not been received; zero if there is none.
+	lateAfter time.Time
 }
 
 func newMember(p *Provider, ccl *clusterv1.Cluster) *member {
@@ -57,7 +61,7 @@ func newMember(p *Provider, ccl *clusterv1.Cluster) *member {
 		wake: make(chan struct{}, 1), done: make(chan struct{}), reread: true, status: p.opts.notReady(ccl),
 	}
 	m.status.Since = time.Now()
-	m.line = newLine(m.suspectCredentials, m.awake)
+	m.line = newLine(m.suspectCredentials, m.awake, p.opts.MaxListBytes)
 	return m
 }
 
@@ -203,9 +207,19 @@ func (m *member) run(ctx context.Context) {
 	}
 }
 
-// leave disengages the cluster and closes its connections.
+// leave disengages the cluster, closes its connections, and waits for what ran in it. Requests that a cluster does not
+// answer end with the connection, so that is cut first.
 func (m *member) leave() {
 	m.disengage()
 	m.provider.failed.Forget(m)
 	m.disconnect()
+	if m.ending == nil {
+		return
+	}
+	timer := time.NewTimer(m.provider.opts.Timing.Request)
+	defer timer.Stop()
+	select {
+	case <-m.ending.stopped:
+	case <-timer.C: // A cluster of others may not end.
+	}
 }

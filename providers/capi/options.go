@@ -90,6 +90,10 @@ type Options struct {
 	QPS   float32
 	Burst int
 
+	// MaxListBytes bounds the list of all objects of a kind that an informer receives, and each answer to a request: 64
+	// MiB. A list that is larger is not asked for again for half an hour, and Status says so.
+	MaxListBytes int64
+
 	// Timing bounds what is waited for.
 	Timing Timing
 
@@ -110,8 +114,11 @@ type Options struct {
 type Timing struct {
 	// Dial bounds a TCP connection, and the TLS handshake after it: 5s.
 	Dial time.Duration
-	// Request bounds a request and its answer; watches are bounded by the time that they ask for: 30s.
+	// Request bounds a request and its answer, and how long a server may take to begin the answer to a watch: 30s.
+	// Watches last as long as they ask for.
 	Request time.Duration
+	// Sync is how long it may take until all objects of a kind were received. After that the kind is reported: 1m.
+	Sync time.Duration
 	// Read bounds how long a read from a cache waits for the first list of a kind: 10s.
 	Read time.Duration
 	// Engage bounds how long controllers may take to be started for a cluster: 30s.
@@ -139,6 +146,7 @@ func (t *Timing) complete() {
 		is    time.Duration
 	}{
 		{&t.Dial, 5 * time.Second}, {&t.Request, 30 * time.Second}, {&t.Read, 10 * time.Second},
+		{&t.Sync, time.Minute},
 		{&t.Engage, 30 * time.Second}, {&t.Probe, 5 * time.Second}, {&t.ProbeEvery, 10 * time.Second},
 		{&t.RetryMin, 500 * time.Millisecond}, {&t.RetryMax, 30 * time.Second}, {&t.Rotation, 5 * time.Minute},
 		{&t.Reread, time.Minute}, {&t.Idle, 2 * time.Minute}, {&t.ProbeIdleEvery, 2 * time.Minute},
@@ -150,8 +158,8 @@ func (t *Timing) complete() {
 
 // complete fills in defaults.
 func (o *Options) complete(secrets client.Reader) error {
-	if o.Concurrency < 0 || o.QPS < 0 || o.Burst < 0 {
-		return errors.New("concurrency and rates cannot be negative")
+	if o.Concurrency < 0 || o.QPS < 0 || o.Burst < 0 || o.MaxListBytes < 0 {
+		return errors.New("concurrency, rates and sizes cannot be negative")
 	}
 	o.completeKubeconfigs(secrets)
 	if o.NewCluster == nil {
@@ -173,6 +181,7 @@ func (o *Options) complete(secrets client.Reader) error {
 	}
 	o.Name = cmp.Or(o.Name, "fleet")
 	o.Concurrency, o.QPS, o.Burst = cmp.Or(o.Concurrency, 64), cmp.Or(o.QPS, 20), cmp.Or(o.Burst, 30)
+	o.MaxListBytes = cmp.Or(o.MaxListBytes, 64<<20)
 	o.Timing.complete()
 	return nil
 }

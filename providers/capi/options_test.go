@@ -72,6 +72,25 @@ func TestSecretsOfAnotherName(t *testing.T) {
 	f.becomes(one, Degraded, RotationFailingReason)
 }
 
+// The Secret of an earlier Cluster of the name is not used: it leads to a control plane that is gone, or to one that is
+// still being deleted.
+func TestASecretOfAnEarlierClusterIsNotUsed(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "a")
+	left := holding(s, "one", "a")
+	left.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "one", UID: "before"}}
+	secrets := fake.NewClientBuilder().WithObjects(left).Build()
+	f := newFleet(t, func(o *Options) {
+		o.GetSecret, o.Source = nil, inAdmin
+		o.completeKubeconfigs(secrets)
+	})
+	f.ensure(t.Context(), provisionedCluster("one"))
+	f.becomes(nameOf("one"), Pending, kubeconfig.MissingReason)
+	if got := s.sent("a"); got != 0 {
+		t.Errorf("its credentials were used %d times", got)
+	}
+}
+
 // Without events of Secrets the kubeconfig is read again by itself.
 func TestUnwatchedSecrets(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func TestFailedEngagementPausesUntilTheKubeconfigChanges(t *testing.T) {
 	}), newServer(t, "a", "b")
 	f.aware.fails(errors.New("the scheme lacks a kind"))
 	name := f.add("one", s.access("a"))
-	f.becomes(name, Degraded, EngagementFailingReason)
+	f.becomes(name, Connecting, EngagementFailingReason)
 	for range 5 {
 		f.give("one", s.access("a"))
 		s.probed(t, 2)
@@ -49,7 +49,7 @@ func TestFailedEngagementPausesUntilTheKubeconfigChanges(t *testing.T) {
 	if attempts := f.aware.attempted(); attempts != 1 {
 		t.Errorf("the cluster was handed over %d times without a pause", attempts)
 	}
-	f.becomes(name, Degraded, EngagementFailingReason)
+	f.becomes(name, Connecting, EngagementFailingReason)
 	f.aware.fails(nil)
 	f.give("one", s.access("b"))
 	f.becomes(name, Engaged, EngagedReason)
@@ -87,7 +87,7 @@ func TestClusterThatEndsIsBuiltAgainAfterAPause(t *testing.T) {
 		building(o, &built, func(c cluster.Cluster) cluster.Cluster { return &shortLived{c} })
 		o.Timing.Read = time.Second // its cache is waited for in vain
 	}), newServer(t, "a")
-	f.becomes(f.add("one", s.access("a")), Degraded, EngagementFailingReason)
+	f.becomes(f.add("one", s.access("a")), Connecting, EngagementFailingReason)
 	s.probed(t, 10)
 	if got := built.Load(); got != 1 {
 		t.Errorf("%d clusters were built without a pause", got)
@@ -120,7 +120,7 @@ func TestControllersThatHang(t *testing.T) {
 	f.Provider.aware = hangs
 	f.Provider.mu.Unlock()
 	name := f.add("one", s.access("a"))
-	f.becomes(name, Degraded, EngagementFailingReason)
+	f.becomes(name, Connecting, EngagementFailingReason)
 	s.probed(t, 10)
 	if attempts, got := hangs.attempts.Load(), built.Load(); attempts != 1 || got != 1 {
 		t.Errorf("%d attempts with %d clusters while the first attempt hangs", attempts, got)

@@ -226,12 +226,12 @@ func TestNobodyWaitsForCredentialsThatDoNotCome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				refused, err := newSession(&rest.Config{Host: "https://127.0.0.1:1"}, quick())
+				refused, err := newSession(&rest.Config{Host: "https://127.0.0.1:1"}, quick(), 1<<20)
 				if err != nil {
 					t.Fatal(err)
 				}
 				var l *line
-				l = newLine(func(*session) { time.AfterFunc(time.Second, func() { known(l, refused) }) }, func() {})
+				l = newLine(func(*session) { time.AfterFunc(time.Second, func() { known(l, refused) }) }, func() {}, 1<<20)
 				l.connect(refused)
 				began := time.Now()
 				if l.successor(t.Context(), refused) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -28,14 +29,14 @@ const (
 	maxIdlePerHost  = 2
 	maxHeaderBytes  = 64 << 10
 	maxProbeBytes   = 64 << 10
-	// maxAnswerBytes bounds the answer to a request that is no watch: a list of everything of a kind.
-	maxAnswerBytes = 64 << 20
 )
 
 // session is one access to a cluster: an address and credentials. It shares neither connections nor credentials with
 // any other.
 type session struct {
 	fingerprint string
+	// config is what the fingerprint is of, whose functions it names by their places in memory.
+	config *rest.Config
 	// authority is what says which server it is: the address, and who vouches for it.
 	authority [sha256.Size]byte
 	base      *url.URL
@@ -45,6 +46,8 @@ type session struct {
 	wrapped        http.RoundTripper
 	certificateEnd time.Time
 	timing         Timing
+	// most is how many bytes the answer to a request may have that is no watch.
+	most int64
 
 	// retired is that there is a successor: watches end as if the server had ended them, requests go on.
 	retired  atomic.Bool
@@ -59,7 +62,7 @@ type session struct {
 }
 
 // newSession makes one. It sends nothing.
-func newSession(config *rest.Config, timing Timing) (*session, error) {
+func newSession(config *rest.Config, timing Timing, most int64) (*session, error) {
 	if config.AuthProvider != nil {
 		return nil, refused(kubeconfig.AuthProviderReason,
 			"Auth-providers, which Kubernetes has removed, are not used to get credentials. Use a token or a client certificate")
@@ -74,7 +77,7 @@ func newSession(config *rest.Config, timing Timing) (*session, error) {
 		return nil, refused(kubeconfig.InvalidReason, unusable(config, "The certificates cannot be used. Correct them"))
 	}
 	c := &session{
-		fingerprint: fingerprintOf(config), base: base, timing: timing, settled: make(chan struct{}),
+		fingerprint: fingerprintOf(config), config: config, base: base, timing: timing, most: most, settled: make(chan struct{}),
 		authority:      sha256.Sum256([]byte(base.String() + "\x00" + config.ServerName + "\x00" + string(config.CAData))),
 		certificateEnd: connection.CertificateEnd(config), sockets: &sockets{open: map[*socket]struct{}{}},
 	}
@@ -160,13 +163,22 @@ func (c *session) address(req *http.Request) *http.Request {
 // request sends a request that is no watch, bounded in time and in the size of its answer.
 func (c *session) request(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), c.timing.Request)
-	return c.send(c.requests, req.WithContext(ctx), cancel, maxAnswerBytes) //nolint:contextcheck // it ends with the connection, too
+	return c.send(c.requests, req.WithContext(ctx), cancel, c.most) //nolint:contextcheck // it ends with the connection, too
 }
 
-// watch sends a watch, bounded by the time that it asks for itself.
+// errNoHeader is that a server took a watch and did not begin to answer.
+var errNoHeader = errors.New("the workload cluster did not begin to answer a watch in time")
+
+// watch sends a watch, bounded by the time that it asks for itself. The server has to begin its answer as soon as that
+// of any other request has to end.
 func (c *session) watch(req *http.Request, lasts time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), lasts)
-	return c.send(c.watches, req.WithContext(ctx), cancel, 0) //nolint:contextcheck // it ends with the connection, too
+	timer := time.AfterFunc(c.timing.Request, cancel)
+	resp, err := c.send(c.watches, req.WithContext(ctx), cancel, 0) //nolint:contextcheck // it ends with the connection, too
+	if began := timer.Stop(); err != nil && !began && req.Context().Err() == nil {
+		return nil, errNoHeader
+	}
+	return resp, err
 }
 
 // send sends a request until a context ends, which is beside that of the request. The answer has at most so many

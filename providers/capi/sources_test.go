@@ -116,7 +116,7 @@ func TestKindThatTheSchemeLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := f.add("one", s.access("a"))
-	f.becomes(name, Degraded, EngagementFailingReason)
+	f.becomes(name, Connecting, EngagementFailingReason)
 	before := goruntime.NumGoroutine()
 	const many = 50
 	eventually(t, "it is tried again", func() bool { return attempts.Load() > many })

@@ -24,13 +24,14 @@ type State string
 const (
 	// Pending is a cluster that is not provisioned yet, or has no kubeconfig that can be used.
 	Pending State = "Pending"
-	// Connecting is a cluster that has not been connected before.
+	// Connecting is a cluster that controllers have not worked with before: it has not answered, has not sent all that
+	// they watch, or they could not be started for it.
 	Connecting State = "Connecting"
 	// Engaged is a cluster that controllers work with.
 	Engaged State = "Engaged"
 	// Degraded is a cluster that controllers work with, although something of it does not work.
 	Degraded State = "Degraded"
-	// Disconnected is a cluster that was connected and is not any more.
+	// Disconnected is a cluster that controllers worked with and do not any more.
 	Disconnected State = "Disconnected"
 )
 
@@ -51,6 +52,12 @@ const (
 	KindMissingReason = "KindMissing"
 	// KindFailingReason is that the cluster fails to serve a kind.
 	KindFailingReason = "KindFailing"
+	// KindTimeoutReason is that the cluster does not send all objects of a kind, or does not begin a watch, in time.
+	KindTimeoutReason = "KindTimeout"
+	// KindTooLargeReason is that all objects of a kind have more bytes than are received: Options.MaxListBytes.
+	KindTooLargeReason = "KindTooLarge"
+	// SyncingReason is that the first objects are being received.
+	SyncingReason = "Syncing"
 	// RotationFailingReason is that the kubeconfig was deleted, or replaced by one that cannot be read or does not
 	// connect. The connection with the earlier one is used for a while, which the message says.
 	RotationFailingReason = "RotationFailing"

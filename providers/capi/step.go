@@ -3,11 +3,8 @@ package capi
 import (
 	"context"
 	"errors"
-	"maps"
 	"math"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,6 +71,9 @@ func (m *member) next() time.Duration {
 	}
 	every = time.Duration(float64(every) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // it spreads load
 	every = min(every, m.untilReread())
+	if !m.lateAfter.IsZero() {
+		every = min(every, max(0, time.Until(m.lateAfter)))
+	}
 	if m.rereadAfter.IsZero() {
 		return every
 	}
@@ -100,7 +100,7 @@ func (m *member) renew(ctx context.Context, before *session) error {
 	if err != nil {
 		return &unreadable{explained(err)}
 	}
-	next, err := newSession(config, m.provider.opts.Timing)
+	next, err := newSession(config, m.provider.opts.Timing, m.provider.opts.MaxListBytes)
 	if err != nil {
 		return &unreadable{err}
 	}
@@ -156,9 +156,9 @@ func (u *unreadable) Error() string { return u.cause.Error() }
 // Unwrap returns the cause.
 func (u *unreadable) Unwrap() error { return u.cause }
 
-// without is the state of a cluster without a connection: one that was engaged is disconnected.
+// without is the state of a cluster that controllers cannot work with: one that they worked with is disconnected.
 func (m *member) without(never State) State {
-	if _, engaged := m.cluster(); engaged != nil {
+	if m.worked {
 		return Disconnected
 	}
 	return never
@@ -204,29 +204,4 @@ func (m *member) probe(ctx context.Context, conn *session, now bool) time.Durati
 	}
 	m.become(m.without(Connecting), reason, message)
 	return m.backoff()
-}
-
-// judge says whether all of a connected cluster works.
-func (m *member) judge() {
-	if m.grace.given() {
-		m.become(Degraded, RotationFailingReason, m.grace.message())
-		return
-	}
-	wrong := m.line.troubles()
-	if len(wrong) == 0 {
-		m.become(Engaged, EngagedReason, "")
-		return
-	}
-	kinds := slices.Sorted(maps.Keys(wrong))
-	reason := wrong[kinds[0]]
-	for _, kind := range kinds {
-		if wrong[kind] == ForbiddenReason {
-			reason = ForbiddenReason // It is what a person can change.
-		}
-	}
-	texts := make([]string, 0, len(kinds))
-	for _, kind := range kinds {
-		texts = append(texts, kind+" ("+wrong[kind]+")")
-	}
-	m.become(Degraded, reason, "kinds that cannot be received from the cluster: "+strings.Join(texts, ", "))
 }
