@@ -5,6 +5,7 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -55,16 +56,30 @@ func (r recipe) bom(platform v1.Platform, image v1.Image, binary string) ([]byte
 	d.Packages[len(d.Packages)-1].PackageLicenseDeclared = license
 	add(d, mainID, "DEPENDS_ON", purposePart, "stdlib", info.GoVersion, golang("stdlib", strings.TrimPrefix(info.GoVersion, "go")))
 	for _, dependency := range info.Deps {
-		if dependency.Replace != nil {
-			dependency = dependency.Replace
-		}
-		add(d, mainID, "DEPENDS_ON", purposePart, dependency.Path, dependency.Version, golang(dependency.Path, dependency.Version))
+		path, version := linked(dependency, r.version)
+		add(d, mainID, "DEPENDS_ON", purposePart, path, version, golang(path, version))
 	}
 	var out bytes.Buffer
 	if err := json.Write(d, &out, json.Indent("  "), json.EscapeHTML(false)); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// devel is the version of what Go builds from a directory.
+const devel = "(devel)"
+
+// linked returns the path and version of what was linked for a dependency, with its replacement. What a directory of
+// the repository replaces has no version but that of the program.
+func linked(dependency *debug.Module, version string) (path, of string) {
+	switch replaced := dependency.Replace; {
+	case replaced == nil:
+		return dependency.Path, dependency.Version
+	case replaced.Version == "" || replaced.Version == devel:
+		return dependency.Path, version
+	default:
+		return replaced.Path, replaced.Version
+	}
 }
 
 // golang is the package URL of a module.

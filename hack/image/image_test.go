@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -241,6 +242,9 @@ func TestBillsOfMaterials(t *testing.T) {
 		if versions[module] != version {
 			t.Errorf("%s: %s has version %q, want %s", arch, module, versions[module], version)
 		}
+		if library := module + "/providers/capi"; versions[library] != version {
+			t.Errorf("%s: %s has version %q, want that of the program, whose repository it is in", arch, library, versions[library])
+		}
 		if versions["stdlib"] != runtime.Version() {
 			t.Errorf("%s: the standard library has version %q, want %s", arch, versions["stdlib"], runtime.Version())
 		}
@@ -397,5 +401,20 @@ func TestOtherDirectoriesAreLeftAlone(t *testing.T) {
 	}
 	if _, err := os.Stat(precious); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestWhatIsLinked(t *testing.T) {
+	for of, tc := range map[string]struct {
+		dependency    debug.Module
+		path, version string
+	}{
+		"Plain":     {debug.Module{Path: "a", Version: "v1"}, "a", "v1"},
+		"Replaced":  {debug.Module{Path: "a", Version: "v1", Replace: &debug.Module{Path: "b", Version: "v2"}}, "b", "v2"},
+		"Directory": {debug.Module{Path: "a", Version: "v0", Replace: &debug.Module{Path: "./a", Version: devel}}, "a", "v3"},
+	} {
+		if path, version := linked(&tc.dependency, "v3"); path != tc.path || version != tc.version {
+			t.Errorf("%s: got %s %s, want %s %s", of, path, version, tc.path, tc.version)
+		}
 	}
 }

@@ -201,7 +201,7 @@ func setCredentials(config *rest.Config, user *api.AuthInfo, allow Allow) error 
 	config.CertData, config.KeyData = user.ClientCertificateData, user.ClientKeyData
 	if user.Exec != nil {
 		config.ExecProvider = user.Exec.DeepCopy()
-		config.ExecProvider.StdinUnavailable = true // There is nobody to ask.
+		config.ExecProvider.StdinUnavailable = true // There is no terminal to ask at.
 	}
 
 	certificate := len(config.CertData) > 0 || len(config.KeyData) > 0
