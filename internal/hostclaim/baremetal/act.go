@@ -42,8 +42,8 @@ func (c changeHost) Do(ctx context.Context, r *Reconciler) error {
 	return err
 }
 
-// parkHost parks the host of a paused claim, which ends what keeps clusterctl waiting. The claim goes wherever it goes as
-// the API server has it at that moment, so that has to say which host it waits for there. A cache can be older than the
+// parkHost parks the host of a paused claim, which ends what keeps clusterctl waiting. The claim is moved as the API
+// server has it at that moment, so that has to say which host the claim waits for there. A cache can be older than the
 // end of an earlier pause, which took that off the claim.
 type parkHost struct {
 	changeHost

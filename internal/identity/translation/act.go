@@ -167,8 +167,8 @@ func (r *Reconciler) metaFor(credential *corev1.Secret) metav1.ObjectMeta {
 	}
 }
 
-// create is overtaken if there is one already, whoever created it: the cache does not have it yet. That there is no such
-// namespace is an error: nothing wakes the controller when there is.
+// create is overtaken if there is one already, whoever created it: the cache does not have it yet. That there is no
+// such namespace is an error: nothing wakes the controller when there is.
 func (r *Reconciler) create(ctx context.Context, object client.Object, resource string) error {
 	switch err := r.Client.Create(ctx, object, client.FieldOwner(FieldOwner)); {
 	case apierrors.IsAlreadyExists(err):
