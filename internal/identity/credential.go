@@ -49,7 +49,9 @@ func newPatterns() patterns {
 // it holds.
 type Credential struct {
 	tenancy, user, fingerprint, region string
-	key                                *rsa.PrivateKey
+	// key is in a function, so that what prints or compares fields by reflection, such as a failing assertion, does not
+	// reach it.
+	key func() *rsa.PrivateKey
 }
 
 var _ common.ConfigurationProvider = &Credential{}
@@ -72,7 +74,7 @@ func (c *Credential) KeyID() (string, error) {
 }
 
 // PrivateRSAKey implements common.ConfigurationProvider.
-func (c *Credential) PrivateRSAKey() (*rsa.PrivateKey, error) { return c.key, nil }
+func (c *Credential) PrivateRSAKey() (*rsa.PrivateKey, error) { return c.key(), nil }
 
 // AuthType implements common.ConfigurationProvider.
 func (c *Credential) AuthType() (common.AuthConfig, error) {
@@ -110,10 +112,10 @@ func ParseCredential(data map[string][]byte) (*Credential, string) {
 		{tenancyKey, c.tenancy, known.tenancy, "the OCID of a tenancy (ocid1.tenancy.*)"},
 		{userKey, c.user, known.user, "the OCID of a user (ocid1.user.*)"},
 		{fingerprintKey, c.fingerprint, known.fingerprint, "16 pairs of hexadecimal digits with colons between them"},
-		{regionKey, c.region, known.region, "the identifier of a region, such as us-ashburn-1"},
+		{regionKey, c.region, known.region, "the identifier or the short name of a region, such as us-ashburn-1 or iad"},
 	} {
 		switch {
-		case field.name == regionKey && field.value == "":
+		case field.name == regionKey && (field.value == "" || regionNamed(field.value) != field.value):
 		case strings.TrimSpace(field.value) != field.value:
 			wrong = append(wrong, field.name+" has white space at one of its ends, such as a line break")
 		case len(field.value) > maxIdentifier || !field.pattern.MatchString(field.value):
@@ -130,7 +132,8 @@ func ParseCredential(data map[string][]byte) (*Credential, string) {
 	if len(wrong) > 0 {
 		return nil, "In the Secret, " + strings.Join(wrong, "; ") + ". Correct the Secret"
 	}
-	c.key = key
+	c.key = func() *rsa.PrivateKey { return key }
+	c.region = regionNamed(c.region)
 	return c, ""
 }
 
@@ -142,6 +145,15 @@ func missingKeys(data map[string][]byte) []string {
 		}
 	}
 	return missing
+}
+
+// regionNamed returns the identifier of a region that the SDK of OCI has a short name for, such as us-ashburn-1 for iad,
+// and any other name as it is. The SDK is asked for short names alone: it looks for others in files.
+func regionNamed(name string) string {
+	if len(name) != len("iad") {
+		return name
+	}
+	return string(common.StringToRegion(name))
 }
 
 // fingerprintOf returns the fingerprint that OCI shows for a key.

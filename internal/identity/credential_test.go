@@ -8,9 +8,11 @@ import (
 	"encoding/asn1"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/onsi/gomega/format"
 	"github.com/oracle/oci-go-sdk/v65/common"
 )
 
@@ -210,6 +212,58 @@ func TestCredentialPrintsNothing(t *testing.T) {
 	}
 }
 
+// What prints or compares values by reflection, such as a failing assertion, does not reach the key.
+func TestTheKeyIsOutOfReach(t *testing.T) {
+	credential, _ := ParseCredential(goodData())
+	seen := map[uintptr]bool{}
+	var walk func(path string, value reflect.Value)
+	walk = func(path string, value reflect.Value) {
+		if kind := value.Type().String(); value.Kind() != reflect.Func && (strings.Contains(kind, "rsa.") || strings.Contains(kind, "big.")) {
+			t.Errorf("%s is of type %s", path, kind)
+			return
+		}
+		switch value.Kind() {
+		case reflect.Pointer, reflect.Interface:
+			if value.Kind() == reflect.Pointer && (value.IsNil() || seen[value.Pointer()]) {
+				return
+			}
+			if value.Kind() == reflect.Pointer {
+				seen[value.Pointer()] = true
+			}
+			walk(path, value.Elem())
+		case reflect.Struct:
+			for i := range value.NumField() {
+				walk(path+"."+value.Type().Field(i).Name, value.Field(i))
+			}
+		}
+	}
+	walk("credential", reflect.ValueOf(credential))
+	if text := format.Object(credential, 1); strings.Contains(text, theKeys().one.D.String()) {
+		t.Errorf("a failing assertion prints %s", text)
+	}
+}
+
+// The SDK of OCI takes short names of regions, so they are taken here, and become identifiers.
+func TestShortNamesOfRegions(t *testing.T) {
+	for name, want := range map[string]string{
+		"iad": "us-ashburn-1", "PHX": "us-phoenix-1", "us-ashburn-1": "us-ashburn-1", "xx-future-9": "xx-future-9",
+	} {
+		credential, flaw := ParseCredential(with(goodData(), map[string][]byte{"region": []byte(name)}))
+		if flaw != "" {
+			t.Errorf("%s: %s", name, flaw)
+			continue
+		}
+		if got, _ := credential.Region(); got != want {
+			t.Errorf("%s: got region %s, want %s", name, got, want)
+		}
+	}
+	for _, name := range []string{"zzz", "a/b", "iad "} {
+		if _, flaw := ParseCredential(with(goodData(), map[string][]byte{"region": []byte(name)})); !strings.Contains(flaw, "region ") {
+			t.Errorf("%q: got flaw %q", name, flaw)
+		}
+	}
+}
+
 // A file says how often a passphrase is hashed, and trying it must not take an hour.
 func TestAffordable(t *testing.T) {
 	encrypted := func(derivation asn1.ObjectIdentifier, iterations int) []byte {
@@ -277,7 +331,7 @@ func FuzzParseCredential(f *testing.F) {
 		if ok, err := common.IsConfigurationProviderValid(credential); !ok && len(region) > 0 {
 			t.Errorf("OCI's SDK does not take it: %v", err)
 		}
-		if got, _ := credential.KeyFingerprint(); got != fingerprintOf(&credential.key.PublicKey) {
+		if got, _ := credential.KeyFingerprint(); got != fingerprintOf(&credential.key().PublicKey) {
 			t.Errorf("got fingerprint %s of another key", got)
 		}
 	})

@@ -86,7 +86,11 @@ func dueIn(secret Secret, now time.Time) time.Duration {
 // ready returns the condition Ready.
 func ready(o Observation, rules Rules, trouble error) infrav1.Condition {
 	if trouble != nil {
-		return unchanged(o.Identity.Condition(infrav1.ReadyCondition), outcome.Fail("", trouble).Message)
+		is := unchanged(o.Identity.Condition(infrav1.ReadyCondition), outcome.Fail("", trouble).Message)
+		if is.Status == corev1.ConditionTrue && withdrawn(o.Identity) {
+			is.Status = corev1.ConditionFalse
+		}
+		return is
 	}
 	problems := problemsOf(o, rules)
 	if len(problems) == 0 {
@@ -118,6 +122,8 @@ func problemsOf(o Observation, rules Rules) []Problem {
 		switch {
 		case !o.Secret.Exists:
 			problems = append(problems, *problem(infrav1.SecretNotFoundReason, "Secret %s does not exist. Create it, or correct spec.principalSecret", o.Secret.Name))
+		case withdrawn(o.Identity):
+			problems = append(problems, *problem(infrav1.CredentialWithdrawnReason, withdrawnText))
 		case o.Secret.flaw != "":
 			problems = append(problems, Problem{infrav1.CredentialInvalidReason, o.Secret.flaw})
 		case rules.Verify && o.Secret.answer.result == rejected:
@@ -128,6 +134,18 @@ func problemsOf(o Observation, rules Rules) []Problem {
 		problems = append(problems, Problem{infrav1.SelectorInvalidReason, selectorProblem(err)})
 	}
 	return problems
+}
+
+// withdrawnText is said of an identity whose Secret still has a key that the cloud credential has not any more.
+const withdrawnText = "The cloud credential of this identity was deleted, or has no working key any more. Clusters that use the identity still use the former key. " +
+	"Correct the cloud credential, or give these clusters another identity"
+
+// withdrawn reports whether the Secret of an identity has a key that was taken out of the cloud credential which it was
+// translated from.
+func withdrawn(identity *infrav1.OCIClusterIdentity) bool {
+	is := identity.Condition(infrav1.TranslatedCondition)
+	return is != nil && is.Status == corev1.ConditionFalse &&
+		(is.Reason == infrav1.CredentialGoneReason || is.Reason == infrav1.CredentialWithdrawnReason)
 }
 
 // unchanged says that something could not be found out, and leaves the status what it was: an outage takes nothing away

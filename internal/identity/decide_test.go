@@ -29,6 +29,15 @@ func short(c infrav1.Condition) string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", c.Status, c.Severity, c.Reason)), " ")
 }
 
+// translated has an identity say what became of its cloud credential.
+func translated(status, reason string) func(*infrav1.OCIClusterIdentity) {
+	return func(i *infrav1.OCIClusterIdentity) {
+		i.Status.Conditions = append(i.Status.Conditions, infrav1.Condition{
+			Type: infrav1.TranslatedCondition, Status: corev1.ConditionStatus(status), Reason: reason,
+		})
+	}
+}
+
 func TestDecideReady(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	good := Secret{
@@ -69,6 +78,23 @@ func TestDecideReady(t *testing.T) {
 		"Flaw": {
 			reason: "it holds no key", identity: identityIn("a"),
 			secret: with(func(s *Secret) { s.flaw = "the Secret lacks key" }), want: "False Error CredentialInvalid",
+		},
+		"Withdrawn": {
+			reason: "the key is not in the cloud credential any more", secret: good,
+			identity: identityIn("a", translated("False", infrav1.CredentialWithdrawnReason)), want: "False Error CredentialWithdrawn",
+		},
+		"WithdrawnWithItsCredential": {
+			reason: "nor is the cloud credential there", secret: good,
+			identity: identityIn("a", translated("False", infrav1.CredentialGoneReason)), want: "False Error CredentialWithdrawn",
+		},
+		"WithdrawnAndOutage": {
+			reason: "an outage does not give it back", trouble: errors.New("503"),
+			identity: identityIn("a", was("True", "Ready"), translated("False", infrav1.CredentialGoneReason)),
+			want:     "False EvaluationFailed",
+		},
+		"KeepsItsCredential": {
+			reason: "its region is wrong, and its key works", secret: good,
+			identity: identityIn("a", translated("False", infrav1.CredentialInvalidReason)), want: "True Ready",
 		},
 		"Forbidden": {
 			reason: "the policy does not allow it", identity: identityIn("a"), policy: &Policy{},

@@ -58,8 +58,9 @@ type Verifier struct {
 
 // NewVerifier returns a Verifier. Connections are not kept, follow no redirect, and trust what the options say.
 func NewVerifier(options VerifierOptions) (*Verifier, error) {
-	v := &Verifier{region: options.DefaultRegion}
-	if options.DefaultRegion != "" && !newPatterns().region.MatchString(options.DefaultRegion) {
+	v := &Verifier{}
+	v.region = regionNamed(options.DefaultRegion)
+	if v.region != "" && !newPatterns().region.MatchString(v.region) {
 		return nil, fmt.Errorf("%q is not the identifier of an OCI region", options.DefaultRegion)
 	}
 	if options.Endpoint != "" {

@@ -68,18 +68,18 @@ func Decide(o Observation, policy Policy, now time.Time) Decision {
 	return d
 }
 
-// removals are what is left of a credential that is gone, and can go: first the identity when no cluster uses it, then
+// removals are what is left of a credential that is gone, or has no key any more, and can go: first the identity when no cluster uses it, then
 // the Secret when no other identity names it. Who uses the identity, its own controller says; before it has, nothing
 // goes, unless somebody who may write the identity has said that it may go.
 func removals(o Observation) []Action {
 	var actions []Action
-	if o.identityOwner() == earlier {
+	if o.obsolete(o.identityOwner()) {
 		if o.Identity.DeletionTimestamp != nil || !o.removable() {
 			return nil
 		}
 		actions = append(actions, removeIdentity{identity: o.Identity, credential: versionOf(o.Credential)})
 	}
-	if o.secretOwner() == earlier && o.Secret.DeletionTimestamp == nil && !o.Named {
+	if o.obsolete(o.secretOwner()) && o.Secret.DeletionTimestamp == nil && !o.Named {
 		actions = append(actions, removeSecret{secret: o.Secret, credential: versionOf(o.Credential)})
 	}
 	return actions
@@ -102,6 +102,10 @@ func problemOf(o Observation, policy Policy) *Report {
 	name := policy.Namespace + "/" + o.Credential.Name
 	hint := fmt.Sprintf(remedy, infrav1.CredentialUIDLabel, o.Credential.UID)
 	switch {
+	case o.Content.Withdrawn && o.identityOwner() == ours:
+		return report(infrav1.CredentialWithdrawnReason, "%s. Clusters still use the former key, or may use it. Archelon deletes the "+
+			"OCIClusterIdentity and its Secret when condition %s of the identity is False, or when annotation %s of the identity is true",
+			o.Content.Flaw, infrav1.InUseCondition, infrav1.AllowDeletionAnnotation)
 	case o.Content.Flaw != "" && o.identityOwner() == ours:
 		return report(infrav1.CredentialInvalidReason, "%s. The identity keeps its earlier credential", o.Content.Flaw)
 	case o.Content.Flaw != "":

@@ -84,7 +84,8 @@ func (d Decision) texts() (actions, report, condition string) {
 
 func TestDecide(t *testing.T) {
 	good, same := Content{OCI: true}, Content{OCI: true, Same: true}
-	flawed := Content{OCI: true, Flaw: "the cloud credential lacks key"}
+	flawed := Content{OCI: true, Flaw: "the region is wrong"}
+	keyless := Content{OCI: true, Flaw: "the cloud credential lacks key", Withdrawn: true}
 	const (
 		used, unused    = corev1.ConditionTrue, corev1.ConditionFalse
 		unknown         = corev1.ConditionUnknown
@@ -132,6 +133,36 @@ func TestDecide(t *testing.T) {
 		"FlawedLater": {
 			"what was there stays, and says so", seen{credential: true, content: flawed, secret: "now", identity: "now"}, "",
 			"CredentialInvalid", "False CredentialInvalid",
+		},
+		"Keyless": {"nothing is created", seen{credential: true, content: keyless}, "", "CredentialInvalid", ""},
+		"KeylessUsed": {
+			"clusters keep the former key", seen{credential: true, content: keyless, secret: "now", identity: "now", inUse: used}, "",
+			"CredentialWithdrawn", "False CredentialWithdrawn",
+		},
+		"KeylessUnknown": {
+			"whether clusters use it is not known", seen{credential: true, content: keyless, secret: "now", identity: "now"}, "",
+			"CredentialWithdrawn", "False CredentialWithdrawn",
+		},
+		"KeylessUnseen": {
+			"another instance may see clusters that use it",
+			seen{credential: true, content: keyless, secret: "now", identity: "now", inUse: unused, unseen: true}, "",
+			"CredentialWithdrawn", "False CredentialWithdrawn",
+		},
+		"KeylessUnused": {
+			"a withdrawn key does not stay",
+			seen{credential: true, content: keyless, secret: "now", identity: "now", inUse: unused}, remove + "," + removeS, "", "",
+		},
+		"KeylessAllowed": {
+			"the identity may go although clusters use it",
+			seen{credential: true, content: keyless, secret: "now", identity: "now", inUse: used, allowed: "true"}, remove + "," + removeS, "", "",
+		},
+		"KeylessSecret": {"its identity has gone", seen{credential: true, content: keyless, secret: "now"}, removeS, "", ""},
+		"KeylessNamed": {
+			"another identity names the Secret", seen{credential: true, content: keyless, secret: "now", named: true}, "", "CredentialInvalid", "",
+		},
+		"KeylessForeign": {
+			"they are not ours", seen{credential: true, content: keyless, secret: "foreign", identity: "foreign", inUse: unused}, "",
+			"CredentialInvalid", "",
 		},
 		"ForeignSecret":   {"it is not ours", seen{credential: true, content: good, secret: "foreign"}, "", "Collision", ""},
 		"ForeignIdentity": {"the same", seen{credential: true, content: good, identity: "foreign"}, "", "Collision", ""},

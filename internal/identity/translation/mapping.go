@@ -2,6 +2,7 @@ package translation
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,6 @@ const (
 // field is a field of a cloud credential, and the key of a principal Secret that it becomes.
 type field struct {
 	from, to string
-	optional bool
 	clean    func([]byte) []byte
 }
 
@@ -35,7 +35,7 @@ func fields() []field {
 			return bytes.ToLower(bytes.TrimSpace(raw))
 		}},
 		{from: "privateKeyContents", to: "key", clean: cleanKey},
-		{from: "privateKeyPassphrase", to: "passphrase", optional: true, clean: func(raw []byte) []byte { return raw }},
+		{from: "privateKeyPassphrase", to: "passphrase", clean: func(raw []byte) []byte { return raw }},
 	}
 }
 
@@ -90,14 +90,12 @@ func driverOf(credential *metav1.PartialObjectMetadata) driver {
 	}
 }
 
-// hasFields reports whether data have all fields of a credential for OCI.
-func hasFields(data map[string][]byte) bool {
-	for _, f := range fields() {
-		if _, ok := data[fieldPrefix+f.from]; !ok && !f.optional {
-			return false
-		}
-	}
-	return true
+// hasField reports whether data have a field of a credential for OCI. One that lacks others is reported.
+func hasField(data map[string][]byte) bool {
+	return slices.ContainsFunc(fields(), func(f field) bool {
+		_, ok := data[fieldPrefix+f.from]
+		return ok
+	})
 }
 
 // maxMark is how much of an annotation is kept. Users of Rancher may write them.

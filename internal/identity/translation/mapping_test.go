@@ -111,7 +111,7 @@ func TestTranslateRefuses(t *testing.T) {
 			changes: map[string][]byte{"ocicredentialConfig-privateKeyContents": []byte(strings.Repeat(`x\n`, 1<<18))},
 		},
 		"HostileRegion": {
-			reason: "it becomes a part of a URL", region: "evil.example.com/#", want: "region is not the identifier of a region",
+			reason: "it becomes a part of a URL", region: "evil.example.com/#", want: "region is not the identifier or the short name of a region",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,8 +162,13 @@ func TestDriver(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
-	if !hasFields(credentialData(theKeys().one)) || hasFields(principalData(theKeys().one, "")) {
+	if !hasField(credentialData(theKeys().one)) || hasField(principalData(theKeys().one, "")) {
 		t.Error("the fields of a credential are not told from others")
+	}
+	three := credentialData(theKeys().one)
+	delete(three, "ocicredentialConfig-fingerprint")
+	if !hasField(three) {
+		t.Error("a credential with three of four fields is not taken for one, so nothing says what it lacks")
 	}
 }
 

@@ -38,6 +38,8 @@ type Content struct {
 	OCI bool
 	// Flaw is empty if it can be translated.
 	Flaw string
+	// Withdrawn is whether it holds no working key, whatever its region is. The key that it held before is withdrawn.
+	Withdrawn bool
 	// Regionless is whether nobody names a region.
 	Regionless bool
 	// Same is whether the principal Secret holds what it is translated to.
@@ -72,8 +74,8 @@ func (r *Reconciler) observe(ctx context.Context, name string) (Observation, err
 	if err := r.readContent(ctx, &o); err != nil {
 		return o, err
 	}
-	if o.secretOwner() == earlier {
-		o.Named, err = r.isNamed(ctx, name, o.identityOwner() == earlier)
+	if o.obsolete(o.secretOwner()) {
+		o.Named, err = r.isNamed(ctx, name, o.obsolete(o.identityOwner()))
 	}
 	return o, err
 }
@@ -110,7 +112,7 @@ func (r *Reconciler) readContent(ctx context.Context, o *Observation) error {
 		return nil
 	}
 	defer forget(credential.Data)
-	o.Content = Content{OCI: driverOf(o.Credential) == ociDriver || hasFields(credential.Data)}
+	o.Content = Content{OCI: driverOf(o.Credential) == ociDriver || hasField(credential.Data)}
 	if o.Content.OCI {
 		if err := r.compare(ctx, o, credential.Data); err != nil {
 			return err
@@ -126,6 +128,11 @@ func (r *Reconciler) compare(ctx context.Context, o *Observation, credential map
 	data, flaw := Translate(credential, region)
 	defer forget(data)
 	o.Content.Flaw, o.Content.Regionless = flaw, region == ""
+	if flaw != "" {
+		regionless, without := Translate(credential, "")
+		forget(regionless)
+		o.Content.Withdrawn = without != ""
+	}
 	if o.secretOwner() != ours || flaw != "" {
 		return nil
 	}
@@ -230,6 +237,9 @@ func (o Observation) identityOwner() owner {
 	}
 	return ownerBy(o.Identity.Labels, o.wanted())
 }
+
+// obsolete reports whether what has this owner is to go when no cluster uses it: its credential is gone, or has no key.
+func (o Observation) obsolete(of owner) bool { return of == earlier || of == ours && o.Content.Withdrawn }
 
 // ownerBy tells it by the label. A credential is gone if its name belongs to another UID, or to none.
 func ownerBy(labels map[string]string, wanted types.UID) owner {

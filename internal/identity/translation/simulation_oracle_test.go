@@ -22,6 +22,8 @@ type expected struct {
 	// oci is whether it is for OCI and not being deleted. Data are nil if it cannot be translated.
 	oci  bool
 	data map[string][]byte
+	// keyless is whether it has no working key, whatever its region is.
+	keyless bool
 	// regionless is whether it names no region.
 	regionless bool
 }
@@ -32,14 +34,17 @@ func (w *world) oracle(name string) expected {
 		return expected{}
 	}
 	driver, annotated := credential.Annotations["provisioning.cattle.io/driver"]
-	_, whole := credential.Data["ocicredentialConfig-userId"]
-	if driver != "oracle" && driver != "oci" && (annotated || !whole) {
+	_, part := credential.Data["ocicredentialConfig-tenancyId"]
+	if driver != "oracle" && driver != "oci" && (annotated || !part) {
 		return expected{}
 	}
 	region := credential.Annotations["archelon.io/oci-region"]
-	is := expected{oci: true, regionless: region == ""}
+	is := expected{oci: true, regionless: region == "", keyless: true}
 	for _, key := range theKeysList() {
-		if region != "evil/#" && maps.EqualFunc(credential.Data, credentialData(key), slices.Equal) {
+		if !maps.EqualFunc(credential.Data, credentialData(key), slices.Equal) {
+			continue
+		}
+		if is.keyless = false; region != "evil/#" {
 			is.data = principalData(key, region)
 		}
 	}
@@ -99,10 +104,10 @@ func (w *world) checkCredential(key simulation.Key, was, is client.Object) {
 	}
 }
 
-// checkRemoval wants what is removed to be of a credential that is gone, and not used.
+// checkRemoval wants what is removed to be of a credential that is gone, or has no key, and not used.
 func (w *world) checkRemoval(key simulation.Key, was client.Object, before map[simulation.Key]client.Object) {
-	credential := w.credential(key.Name)
-	if credential != nil && w.oracle(key.Name).oci && string(credential.UID) == was.GetLabels()[infrav1.CredentialUIDLabel] {
+	credential, want := w.credential(key.Name), w.oracle(key.Name)
+	if credential != nil && want.oci && !want.keyless && string(credential.UID) == was.GetLabels()[infrav1.CredentialUIDLabel] {
 		w.t.Fatalf("%s is removed, and its credential is there", key)
 	}
 	identity, _ := before[keyIn(identityGK, "oci", key.Name)].(*infrav1.OCIClusterIdentity)
@@ -197,13 +202,15 @@ func (w *world) checkName(name string) {
 		uid = string(credential.UID)
 	}
 	for what, label := range map[string]string{"Secret": ofSecret, "identity": ofIdentity} {
-		if label != "absent" && label != "" && label != uid && !w.held(name) {
-			w.t.Fatalf("%s %s is left of a credential that is gone", what, name)
+		if obsolete := label != uid || want.keyless; label != "absent" && label != "" && obsolete && !w.held(name) {
+			w.t.Fatalf("%s %s is left of a credential that is gone, or has no key", what, name)
 		}
 	}
 	reason := ""
 	switch {
 	case !want.oci:
+	case want.keyless && ofIdentity == uid:
+		reason = infrav1.CredentialWithdrawnReason
 	case want.data == nil:
 		reason = infrav1.CredentialInvalidReason
 	case ofSecret != uid || ofIdentity != uid:
