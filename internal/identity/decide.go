@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -48,9 +47,7 @@ func Decide(o Observation, rules Rules, now time.Time) Decision {
 	if d.Trouble == nil && rules.Verify && o.Secret.Exists && o.Secret.flaw == "" {
 		if d.After = dueIn(o.Secret, now); d.After <= 0 {
 			d.After = 0
-			d.Actions = []Action{verify{
-				identity: client.ObjectKeyFromObject(o.Identity), secret: o.Secret.Name, version: o.Secret.version,
-			}}
+			d.Actions = []Action{verify{secret: o.Secret.Name, seen: o.Secret.checked}}
 		}
 	}
 	d.Conditions = []infrav1.Condition{ready(o, rules, d.Trouble), restricted(o.Identity, rules.Policy)}

@@ -27,9 +27,16 @@ func (u userID) String() string { return u.namespace + "/" + u.name }
 // state is what metrics say of an identity.
 type state struct{ status, reason string }
 
+// held is what is remembered of one Secret, and of the identities that use it.
+type held struct {
+	checked
+	users map[types.NamespacedName]bool
+}
+
 // known is what is remembered of one identity.
 type known struct {
-	secret checked
+	// secret is the one that it uses.
+	secret types.NamespacedName
 	// state and users are what was last published.
 	state state
 	users map[userID]Verdict
@@ -40,25 +47,57 @@ type known struct {
 type memory struct {
 	mu      sync.Mutex
 	entries map[types.NamespacedName]known
+	secrets map[types.NamespacedName]held
 }
 
-func newMemory() *memory { return &memory{entries: map[types.NamespacedName]known{}} }
+func newMemory() *memory {
+	return &memory{entries: map[types.NamespacedName]known{}, secrets: map[types.NamespacedName]held{}}
+}
 
-// secret returns what is known of a state of the Secret of an identity.
-func (m *memory) secret(identity types.NamespacedName, of version) (checked, bool) {
+// secret returns what is known of a state of a Secret.
+func (m *memory) secret(name types.NamespacedName, of version) (checked, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found := m.entries[identity].secret
-	return found, found.version == of
+	found, ok := m.secrets[name]
+	return found.checked, ok && found.version == of
 }
 
-// noteSecret replaces what is known of the Secret of an identity.
-func (m *memory) noteSecret(identity types.NamespacedName, found checked) {
+// noteSecret replaces what is known of a Secret that identities use. Many identities can use one.
+func (m *memory) noteSecret(name types.NamespacedName, found checked) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if is, ok := m.secrets[name]; ok {
+		is.checked = found
+		m.secrets[name] = is
+	}
+}
+
+// use notes which Secret an identity uses, the empty name for none. What no identity uses any more is forgotten.
+func (m *memory) use(identity, name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	entry := m.entries[identity]
-	entry.secret = found
+	if entry.secret == name {
+		return
+	}
+	m.unused(identity, entry.secret)
+	if entry.secret = name; name != (types.NamespacedName{}) {
+		is, ok := m.secrets[name]
+		if !ok {
+			is.users = map[types.NamespacedName]bool{}
+			m.secrets[name] = is
+		}
+		is.users[identity] = true
+	}
 	m.entries[identity] = entry
+}
+
+// unused notes that an identity does not use a Secret any more.
+func (m *memory) unused(identity, name types.NamespacedName) {
+	is := m.secrets[name]
+	if delete(is.users, identity); len(is.users) == 0 {
+		delete(m.secrets, name)
+	}
 }
 
 // notePublished replaces what was last published, and returns the clusters whose verdict is another now, those that
@@ -84,6 +123,7 @@ func (m *memory) notePublished(identity types.NamespacedName, now state, users m
 	}
 	m.entries[identity] = entry
 	if entry.state == (state{}) && len(entry.users) == 0 {
+		m.unused(identity, entry.secret)
 		delete(m.entries, identity)
 	}
 	return changed

@@ -70,8 +70,12 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 		return o, err
 	}
 	o.Trouble = r.readLabels(ctx, &o)
-	if name, ok := r.Resolver.Scope.Policy.secretOf(o.Identity); ok && !o.Foreign {
-		o.Secret, err = r.readSecret(ctx, key, name)
+	name, ok := r.Resolver.Scope.Policy.secretOf(o.Identity)
+	if !ok || o.Foreign {
+		name = types.NamespacedName{}
+	}
+	if r.memory.use(key, name); name != (types.NamespacedName{}) {
+		o.Secret, err = r.readSecret(ctx, name)
 		o.Secret.Trouble = err
 	}
 	return o, nil
@@ -127,8 +131,8 @@ func (r *Reconciler) readLabels(ctx context.Context, o *Observation) error {
 }
 
 // readSecret reads the metadata of the Secret from the cache, and the Secret itself only in a state that was not read
-// before.
-func (r *Reconciler) readSecret(ctx context.Context, identity, name types.NamespacedName) (Secret, error) {
+// before, whichever identity it was read for.
+func (r *Reconciler) readSecret(ctx context.Context, name types.NamespacedName) (Secret, error) {
 	metadata := metadataOf("Secret")
 	switch err := r.Resolver.Cached.Metadata.Get(ctx, name, metadata); {
 	case apierrors.IsNotFound(err):
@@ -136,21 +140,37 @@ func (r *Reconciler) readSecret(ctx context.Context, identity, name types.Namesp
 	case err != nil:
 		return Secret{Name: name}, fmt.Errorf("reading the metadata of Secret %s: %w", name, err)
 	}
-	now := version{uid: metadata.UID, resourceVersion: metadata.ResourceVersion}
-	if before, ok := r.memory.secret(identity, now); ok {
-		return Secret{Exists: true, Name: name, checked: before}, nil
-	}
-	read, err := r.Resolver.readSecret(ctx, name)
+	found, err := r.check(ctx, name, version{uid: metadata.UID, resourceVersion: metadata.ResourceVersion})
 	switch {
 	case apierrors.IsNotFound(err):
 		return Secret{Name: name}, nil // It was deleted just now.
 	case err != nil:
 		return Secret{Name: name}, err
 	}
-	if before, ok := r.memory.secret(identity, read.version); ok {
-		return Secret{Exists: true, Name: name, checked: before}, nil // The cache lags behind what was read.
-	}
-	found := checked{version: read.version, flaw: read.flaw}
-	r.memory.noteSecret(identity, found)
 	return Secret{Exists: true, Name: name, checked: found}, nil
+}
+
+// check returns what is known of a state of a Secret, and reads the Secret if that is nothing. Identities that ask for
+// one Secret at the same time read it once.
+func (r *Reconciler) check(ctx context.Context, name types.NamespacedName, now version) (checked, error) {
+	if before, ok := r.memory.secret(name, now); ok {
+		return before, nil
+	}
+	found, err, _ := r.reads.Do(name.String(), func() (any, error) {
+		if before, ok := r.memory.secret(name, now); ok {
+			return before, nil
+		}
+		read, err := r.Resolver.readSecret(ctx, name)
+		if err != nil {
+			return checked{}, err
+		}
+		if before, ok := r.memory.secret(name, read.version); ok {
+			return before, nil // The cache lags behind what was read.
+		}
+		is := checked{version: read.version, flaw: read.flaw}
+		r.memory.noteSecret(name, is)
+		return is, nil
+	})
+	is, _ := found.(checked)
+	return is, err
 }

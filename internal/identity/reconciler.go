@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -35,6 +36,8 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 
 	memory *memory
+	// reads and asks keep identities with one Secret from reading it, and from asking OCI about it, at the same time.
+	reads, asks singleflight.Group
 }
 
 // Reconcile implements reconcile.Reconciler. An answer of OCI is remembered, which wakes nothing.
