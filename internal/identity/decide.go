@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/internal/outcome"
@@ -55,7 +54,7 @@ func Decide(o Observation, rules Rules, now time.Time) Decision {
 		d.Conditions = append(d.Conditions, inUse(o, d.Verdicts))
 	}
 	for i := range d.Conditions {
-		stamp(&d.Conditions[i], o.Identity.Condition(d.Conditions[i].Type), now)
+		Stamp(&d.Conditions[i], o.Identity.Condition(d.Conditions[i].Type), now)
 	}
 	return d
 }
@@ -238,12 +237,4 @@ func list(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
-}
-
-// stamp gives a condition the time of its last transition.
-func stamp(after, before *infrav1.Condition, now time.Time) {
-	after.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
-	if before != nil && before.Status == after.Status && !before.LastTransitionTime.IsZero() {
-		after.LastTransitionTime = before.LastTransitionTime
-	}
 }

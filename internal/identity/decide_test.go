@@ -42,7 +42,7 @@ func TestDecideReady(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	good := Secret{
 		Exists: true, Name: types.NamespacedName{Namespace: "a", Name: "key"},
-		checked: checked{version: version{"u", "1"}},
+		checked: checked{version: Version{"u", "1"}},
 	}
 	with := func(change func(*Secret)) Secret {
 		secret := good
@@ -414,7 +414,7 @@ func TestMerge(t *testing.T) {
 	foreign := infrav1.Condition{Type: "Else"}
 	old, now := infrav1.Condition{Type: "Ready", Status: "False"}, infrav1.Condition{Type: "Ready", Status: "True"}
 	before := []infrav1.Condition{old, foreign}
-	got := merge(before, []infrav1.Condition{now, {Type: "InUse"}})
+	got := Merge(before, now, infrav1.Condition{Type: "InUse"})
 	if len(got) != 3 || got[0] != now || got[1] != foreign || got[2].Type != "InUse" {
 		t.Errorf("got %+v", got)
 	}

@@ -10,7 +10,7 @@ import (
 // checked is what is remembered of one state of a Secret: whether it holds an API key, and what OCI said to it. It has
 // nothing of the key.
 type checked struct {
-	version version
+	version Version
 	// flaw is empty if the Secret holds an API key.
 	flaw string
 	// answer is what OCI said, when it was asked.
@@ -55,7 +55,7 @@ func newMemory() *memory {
 }
 
 // secret returns what is known of a state of a Secret.
-func (m *memory) secret(name types.NamespacedName, of version) (checked, bool) {
+func (m *memory) secret(name types.NamespacedName, of Version) (checked, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	found, ok := m.secrets[name]

@@ -133,14 +133,14 @@ func (r *Reconciler) readLabels(ctx context.Context, o *Observation) error {
 // readSecret reads the metadata of the Secret from the cache, and the Secret itself only in a state that was not read
 // before, whichever identity it was read for.
 func (r *Reconciler) readSecret(ctx context.Context, name types.NamespacedName) (Secret, error) {
-	metadata := metadataOf("Secret")
+	metadata := SecretMetadata()
 	switch err := r.Resolver.Cached.Metadata.Get(ctx, name, metadata); {
 	case apierrors.IsNotFound(err):
 		return Secret{Name: name}, nil
 	case err != nil:
 		return Secret{Name: name}, fmt.Errorf("reading the metadata of Secret %s: %w", name, err)
 	}
-	found, err := r.check(ctx, name, version{uid: metadata.UID, resourceVersion: metadata.ResourceVersion})
+	found, err := r.check(ctx, name, VersionOf(metadata))
 	switch {
 	case apierrors.IsNotFound(err):
 		return Secret{Name: name}, nil // It was deleted just now.
@@ -152,7 +152,7 @@ func (r *Reconciler) readSecret(ctx context.Context, name types.NamespacedName) 
 
 // check returns what is known of a state of a Secret, and reads the Secret if that is nothing. Identities that ask for
 // one Secret at the same time read it once.
-func (r *Reconciler) check(ctx context.Context, name types.NamespacedName, now version) (checked, error) {
+func (r *Reconciler) check(ctx context.Context, name types.NamespacedName, now Version) (checked, error) {
 	if before, ok := r.memory.secret(name, now); ok {
 		return before, nil
 	}

@@ -98,10 +98,3 @@ func readDirectory(directory string) (common.ConfigurationProvider, error) {
 	}
 	return credential, nil
 }
-
-// forget overwrites the data of a Secret that is not needed any more.
-func forget(data map[string][]byte) {
-	for name := range data {
-		clear(data[name])
-	}
-}

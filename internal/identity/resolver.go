@@ -105,28 +105,20 @@ func (r *Resolver) readPrincipal(
 
 // readout is what a Secret held when it was read.
 type readout struct {
-	version    version
+	version    Version
 	credential *Credential
 	flaw       string
 }
 
-// version is one state of one Secret.
-type version struct {
-	uid             types.UID
-	resourceVersion string
-}
-
-// readSecret gets a Secret from the API server. Nothing else reads the data of Secrets.
+// readSecret reads the principal Secret of an identity.
 func (r *Resolver) readSecret(ctx context.Context, key types.NamespacedName) (readout, error) {
-	secret := &corev1.Secret{}
-	if err := r.Live.Get(ctx, key, secret); err != nil {
-		return readout{}, fmt.Errorf("reading Secret %s: %w", key, err)
+	secret, err := ReadSecret(ctx, r.Live, key)
+	if err != nil {
+		return readout{}, err
 	}
-	defer forget(secret.Data)
+	defer Forget(secret.Data)
 	credential, flaw := ParseCredential(secret.Data)
-	return readout{
-		version: version{uid: secret.UID, resourceVersion: secret.ResourceVersion}, credential: credential, flaw: flaw,
-	}, nil
+	return readout{version: VersionOf(secret), credential: credential, flaw: flaw}, nil
 }
 
 // question reads what a decision on the cluster depends on, and no more.

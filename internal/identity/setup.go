@@ -105,7 +105,7 @@ func (r *Reconciler) watches() []reconcile.Watch {
 	}
 	if len(r.Resolver.Scope.Policy.SecretNamespaces) > 0 {
 		watches = append(watches, reconcile.Watch{
-			Object: metadataOf("Secret"), Own: true, Requests: r.identitiesOfSecret, Admits: predicate.ResourceVersionChangedPredicate{},
+			Object: SecretMetadata(), Own: true, Requests: r.identitiesOfSecret, Admits: predicate.ResourceVersionChangedPredicate{},
 		})
 	}
 	return watches

@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,7 +20,7 @@ func (r *Reconciler) publish(
 ) (ctrl.Result, error) {
 	if len(d.Conditions) > 0 {
 		after := o.Identity.DeepCopy()
-		after.Status.Conditions = merge(o.Identity.Status.Conditions, d.Conditions)
+		after.Status.Conditions = Merge(o.Identity.Status.Conditions, d.Conditions...)
 		if !equality.Semantic.DeepEqual(o.Identity.Status, after.Status) {
 			// The list is replaced as a whole, so it must not have changed meanwhile.
 			err := r.Client.Status().Patch(ctx, after, reconcile.Locked(o.Identity), client.FieldOwner(FieldOwner))
@@ -35,20 +34,6 @@ func (r *Reconciler) publish(
 		r.Notify(user.kind, types.NamespacedName{Namespace: user.namespace, Name: user.name})
 	}
 	return ctrl.Result{RequeueAfter: d.After}, d.Trouble
-}
-
-// merge puts conditions in the place of those of the same types, and leaves others alone.
-func merge(before, ours []infrav1.Condition) []infrav1.Condition {
-	merged := slices.Clone(before)
-	for _, condition := range ours {
-		at := slices.IndexFunc(merged, func(c infrav1.Condition) bool { return c.Type == condition.Type })
-		if at < 0 {
-			merged = append(merged, condition)
-			continue
-		}
-		merged[at] = condition
-	}
-	return merged
 }
 
 // stateOf returns what metrics say of an identity.

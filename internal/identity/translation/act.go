@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
@@ -22,7 +23,7 @@ type Action = reconcile.Action[*Reconciler]
 type writeSecret struct {
 	name string
 	// credential and replaces are the states that were decided on.
-	credential, replaces version
+	credential, replaces identity.Version
 }
 
 // String implements fmt.Stringer.
@@ -34,13 +35,13 @@ func (w writeSecret) Do(ctx context.Context, r *Reconciler) error {
 	if err != nil || credential == nil {
 		return err
 	}
-	defer forget(credential.Data)
+	defer identity.Forget(credential.Data)
 	data, flaw := Translate(credential.Data, r.Policy.regionOf(metadataOf(credential)))
 	if flaw != "" {
 		return reconcile.Outdated("secrets", w.name) // The same state of it was decided on, and had none.
 	}
-	defer forget(data)
-	if w.replaces == (version{}) {
+	defer identity.Forget(data)
+	if w.replaces == (identity.Version{}) {
 		return r.create(ctx, &corev1.Secret{
 			ObjectMeta: r.metaFor(credential), Type: corev1.SecretTypeOpaque, Data: data,
 		}, "secrets")
@@ -60,7 +61,7 @@ func (w writeSecret) Do(ctx context.Context, r *Reconciler) error {
 // createIdentity creates the identity of a credential.
 type createIdentity struct {
 	name       string
-	credential version
+	credential identity.Version
 	spec       infrav1.OCIClusterIdentitySpec
 }
 
@@ -73,7 +74,7 @@ func (c createIdentity) Do(ctx context.Context, r *Reconciler) error {
 	if err != nil || credential == nil {
 		return err
 	}
-	defer forget(credential.Data)
+	defer identity.Forget(credential.Data)
 	return r.create(ctx, &infrav1.OCIClusterIdentity{ObjectMeta: r.metaFor(credential), Spec: c.spec}, "ociclusteridentities")
 }
 
@@ -97,7 +98,7 @@ func (c changeIdentity) Do(ctx context.Context, r *Reconciler) error {
 type removeIdentity struct {
 	identity *infrav1.OCIClusterIdentity
 	// credential is what now has its name.
-	credential version
+	credential identity.Version
 }
 
 // String implements fmt.Stringer.
@@ -111,7 +112,7 @@ func (x removeIdentity) Do(ctx context.Context, r *Reconciler) error {
 // removeSecret removes a principal Secret whose credential is gone.
 type removeSecret struct {
 	secret     *metav1.PartialObjectMetadata
-	credential version
+	credential identity.Version
 }
 
 // String implements fmt.Stringer.
@@ -132,27 +133,27 @@ func (x removeSecret) Do(ctx context.Context, r *Reconciler) error {
 }
 
 // remove deletes an object in the state that was decided on, if the credential still is in its own.
-func (r *Reconciler) remove(ctx context.Context, object client.Object, credential version) error {
+func (r *Reconciler) remove(ctx context.Context, object client.Object, credential identity.Version) error {
 	found, err := r.unchanged(ctx, object.GetName(), credential)
 	if err != nil {
 		return err
 	}
 	if found != nil {
-		forget(found.Data)
+		identity.Forget(found.Data)
 	}
 	return reconcile.DeleteSeen(ctx, r.Client, object) // With its CRD an identity goes for which no event may come.
 }
 
 // unchanged returns the credential as it is now, nil if there is none, if that is the state that was decided on. A
 // cache that lags must not be believed when keys are handed out or removed.
-func (r *Reconciler) unchanged(ctx context.Context, name string, state version) (*corev1.Secret, error) {
+func (r *Reconciler) unchanged(ctx context.Context, name string, state identity.Version) (*corev1.Secret, error) {
 	found, err := r.readSecret(ctx, CredentialNamespace, name)
 	if err != nil {
 		return nil, err
 	}
 	if versionOf(metadataOf(found)) != state {
 		if found != nil {
-			forget(found.Data)
+			identity.Forget(found.Data)
 		}
 		return nil, reconcile.Outdated("secrets", name)
 	}

@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	"github.com/archelon-io/archelon/internal/controller"
+	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -48,7 +49,7 @@ func watched(namespace string, scope shard.Scope) []controller.Watch {
 	}
 	return []controller.Watch{
 		{Object: &infrav1.OCIClusterIdentity{}},
-		{Own: true, Object: secretMetadata(), By: cache.ByObject{
+		{Own: true, Object: identity.SecretMetadata(), By: cache.ByObject{
 			Transform:  keepMarks,
 			Namespaces: map[string]cache.Config{CredentialNamespace: {}, namespace: {}},
 		}},

@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/identity"
 )
 
 // Decision is what a run is to do.
@@ -63,7 +63,7 @@ func Decide(o Observation, policy Policy, now time.Time) Decision {
 		d.Condition = conditionOf(o, d.Report)
 	}
 	if d.Condition != nil {
-		stamp(d.Condition, o.Identity.Condition(infrav1.TranslatedCondition), now)
+		identity.Stamp(d.Condition, o.Identity.Condition(infrav1.TranslatedCondition), now)
 	}
 	return d
 }
@@ -178,13 +178,5 @@ func leftover(o Observation) *infrav1.Condition {
 		Message: "The cloud credential was deleted, or is no longer for OCI. Archelon deletes the identity and its Secret when " +
 			"condition " + infrav1.InUseCondition + " is False, or when annotation " + infrav1.AllowDeletionAnnotation +
 			" of the identity is true",
-	}
-}
-
-// stamp gives a condition the time of its last transition.
-func stamp(after, before *infrav1.Condition, now time.Time) {
-	after.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
-	if before != nil && before.Status == after.Status && !before.LastTransitionTime.IsZero() {
-		after.LastTransitionTime = before.LastTransitionTime
 	}
 }

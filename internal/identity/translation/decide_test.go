@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/identity"
 )
 
 var decidePolicy = Policy{Namespace: "oci", AllowedNamespaces: []string{"tenant"}}
@@ -43,13 +44,13 @@ func (s seen) observation() Observation {
 		return meta
 	}
 	if s.credential {
-		o.Credential = secretMetadata()
+		o.Credential = identity.SecretMetadata()
 		o.Credential.ObjectMeta = metav1.ObjectMeta{
 			Namespace: CredentialNamespace, Name: "cc-1", UID: "now", ResourceVersion: "1",
 		}
 	}
 	if s.secret != "" {
-		o.Secret = secretMetadata()
+		o.Secret = identity.SecretMetadata()
 		o.Secret.ObjectMeta = meta(s.secret)
 	}
 	if s.identity != "" {

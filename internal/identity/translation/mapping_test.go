@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/identity"
 )
 
 func TestTranslate(t *testing.T) {
@@ -173,7 +174,7 @@ func TestDriver(t *testing.T) {
 }
 
 func TestCacheKeepsWhatIsRead(t *testing.T) {
-	object := secretMetadata()
+	object := identity.SecretMetadata()
 	object.ObjectMeta = metav1.ObjectMeta{
 		Namespace: "a", Name: "b", UID: "1", ResourceVersion: "2", Finalizers: []string{"x"},
 		Labels: map[string]string{infrav1.CredentialUIDLabel: "3", "other": "x"},

@@ -3,26 +3,12 @@ package translation
 import (
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/archelon-io/archelon/internal/identity"
 )
-
-// version is one state of one Secret; the zero value is that there is none.
-type version struct {
-	uid             types.UID
-	resourceVersion string
-}
-
-func versionOf(of *metav1.PartialObjectMetadata) version {
-	if of == nil {
-		return version{}
-	}
-	return version{uid: of.UID, resourceVersion: of.ResourceVersion}
-}
 
 // known is what is remembered of one credential. It has nothing of a key.
 type known struct {
-	credential, secret version
+	credential, secret identity.Version
 	content            Content
 	// reason is what became of it, empty if it is not for OCI.
 	reason string
@@ -38,7 +24,7 @@ type memory struct {
 func newMemory() *memory { return &memory{entries: map[string]known{}} }
 
 // content returns what was found in these states of a credential and of its Secret.
-func (m *memory) content(name string, credential, secret version) (Content, bool) {
+func (m *memory) content(name string, credential, secret identity.Version) (Content, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	found, ok := m.entries[name]
@@ -46,7 +32,7 @@ func (m *memory) content(name string, credential, secret version) (Content, bool
 }
 
 // noteContent replaces it.
-func (m *memory) noteContent(name string, credential, secret version, found Content) {
+func (m *memory) noteContent(name string, credential, secret identity.Version, found Content) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.entries[name] = known{

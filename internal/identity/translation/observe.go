@@ -82,7 +82,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (Observation, err
 
 // readMetadata reads from the cache.
 func (r *Reconciler) readMetadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	found := secretMetadata()
+	found := identity.SecretMetadata()
 	switch err := r.Metadata.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found); {
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // none is an answer
@@ -111,7 +111,7 @@ func (r *Reconciler) readContent(ctx context.Context, o *Observation) error {
 	if o.Credential = metadataOf(credential); !promising(o.Credential) {
 		return nil
 	}
-	defer forget(credential.Data)
+	defer identity.Forget(credential.Data)
 	o.Content = Content{OCI: driverOf(o.Credential) == ociDriver || hasField(credential.Data)}
 	if o.Content.OCI {
 		if err := r.compare(ctx, o, credential.Data); err != nil {
@@ -126,11 +126,11 @@ func (r *Reconciler) readContent(ctx context.Context, o *Observation) error {
 func (r *Reconciler) compare(ctx context.Context, o *Observation, credential map[string][]byte) error {
 	region := r.Policy.regionOf(o.Credential)
 	data, flaw := Translate(credential, region)
-	defer forget(data)
+	defer identity.Forget(data)
 	o.Content.Flaw, o.Content.Regionless = flaw, region == ""
 	if flaw != "" {
 		regionless, without := Translate(credential, "")
-		forget(regionless)
+		identity.Forget(regionless)
 		o.Content.Withdrawn = without != ""
 	}
 	if o.secretOwner() != ours || flaw != "" {
@@ -143,7 +143,7 @@ func (r *Reconciler) compare(ctx context.Context, o *Observation, credential map
 	o.Secret = metadataOf(secret)
 	if secret != nil {
 		o.Content.Same = maps.EqualFunc(data, secret.Data, bytes.Equal)
-		forget(secret.Data)
+		identity.Forget(secret.Data)
 	}
 	return nil
 }
@@ -153,16 +153,13 @@ func promising(credential *metav1.PartialObjectMetadata) bool {
 	return credential != nil && credential.DeletionTimestamp == nil && driverOf(credential) != otherDriver
 }
 
-// readSecret gets a Secret from the API server, nil if there is none. Nothing else reads the data of Secrets.
+// readSecret gets a Secret from the API server, nil if there is none.
 func (r *Reconciler) readSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	found := &corev1.Secret{}
-	switch err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found); {
-	case apierrors.IsNotFound(err):
+	found, err := identity.ReadSecret(ctx, r.Live, types.NamespacedName{Namespace: namespace, Name: name})
+	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // none is an answer
-	case err != nil:
-		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
 	}
-	return found, nil
+	return found, err
 }
 
 // isNamed reports whether an identity names the principal Secret, without its own if that is to go. Those that may name
@@ -194,10 +191,12 @@ func (r *Reconciler) secretOf(named *infrav1.OCIClusterIdentity) (string, bool) 
 	return "", false
 }
 
-func secretMetadata() *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return object
+// versionOf returns the state of a Secret, the zero one if there is none.
+func versionOf(of *metav1.PartialObjectMetadata) identity.Version {
+	if of == nil {
+		return identity.Version{}
+	}
+	return identity.VersionOf(of)
 }
 
 // metadataOf returns what is read of the metadata of a Secret, nil for none.
@@ -205,7 +204,7 @@ func metadataOf(secret *corev1.Secret) *metav1.PartialObjectMetadata {
 	if secret == nil {
 		return nil
 	}
-	object := secretMetadata()
+	object := identity.SecretMetadata()
 	object.ObjectMeta = marks(secret.ObjectMeta)
 	return object
 }
@@ -239,7 +238,9 @@ func (o Observation) identityOwner() owner {
 }
 
 // obsolete reports whether what has this owner is to go when no cluster uses it: its credential is gone, or has no key.
-func (o Observation) obsolete(of owner) bool { return of == earlier || of == ours && o.Content.Withdrawn }
+func (o Observation) obsolete(of owner) bool {
+	return of == earlier || of == ours && o.Content.Withdrawn
+}
 
 // ownerBy tells it by the label. A credential is gone if its name belongs to another UID, or to none.
 func ownerBy(labels map[string]string, wanted types.UID) owner {
@@ -250,12 +251,5 @@ func ownerBy(labels map[string]string, wanted types.UID) owner {
 		return ours
 	default:
 		return earlier
-	}
-}
-
-// forget overwrites the data of a Secret that is not needed any more.
-func forget(data map[string][]byte) {
-	for name := range data {
-		clear(data[name])
 	}
 }

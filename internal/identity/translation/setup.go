@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
@@ -37,7 +38,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options Options) error {
 		Name: ControllerName, Concurrency: options.Concurrency, Share: options.Concurrency, Own: options.Own, RetryMax: retryMax,
 	}
 	return reconcile.Add(mgr, work, []reconcile.Watch{
-		{Object: secretMetadata(), Own: true, Requests: r.requestOfSecret},
+		{Object: identity.SecretMetadata(), Own: true, Requests: r.requestOfSecret},
 		{Object: &infrav1.OCIClusterIdentity{}, Requests: r.requestsOfIdentity},
 	}, r)
 }

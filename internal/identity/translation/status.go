@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
@@ -35,9 +35,7 @@ func (r *Reconciler) publish(ctx context.Context, name string, o Observation, d 
 		return nil
 	}
 	after := o.Identity.DeepCopy()
-	after.Status.Conditions = append(slices.DeleteFunc(after.Status.Conditions, func(c infrav1.Condition) bool {
-		return c.Type == infrav1.TranslatedCondition
-	}), *d.Condition)
+	after.Status.Conditions = identity.Merge(o.Identity.Status.Conditions, *d.Condition)
 	// The list is replaced as a whole, so it must not have changed meanwhile.
 	err := r.Client.Status().Patch(ctx, after, reconcile.Locked(o.Identity), client.FieldOwner(FieldOwner))
 	if err != nil {
