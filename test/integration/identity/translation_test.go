@@ -254,14 +254,20 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		Consistently(patched).Should(Equal(before+1), "one write for one rotation")
 		Eventually(condition(ctx, "cc-rotate", "Ready")).Should(Equal("True Ready"))
 
-		By("breaking it")
+		By("breaking it while a cluster uses the identity")
+		w.create(ctx, &infrav1.OCICluster{ObjectMeta: at(tenant, "rotates"), Spec: infrav1.ClusterSpec{
+			IdentityRef: &corev1.ObjectReference{
+				APIVersion: infrav1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: translated, Name: "cc-rotate",
+			},
+		}})
+		Eventually(condition(ctx, "cc-rotate", "InUse")).Should(Equal("True Used"))
 		Expect(get(ctx, source)).To(Succeed())
 		source.Data["ocicredentialConfig-fingerprint"] = w.credential("", w.key).Data["ocicredentialConfig-fingerprint"]
 		Expect(w.admin.Update(ctx, source)).To(Succeed())
 		Eventually(says(ctx, "cc-rotate")).Should(ContainSubstring("fingerprint belongs to another key"))
-		Eventually(condition(ctx, "cc-rotate", "Translated")).Should(Equal("False CredentialInvalid"))
-		Expect(holds(rotated)()).To(BeTrue())
-		Expect(condition(ctx, "cc-rotate", "Ready")()).To(Equal("True Ready"))
+		Eventually(condition(ctx, "cc-rotate", "Translated")).Should(Equal("False CredentialWithdrawn"))
+		Expect(holds(rotated)()).To(BeTrue(), "the cluster still works with it")
+		Eventually(condition(ctx, "cc-rotate", "Ready")).Should(Equal("False CredentialWithdrawn"))
 	})
 
 	DescribeTable("touches nothing that was not created for the credential",
