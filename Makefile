@@ -23,10 +23,10 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DOCS_URL ?= https://github.com/archelon-io/archelon/blob/$(shell git describe --tags --match='v*' --exact-match 2>/dev/null || echo main)
 LDFLAGS   = -X github.com/archelon-io/archelon/internal/version.version=$(VERSION) -X github.com/archelon-io/archelon/internal/version.revision=$(REVISION) -X github.com/archelon-io/archelon/internal/docs.base=$(DOCS_URL)
 
-# The library is a module of its own, which others import. `./...` of this one does not see it, and neither do tools that go by that: each of
-# them is called a second time, in its directory. It is no workspace, because tools are run with -modfile, which a workspace refuses, and
-# because a workspace would compile it with other versions than its users have.
-LIBRARY := providers/capi
+# Libraries are modules of their own, which others import. `./...` of this one does not see them, and neither do tools that go by that: each of
+# them is called once more for each library, in its directory. They are no workspace, because tools are run with -modfile, which a workspace
+# refuses, and because a workspace would compile them with other versions than their users have.
+LIBRARIES := identity providers/capi
 
 # For a part of the tests: make test-unit PKG=./internal/status FOCUS=TestTable
 PKG   ?=
@@ -59,7 +59,7 @@ help-all: ## Show all targets.
 .PHONY: build
 build: manager ## Compile everything.
 	go build ./...
-	go -C $(LIBRARY) build ./...
+	@$(foreach library,$(LIBRARIES),go -C $(library) build ./... || exit 1;)
 
 .PHONY: manager
 manager: ## Build bin/archelon.
@@ -211,9 +211,9 @@ verify: verify-api verify-rbac verify-flags verify-decisions verify-chart verify
 # It leaves what it has generated: that is what is to be committed if it differs.
 .PHONY: verify-api
 verify-api:
-	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir -p charts/archelon/files/crds; cp -r api charts/archelon/files/crds "$$tmp"; \
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir -p charts/archelon/files/crds; cp -r api identity charts/archelon/files/crds "$$tmp"; \
 	$(MAKE) --no-print-directory --silent generate-api; mkdir -p charts/archelon/files/crds; \
-	diff -r -u "$$tmp/api" api && diff -r -u "$$tmp/crds" charts/archelon/files/crds || { echo "deep copies or CRDs were stale: commit what is generated now"; exit 1; }
+	diff -r -u "$$tmp/api" api && diff -r -u "$$tmp/identity" identity && diff -r -u "$$tmp/crds" charts/archelon/files/crds || { echo "deep copies or CRDs were stale: commit what is generated now"; exit 1; }
 
 .PHONY: verify-rbac
 verify-rbac:
@@ -239,7 +239,7 @@ verify-decisions:
 .PHONY: verify-modules
 verify-modules:
 	@go mod tidy -diff || { echo "go.mod or go.sum is stale: run go mod tidy"; exit 1; }
-	@go -C $(LIBRARY) mod tidy -diff || { echo "go.mod or go.sum of $(LIBRARY) is stale: run go -C $(LIBRARY) mod tidy"; exit 1; }
+	@$(foreach library,$(LIBRARIES),go -C $(library) mod tidy -diff || { echo "go.mod or go.sum of $(library) is stale: run go -C $(library) mod tidy"; exit 1; };)
 
 ##@ Check
 
@@ -251,7 +251,7 @@ lint: ## Lint the code, and check generated files, workflows, alerts and documen
 .PHONY: lint-go
 lint-go: ## golangci-lint for all modules, and that it keeps the layers.
 	$(GOLANGCI_LINT) run ./...
-	cd $(LIBRARY) && go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run ./...
+	@$(foreach library,$(LIBRARIES),(cd $(library) && go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run ./...) || exit 1;)
 	cd hack/image && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/sign && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd hack/site && go tool -modfile=../tools/go.mod golangci-lint run ./...
@@ -265,7 +265,7 @@ lint-workflows: ## actionlint for the workflows of GitHub.
 .PHONY: lint-fix
 lint-fix: ## Lint and fix what can be fixed by itself.
 	$(GOLANGCI_LINT) run --fix ./...
-	cd $(LIBRARY) && go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --fix ./...
+	@$(foreach library,$(LIBRARIES),(cd $(library) && go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --fix ./...) || exit 1;)
 
 # Not part of make test: it needs the network, and says something else each day.
 VULNDB ?= https://vuln.go.dev
@@ -297,10 +297,13 @@ JSON  := $(if $(ARCHELON_TIMES),-json)
 TIMED := $(if $(ARCHELON_TIMES),| go run ./hack/tiers -)
 # go vet is a part of make lint, and no test needs tables for a debugger, without which a test links in half the time.
 GOTEST = go test $(JSON) -vet=off -ldflags='-s -w' -count=1
-# The same for packages of the library, and which of them: PKG=./providers/capi/kubeconfig is one of them.
-GOTEST_LIBRARY = $(subst go test,go -C $(LIBRARY) test,$(GOTEST))
-IN_LIBRARY     = $(filter ./$(LIBRARY) ./$(LIBRARY)/%,$(PKG))
-LIBRARY_PKG    = $(if $(PKG),$(IN_LIBRARY:./$(LIBRARY)%=.%),./...)
+# The same for packages of libraries, and which of them: PKG=./identity/api/v1beta2 is one of them. Each line of a recipe is a call of its own.
+IN_LIBRARY = $(strip $(foreach library,$(LIBRARIES),$(filter ./$(library) ./$(library)/%,$(PKG))))
+PKGS_OF    = $(if $(PKG),$(patsubst ./$(1)%,.%,$(filter ./$(1) ./$(1)/%,$(PKG))),./...)
+define TEST_LIBRARY
+$(if $(call PKGS_OF,$(1)),$(subst go test,go -C $(1) test,$(2)) $(call PKGS_OF,$(1)) $(TIMED) $(MATCHED))
+
+endef
 
 # A FOCUS that matches nothing fails. One of Go's tests is looked for in one package, because it matches nothing in most others.
 FOCUSED = $(if $(FOCUS),$(if $(PKG),,@echo "FOCUS needs the package, too: PKG=./internal/status"; exit 1))
@@ -325,7 +328,7 @@ UNIT = $(or $(PKG),$$(go list ./... | grep -v -e /test/ -e /docs -e /hack/) ./te
 test-unit: ## Tests beside the code; one package: PKG=./internal/status, with FOCUS=TestTable one test.
 	$(FOCUSED)
 	$(if $(IN_LIBRARY),,$(GOTEST) -short -shuffle=on -timeout=30m $(or $(RUN),-skip='$(SIMULATION)') $(TESTFLAGS) $(UNIT) $(TIMED) $(MATCHED))
-	$(if $(LIBRARY_PKG),$(GOTEST_LIBRARY) -short -shuffle=on -timeout=30m $(RUN) $(TESTFLAGS) $(LIBRARY_PKG) $(TIMED) $(MATCHED))
+	$(foreach library,$(LIBRARIES),$(call TEST_LIBRARY,$(library),$(GOTEST) -short -shuffle=on -timeout=30m $(RUN) $(TESTFLAGS)))
 
 # Packages in which goroutines of ours share memory. A new one that starts goroutines belongs here. What runs in a reconciler alone is not
 # shared: controller-runtime runs one for each object. The suite of HostClaims is tested with the detector, too: its controllers share
@@ -344,12 +347,12 @@ RACE += ./internal/shard          # namespaces that come and go beside caches
 RACE += ./internal/status         # questions to many clusters at once
 RACE += ./internal/workload       # connections that imports share
 
-# The library goes with the detector as a whole: clusters come and go beside their readers.
-RACED = $(JSON) -vet=off -ldflags='-s -w' -race -short -timeout=45m $(RUN) $(TESTFLAGS)
+# Libraries go with the detector as a whole: clusters come and go beside their readers.
+RACED = go test $(JSON) -vet=off -ldflags='-s -w' -race -short -timeout=45m $(RUN) $(TESTFLAGS)
 .PHONY: test-race
 test-race: controlplane helm ## Tests with the race detector, of the packages whose goroutines meet; one package: PKG=./providers/capi.
-	$(if $(IN_LIBRARY),,go test $(RACED) $(or $(PKG),$(RACE)) $(TIMED) $(MATCHED))
-	$(if $(LIBRARY_PKG),go -C $(LIBRARY) test $(RACED) $(LIBRARY_PKG) $(TIMED) $(MATCHED))
+	$(if $(IN_LIBRARY),,$(RACED) $(or $(PKG),$(RACE)) $(TIMED) $(MATCHED))
+	$(foreach library,$(LIBRARIES),$(call TEST_LIBRARY,$(library),$(RACED)))
 	$(if $(PKG),,$(GINKGO) --race $(TESTFLAGS) ./test/integration/hostclaim)
 
 # A simulation is one process in which nothing happens at the same time, so it goes without the race detector; test-race walks some schedules
@@ -545,7 +548,7 @@ test-e2e-rancher-kind: helm ## The scenarios that are labelled rancher, with Ran
 FUZZTIME ?= 60s
 .PHONY: fuzz
 fuzz: ## Look for input that breaks a parser, FUZZTIME=60s for each.
-	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' api internal $(LIBRARY)); do \
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' api internal $(LIBRARIES)); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$$file"); do \
 			echo "$$target"; \
 			go -C "$$(dirname "$$file")" test . -run='^$$' -fuzz="^$$target$$" -fuzztime=$(FUZZTIME); \

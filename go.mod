@@ -5,10 +5,14 @@ go 1.26.3
 // Rancher's module names client-go v12.0.0+incompatible.
 replace k8s.io/client-go => k8s.io/client-go v0.36.3
 
-// The library of the fleet is a module of its own, with a version of its own: docs/development/release.md.
-replace github.com/archelon-io/archelon/providers/capi => ./providers/capi
+// Libraries are modules of their own, with versions of their own: docs/development/release.md.
+replace (
+	github.com/archelon-io/archelon/identity => ./identity
+	github.com/archelon-io/archelon/providers/capi => ./providers/capi
+)
 
 require (
+	github.com/archelon-io/archelon/identity v0.0.0
 	github.com/archelon-io/archelon/providers/capi v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/go-logr/logr v1.4.4
@@ -24,7 +28,6 @@ require (
 	github.com/rancher/wrangler/v3 v3.7.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
-	github.com/youmark/pkcs8 v0.0.0-20240726163527-a2c0da244d78
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 	golang.org/x/mod v0.38.0
@@ -98,6 +101,7 @@ require (
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
+	github.com/youmark/pkcs8 v0.0.0-20240726163527-a2c0da244d78 // indirect
 	go.opentelemetry.io/otel v1.44.0 // indirect
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect

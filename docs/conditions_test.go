@@ -18,7 +18,7 @@ func TestConditionReasons(t *testing.T) {
 	for _, reason := range constants(parse(t, "api/v1alpha1"), "Reason") {
 		code[reason] = ""
 	}
-	identities := constants(parse(t, "api/infrastructure/v1beta2"), "Reason")
+	identities := constants(parse(t, "identity/api/v1beta2"), "Reason")
 	for _, refused := range []string{
 		// What internal/identity answers about a cluster.
 		"IdentityNotEvaluatedReason", "IdentityNotFoundReason", "IdentityRefInvalidReason", "IdentityOutOfScopeReason",
@@ -84,7 +84,7 @@ func TestReasonsOfMembers(t *testing.T) {
 func TestReasonsOfIdentities(t *testing.T) {
 	page := filepath.Join("operations", "identity.md")
 	content := read(t, page)
-	for _, reason := range constants(parse(t, "api/infrastructure/v1beta2"), "Reason") {
+	for _, reason := range constants(append(parse(t, "identity/api/v1beta2"), parse(t, "api/infrastructure/v1beta2")...), "Reason") {
 		if !strings.Contains(content, "`"+reason+"`") {
 			t.Errorf("%s does not mention reason `%s`", page, reason)
 		}

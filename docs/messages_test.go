@@ -15,7 +15,7 @@ import (
 func speaking() []string {
 	return []string{
 		"internal/agent", "internal/agentmanifest", "internal/edge", "internal/fleet", "internal/hostclaim", "internal/identity",
-		"internal/import", "internal/members", "internal/rancher", "internal/workload", "providers/capi",
+		"internal/import", "internal/members", "internal/rancher", "internal/workload", "identity", "providers/capi",
 	}
 }
 

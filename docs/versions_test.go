@@ -88,31 +88,29 @@ func TestVersionsThatAreNeeded(t *testing.T) {
 	}
 }
 
-// The library is compiled with the versions of the product, which is tested with it. What its users cannot have must
-// not be in it: a replace works in the main module only, and Rancher's modules need some.
-func TestTheLibraryIsAModuleForOthers(t *testing.T) {
-	library, product := read(t, filepath.Join(root, "providers", "capi", "go.mod")), read(t, filepath.Join(root, "go.mod"))
-	replaced := map[string]string{}
-	for _, match := range regexp.MustCompile(`(?m)^replace (\S+) => \S+ (v\S+)$`).FindAllStringSubmatch(product, -1) {
-		replaced[match[1]] = match[2]
-	}
+// Libraries are compiled with the versions of the product, which is tested with them. What their users cannot have must
+// not be in them: a replace works in the main module only, and Rancher's modules need some.
+func TestLibrariesAreModulesForOthers(t *testing.T) {
+	product := read(t, filepath.Join(root, "go.mod"))
 	requirement := regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`)
 	versions := map[string]string{}
 	for _, match := range requirement.FindAllStringSubmatch(product, -1) {
 		versions[match[1]] = match[2]
-		if version, ok := replaced[match[1]]; ok {
-			versions[match[1]] = version
-		}
 	}
-	for _, match := range requirement.FindAllStringSubmatch(library, -1) {
-		if version, ok := versions[match[1]]; ok && version != match[2] {
-			t.Errorf("the library requires %s %s, the product %s: run go -C providers/capi get %s@%s", match[1], match[2], version, match[1], version)
-		}
+	for _, match := range regexp.MustCompile(`(?m)^replace (\S+) => \S+ (v\S+)$`).FindAllStringSubmatch(product, -1) {
+		versions[match[1]] = match[2]
 	}
-	for _, word := range []string{"replace ", "exclude ", "github.com/rancher/"} {
-		for _, file := range []string{"go.mod", "go.sum"} {
-			if text := read(t, filepath.Join(root, "providers", "capi", file)); strings.Contains(text, word) {
-				t.Errorf("providers/capi/%s has %q, which its users cannot have", file, word)
+	for _, library := range []string{"identity", "providers/capi"} {
+		for _, match := range requirement.FindAllStringSubmatch(read(t, filepath.Join(root, library, "go.mod")), -1) {
+			if version, ok := versions[match[1]]; ok && version != match[2] {
+				t.Errorf("%s requires %s %s, the product %s: run go -C %s get %s@%s", library, match[1], match[2], version, library, match[1], version)
+			}
+		}
+		for _, word := range []string{"replace ", "exclude ", "github.com/rancher/"} {
+			for _, file := range []string{"go.mod", "go.sum"} {
+				if text := read(t, filepath.Join(root, library, file)); strings.Contains(text, word) {
+					t.Errorf("%s/%s has %q, which its users cannot have", library, file, word)
+				}
 			}
 		}
 	}

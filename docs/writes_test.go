@@ -49,7 +49,7 @@ func TestThePageOfWrites(t *testing.T) {
 func writers(t *testing.T) (sends, hides map[string]bool) {
 	t.Helper()
 	sends, hides = map[string]bool{}, map[string]bool{}
-	for _, dir := range []string{"internal", "providers"} {
+	for _, dir := range []string{"identity", "internal", "providers"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

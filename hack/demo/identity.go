@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/test/env"
 )
 
@@ -64,11 +65,11 @@ func (w *world) shareIdentity(ctx context.Context, p *printer, tenant subject) e
 	if err != nil {
 		return err
 	}
-	identity := &infrav1.OCIClusterIdentity{
+	identity := &identityv1.OCIClusterIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sharedIn, Name: sharedName},
-		Spec: infrav1.OCIClusterIdentitySpec{
-			Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: vaultNamespace, Name: sharedName},
-			AllowedNamespaces: &infrav1.AllowedNamespaces{NamespaceList: []string{tenant.namespace}},
+		Spec: identityv1.OCIClusterIdentitySpec{
+			Type: identityv1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: vaultNamespace, Name: sharedName},
+			AllowedNamespaces: &identityv1.AllowedNamespaces{NamespaceList: []string{tenant.namespace}},
 		},
 	}
 	for _, object := range []client.Object{
@@ -87,7 +88,7 @@ func (w *world) shareIdentity(ctx context.Context, p *printer, tenant subject) e
 	}); err != nil {
 		return err
 	}
-	return w.showIdentity(ctx, p, infrav1.ReadyCondition, "True Ready")
+	return w.showIdentity(ctx, p, identityv1.ReadyCondition, "True Ready")
 }
 
 // importOne imports the cluster of the tenant that may use the identity, and shows that the other one waits.
@@ -104,7 +105,7 @@ func (w *world) importOne(ctx context.Context, p *printer, allowed, refused subj
 		oci := &infrav1.OCICluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name},
 			Spec: infrav1.ClusterSpec{IdentityRef: &corev1.ObjectReference{
-				APIVersion: infrav1.GroupVersion.String(), Kind: infrav1.OCIClusterIdentityKind, Namespace: sharedIn, Name: sharedName,
+				APIVersion: identityv1.GroupVersion.String(), Kind: identityv1.OCIClusterIdentityKind, Namespace: sharedIn, Name: sharedName,
 			}},
 		}
 		if err := w.stage.Client.Create(ctx, oci); err != nil {
@@ -113,7 +114,7 @@ func (w *world) importOne(ctx context.Context, p *printer, allowed, refused subj
 	}
 	is := func(v view) bool {
 		c := condition(v)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.NamespaceNotAllowedReason && v.record == nil
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == identityv1.NamespaceNotAllowedReason && v.record == nil
 	}
 	tracks := []*track{
 		{subject: allowed, steps: append(newClusterSteps(), importSteps(kindV1)...)},
@@ -124,7 +125,7 @@ func (w *world) importOne(ctx context.Context, p *printer, allowed, refused subj
 	}
 	p.say("What the tenant of %s sees:", refused.name)
 	p.describe(tracks[1])
-	return w.showIdentity(ctx, p, infrav1.InUseCondition, "Refused: OCICluster "+refused.namespace+"/"+refused.name)
+	return w.showIdentity(ctx, p, identityv1.InUseCondition, "Refused: OCICluster "+refused.namespace+"/"+refused.name)
 }
 
 // allowOther has the identity be for the other tenant as well.
@@ -137,19 +138,19 @@ func (w *world) allowOther(ctx context.Context, p *printer, both ...subject) err
 	patch := fmt.Sprintf(`{"spec":{"allowedNamespaces":{"list":[%s]}}}`, strings.Join(names, ","))
 	p.command("kubectl patch ociclusteridentity -n %s %s --type=merge -p '%s'", sharedIn, sharedName, patch)
 	began := time.Now()
-	identity := &infrav1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: sharedIn, Name: sharedName}}
+	identity := &identityv1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: sharedIn, Name: sharedName}}
 	if err := w.stage.Client.Patch(ctx, identity, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		return fmt.Errorf("allowing the other tenant: %w", err)
 	}
 	if err := w.follow(ctx, p, began, &track{subject: both[1], steps: importSteps(kindV1)}); err != nil {
 		return err
 	}
-	return w.showIdentity(ctx, p, infrav1.InUseCondition, "True Used: Used by OCICluster "+both[0].namespace)
+	return w.showIdentity(ctx, p, identityv1.InUseCondition, "True Used: Used by OCICluster "+both[0].namespace)
 }
 
 // showIdentity waits until a condition of the identity says something, and shows it.
 func (w *world) showIdentity(ctx context.Context, p *printer, conditionType, want string) error {
-	found, says := &infrav1.OCIClusterIdentity{}, ""
+	found, says := &identityv1.OCIClusterIdentity{}, ""
 	err := wait.PollUntilContextTimeout(ctx, readyCheck, patience, true, func(ctx context.Context) (bool, error) {
 		if err := w.stage.Client.Get(ctx, types.NamespacedName{Namespace: sharedIn, Name: sharedName}, found); err != nil {
 			return false, err

@@ -8,6 +8,11 @@ module=github.com/archelon-io/archelon
 
 allowed=(
 	"internal/scheme api/v1alpha1"
+	"api/infrastructure/v1beta2 identity/api/v1beta2"
+	"identity identity/api/v1beta2"
+	"internal/scheme identity/api/v1beta2"
+	"internal/identity identity"
+	"internal/setup identity"
 	"internal/controller internal/shard"
 	"internal/rolekeeper internal/controller"
 	"internal/rancher internal/outcome"
@@ -47,6 +52,10 @@ allowed=(
 forbidden=(
 	"internal/import internal/identity"
 	"internal/identity internal/import"
+	"identity api/infrastructure/v1beta2"
+	"identity internal/outcome"
+	"api/v1alpha1 identity/api/v1beta2"
+	"internal/outcome identity"
 	"api/v1alpha1 internal/outcome"
 	"internal/outcome feature"
 	"internal/version internal/outcome"

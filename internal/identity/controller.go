@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/component-base/featuregate"
 
+	oci "github.com/archelon-io/archelon/identity"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -27,7 +28,7 @@ const ControllerName = "oci-cluster-identity"
 
 // Controller describes the controller of OCIClusterIdentities, which a gate switches on.
 func Controller(
-	gate featuregate.Feature, policy Policy, setup func(context.Context, controller.Env) error,
+	gate featuregate.Feature, policy oci.Policy, setup func(context.Context, controller.Env) error,
 ) controller.Controller {
 	capoci := controller.Product{Name: "CAPOCI", Needed: "Cluster API Provider for OCI with v1beta2"}
 	return controller.Controller{

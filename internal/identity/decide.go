@@ -10,6 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -18,9 +21,9 @@ type Decision struct {
 	// Actions come first; after them the run looks again.
 	Actions []Action
 	// Conditions are those that the identity should have, of the types that are ours.
-	Conditions []infrav1.Condition
+	Conditions []identityv1.Condition
 	// Verdicts are on the clusters that name the identity. Nil if they are not known.
-	Verdicts map[userID]Verdict
+	Verdicts map[userID]oci.Verdict
 	// After is when OCI is to be asked again; zero for never.
 	After time.Duration
 	// Trouble is to be retried.
@@ -29,7 +32,7 @@ type Decision struct {
 
 // Rules are what an administrator has set.
 type Rules struct {
-	Policy Policy
+	Policy oci.Policy
 	// Verify is whether OCI is asked.
 	Verify bool
 }
@@ -49,7 +52,7 @@ func Decide(o Observation, rules Rules, now time.Time) Decision {
 			d.Actions = []Action{verify{secret: o.Secret.Name, seen: o.Secret.checked}}
 		}
 	}
-	d.Conditions = []infrav1.Condition{ready(o, rules, d.Trouble), restricted(o.Identity, rules.Policy)}
+	d.Conditions = []identityv1.Condition{ready(o, rules, d.Trouble), restricted(o.Identity, rules.Policy)}
 	if o.Trouble == nil {
 		d.Conditions = append(d.Conditions, inUse(o, d.Verdicts))
 	}
@@ -60,10 +63,10 @@ func Decide(o Observation, rules Rules, now time.Time) Decision {
 }
 
 // verdictsOn resolves every cluster that names the identity.
-func verdictsOn(o Observation, policy Policy) map[userID]Verdict {
-	verdicts := make(map[userID]Verdict, len(o.Clusters))
+func verdictsOn(o Observation, policy oci.Policy) map[userID]oci.Verdict {
+	verdicts := make(map[userID]oci.Verdict, len(o.Clusters))
 	for _, cluster := range o.Clusters {
-		verdicts[cluster.id] = Resolve(Question{
+		verdicts[cluster.id] = oci.Resolve(oci.Question{
 			Ref: cluster.Ref, Namespace: cluster.Namespace, Policy: policy,
 			Identity: o.Identity, OutOfScope: o.OutOfScope,
 		})
@@ -80,9 +83,9 @@ func dueIn(secret Secret, now time.Time) time.Duration {
 }
 
 // ready returns the condition Ready.
-func ready(o Observation, rules Rules, trouble error) infrav1.Condition {
+func ready(o Observation, rules Rules, trouble error) identityv1.Condition {
 	if trouble != nil {
-		is := unchanged(o.Identity.Condition(infrav1.ReadyCondition), outcome.Fail("", trouble).Message)
+		is := unchanged(o.Identity.Condition(identityv1.ReadyCondition), outcome.Fail("", trouble).Message)
 		if is.Status == corev1.ConditionTrue && withdrawn(o.Identity) {
 			is.Status = corev1.ConditionFalse
 		}
@@ -92,42 +95,44 @@ func ready(o Observation, rules Rules, trouble error) infrav1.Condition {
 	if len(problems) == 0 {
 		if rules.Verify && o.Secret.Exists && o.Secret.answer.result != accepted {
 			return unchanged(
-				o.Identity.Condition(infrav1.ReadyCondition), cmp.Or(o.Secret.answer.detail, "Archelon has not asked OCI yet"),
+				o.Identity.Condition(identityv1.ReadyCondition), cmp.Or(o.Secret.answer.detail, "Archelon has not asked OCI yet"),
 			)
 		}
-		return infrav1.Condition{
-			Type: infrav1.ReadyCondition, Status: corev1.ConditionTrue, Reason: infrav1.ReadyReason,
+		return identityv1.Condition{
+			Type: identityv1.ReadyCondition, Status: corev1.ConditionTrue, Reason: identityv1.ReadyReason,
 		}
 	}
 	texts := make([]string, len(problems))
 	for i := range problems {
 		texts[i] = problems[i].Message
 	}
-	return infrav1.Condition{
-		Type: infrav1.ReadyCondition, Status: corev1.ConditionFalse, Severity: infrav1.SeverityError,
+	return identityv1.Condition{
+		Type: identityv1.ReadyCondition, Status: corev1.ConditionFalse, Severity: identityv1.SeverityError,
 		Reason: problems[0].Reason, Message: strings.Join(texts, ". "),
 	}
 }
 
 // problemsOf lists what is wrong with an identity, the gravest first.
-func problemsOf(o Observation, rules Rules) []Problem {
-	var problems []Problem
-	if wrong := rules.Policy.check(o.Identity); wrong != nil {
+func problemsOf(o Observation, rules Rules) []oci.Problem {
+	var problems []oci.Problem
+	if wrong := rules.Policy.Check(o.Identity); wrong != nil {
 		problems = append(problems, *wrong)
-	} else if o.Identity.Spec.Type == infrav1.UserPrincipal {
+	} else if o.Identity.Spec.Type == identityv1.UserPrincipal {
 		switch {
 		case !o.Secret.Exists:
-			problems = append(problems, *problem(infrav1.SecretNotFoundReason, "Secret %s does not exist. Create it, or correct spec.principalSecret", o.Secret.Name))
+			problems = append(problems, oci.Problem{
+				Reason: identityv1.SecretNotFoundReason, Message: fmt.Sprintf("Secret %s does not exist. Create it, or correct spec.principalSecret", o.Secret.Name),
+			})
 		case withdrawn(o.Identity):
-			problems = append(problems, *problem(infrav1.CredentialWithdrawnReason, withdrawnText))
+			problems = append(problems, oci.Problem{Reason: infrav1.CredentialWithdrawnReason, Message: withdrawnText})
 		case o.Secret.flaw != "":
-			problems = append(problems, Problem{infrav1.CredentialInvalidReason, o.Secret.flaw})
+			problems = append(problems, oci.Problem{Reason: identityv1.CredentialInvalidReason, Message: o.Secret.flaw})
 		case rules.Verify && o.Secret.answer.result == rejected:
-			problems = append(problems, Problem{infrav1.CredentialRejectedReason, o.Secret.answer.detail})
+			problems = append(problems, oci.Problem{Reason: identityv1.CredentialRejectedReason, Message: o.Secret.answer.detail})
 		}
 	}
-	if _, err := selectorOf(o.Identity.Spec.AllowedNamespaces); err != nil {
-		problems = append(problems, Problem{infrav1.SelectorInvalidReason, selectorProblem(err)})
+	if wrong := oci.CheckSelector(o.Identity); wrong != nil {
+		problems = append(problems, *wrong)
 	}
 	return problems
 }
@@ -138,7 +143,7 @@ const withdrawnText = "The cloud credential of this identity was deleted, or has
 
 // withdrawn reports whether the Secret of an identity has a key that was taken out of the cloud credential which it was
 // translated from.
-func withdrawn(identity *infrav1.OCIClusterIdentity) bool {
+func withdrawn(identity *identityv1.OCIClusterIdentity) bool {
 	is := identity.Condition(infrav1.TranslatedCondition)
 	return is != nil && is.Status == corev1.ConditionFalse &&
 		(is.Reason == infrav1.CredentialGoneReason || is.Reason == infrav1.CredentialWithdrawnReason)
@@ -146,10 +151,10 @@ func withdrawn(identity *infrav1.OCIClusterIdentity) bool {
 
 // unchanged says that something could not be found out, and leaves the status what it was: an outage takes nothing away
 // and gives nothing.
-func unchanged(before *infrav1.Condition, why string) infrav1.Condition {
-	after := infrav1.Condition{
-		Type: infrav1.ReadyCondition, Status: corev1.ConditionUnknown, Reason: infrav1.EvaluationFailedReason,
-		Message: bounded(why) + ". Archelon tries again, and keeps the last result until then",
+func unchanged(before *identityv1.Condition, why string) identityv1.Condition {
+	after := identityv1.Condition{
+		Type: identityv1.ReadyCondition, Status: corev1.ConditionUnknown, Reason: identityv1.EvaluationFailedReason,
+		Message: controller.Head(why, maxText) + ". Archelon tries again, and keeps the last result until then",
 	}
 	if before != nil {
 		after.Status, after.Severity = before.Status, before.Severity
@@ -168,48 +173,51 @@ const (
 )
 
 // restricted returns the condition NamespacesRestricted.
-func restricted(identity *infrav1.OCIClusterIdentity, policy Policy) infrav1.Condition {
-	warning := func(reason, message string) infrav1.Condition {
-		return infrav1.Condition{
-			Type: infrav1.NamespacesRestrictedCondition, Status: corev1.ConditionFalse, Severity: infrav1.SeverityWarning,
+func restricted(identity *identityv1.OCIClusterIdentity, policy oci.Policy) identityv1.Condition {
+	warning := func(reason, message string) identityv1.Condition {
+		return identityv1.Condition{
+			Type: identityv1.NamespacesRestrictedCondition, Status: corev1.ConditionFalse, Severity: identityv1.SeverityWarning,
 			Reason: reason, Message: message,
 		}
 	}
 	switch allowed := identity.Spec.AllowedNamespaces; {
 	case allowed.Open() && policy.RefuseOpen:
-		return warning(infrav1.OpenToAllNamespacesReason, openRefusedText)
+		return warning(identityv1.OpenToAllNamespacesReason, openRefusedText)
 	case allowed.Open():
-		return warning(infrav1.OpenToAllNamespacesReason, openText)
+		return warning(identityv1.OpenToAllNamespacesReason, openText)
 	case allowed != nil && allowed.NullList && allowed.Selector == nil:
-		return warning(infrav1.NullListReason, nullListText)
+		return warning(identityv1.NullListReason, nullListText)
 	default:
-		return infrav1.Condition{
-			Type: infrav1.NamespacesRestrictedCondition, Status: corev1.ConditionTrue, Reason: infrav1.RestrictedReason,
+		return identityv1.Condition{
+			Type: identityv1.NamespacesRestrictedCondition, Status: corev1.ConditionTrue, Reason: identityv1.RestrictedReason,
 		}
 	}
 }
+
+// maxText is how much of a text that others wrote goes into a message.
+const maxText = 512
 
 // maxListed is how many clusters a message names.
 const maxListed = 10
 
 // inUse returns the condition InUse. Clusters count that CAPOCI lets use the identity, be they refused here or not:
 // they depend on it. It is False only where the instance sees all of them: what it does not see, it does not deny.
-func inUse(o Observation, verdicts map[userID]Verdict) infrav1.Condition {
+func inUse(o Observation, verdicts map[userID]oci.Verdict) identityv1.Condition {
 	var users, kept []string
 	for _, cluster := range o.Clusters {
 		name := cluster.id.kind + " " + cluster.id.String()
 		if verdict := verdicts[cluster.id]; !verdict.Allowed {
 			name += " (" + verdict.Reason + ")"
 		}
-		if admittedByCAPOCI(o.Identity.Spec.AllowedNamespaces, cluster.Namespace) {
+		if oci.AdmittedByCAPOCI(o.Identity.Spec.AllowedNamespaces, cluster.Namespace) {
 			users = append(users, name)
 		} else {
 			kept = append(kept, name)
 		}
 	}
 	var texts []string
-	condition := infrav1.Condition{
-		Type: infrav1.InUseCondition, Status: corev1.ConditionTrue, Reason: infrav1.UsedReason,
+	condition := identityv1.Condition{
+		Type: identityv1.InUseCondition, Status: corev1.ConditionTrue, Reason: identityv1.UsedReason,
 	}
 	switch {
 	case len(users) > 0:
@@ -218,11 +226,11 @@ func inUse(o Observation, verdicts map[userID]Verdict) infrav1.Condition {
 			texts = append(texts, o.Unseen.more())
 		}
 	case !o.Unseen.None():
-		condition.Status, condition.Reason = corev1.ConditionUnknown, infrav1.MayBeUsedReason
+		condition.Status, condition.Reason = corev1.ConditionUnknown, identityv1.MayBeUsedReason
 		texts = append(texts, o.Unseen.maybe())
 	default:
-		condition.Status, condition.Severity = corev1.ConditionFalse, infrav1.SeverityInfo
-		condition.Reason = infrav1.NotUsedReason
+		condition.Status, condition.Severity = corev1.ConditionFalse, identityv1.SeverityInfo
+		condition.Reason = identityv1.NotUsedReason
 	}
 	if len(kept) > 0 {
 		texts = append(texts, "Refused: "+list(kept))

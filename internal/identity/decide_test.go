@@ -13,27 +13,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/identity/identitytest"
 )
 
-func conditionOf(conditions []infrav1.Condition, conditionType string) infrav1.Condition {
+func conditionOf(conditions []identityv1.Condition, conditionType string) identityv1.Condition {
 	for _, condition := range conditions {
 		if condition.Type == conditionType {
 			return condition
 		}
 	}
-	return infrav1.Condition{}
+	return identityv1.Condition{}
 }
 
 // short is a condition as tables have it: "status severity reason".
-func short(c infrav1.Condition) string {
+func short(c identityv1.Condition) string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", c.Status, c.Severity, c.Reason)), " ")
 }
 
-// translated has an identity say what became of its cloud credential.
-func translated(status, reason string) func(*infrav1.OCIClusterIdentity) {
-	return func(i *infrav1.OCIClusterIdentity) {
-		i.Status.Conditions = append(i.Status.Conditions, infrav1.Condition{
-			Type: infrav1.TranslatedCondition, Status: corev1.ConditionStatus(status), Reason: reason,
+// untranslated has an identity say what became of its cloud credential.
+func untranslated(reason string) func(*identityv1.OCIClusterIdentity) {
+	return func(i *identityv1.OCIClusterIdentity) {
+		i.Status.Conditions = append(i.Status.Conditions, identityv1.Condition{
+			Type: infrav1.TranslatedCondition, Status: corev1.ConditionFalse, Reason: reason,
 		})
 	}
 }
@@ -52,135 +55,135 @@ func TestDecideReady(t *testing.T) {
 	asked := func(result string, ago time.Duration) Secret {
 		return with(func(s *Secret) { s.answer, s.asked = answer{result, "what OCI said"}, now.Add(-ago) })
 	}
-	was := func(status corev1.ConditionStatus, reason string) func(*infrav1.OCIClusterIdentity) {
-		return func(i *infrav1.OCIClusterIdentity) {
-			i.Status.Conditions = []infrav1.Condition{{Type: "Ready", Status: status, Reason: reason}}
+	was := func(status corev1.ConditionStatus, reason string) func(*identityv1.OCIClusterIdentity) {
+		return func(i *identityv1.OCIClusterIdentity) {
+			i.Status.Conditions = []identityv1.Condition{{Type: "Ready", Status: status, Reason: reason}}
 		}
 	}
-	badSelector := func(i *infrav1.OCIClusterIdentity) {
+	badSelector := func(i *identityv1.OCIClusterIdentity) {
 		i.Spec.AllowedNamespaces.Selector = &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
 		}
 	}
 	cases := map[string]struct {
 		reason   string
-		identity *infrav1.OCIClusterIdentity
+		identity *identityv1.OCIClusterIdentity
 		secret   Secret
 		trouble  error
 		verify   bool
-		policy   *Policy
+		policy   *oci.Policy
 		want     string
 		asks     bool
 		after    time.Duration
 	}{
-		"Ready":    {reason: "all is well", identity: identityIn("a"), secret: good, want: "True Ready"},
-		"NoSecret": {reason: "it is not there", identity: identityIn("a"), want: "False Error SecretNotFound"},
+		"Ready":    {reason: "all is well", identity: identitytest.Identity("a"), secret: good, want: "True Ready"},
+		"NoSecret": {reason: "it is not there", identity: identitytest.Identity("a"), want: "False Error SecretNotFound"},
 		"Flaw": {
-			reason: "it holds no key", identity: identityIn("a"),
+			reason: "it holds no key", identity: identitytest.Identity("a"),
 			secret: with(func(s *Secret) { s.flaw = "the Secret lacks key" }), want: "False Error CredentialInvalid",
 		},
 		"Withdrawn": {
 			reason: "the key is not in the cloud credential any more", secret: good,
-			identity: identityIn("a", translated("False", infrav1.CredentialWithdrawnReason)), want: "False Error CredentialWithdrawn",
+			identity: identitytest.Identity("a", untranslated(infrav1.CredentialWithdrawnReason)), want: "False Error CredentialWithdrawn",
 		},
 		"WithdrawnWithItsCredential": {
 			reason: "nor is the cloud credential there", secret: good,
-			identity: identityIn("a", translated("False", infrav1.CredentialGoneReason)), want: "False Error CredentialWithdrawn",
+			identity: identitytest.Identity("a", untranslated(infrav1.CredentialGoneReason)), want: "False Error CredentialWithdrawn",
 		},
 		"WithdrawnAndOutage": {
 			reason: "an outage does not give it back", trouble: errors.New("503"),
-			identity: identityIn("a", was("True", "Ready"), translated("False", infrav1.CredentialGoneReason)),
+			identity: identitytest.Identity("a", was("True", "Ready"), untranslated(infrav1.CredentialGoneReason)),
 			want:     "False EvaluationFailed",
 		},
 		"KeepsItsCredential": {
 			reason: "its region is wrong, and its key works", secret: good,
-			identity: identityIn("a", translated("False", infrav1.CredentialInvalidReason)), want: "True Ready",
+			identity: identitytest.Identity("a", untranslated(identityv1.CredentialInvalidReason)), want: "True Ready",
 		},
 		"Forbidden": {
-			reason: "the policy does not allow it", identity: identityIn("a"), policy: &Policy{},
+			reason: "the policy does not allow it", identity: identitytest.Identity("a"), policy: &oci.Policy{},
 			want: "False Error SecretNamespaceForbidden",
 		},
 		"Instance": {
 			reason:   "nor this",
-			identity: identityIn("a", func(i *infrav1.OCIClusterIdentity) { i.Spec.Type = infrav1.InstancePrincipal }),
+			identity: identitytest.Identity("a", func(i *identityv1.OCIClusterIdentity) { i.Spec.Type = identityv1.InstancePrincipal }),
 			want:     "False Error PrincipalTypeForbidden",
 		},
 		"UnknownType": {
 			reason:   "what is that",
-			identity: identityIn("a", func(i *infrav1.OCIClusterIdentity) { i.Spec.Type = "x" }),
+			identity: identitytest.Identity("a", func(i *identityv1.OCIClusterIdentity) { i.Spec.Type = "x" }),
 			want:     "False Error PrincipalTypeUnknown",
 		},
 		"Selector": {
-			reason: "it cannot be read", identity: identityIn("a", badSelector), secret: good,
+			reason: "it cannot be read", identity: identitytest.Identity("a", badSelector), secret: good,
 			want: "False Error SelectorInvalid",
 		},
 		"GravestFirst": {
-			reason: "without a Secret nothing works", identity: identityIn("a", badSelector),
+			reason: "without a Secret nothing works", identity: identitytest.Identity("a", badSelector),
 			want: "False Error SecretNotFound",
 		},
 		"OutageNew": {
-			reason: "nothing is known yet", identity: identityIn("a"), trouble: errors.New("503"),
+			reason: "nothing is known yet", identity: identitytest.Identity("a"), trouble: errors.New("503"),
 			want: "Unknown EvaluationFailed",
 		},
 		"OutageReady": {
-			reason: "an outage takes nothing away", identity: identityIn("a", was("True", "Ready")),
+			reason: "an outage takes nothing away", identity: identitytest.Identity("a", was("True", "Ready")),
 			trouble: errors.New("503"), want: "True EvaluationFailed",
 		},
 		"OutageRefused": {
-			reason: "and gives nothing", identity: identityIn("a", was("False", "SecretNotFound")),
+			reason: "and gives nothing", identity: identitytest.Identity("a", was("False", "SecretNotFound")),
 			trouble: errors.New("503"), want: "False EvaluationFailed",
 		},
 		"AskFirst": {
-			reason: "OCI was never asked", identity: identityIn("a"), secret: good, verify: true,
+			reason: "OCI was never asked", identity: identitytest.Identity("a"), secret: good, verify: true,
 			want: "Unknown EvaluationFailed", asks: true,
 		},
 		"Accepted": {
-			reason: "OCI knows the key", identity: identityIn("a"), secret: asked(accepted, time.Minute), verify: true,
+			reason: "OCI knows the key", identity: identitytest.Identity("a"), secret: asked(accepted, time.Minute), verify: true,
 			want: "True Ready", after: 59 * time.Minute,
 		},
 		"Rejected": {
-			reason: "OCI does not", identity: identityIn("a"), secret: asked(rejected, time.Minute), verify: true,
+			reason: "OCI does not", identity: identitytest.Identity("a"), secret: asked(rejected, time.Minute), verify: true,
 			want: "False Error CredentialRejected", after: 4 * time.Minute,
 		},
 		"RejectedAgain": {
-			reason: "it is asked again", identity: identityIn("a"), secret: asked(rejected, 5*time.Minute),
+			reason: "it is asked again", identity: identitytest.Identity("a"), secret: asked(rejected, 5*time.Minute),
 			verify: true, want: "False Error CredentialRejected", asks: true,
 		},
 		"AcceptedAgain": {
-			reason: "and after an hour", identity: identityIn("a"), secret: asked(accepted, time.Hour), verify: true,
+			reason: "and after an hour", identity: identitytest.Identity("a"), secret: asked(accepted, time.Hour), verify: true,
 			want: "True Ready", asks: true,
 		},
 		"UnreachableNew": {
-			reason: "OCI does not answer", identity: identityIn("a"), secret: asked(unreachable, 0), verify: true,
+			reason: "OCI does not answer", identity: identitytest.Identity("a"), secret: asked(unreachable, 0), verify: true,
 			want: "Unknown EvaluationFailed", after: time.Minute,
 		},
 		"UnreachableReady": {
-			reason: "an outage of OCI takes nothing away", identity: identityIn("a", was("True", "Ready")),
+			reason: "an outage of OCI takes nothing away", identity: identitytest.Identity("a", was("True", "Ready")),
 			secret: asked(unreachable, 0), verify: true, want: "True EvaluationFailed", after: time.Minute,
 		},
 		"VerifyOff": {
-			reason: "what OCI said before does not count", identity: identityIn("a"), secret: asked(rejected, 0),
+			reason: "what OCI said before does not count", identity: identitytest.Identity("a"), secret: asked(rejected, 0),
 			want: "True Ready",
 		},
 		"FlawIsNotAsked": {
-			reason: "there is nothing to sign with", identity: identityIn("a"),
+			reason: "there is nothing to sign with", identity: identitytest.Identity("a"),
 			secret: with(func(s *Secret) { s.flaw = "x" }), verify: true, want: "False Error CredentialInvalid",
 		},
 		"InstanceNotAsked": {
 			reason: "only keys of users are asked about",
-			identity: identityIn(
-				"infra", func(i *infrav1.OCIClusterIdentity) { i.Spec.Type = infrav1.InstancePrincipal },
+			identity: identitytest.Identity(
+				"infra", func(i *identityv1.OCIClusterIdentity) { i.Spec.Type = identityv1.InstancePrincipal },
 			),
 			verify: true, want: "True Ready",
 		},
 		"OutageIsNotSilent": {
-			reason: "no answer of OCI hides an outage", identity: identityIn("a"), secret: asked(accepted, 0),
+			reason: "no answer of OCI hides an outage", identity: identitytest.Identity("a"), secret: asked(accepted, 0),
 			verify: true, trouble: errors.New("503"), want: "Unknown EvaluationFailed",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			policy := Policy{SecretNamespaces: []string{"a"}, TrustedNamespaces: []string{"infra"}}
+			policy := oci.Policy{SecretNamespaces: []string{"a"}, TrustedNamespaces: []string{"infra"}}
 			if tc.policy != nil {
 				policy = *tc.policy
 			}
@@ -189,11 +192,11 @@ func TestDecideReady(t *testing.T) {
 				Observation{Identity: tc.identity, Secret: tc.secret, Trouble: tc.trouble},
 				Rules{Policy: policy, Verify: tc.verify}, now,
 			)
-			condition := conditionOf(got.Conditions, infrav1.ReadyCondition)
+			condition := conditionOf(got.Conditions, identityv1.ReadyCondition)
 			if short(condition) != tc.want {
 				t.Errorf("%s: got %s (%s), want %s", tc.reason, short(condition), condition.Message, tc.want)
 			}
-			if (condition.Message == "") != (condition.Reason == infrav1.ReadyReason) {
+			if (condition.Message == "") != (condition.Reason == identityv1.ReadyReason) {
 				t.Errorf("%s: reason %s has message %q", tc.reason, condition.Reason, condition.Message)
 			}
 			if (len(got.Actions) > 0) != tc.asks || got.After != tc.after {
@@ -214,30 +217,30 @@ func TestDecideReady(t *testing.T) {
 
 func TestDecideRestricted(t *testing.T) {
 	for name, tc := range map[string]struct {
-		allowed *infrav1.AllowedNamespaces
+		allowed *identityv1.AllowedNamespaces
 		refuse  bool
 		want    string
 		says    string
 	}{
 		"Nil":  {nil, false, "True Restricted", ""},
-		"List": {&infrav1.AllowedNamespaces{NamespaceList: []string{"a"}}, false, "True Restricted", ""},
+		"List": {&identityv1.AllowedNamespaces{NamespaceList: []string{"a"}}, false, "True Restricted", ""},
 		"Open": {
-			&infrav1.AllowedNamespaces{}, false, "False Warning OpenToAllNamespaces", "All namespaces may use",
+			&identityv1.AllowedNamespaces{}, false, "False Warning OpenToAllNamespaces", "All namespaces may use",
 		},
-		"Refused": {&infrav1.AllowedNamespaces{}, true, "False Warning OpenToAllNamespaces", "identity.refuseOpen is true"},
+		"Refused": {&identityv1.AllowedNamespaces{}, true, "False Warning OpenToAllNamespaces", "identity.refuseOpen is true"},
 		"NullList": {
-			&infrav1.AllowedNamespaces{NullList: true}, false, "False Warning NullList", "CAPOCI allows all namespaces",
+			&identityv1.AllowedNamespaces{NullList: true}, false, "False Warning NullList", "CAPOCI allows all namespaces",
 		},
 		"NullAnd": {
-			&infrav1.AllowedNamespaces{NullList: true, Selector: &metav1.LabelSelector{}}, false, "True Restricted", "",
+			&identityv1.AllowedNamespaces{NullList: true, Selector: &metav1.LabelSelector{}}, false, "True Restricted", "",
 		},
 	} {
-		identity := identityIn("a", func(i *infrav1.OCIClusterIdentity) { i.Spec.AllowedNamespaces = tc.allowed })
+		identity := identitytest.Identity("a", func(i *identityv1.OCIClusterIdentity) { i.Spec.AllowedNamespaces = tc.allowed })
 		got := conditionOf(
 			Decide(
-				Observation{Identity: identity}, Rules{Policy: Policy{RefuseOpen: tc.refuse}}, time.Now(),
+				Observation{Identity: identity}, Rules{Policy: oci.Policy{RefuseOpen: tc.refuse}}, time.Now(),
 			).Conditions,
-			infrav1.NamespacesRestrictedCondition,
+			identityv1.NamespacesRestrictedCondition,
 		)
 		if short(got) != tc.want || !strings.Contains(got.Message, tc.says) {
 			t.Errorf("%s: got %s %q, want %s %q", name, short(got), got.Message, tc.want, tc.says)
@@ -250,14 +253,14 @@ func clustersIn(namespace string, names ...string) []Cluster {
 	for _, name := range names {
 		clusters = append(
 			clusters,
-			Cluster{id: userID{"OCICluster", namespace, name}, Ref: refTo("id"), Namespace: Namespace{Name: namespace}},
+			Cluster{id: userID{"OCICluster", namespace, name}, Ref: identitytest.Ref("id"), Namespace: oci.Namespace{Name: namespace}},
 		)
 	}
 	return clusters
 }
 
 func TestDecideInUse(t *testing.T) {
-	policy := Policy{SecretNamespaces: []string{"a"}}
+	policy := oci.Policy{SecretNamespaces: []string{"a"}}
 	many := make([]string, 12)
 	for i := range many {
 		many[i] = fmt.Sprintf("c%02d", i)
@@ -266,8 +269,8 @@ func TestDecideInUse(t *testing.T) {
 	otherKind[0].Ref.Kind = "Foo"
 	for name, tc := range map[string]struct {
 		reason   string
-		policy   Policy
-		change   func(*infrav1.OCIClusterIdentity)
+		policy   oci.Policy
+		change   func(*identityv1.OCIClusterIdentity)
 		clusters []Cluster
 		want     string
 		message  string
@@ -286,13 +289,13 @@ func TestDecideInUse(t *testing.T) {
 		},
 		"Many": {"a message is bounded", policy, nil, clustersIn("a", many...), "True Used", "c09 and 2 more"},
 		"ByCAPOCI": {
-			"CAPOCI works with it although the policy refuses it here", Policy{}, nil, clustersIn("a", "x"),
+			"CAPOCI works with it although the policy refuses it here", oci.Policy{}, nil, clustersIn("a", "x"),
 			"True Used", "OCICluster a/x (SecretNamespaceForbidden)",
 		},
 		"NullList": {
 			"CAPOCI allows all namespaces", policy,
-			func(i *infrav1.OCIClusterIdentity) {
-				i.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{NullList: true}
+			func(i *identityv1.OCIClusterIdentity) {
+				i.Spec.AllowedNamespaces = &identityv1.AllowedNamespaces{NullList: true}
 			},
 			clustersIn("b", "x"), "True Used", "OCICluster b/x (NamespaceNotAllowed)",
 		},
@@ -301,7 +304,7 @@ func TestDecideInUse(t *testing.T) {
 			"OCICluster a/odd (IdentityRefInvalid)",
 		},
 	} {
-		identity := identityIn("a")
+		identity := identitytest.Identity("a")
 		if tc.change != nil {
 			tc.change(identity)
 		}
@@ -309,7 +312,7 @@ func TestDecideInUse(t *testing.T) {
 			Decide(
 				Observation{Identity: identity, Clusters: tc.clusters}, Rules{Policy: tc.policy}, time.Now(),
 			).Conditions,
-			infrav1.InUseCondition,
+			identityv1.InUseCondition,
 		)
 		if short(got) != tc.want || !strings.HasSuffix(got.Message, tc.message) {
 			t.Errorf("%s: %s: got %s %q, want %s %q", name, tc.reason, short(got), got.Message, tc.want, tc.message)
@@ -319,7 +322,7 @@ func TestDecideInUse(t *testing.T) {
 
 // What is not seen is not denied, whatever was said before: an instance may see less than the one before it.
 func TestDecideInUseOfWhatIsNotSeen(t *testing.T) {
-	policy := Policy{SecretNamespaces: []string{"a"}}
+	policy := oci.Policy{SecretNamespaces: []string{"a"}}
 	for name, tc := range map[string]struct {
 		reason   string
 		unseen   Unseen
@@ -345,14 +348,14 @@ func TestDecideInUseOfWhatIsNotSeen(t *testing.T) {
 		},
 	} {
 		for _, before := range []corev1.ConditionStatus{"", "True", "False", "Unknown"} {
-			identity := identityIn("a", func(i *infrav1.OCIClusterIdentity) {
-				i.Status.Conditions = []infrav1.Condition{{Type: infrav1.InUseCondition, Status: before}}
+			identity := identitytest.Identity("a", func(i *identityv1.OCIClusterIdentity) {
+				i.Status.Conditions = []identityv1.Condition{{Type: identityv1.InUseCondition, Status: before}}
 			})
 			got := conditionOf(
 				Decide(
 					Observation{Identity: identity, Unseen: tc.unseen, Clusters: tc.clusters}, Rules{Policy: policy}, time.Now(),
 				).Conditions,
-				infrav1.InUseCondition,
+				identityv1.InUseCondition,
 			)
 			if short(got) != tc.want {
 				t.Errorf("%s: %s: after %q got %s, want %s", name, tc.reason, before, short(got), tc.want)
@@ -369,33 +372,33 @@ func TestDecideInUseOfWhatIsNotSeen(t *testing.T) {
 func TestDecideLeavesOthersAlone(t *testing.T) {
 	user := userID{"OCICluster", "a", "x"}
 	got := Decide(Observation{Clusters: clustersIn("a", "x")}, Rules{}, time.Now())
-	if got.Conditions != nil || got.Verdicts[user].Reason != infrav1.IdentityNotFoundReason {
+	if got.Conditions != nil || got.Verdicts[user].Reason != identityv1.IdentityNotFoundReason {
 		t.Errorf("without an identity: got %+v", got)
 	}
-	foreign := Observation{Identity: identityIn("a"), Foreign: true, Clusters: clustersIn("a", "x")}
-	got = Decide(foreign, Rules{Policy: Policy{SecretNamespaces: []string{"a"}}}, time.Now())
+	foreign := Observation{Identity: identitytest.Identity("a"), Foreign: true, Clusters: clustersIn("a", "x")}
+	got = Decide(foreign, Rules{Policy: oci.Policy{SecretNamespaces: []string{"a"}}}, time.Now())
 	if got.Conditions != nil || !got.Verdicts[user].Allowed {
 		t.Errorf("for another instance's identity: got %+v", got)
 	}
-	outage := Observation{Identity: identityIn("a"), Trouble: errors.New("503"), Clusters: clustersIn("a", "x")}
+	outage := Observation{Identity: identitytest.Identity("a"), Trouble: errors.New("503"), Clusters: clustersIn("a", "x")}
 	got = Decide(outage, Rules{}, time.Now())
-	if got.Verdicts != nil || conditionOf(got.Conditions, infrav1.InUseCondition).Type != "" {
+	if got.Verdicts != nil || conditionOf(got.Conditions, identityv1.InUseCondition).Type != "" {
 		t.Errorf("in an outage: got %+v, want clusters and their condition left as they are", got)
 	}
 	outage.Trouble, outage.Secret.Trouble = nil, outage.Trouble
-	got = Decide(outage, Rules{Policy: Policy{SecretNamespaces: []string{"a"}}}, time.Now())
-	if short(conditionOf(got.Conditions, infrav1.InUseCondition)) != "True Used" || !got.Verdicts[user].Allowed {
+	got = Decide(outage, Rules{Policy: oci.Policy{SecretNamespaces: []string{"a"}}}, time.Now())
+	if short(conditionOf(got.Conditions, identityv1.InUseCondition)) != "True Used" || !got.Verdicts[user].Allowed {
 		t.Errorf("without its Secret: got %+v, want it to say who uses the identity", got)
 	}
-	if got.Trouble == nil || conditionOf(got.Conditions, infrav1.ReadyCondition).Reason != infrav1.EvaluationFailedReason {
+	if got.Trouble == nil || conditionOf(got.Conditions, identityv1.ReadyCondition).Reason != identityv1.EvaluationFailedReason {
 		t.Errorf("without its Secret: got %+v, want that to be tried again", got)
 	}
 }
 
 func TestDecideKeepsTransitionTimes(t *testing.T) {
 	began := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	identity := identityIn("a", func(i *infrav1.OCIClusterIdentity) {
-		i.Status.Conditions = []infrav1.Condition{
+	identity := identitytest.Identity("a", func(i *identityv1.OCIClusterIdentity) {
+		i.Status.Conditions = []identityv1.Condition{
 			{Type: "Ready", Status: corev1.ConditionFalse, Reason: "CredentialInvalid", LastTransitionTime: began},
 			{Type: "NamespacesRestricted", Status: corev1.ConditionFalse, LastTransitionTime: began},
 		}
@@ -411,10 +414,10 @@ func TestDecideKeepsTransitionTimes(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	foreign := infrav1.Condition{Type: "Else"}
-	old, now := infrav1.Condition{Type: "Ready", Status: "False"}, infrav1.Condition{Type: "Ready", Status: "True"}
-	before := []infrav1.Condition{old, foreign}
-	got := Merge(before, now, infrav1.Condition{Type: "InUse"})
+	foreign := identityv1.Condition{Type: "Else"}
+	old, now := identityv1.Condition{Type: "Ready", Status: "False"}, identityv1.Condition{Type: "Ready", Status: "True"}
+	before := []identityv1.Condition{old, foreign}
+	got := Merge(before, now, identityv1.Condition{Type: "InUse"})
 	if len(got) != 3 || got[0] != now || got[1] != foreign || got[2].Type != "InUse" {
 		t.Errorf("got %+v", got)
 	}

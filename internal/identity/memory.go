@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	oci "github.com/archelon-io/archelon/identity"
 )
 
 // checked is what is remembered of one state of a Secret: whether it holds an API key, and what OCI said to it. It has
@@ -39,7 +41,7 @@ type known struct {
 	secret types.NamespacedName
 	// state and users are what was last published.
 	state state
-	users map[userID]Verdict
+	users map[userID]oci.Verdict
 }
 
 // memory is all that the controller knows and cannot read again at no cost. A new process begins with none of it, and
@@ -102,7 +104,7 @@ func (m *memory) unused(identity, name types.NamespacedName) {
 
 // notePublished replaces what was last published, and returns the clusters whose verdict is another now, those that
 // have gone among them. Nil verdicts are not known and stay what they were.
-func (m *memory) notePublished(identity types.NamespacedName, now state, users map[userID]Verdict) []userID {
+func (m *memory) notePublished(identity types.NamespacedName, now state, users map[userID]oci.Verdict) []userID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	entry := m.entries[identity]

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+
+	oci "github.com/archelon-io/archelon/identity"
 )
 
 // gathered returns the values of metrics by "name label,label".
@@ -46,17 +48,17 @@ func TestMetrics(t *testing.T) {
 	known := newMemory()
 	meters.memory.Store(known)
 	one, two := types.NamespacedName{Namespace: "a", Name: "one"}, types.NamespacedName{Namespace: "a", Name: "two"}
-	known.notePublished(one, state{"True", "Ready"}, map[userID]Verdict{
+	known.notePublished(one, state{"True", "Ready"}, map[userID]oci.Verdict{
 		{"OCICluster", "a", "x"}: {Allowed: true}, {"OCICluster", "b", "x"}: {Reason: "NamespaceNotAllowed"},
 	})
-	known.notePublished(two, state{"True", "Ready"}, map[userID]Verdict{{"OCICluster", "a", "y"}: {Allowed: true}})
+	known.notePublished(two, state{"True", "Ready"}, map[userID]oci.Verdict{{"OCICluster", "a", "y"}: {Allowed: true}})
 	meters.verified(rejected)
 	expect("identities by state, clusters by reason", map[string]float64{
 		"archelon_identity_identities Ready,True": 2, "archelon_identity_clusters ": 2,
 		"archelon_identity_clusters NamespaceNotAllowed": 1, "archelon_identity_verifications_total rejected": 1,
 	})
 
-	known.notePublished(one, state{}, map[userID]Verdict{})
+	known.notePublished(one, state{}, map[userID]oci.Verdict{})
 	expect("it has gone, and so have its clusters", map[string]float64{
 		"archelon_identity_identities Ready,True": 1, "archelon_identity_clusters ": 1,
 		"archelon_identity_verifications_total rejected": 1,

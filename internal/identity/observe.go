@@ -12,12 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // Observation is all that a run has read.
 type Observation struct {
 	// Identity is nil if there is none.
-	Identity *infrav1.OCIClusterIdentity
+	Identity *identityv1.OCIClusterIdentity
 	// OutOfScope is whether the identity is where this instance cannot look. Foreign is whether another instance writes
 	// its status.
 	OutOfScope, Foreign bool
@@ -49,7 +51,7 @@ type Cluster struct {
 	// Ref is its identityRef.
 	Ref *corev1.ObjectReference
 	// Namespace has labels only if the identity has a selector.
-	Namespace Namespace
+	Namespace oci.Namespace
 }
 
 // observe reads. It decides nothing and writes nothing.
@@ -59,7 +61,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	}
 	var err error
 	if !o.OutOfScope {
-		if o.Identity, err = readIdentity(ctx, r.Resolver.Cached.Objects, key); err != nil {
+		if o.Identity, err = r.Resolver.readers().Identity(ctx, key); err != nil {
 			return o, err
 		}
 	}
@@ -70,7 +72,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 		return o, err
 	}
 	o.Trouble = r.readLabels(ctx, &o)
-	name, ok := r.Resolver.Scope.Policy.secretOf(o.Identity)
+	name, ok := r.Resolver.Scope.Policy.SecretOf(o.Identity)
 	if !ok || o.Foreign {
 		name = types.NamespacedName{}
 	}
@@ -87,7 +89,7 @@ func (r *Reconciler) readClusters(ctx context.Context, key types.NamespacedName)
 	add := func(kind string, user User) {
 		clusters = append(clusters, Cluster{
 			id:  userID{kind, user.GetNamespace(), user.GetName()},
-			Ref: user.IdentityRef(), Namespace: Namespace{Name: user.GetNamespace()},
+			Ref: user.IdentityRef(), Namespace: oci.Namespace{Name: user.GetNamespace()},
 		})
 	}
 	named := client.MatchingFields{identityIndex: key.String()}
@@ -112,14 +114,14 @@ func (r *Reconciler) readClusters(ctx context.Context, key types.NamespacedName)
 
 // readLabels reads the labels of the clusters' Namespaces if they matter.
 func (r *Reconciler) readLabels(ctx context.Context, o *Observation) error {
-	if !selects(o.Identity) {
+	if !oci.Selects(o.Identity) {
 		return nil
 	}
-	found := map[string]Namespace{}
+	found := map[string]oci.Namespace{}
 	for i := range o.Clusters {
 		name := o.Clusters[i].Namespace.Name
 		if _, ok := found[name]; !ok {
-			namespace, err := readNamespace(ctx, r.Resolver.Cached.Metadata, name)
+			namespace, err := r.Resolver.readers().Namespace(ctx, name)
 			if err != nil {
 				return err
 			}

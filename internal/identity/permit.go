@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -35,19 +36,23 @@ func (r *Resolver) Permits(ctx context.Context, cluster *clusterv1.Cluster) erro
 	if err != nil || verdict.Allowed {
 		return err
 	}
-	return &outcome.Problem{Kind: outcome.KindStall, Reason: verdict.Reason, Message: verdict.Message}
+	message := verdict.Message
+	if verdict.Detail != "" {
+		message += ". Its condition " + identityv1.ReadyCondition + " says what is wrong"
+	}
+	return &outcome.Problem{Kind: outcome.KindStall, Reason: verdict.Reason, Message: message}
 }
 
 func waiting(message string) error {
-	return &outcome.Problem{Kind: outcome.KindWait, Reason: infrav1.IdentityNotEvaluatedReason, Message: message}
+	return &outcome.Problem{Kind: outcome.KindWait, Reason: identityv1.IdentityNotEvaluatedReason, Message: message}
 }
 
 // userOf returns an empty object of the kind, nil if it is none that names identities.
 func userOf(group, kind string) User {
 	switch {
-	case group == infrav1.GroupName && kind == infrav1.OCIClusterKind:
+	case group == identityv1.GroupName && kind == infrav1.OCIClusterKind:
 		return &infrav1.OCICluster{}
-	case group == infrav1.GroupName && kind == infrav1.OCIManagedClusterKind:
+	case group == identityv1.GroupName && kind == infrav1.OCIManagedClusterKind:
 		return &infrav1.OCIManagedCluster{}
 	default:
 		return nil

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/identity/identitytest"
 	"github.com/archelon-io/archelon/internal/outcome"
 	"github.com/archelon-io/archelon/test/simulation"
 )
@@ -26,7 +28,7 @@ func (broken) Get(context.Context, client.ObjectKey, client.Object, ...client.Ge
 
 func TestPermits(t *testing.T) {
 	server := simulation.NewServer(simScheme())
-	server.Put(identityIn("infra"))
+	server.Put(identitytest.Identity("infra"))
 	for namespace, object := range map[string]func(metav1.ObjectMeta, infrav1.ClusterSpec) client.Object{
 		"a": func(meta metav1.ObjectMeta, spec infrav1.ClusterSpec) client.Object {
 			return &infrav1.OCICluster{ObjectMeta: meta, Spec: spec}
@@ -35,7 +37,7 @@ func TestPermits(t *testing.T) {
 			return &infrav1.OCIManagedCluster{ObjectMeta: meta, Spec: spec}
 		},
 	} {
-		ref := refTo("id")
+		ref := identitytest.Ref("id")
 		ref.Namespace = "infra"
 		server.Put(object(metav1.ObjectMeta{Namespace: namespace, Name: "net"}, infrav1.ClusterSpec{IdentityRef: ref}))
 		server.Put(object(metav1.ObjectMeta{Namespace: namespace, Name: "bare"}, infrav1.ClusterSpec{}))
@@ -54,16 +56,16 @@ func TestPermits(t *testing.T) {
 		why             string
 		err             error
 	}{
-		"Allowed":       {"the list has the namespace", known, infrav1.GroupName, "a", "OCICluster", "net", 0, "", nil},
-		"Refused":       {"the list does not have it", known, infrav1.GroupName, "b", "OCIManagedCluster", "net", outcome.KindStall, "NamespaceNotAllowed", nil},
-		"NoIdentity":    {"the principal of the process is for all", known, infrav1.GroupName, "b", "OCIManagedCluster", "bare", 0, "", nil},
-		"Missing":       {"it cannot be decided yet", known, infrav1.GroupName, "a", "OCICluster", "none", outcome.KindWait, "IdentityNotEvaluated", nil},
-		"NotOCI":        {"nobody decides", known, infrav1.GroupName, "b", "DockerCluster", "net", 0, "", nil},
+		"Allowed":       {"the list has the namespace", known, identityv1.GroupName, "a", "OCICluster", "net", 0, "", nil},
+		"Refused":       {"the list does not have it", known, identityv1.GroupName, "b", "OCIManagedCluster", "net", outcome.KindStall, "NamespaceNotAllowed", nil},
+		"NoIdentity":    {"the principal of the process is for all", known, identityv1.GroupName, "b", "OCIManagedCluster", "bare", 0, "", nil},
+		"Missing":       {"it cannot be decided yet", known, identityv1.GroupName, "a", "OCICluster", "none", outcome.KindWait, "IdentityNotEvaluated", nil},
+		"NotOCI":        {"nobody decides", known, identityv1.GroupName, "b", "DockerCluster", "net", 0, "", nil},
 		"OtherGroup":    {"it is no kind of CAPOCI", known, "example.com", "b", "OCIManagedCluster", "net", 0, "", nil},
 		"None":          {"a cluster may have no infrastructure yet", known, "", "b", "", "", 0, "", nil},
-		"NoResolver":    {"everything on OCI waits", nil, infrav1.GroupName, "a", "OCICluster", "net", outcome.KindWait, "IdentityNotEvaluated", nil},
-		"NotOCINeither": {"and nothing else", nil, infrav1.GroupName, "a", "DockerCluster", "net", 0, "", nil},
-		"Stopped":       {"an outage is no refusal", stopped, infrav1.GroupName, "a", "OCICluster", "net", 0, "", errStopped},
+		"NoResolver":    {"everything on OCI waits", nil, identityv1.GroupName, "a", "OCICluster", "net", outcome.KindWait, "IdentityNotEvaluated", nil},
+		"NotOCINeither": {"and nothing else", nil, identityv1.GroupName, "a", "DockerCluster", "net", 0, "", nil},
+		"Stopped":       {"an outage is no refusal", stopped, identityv1.GroupName, "a", "OCICluster", "net", 0, "", errStopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: "prod"}}

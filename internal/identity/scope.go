@@ -8,6 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -18,7 +20,7 @@ type Scope struct {
 	Shard shard.Scope
 	// Policy is what an administrator allows. Identities of trusted namespaces are read wherever they are, for they are
 	// shared.
-	Policy Policy
+	Policy oci.Policy
 }
 
 // readable reports whether identities of the namespace can be read.
@@ -37,7 +39,7 @@ func (s Scope) Watches() []controller.Watch {
 		}
 	}
 	watches := []controller.Watch{
-		{Object: &infrav1.OCIClusterIdentity{}, By: identities},
+		{Object: &identityv1.OCIClusterIdentity{}, By: identities},
 		{Object: &infrav1.OCICluster{}, By: cache.ByObject{Transform: reduce}},
 		{Object: &infrav1.OCIManagedCluster{}, By: cache.ByObject{Transform: reduce}},
 		{Own: true, Object: controller.MetadataOf(corev1.SchemeGroupVersion, "Namespace"), By: cache.ByObject{

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/shard"
 )
@@ -57,9 +58,9 @@ func TestWatchedIdentities(t *testing.T) {
 		},
 	} {
 		scope := Scope{
-			Shard: scopeOf(t, tc.included, tc.excluded), Policy: Policy{TrustedNamespaces: []string{"infra"}},
+			Shard: scopeOf(t, tc.included, tc.excluded), Policy: oci.Policy{TrustedNamespaces: []string{"infra"}},
 		}
-		for _, watch := range watchesOn[*infrav1.OCIClusterIdentity](t, scope) {
+		for _, watch := range watchesOn[*identityv1.OCIClusterIdentity](t, scope) {
 			if diff := cmp.Diff(tc.want, slices.Sorted(maps.Keys(watch.By.Namespaces))); diff != "" || watch.Own {
 				t.Errorf("%s: %s: (-want +got)\n%s", name, tc.reason, diff)
 			}
@@ -82,7 +83,7 @@ func TestSecretsOfAllNamespacesAreNeverWatched(t *testing.T) {
 	for name, namespaces := range map[string][]string{"None": nil, "Some": {"vault", "infra"}} {
 		var watched []string
 		for _, watch := range watchesOn[*metav1.PartialObjectMetadata](
-			t, Scope{Policy: Policy{SecretNamespaces: namespaces, TrustedNamespaces: []string{"infra"}}},
+			t, Scope{Policy: oci.Policy{SecretNamespaces: namespaces, TrustedNamespaces: []string{"infra"}}},
 		) {
 			if watch.Object.GetObjectKind().GroupVersionKind().Kind != "Secret" {
 				continue

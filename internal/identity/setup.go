@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
@@ -73,7 +75,7 @@ func indexes() []reconcile.Index {
 	return []reconcile.Index{
 		{Object: &infrav1.OCICluster{}, Name: identityIndex, Keys: identityKeys},
 		{Object: &infrav1.OCIManagedCluster{}, Name: identityIndex, Keys: identityKeys},
-		{Object: &infrav1.OCIClusterIdentity{}, Name: secretIndex, Keys: secretKeys},
+		{Object: &identityv1.OCIClusterIdentity{}, Name: secretIndex, Keys: secretKeys},
 	}
 }
 
@@ -83,12 +85,12 @@ func identityKeys(object client.Object) []string {
 	if !ok || user.IdentityRef() == nil {
 		return nil
 	}
-	return []string{KeyOf(user.IdentityRef(), user.GetNamespace()).String()}
+	return []string{oci.KeyOf(user.IdentityRef(), user.GetNamespace()).String()}
 }
 
 // secretKeys returns the Secret that an identity names.
 func secretKeys(object client.Object) []string {
-	identity, ok := object.(*infrav1.OCIClusterIdentity)
+	identity, ok := object.(*identityv1.OCIClusterIdentity)
 	if !ok {
 		return nil
 	}
@@ -98,7 +100,7 @@ func secretKeys(object client.Object) []string {
 
 func (r *Reconciler) watches() []reconcile.Watch {
 	watches := []reconcile.Watch{
-		{Object: &infrav1.OCIClusterIdentity{}, Requests: reconcile.Itself},
+		{Object: &identityv1.OCIClusterIdentity{}, Requests: reconcile.Itself},
 		{Object: &infrav1.OCICluster{}, Requests: r.identityOfCluster, Admits: refChanged()},
 		{Object: &infrav1.OCIManagedCluster{}, Requests: r.identityOfCluster, Admits: refChanged()},
 		{Object: metadataOf("Namespace"), Own: true, Requests: r.identitiesOfNamespace, Admits: predicate.LabelChangedPredicate{}},

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/identity/identitytest"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -20,15 +21,15 @@ import (
 func TestASharedSecretIsReadOncePerVersion(t *testing.T) {
 	const identities = 100
 	server := simulation.NewServer(simScheme())
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "shared"}, Data: goodData()}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "shared"}, Data: identitytest.Data()}
 	server.Put(secret)
 	keys := make([]types.NamespacedName, identities)
 	for i := range keys {
 		keys[i] = types.NamespacedName{Namespace: "infra", Name: fmt.Sprintf("id-%d", i)}
-		server.Put(&infrav1.OCIClusterIdentity{
+		server.Put(&identityv1.OCIClusterIdentity{
 			ObjectMeta: metav1.ObjectMeta{Namespace: keys[i].Namespace, Name: keys[i].Name},
-			Spec: infrav1.OCIClusterIdentitySpec{
-				Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: "infra", Name: "shared"},
+			Spec: identityv1.OCIClusterIdentitySpec{
+				Type: identityv1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: "infra", Name: "shared"},
 			},
 		})
 	}
@@ -90,19 +91,19 @@ func TestASharedSecretIsReadOncePerVersion(t *testing.T) {
 
 // Identities that share a Secret ask OCI about it once.
 func TestOCIIsAskedOnceAboutASharedSecret(t *testing.T) {
-	one := theKeys().one
+	one := identitytest.One()
 	server := newOCI(t, &one.PublicKey)
 	verifier, err := NewVerifier(VerifierOptions{Endpoint: server.URL, TrustedCAs: server.trust()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	management := simulation.NewServer(simScheme())
-	management.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "shared"}, Data: goodData()})
+	management.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "shared"}, Data: identitytest.Data()})
 	for i := range 20 {
-		management.Put(&infrav1.OCIClusterIdentity{
+		management.Put(&identityv1.OCIClusterIdentity{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: fmt.Sprintf("id-%d", i)},
-			Spec: infrav1.OCIClusterIdentitySpec{
-				Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: "infra", Name: "shared"},
+			Spec: identityv1.OCIClusterIdentitySpec{
+				Type: identityv1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: "infra", Name: "shared"},
 			},
 		})
 	}

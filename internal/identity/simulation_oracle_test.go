@@ -3,6 +3,7 @@ package identity
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,9 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/identity/identitytest"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -28,7 +31,7 @@ func (w *world) oracle(user User) bool {
 	if key.Namespace == "" {
 		key.Namespace = user.GetNamespace()
 	}
-	identity, ok := w.server.Get(simulation.Key{Kind: identityGK, NamespacedName: key}).(*infrav1.OCIClusterIdentity)
+	identity, ok := w.server.Get(simulation.Key{Kind: identityGK, NamespacedName: key}).(*identityv1.OCIClusterIdentity)
 	if !ok || ref.Kind != "OCIClusterIdentity" {
 		return false
 	}
@@ -96,7 +99,7 @@ func (w *world) check() {
 	}
 	w.server.Writes = nil
 	for _, object := range w.server.Objects(identityGK) {
-		identity, ok := object.(*infrav1.OCIClusterIdentity)
+		identity, ok := object.(*identityv1.OCIClusterIdentity)
 		if ok && w.foreign[identity.UID] && identity.Condition("Foreign") == nil {
 			w.t.Fatalf("identity %s/%s has lost the condition of somebody else", identity.Namespace, identity.Name)
 		}
@@ -106,18 +109,25 @@ func (w *world) check() {
 		return
 	}
 	user := rapid.SampledFrom(users).Draw(w.t, "asks")
-	provider, verdict, err := w.control.Resolver.Principal(w.ctx, user)
+	w.checkPrincipal(user)
+}
+
+// checkPrincipal is what must hold of the principal that another controller gets for a cluster.
+func (w *world) checkPrincipal(user User) {
+	provider, err := w.principals.ConfigurationProvider(w.ctx, user.GetNamespace(), user.IdentityRef())
+	refused, isRefused := errors.AsType[*oci.RefusedError](err)
 	if provider != nil && !w.oracle(user) {
-		w.t.Fatalf("%s %s got a principal that it must not have: %+v", user.GetNamespace(), user.GetName(), verdict)
+		w.t.Fatalf("%s %s got a principal that it must not have", user.GetNamespace(), user.GetName())
 	}
-	if provider == nil && err == nil && w.oracle(user) {
-		w.t.Fatalf("%s %s is refused: %+v", user.GetNamespace(), user.GetName(), verdict)
+	broken := isRefused && (refused.Reason == identityv1.SecretNotFoundReason || refused.Reason == identityv1.CredentialInvalidReason)
+	if isRefused && !broken && w.oracle(user) {
+		w.t.Fatalf("%s %s is refused: %+v", user.GetNamespace(), user.GetName(), refused)
 	}
 	// What is out of scope is not read.
 	reads := user.IdentityRef() != nil && user.IdentityRef().Kind == "OCIClusterIdentity" &&
-		verdict.Reason != infrav1.IdentityOutOfScopeReason
-	if w.trouble != nil && reads && err == nil {
-		w.t.Fatalf("an outage is reported as %+v", verdict)
+		(!isRefused || refused.Reason != identityv1.IdentityOutOfScopeReason)
+	if w.trouble != nil && reads && (err == nil || isRefused) {
+		w.t.Fatalf("an outage is reported as %v", err)
 	}
 	if err != nil {
 		fmt.Fprintln(&w.printed, err)
@@ -131,7 +141,7 @@ func (w *world) checkEnd() {
 		w.t.Fatal("it does not come to rest")
 	}
 	for _, object := range w.server.Objects(identityGK) {
-		if identity, _ := object.(*infrav1.OCIClusterIdentity); w.scope.Owns(identity.Namespace) {
+		if identity, _ := object.(*identityv1.OCIClusterIdentity); w.scope.Owns(identity.Namespace) {
 			w.checkConditions(identity)
 		}
 	}
@@ -158,13 +168,13 @@ func (w *world) checkEnd() {
 	w.checkSecrets()
 }
 
-func (w *world) checkConditions(identity *infrav1.OCIClusterIdentity) {
+func (w *world) checkConditions(identity *identityv1.OCIClusterIdentity) {
 	key := client.ObjectKeyFromObject(identity).String()
-	ready := identity.Condition(infrav1.ReadyCondition)
+	ready := identity.Condition(identityv1.ReadyCondition)
 	if ready == nil {
 		w.t.Fatalf("identity %s has no condition", key)
 	}
-	inUse := identity.Condition(infrav1.InUseCondition)
+	inUse := identity.Condition(identityv1.InUseCondition)
 	if inUse == nil {
 		w.t.Fatalf("identity %s has no condition InUse", key)
 	}
@@ -173,7 +183,7 @@ func (w *world) checkConditions(identity *infrav1.OCIClusterIdentity) {
 	}
 	for _, user := range w.users() {
 		ref, name := user.IdentityRef(), user.GetNamespace()+"/"+user.GetName()
-		if ref == nil || KeyOf(ref, user.GetNamespace()).String() != key || len(w.users()) > maxListed {
+		if ref == nil || oci.KeyOf(ref, user.GetNamespace()).String() != key || len(w.users()) > maxListed {
 			continue
 		}
 		if w.oracle(user) && inUse.Status == corev1.ConditionFalse {
@@ -193,8 +203,8 @@ func (w *world) checkConditions(identity *infrav1.OCIClusterIdentity) {
 }
 
 // checkReady says from the server's state what Ready has to be.
-func (w *world) checkReady(identity *infrav1.OCIClusterIdentity, ready *infrav1.Condition) {
-	ref, want := identity.Spec.PrincipalSecret, infrav1.ReadyReason
+func (w *world) checkReady(identity *identityv1.OCIClusterIdentity, ready *identityv1.Condition) {
+	ref, want := identity.Spec.PrincipalSecret, identityv1.ReadyReason
 	secret, exists := w.server.Get(
 		simulation.Key{Kind: secretGK, NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}},
 	).(*corev1.Secret)
@@ -205,25 +215,25 @@ func (w *world) checkReady(identity *infrav1.OCIClusterIdentity, ready *infrav1.
 	trusted := identity.Namespace == "infra"
 	switch identity.Spec.Type {
 	case "Nonsense":
-		want = infrav1.PrincipalTypeUnknownReason
-	case infrav1.InstancePrincipal:
+		want = identityv1.PrincipalTypeUnknownReason
+	case identityv1.InstancePrincipal:
 		if !trusted {
-			want = infrav1.PrincipalTypeForbiddenReason
+			want = identityv1.PrincipalTypeForbiddenReason
 		}
 	default:
 		switch {
 		case ref.Namespace == "b" || !trusted && ref.Namespace != identity.Namespace:
-			want = infrav1.SecretNamespaceForbiddenReason
+			want = identityv1.SecretNamespaceForbiddenReason
 		case !exists:
-			want = infrav1.SecretNotFoundReason
+			want = identityv1.SecretNotFoundReason
 		case len(secret.Data["key"]) == 0 || !matching(secret.Data):
-			want = infrav1.CredentialInvalidReason
+			want = identityv1.CredentialInvalidReason
 		}
 	}
-	if want == infrav1.ReadyReason && strings.Contains(string(raw), `"Is"`) {
-		want = infrav1.SelectorInvalidReason
+	if want == identityv1.ReadyReason && strings.Contains(string(raw), `"Is"`) {
+		want = identityv1.SelectorInvalidReason
 	}
-	if ready.Reason != want || (ready.Status == corev1.ConditionTrue) != (want == infrav1.ReadyReason) {
+	if ready.Reason != want || (ready.Status == corev1.ConditionTrue) != (want == identityv1.ReadyReason) {
 		w.t.Fatalf(
 			"identity %s/%s says %s %s (%s), want %s", identity.Namespace, identity.Name, ready.Status, ready.Reason,
 			ready.Message, want,
@@ -232,13 +242,13 @@ func (w *world) checkReady(identity *infrav1.OCIClusterIdentity, ready *infrav1.
 }
 
 func matching(data map[string][]byte) bool {
-	for _, key := range []string{string(pkcs1(theKeys().one)), string(pkcs1(theKeys().other))} {
+	for _, key := range []string{string(identitytest.PKCS1(identitytest.One())), string(identitytest.PKCS1(identitytest.Other()))} {
 		if string(data["key"]) == key {
-			pair := theKeys().one
-			if key == string(pkcs1(theKeys().other)) {
-				pair = theKeys().other
+			pair := identitytest.One()
+			if key == string(identitytest.PKCS1(identitytest.Other())) {
+				pair = identitytest.Other()
 			}
-			return string(data["fingerprint"]) == fingerprintOf(&pair.PublicKey)
+			return string(data["fingerprint"]) == identitytest.Fingerprint(&pair.PublicKey)
 		}
 	}
 	return false

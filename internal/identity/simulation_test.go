@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -10,13 +9,16 @@ import (
 	"pgregory.net/rapid"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/identity/identitytest"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
 // Whatever happens in whatever order: no cluster gets a principal that it may not use, nothing but the status of
 // identities is written, and once faults stop, every identity says what is true and nothing is written any more.
 func TestSimulation(t *testing.T) {
-	theKeys()
+	identitytest.One()
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(ctx, t)
@@ -32,14 +34,14 @@ func TestSimulation(t *testing.T) {
 // those alone whom it concerns.
 func TestSteadyStateAsksNothing(t *testing.T) {
 	server, requests := simulation.NewServer(simScheme()), 0
-	allowed := &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}}
+	allowed := &identityv1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}}
 	for i := range 50 {
 		name := fmt.Sprintf("id-%d", i)
-		server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: name}, Data: goodData()})
-		server.Put(&infrav1.OCIClusterIdentity{
+		server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: name}, Data: identitytest.Data()})
+		server.Put(&identityv1.OCIClusterIdentity{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: name},
-			Spec: infrav1.OCIClusterIdentitySpec{
-				Type: infrav1.UserPrincipal, AllowedNamespaces: allowed,
+			Spec: identityv1.OCIClusterIdentitySpec{
+				Type: identityv1.UserPrincipal, AllowedNamespaces: allowed,
 				PrincipalSecret: corev1.SecretReference{Namespace: "infra", Name: name},
 			},
 		})
@@ -50,7 +52,7 @@ func TestSteadyStateAsksNothing(t *testing.T) {
 		})
 	}
 	for i := range 1000 {
-		ref := refTo(fmt.Sprintf("id-%d", i%50))
+		ref := identitytest.Ref(fmt.Sprintf("id-%d", i%50))
 		ref.Namespace = "infra"
 		server.Put(&infrav1.OCICluster{
 			ObjectMeta: metav1.ObjectMeta{
@@ -129,7 +131,7 @@ func TestCompleteRejectsWhatIsMissing(t *testing.T) {
 			Client: live, Recorder: recorder{},
 			Resolver: &Resolver{
 				Cached: Readers{whole, whole}, Live: live,
-				Scope: Scope{Policy: Policy{SecretNamespaces: []string{"*"}}},
+				Scope: Scope{Policy: oci.Policy{SecretNamespaces: []string{"*"}}},
 			},
 		},
 	} {
@@ -139,8 +141,5 @@ func TestCompleteRejectsWhatIsMissing(t *testing.T) {
 	}
 	if err := (&Reconciler{Client: live, Recorder: recorder{}, Resolver: resolver()}).complete(); err != nil {
 		t.Error(err)
-	}
-	if _, _, err := resolver().Principal(t.Context(), &infrav1.OCICluster{}); !errors.Is(err, ErrNoProcessPrincipal) {
-		t.Errorf("without identityRef and without a principal of the process: got %v", err)
 	}
 }

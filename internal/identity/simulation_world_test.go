@@ -21,14 +21,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/identity/identitytest"
 	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
 var (
-	identityGK  = schema.GroupKind{Group: infrav1.GroupName, Kind: infrav1.OCIClusterIdentityKind}
-	clusterGK   = schema.GroupKind{Group: infrav1.GroupName, Kind: infrav1.OCIClusterKind}
-	managedGK   = schema.GroupKind{Group: infrav1.GroupName, Kind: infrav1.OCIManagedClusterKind}
+	identityGK  = schema.GroupKind{Group: identityv1.GroupName, Kind: identityv1.OCIClusterIdentityKind}
+	clusterGK   = schema.GroupKind{Group: identityv1.GroupName, Kind: infrav1.OCIClusterKind}
+	managedGK   = schema.GroupKind{Group: identityv1.GroupName, Kind: infrav1.OCIManagedClusterKind}
 	namespaceGK = schema.GroupKind{Kind: "Namespace"}
 	secretGK    = schema.GroupKind{Kind: "Secret"}
 )
@@ -36,7 +39,7 @@ var (
 // What the others write in a simulated world: few names, so that things meet.
 var (
 	simNamespaces = []string{"a", "b", "infra"}
-	simPolicy     = Policy{SecretNamespaces: []string{"a", "infra"}, TrustedNamespaces: []string{"infra"}}
+	simPolicy     = oci.Policy{SecretNamespaces: []string{"a", "infra"}, TrustedNamespaces: []string{"infra"}}
 	simShapes     = []string{
 		`null`, `{}`, `{"list":null}`, `{"list":[]}`, `{"list":["a"]}`, `{"list":["a","b"]}`, `{"selector":{}}`,
 		`{"selector":{"matchLabels":{"team":"x"}}}`, `{"list":["b"],"selector":{"matchLabels":{"team":"x"}}}`,
@@ -60,6 +63,8 @@ type world struct {
 	told map[userID]bool
 	// foreign are the identities that have a condition of somebody else.
 	foreign map[types.UID]bool
+	// principals is what another controller with the same policy asks for principals.
+	principals *oci.Resolver
 	// trouble is what reads from the API server fail with.
 	trouble error
 	// scope is where the process works. Others work elsewhere.
@@ -98,18 +103,18 @@ func (w *world) furnish() {
 	for _, from := range []struct{ cluster, identity, name string }{
 		{"a", "a", "one"}, {"infra", "infra", "one"}, {"b", "infra", "two"},
 	} {
-		meta, ref := metav1.ObjectMeta{Namespace: from.identity, Name: from.name}, refTo(from.name)
+		meta, ref := metav1.ObjectMeta{Namespace: from.identity, Name: from.name}, identitytest.Ref(from.name)
 		ref.Namespace = from.identity
 		w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: from.cluster, Labels: team}})
 		w.server.Put(&infrav1.OCICluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: from.cluster, Name: from.name}, Spec: infrav1.ClusterSpec{IdentityRef: ref},
 		})
-		w.server.Put(&corev1.Secret{ObjectMeta: meta, Data: goodData()})
-		w.server.Put(&infrav1.OCIClusterIdentity{
+		w.server.Put(&corev1.Secret{ObjectMeta: meta, Data: identitytest.Data()})
+		w.server.Put(&identityv1.OCIClusterIdentity{
 			ObjectMeta: meta,
-			Spec: infrav1.OCIClusterIdentitySpec{
-				Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: from.identity, Name: from.name},
-				AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: team}},
+			Spec: identityv1.OCIClusterIdentitySpec{
+				Type: identityv1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: from.identity, Name: from.name},
+				AllowedNamespaces: &identityv1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: team}},
 			},
 		})
 	}
@@ -154,7 +159,6 @@ func (w *world) start() {
 		Client: live, Recorder: recorder{w},
 		Resolver: &Resolver{
 			Cached: Readers{Objects: cache, Metadata: cache}, Live: live, Scope: scope,
-			Providers: Providers{Process: somebody, Instance: somebody},
 		},
 		Notify: func(kind string, name types.NamespacedName) { w.told[userID{kind, name.Namespace, name.Name}] = true },
 		Clock:  w.clock,
@@ -162,6 +166,9 @@ func (w *world) start() {
 	if err := w.control.complete(); err != nil {
 		w.t.Fatal(err)
 	}
+	w.principals = oci.NewResolver(oci.LiveReaders(live), oci.Options{
+		Policy: simPolicy, Readable: scope.readable, Providers: oci.Providers{Process: somebody, Instance: somebody},
+	})
 	w.process = &simulation.Process{Cache: cache, Reconciler: w.control, Watches: watchesOf(w.control)}
 	w.process.Start(w.ctx)
 }
@@ -172,7 +179,7 @@ func watchesOf(r *Reconciler) []simulation.Watch {
 	for _, watch := range r.watches() {
 		kind := clusterGK
 		switch object := watch.Object.(type) {
-		case *infrav1.OCIClusterIdentity:
+		case *identityv1.OCIClusterIdentity:
 			kind = identityGK
 		case *infrav1.OCIManagedCluster:
 			kind = managedGK
@@ -202,7 +209,7 @@ func (w *world) fault(verb string, key simulation.Key, answered bool) error {
 }
 
 // somebody is a principal that no Secret holds.
-func somebody() (common.ConfigurationProvider, error) { return &Credential{}, nil }
+func somebody() (common.ConfigurationProvider, error) { return &oci.Credential{}, nil }
 
 type recorder struct{ w *world }
 
@@ -224,11 +231,11 @@ func (w *world) act() {
 		"work", "work", "work", "later", "restart", "fault", "outage",
 	}) {
 	case "identity":
-		w.server.Put(&infrav1.OCIClusterIdentity{ObjectMeta: meta, Spec: w.drawSpec(pick), Status: w.statusOf(meta)})
+		w.server.Put(&identityv1.OCIClusterIdentity{ObjectMeta: meta, Spec: w.drawSpec(pick), Status: w.statusOf(meta)})
 	case "secret":
 		w.server.Put(&corev1.Secret{ObjectMeta: meta, Data: w.drawSecret(pick)})
 	case "cluster":
-		ref := refTo(pick("identity", []string{"one", "one", "one", "two"}))
+		ref := identitytest.Ref(pick("identity", []string{"one", "one", "one", "two"}))
 		ref.Namespace = pick("identity namespace", append([]string{""}, simNamespaces...))
 		ref.Kind = pick("kind", []string{"OCIClusterIdentity", "OCIClusterIdentity", "OCIClusterIdentity", "Foo"})
 		if pick("ref", []string{"yes", "yes", "yes", "no"}) == "no" {
@@ -279,11 +286,11 @@ func (w *world) act() {
 // addForeign has somebody else write a condition of their own.
 func (w *world) addForeign(meta metav1.ObjectMeta) {
 	key := types.NamespacedName{Namespace: meta.Namespace, Name: meta.Name}
-	identity, ok := w.server.Get(simulation.Key{Kind: identityGK, NamespacedName: key}).(*infrav1.OCIClusterIdentity)
+	identity, ok := w.server.Get(simulation.Key{Kind: identityGK, NamespacedName: key}).(*identityv1.OCIClusterIdentity)
 	if !ok || identity.Condition("Foreign") != nil {
 		return
 	}
-	condition := infrav1.Condition{Type: "Foreign", Status: corev1.ConditionTrue}
+	condition := identityv1.Condition{Type: "Foreign", Status: corev1.ConditionTrue}
 	identity.Status.Conditions = append(identity.Status.Conditions, condition)
 	w.server.Put(identity)
 	w.foreign[identity.UID] = true
@@ -302,23 +309,23 @@ func (w *world) work() {
 }
 
 // statusOf keeps the status of an identity that others replace: users change specs.
-func (w *world) statusOf(meta metav1.ObjectMeta) infrav1.OCIClusterIdentityStatus {
+func (w *world) statusOf(meta metav1.ObjectMeta) identityv1.OCIClusterIdentityStatus {
 	before, ok := w.server.Get(simulation.Key{
 		Kind: identityGK, NamespacedName: types.NamespacedName{Namespace: meta.Namespace, Name: meta.Name},
-	}).(*infrav1.OCIClusterIdentity)
+	}).(*identityv1.OCIClusterIdentity)
 	if !ok {
-		return infrav1.OCIClusterIdentityStatus{}
+		return identityv1.OCIClusterIdentityStatus{}
 	}
 	return before.Status
 }
 
-func (w *world) drawSpec(pick func(string, []string) string) infrav1.OCIClusterIdentitySpec {
-	var allowed *infrav1.AllowedNamespaces
+func (w *world) drawSpec(pick func(string, []string) string) identityv1.OCIClusterIdentitySpec {
+	var allowed *identityv1.AllowedNamespaces
 	if err := json.Unmarshal([]byte(pick("allowed", simShapes)), &allowed); err != nil {
 		w.t.Fatal(err)
 	}
-	return infrav1.OCIClusterIdentitySpec{
-		Type: infrav1.PrincipalType(
+	return identityv1.OCIClusterIdentitySpec{
+		Type: identityv1.PrincipalType(
 			pick("type", []string{"UserPrincipal", "UserPrincipal", "UserPrincipal", "InstancePrincipal", "Nonsense"}),
 		),
 		PrincipalSecret: corev1.SecretReference{
@@ -329,14 +336,14 @@ func (w *world) drawSpec(pick func(string, []string) string) infrav1.OCIClusterI
 }
 
 func (w *world) drawSecret(pick func(string, []string) string) map[string][]byte {
-	data := goodData()
+	data := identitytest.Data()
 	switch pick("data", []string{"good", "good", "rotated", "missing", "mismatch"}) {
 	case "rotated":
-		data["key"], data["fingerprint"] = pkcs1(theKeys().other), []byte(fingerprintOf(&theKeys().other.PublicKey))
+		data["key"], data["fingerprint"] = identitytest.PKCS1(identitytest.Other()), []byte(identitytest.Fingerprint(&identitytest.Other().PublicKey))
 	case "missing":
 		delete(data, "key")
 	case "mismatch":
-		data["key"] = pkcs1(theKeys().other)
+		data["key"] = identitytest.PKCS1(identitytest.Other())
 	}
 	return data
 }

@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
 
@@ -39,7 +39,7 @@ func (r *Reconciler) publish(
 // stateOf returns what metrics say of an identity.
 func stateOf(d Decision) state {
 	for _, condition := range d.Conditions {
-		if condition.Type == infrav1.ReadyCondition {
+		if condition.Type == identityv1.ReadyCondition {
 			return state{string(condition.Status), condition.Reason}
 		}
 	}
@@ -51,16 +51,16 @@ const maxNote = 1024
 
 // announce says in Events what changed for people: that an identity works, does not, or is open. Who uses it is no
 // news.
-func (r *Reconciler) announce(identity *infrav1.OCIClusterIdentity, conditions []infrav1.Condition) {
+func (r *Reconciler) announce(identity *identityv1.OCIClusterIdentity, conditions []identityv1.Condition) {
 	for _, condition := range conditions {
 		before := identity.Condition(condition.Type)
 		same := before != nil && before.Status == condition.Status && before.Reason == condition.Reason
-		if same || condition.Type == infrav1.InUseCondition {
+		if same || condition.Type == identityv1.InUseCondition {
 			continue
 		}
 		kind, note := corev1.EventTypeWarning, condition.Message
-		if condition.Status == corev1.ConditionTrue && condition.Reason != infrav1.EvaluationFailedReason {
-			if condition.Type == infrav1.NamespacesRestrictedCondition && before == nil {
+		if condition.Status == corev1.ConditionTrue && condition.Reason != identityv1.EvaluationFailedReason {
+			if condition.Type == identityv1.NamespacesRestrictedCondition && before == nil {
 				continue // It is what one expects.
 			}
 			kind, note = corev1.EventTypeNormal, "Condition "+condition.Type+" is True"

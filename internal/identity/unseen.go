@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -20,7 +23,7 @@ type Unseen struct {
 
 // UnseenBy returns what an instance that works in a scope does not see of the clusters that may use an identity. It
 // receives every OCICluster and OCIManagedCluster of its scope: a watch filter is for CAPI Clusters alone. It is pure.
-func UnseenBy(scope shard.Scope, allowed *infrav1.AllowedNamespaces) Unseen {
+func UnseenBy(scope shard.Scope, allowed *identityv1.AllowedNamespaces) Unseen {
 	if scope.All() || allowed == nil {
 		return Unseen{}
 	}
@@ -30,11 +33,11 @@ func UnseenBy(scope shard.Scope, allowed *infrav1.AllowedNamespaces) Unseen {
 }
 
 // admitsOthers reports whether Archelon or CAPOCI admits namespaces that are not in the list.
-func admitsOthers(allowed *infrav1.AllowedNamespaces) bool {
+func admitsOthers(allowed *identityv1.AllowedNamespaces) bool {
 	if allowed.Selector == nil {
 		return allowed.Open() || allowed.NullList
 	}
-	selector, err := selectorOf(allowed)
+	selector, err := oci.SelectorOf(allowed)
 	return err == nil && !selector.Empty()
 }
 
@@ -57,7 +60,7 @@ func (u Unseen) where() string {
 	const notHere = "in which this instance of Archelon does not work"
 	var places []string
 	if len(u.Namespaces) > 0 {
-		places = append(places, "namespaces "+bounded(list(u.Namespaces))+", "+notHere)
+		places = append(places, "namespaces "+controller.Head(list(u.Namespaces), maxText)+", "+notHere)
 	}
 	if u.Others {
 		places = append(places, "any namespaces "+notHere+" and which spec.allowedNamespaces admits")

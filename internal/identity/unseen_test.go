@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/shard"
 )
 
@@ -43,7 +43,7 @@ func TestUnseenBy(t *testing.T) {
 			"it selects none", named, `{"list":["a"],"selector":{"matchExpressions":[{"key":"team","operator":"Is"}]}}`, Unseen{},
 		},
 	} {
-		var allowed *infrav1.AllowedNamespaces
+		var allowed *identityv1.AllowedNamespaces
 		if err := json.Unmarshal([]byte(tc.allowed), &allowed); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/oracle/oci-go-sdk/v65/common"
 
+	oci "github.com/archelon-io/archelon/identity"
+	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
@@ -59,9 +61,12 @@ type Verifier struct {
 // NewVerifier returns a Verifier. Connections are not kept, follow no redirect, and trust what the options say.
 func NewVerifier(options VerifierOptions) (*Verifier, error) {
 	v := &Verifier{}
-	v.region = regionNamed(options.DefaultRegion)
-	if v.region != "" && !newPatterns().region.MatchString(v.region) {
-		return nil, fmt.Errorf("%q is not the identifier of an OCI region", options.DefaultRegion)
+	if options.DefaultRegion != "" {
+		region, ok := oci.ParseRegion(options.DefaultRegion)
+		if !ok {
+			return nil, fmt.Errorf("%q is not the identifier of an OCI region", options.DefaultRegion)
+		}
+		v.region = region
 	}
 	if options.Endpoint != "" {
 		endpoint, err := url.Parse(options.Endpoint)
@@ -101,7 +106,7 @@ type answer struct {
 
 // ask asks OCI for the credential's own user. OCI checks the signature first, so every answer about the user or about
 // permissions means that it accepted the key.
-func (v *Verifier) ask(ctx context.Context, credential *Credential) answer {
+func (v *Verifier) ask(ctx context.Context, credential *oci.Credential) answer {
 	address, err := v.address(credential)
 	if err != nil {
 		return answer{unreachable, outcome.Sentence(err.Error())}
@@ -117,7 +122,7 @@ func (v *Verifier) ask(ctx context.Context, credential *Credential) answer {
 	}
 	response, err := v.client.Do(request)
 	if err != nil {
-		return answer{unreachable, "OCI's Identity API cannot be reached: " + bounded(cause(err))}
+		return answer{unreachable, "OCI's Identity API cannot be reached: " + controller.Head(cause(err), maxText)}
 	}
 	defer response.Body.Close() //nolint:errcheck // it was read as far as it is of interest
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer))
@@ -140,17 +145,16 @@ func answerOf(code int) answer {
 }
 
 // address returns the URL of the credential's user.
-func (v *Verifier) address(credential *Credential) (string, error) {
+func (v *Verifier) address(credential *oci.Credential) (string, error) {
 	endpoint := v.endpoint
 	if endpoint == nil {
-		region := credential.region
-		if region == "" {
+		region, err := credential.Region()
+		if err != nil || region == "" {
 			region = v.region
 		}
 		if region == "" {
 			return "", errors.New("neither the Secret nor a default names the region. Add region to the Secret")
 		}
-		var err error
 		host := common.StringToRegion(region).EndpointForTemplate(
 			"identity", "https://identity.{region}.oci.{secondLevelDomain}",
 		)
@@ -158,7 +162,8 @@ func (v *Verifier) address(credential *Credential) (string, error) {
 			return "", errors.New("OCI's SDK knows no address for the region. Correct region in the Secret")
 		}
 	}
-	return endpoint.JoinPath("20160918", "users", credential.user).String(), nil
+	user, err := credential.UserOCID()
+	return endpoint.JoinPath("20160918", "users", user).String(), err
 }
 
 // cause returns the error without the URL, whose path has the OCID of a user.

@@ -16,10 +16,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	oci "github.com/archelon-io/archelon/identity"
+	"github.com/archelon-io/archelon/identity/identitytest"
 )
 
-// oci is OCI's Identity API as far as a question about a user needs it: it checks the signature as OCI does.
-type oci struct {
+// identityAPI is OCI's Identity API as far as a question about a user needs it: it checks the signature as OCI does.
+type identityAPI struct {
 	*httptest.Server
 
 	key   *rsa.PublicKey
@@ -29,9 +32,9 @@ type oci struct {
 	wrong atomic.Value
 }
 
-func newOCI(t *testing.T, key *rsa.PublicKey) *oci {
+func newOCI(t *testing.T, key *rsa.PublicKey) *identityAPI {
 	t.Helper()
-	o := &oci{key: key}
+	o := &identityAPI{key: key}
 	o.code.Store(http.StatusOK)
 	o.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.asked.Add(1)
@@ -47,7 +50,7 @@ func newOCI(t *testing.T, key *rsa.PublicKey) *oci {
 	return o
 }
 
-func (o *oci) trust() []byte {
+func (o *identityAPI) trust() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw})
 }
 
@@ -57,7 +60,7 @@ func checkSignature(r *http.Request, key *rsa.PublicKey) error {
 	for _, match := range regexp.MustCompile(`(\w+)="([^"]*)"`).FindAllStringSubmatch(r.Header.Get("Authorization"), -1) {
 		fields[match[1]] = match[2]
 	}
-	want := tenancyID + "/" + oneUserID + "/" + fingerprintOf(key)
+	want := identitytest.Tenancy + "/" + identitytest.User + "/" + identitytest.Fingerprint(key)
 	if fields["keyId"] != want || fields["algorithm"] != "rsa-sha256" {
 		return fmt.Errorf("the request is signed by key %q with %q", fields["keyId"], fields["algorithm"])
 	}
@@ -89,7 +92,7 @@ func checkSignature(r *http.Request, key *rsa.PublicKey) error {
 }
 
 func TestVerifierAsks(t *testing.T) {
-	credential, flaw := ParseCredential(goodData())
+	credential, flaw := oci.ParseCredential(identitytest.Data())
 	if flaw != "" {
 		t.Fatal(flaw)
 	}
@@ -99,25 +102,25 @@ func TestVerifierAsks(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"Known": {"OCI knows the key", &theKeys().one.PublicKey, http.StatusOK, accepted},
+		"Known": {"OCI knows the key", &identitytest.One().PublicKey, http.StatusOK, accepted},
 		"Forbidden": {
-			"the signature was good, the user lacks a permission", &theKeys().one.PublicKey, http.StatusForbidden,
+			"the signature was good, the user lacks a permission", &identitytest.One().PublicKey, http.StatusForbidden,
 			accepted,
 		},
 		"NotFound": {
-			"OCI says that as well when a permission is missing", &theKeys().one.PublicKey, http.StatusNotFound,
+			"OCI says that as well when a permission is missing", &identitytest.One().PublicKey, http.StatusNotFound,
 			accepted,
 		},
-		"OtherKey": {"OCI has another key", &theKeys().other.PublicKey, http.StatusOK, rejected},
+		"OtherKey": {"OCI has another key", &identitytest.Other().PublicKey, http.StatusOK, rejected},
 		"Throttled": {
-			"too many questions say nothing about the key", &theKeys().one.PublicKey, http.StatusTooManyRequests,
+			"too many questions say nothing about the key", &identitytest.One().PublicKey, http.StatusTooManyRequests,
 			unreachable,
 		},
 		"Broken": {
-			"an outage says nothing about the key", &theKeys().one.PublicKey, http.StatusInternalServerError,
+			"an outage says nothing about the key", &identitytest.One().PublicKey, http.StatusInternalServerError,
 			unreachable,
 		},
-		"Redirect": {"what is signed goes nowhere else", &theKeys().one.PublicKey, http.StatusFound, unreachable},
+		"Redirect": {"what is signed goes nowhere else", &identitytest.One().PublicKey, http.StatusFound, unreachable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +134,9 @@ func TestVerifierAsks(t *testing.T) {
 			if got.result != tc.want || (got.detail == "") != (tc.want == accepted) {
 				t.Errorf("%s: got %+v, want %s (the server: %v)", tc.reason, got, tc.want, server.wrong.Load())
 			}
-			checkQuotesNothing(t, goodData(), got.detail)
+			if name := identitytest.Quoted(identitytest.Data(), got.detail, ""); name != "" {
+				t.Errorf("%s: the text quotes %s: %s", tc.reason, name, got.detail)
+			}
 		})
 	}
 }
@@ -148,7 +153,7 @@ func TestVerifierIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	credential, _ := ParseCredential(goodData())
+	credential, _ := oci.ParseCredential(identitytest.Data())
 	got := verifier.ask(t.Context(), credential)
 	if got.result != unreachable || strings.Contains(got.detail, "ocid1") {
 		t.Errorf("got %+v of a server that does not answer", got)
@@ -156,12 +161,12 @@ func TestVerifierIsBounded(t *testing.T) {
 }
 
 func TestVerifierTrustsWhatItIsTold(t *testing.T) {
-	server := newOCI(t, &theKeys().one.PublicKey)
+	server := newOCI(t, &identitytest.One().PublicKey)
 	verifier, err := NewVerifier(VerifierOptions{Endpoint: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	credential, _ := ParseCredential(goodData())
+	credential, _ := oci.ParseCredential(identitytest.Data())
 	if got := verifier.ask(t.Context(), credential); got.result != unreachable || server.asked.Load() != 0 {
 		t.Errorf("got %+v and %d requests of a server that is not trusted", got, server.asked.Load())
 	}
@@ -190,16 +195,25 @@ func TestVerifierAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	of := func(region string) *oci.Credential {
+		data := identitytest.Data()
+		data["region"] = []byte(region)
+		credential, flaw := oci.ParseCredential(data)
+		if flaw != "" {
+			t.Fatal(flaw)
+		}
+		return credential
+	}
 	for region, want := range map[string]string{
-		"us-ashburn-1": "https://identity.us-ashburn-1.oci.oraclecloud.com/20160918/users/" + oneUserID,
-		"":             "https://identity.eu-frankfurt-1.oci.oraclecloud.com/20160918/users/" + oneUserID,
+		"us-ashburn-1": "https://identity.us-ashburn-1.oci.oraclecloud.com/20160918/users/" + identitytest.User,
+		"":             "https://identity.eu-frankfurt-1.oci.oraclecloud.com/20160918/users/" + identitytest.User,
 	} {
-		got, err := verifier.address(&Credential{user: oneUserID, region: region})
+		got, err := verifier.address(of(region))
 		if err != nil || got != want {
 			t.Errorf("region %q: got %s, %v, want %s", region, got, err, want)
 		}
 	}
-	if _, err := (&Verifier{}).address(&Credential{user: oneUserID}); err == nil {
+	if _, err := (&Verifier{}).address(of("")); err == nil {
 		t.Error("there is an address without a region")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // refChanged admits clusters that come, go, or name another identity. CAPOCI updates the status of a cluster often.
@@ -35,7 +37,7 @@ func (r *Reconciler) identityOfCluster(_ context.Context, object client.Object) 
 		r.Notify(kindOf(user), client.ObjectKeyFromObject(user))
 		return nil
 	}
-	return []ctrl.Request{{NamespacedName: KeyOf(user.IdentityRef(), user.GetNamespace())}}
+	return []ctrl.Request{{NamespacedName: oci.KeyOf(user.IdentityRef(), user.GetNamespace())}}
 }
 
 // kindOf names the kind of a cluster. What comes from a cache does not say it itself.
@@ -68,7 +70,7 @@ func (r *Reconciler) identitiesOfNamespace(ctx context.Context, namespace client
 		if !r.Resolver.Scope.readable(key.Namespace) {
 			continue
 		}
-		if identity, err := readIdentity(ctx, r.Resolver.Cached.Objects, key); err == nil && selects(identity) {
+		if identity, err := r.Resolver.readers().Identity(ctx, key); err == nil && oci.Selects(identity) {
 			requests = append(requests, ctrl.Request{NamespacedName: key})
 		}
 	}
@@ -77,13 +79,13 @@ func (r *Reconciler) identitiesOfNamespace(ctx context.Context, namespace client
 
 func note(named map[types.NamespacedName]bool, user User) {
 	if ref := user.IdentityRef(); ref != nil {
-		named[KeyOf(ref, user.GetNamespace())] = true
+		named[oci.KeyOf(ref, user.GetNamespace())] = true
 	}
 }
 
 // identitiesOfSecret returns the identities that name a Secret.
 func (r *Reconciler) identitiesOfSecret(ctx context.Context, secret client.Object) []ctrl.Request {
-	list := &infrav1.OCIClusterIdentityList{}
+	list := &identityv1.OCIClusterIdentityList{}
 	named := client.MatchingFields{secretIndex: client.ObjectKeyFromObject(secret).String()}
 	if err := r.Resolver.Cached.Objects.List(ctx, list, named); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing identities of a Secret failed")

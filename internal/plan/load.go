@@ -27,6 +27,7 @@ import (
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	archelonv1 "github.com/archelon-io/archelon/api/v1alpha1"
 	"github.com/archelon-io/archelon/feature"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	importer "github.com/archelon-io/archelon/internal/import"
 	"github.com/archelon-io/archelon/internal/instance"
 	"github.com/archelon-io/archelon/internal/options"
@@ -102,7 +103,7 @@ func load(ctx context.Context, from From, opts *options.Options) (*found, error)
 		lists = append(lists, kindOfList{from.Rancher, "Namespaces of Rancher's cluster", others, nil, l.keepOthers})
 	}
 	if opts.Gates.Enabled(feature.OCIClusterIdentity) {
-		lists = append(lists, kindOfList{from.Management, "OCI identities", &infrav1.OCIClusterIdentityList{}, nil, l.keep},
+		lists = append(lists, kindOfList{from.Management, "OCI identities", &identityv1.OCIClusterIdentityList{}, nil, l.keep},
 			kindOfList{from.Management, "OCIClusters", &infrav1.OCIClusterList{}, nil, l.keep},
 			kindOfList{from.Management, "OCIManagedClusters", &infrav1.OCIManagedClusterList{}, nil, l.keep})
 	}

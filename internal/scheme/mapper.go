@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	metal3v1 "github.com/archelon-io/archelon/api/metal3/v1alpha1"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // Mapper returns a RESTMapper of the kinds that the manager works with. Being static, it needs no discovery: the
@@ -30,9 +31,9 @@ func Mapper() meta.RESTMapper {
 		managementv3.SchemeGroupVersion.WithKind("ClusterRoleTemplateBinding"): meta.RESTScopeNamespace,
 		managementv3.SchemeGroupVersion.WithKind("Setting"):                    meta.RESTScopeRoot,
 		provisioningv1.SchemeGroupVersion.WithKind("Cluster"):                  meta.RESTScopeNamespace,
-		infrav1.GroupVersion.WithKind(infrav1.OCIClusterIdentityKind):          meta.RESTScopeNamespace,
-		infrav1.GroupVersion.WithKind(infrav1.OCIClusterKind):                  meta.RESTScopeNamespace,
-		infrav1.GroupVersion.WithKind(infrav1.OCIManagedClusterKind):           meta.RESTScopeNamespace,
+		identityv1.GroupVersion.WithKind(identityv1.OCIClusterIdentityKind):    meta.RESTScopeNamespace,
+		identityv1.GroupVersion.WithKind(infrav1.OCIClusterKind):               meta.RESTScopeNamespace,
+		identityv1.GroupVersion.WithKind(infrav1.OCIManagedClusterKind):        meta.RESTScopeNamespace,
 		bmov1.GroupVersion.WithKind("BareMetalHost"):                           meta.RESTScopeNamespace,
 		metal3v1.GroupVersion.WithKind(metal3v1.HostClaimKind):                 meta.RESTScopeNamespace,
 		metal3v1.GroupVersion.WithKind(metal3v1.HostDeployPolicyKind):          meta.RESTScopeNamespace,
@@ -42,7 +43,7 @@ func Mapper() meta.RESTMapper {
 		mapper.Add(gvk.GroupVersion().WithKind(gvk.Kind+"List"), scope)
 	}
 	for _, kind := range []string{"Metal3Machine", "Metal3MachineList"} { // This project has no types of them.
-		mapper.Add(schema.GroupVersionKind{Group: infrav1.GroupName, Version: "v1beta1", Kind: kind}, meta.RESTScopeNamespace)
+		mapper.Add(schema.GroupVersionKind{Group: identityv1.GroupName, Version: "v1beta1", Kind: kind}, meta.RESTScopeNamespace)
 	}
 	for _, kind := range []string{"Cluster", "ClusterList"} { // Of Fleet Clusters, metadata alone are read.
 		fleet := schema.GroupVersionKind{Group: "fleet.cattle.io", Version: "v1alpha1", Kind: kind}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	oci "github.com/archelon-io/archelon/identity"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/options"
@@ -18,8 +19,8 @@ import (
 )
 
 // identityPolicy is what an administrator allows OCI identities.
-func identityPolicy(opts options.Identity) identity.Policy {
-	return identity.Policy{
+func identityPolicy(opts options.Identity) oci.Policy {
+	return oci.Policy{
 		SecretNamespaces: opts.SecretNamespaces, TrustedNamespaces: opts.TrustedNamespaces, RefuseOpen: opts.RefuseOpen,
 	}
 }
@@ -31,7 +32,7 @@ func identityScope(opts *options.Options, namespaces shard.Scope) identity.Scope
 // IdentityResolver says which principals clusters in some namespaces may use.
 func IdentityResolver(opts *options.Options, namespaces shard.Scope, cached identity.Readers, live client.Reader) *identity.Resolver {
 	return &identity.Resolver{
-		Cached: cached, Live: live, Scope: identityScope(opts, namespaces), Providers: identity.NewProviders(""),
+		Cached: cached, Live: live, Scope: identityScope(opts, namespaces),
 	}
 }
 

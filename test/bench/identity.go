@@ -24,6 +24,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/scheme"
 	"github.com/archelon-io/archelon/test/env"
@@ -73,8 +75,8 @@ func identities(ctx context.Context, out, progress io.Writer) (err error) {
 	return o.check(rows)
 }
 
-// oci is a management cluster with clusters on OCI, and how much is asked of it.
-type oci struct {
+// ociWorld is a management cluster with clusters on OCI, and how much is asked of it.
+type ociWorld struct {
 	counter
 
 	config *rest.Config
@@ -88,12 +90,12 @@ type measured struct {
 	requests  asked
 }
 
-func newOCI(config *rest.Config) (*oci, error) {
+func newOCI(config *rest.Config) (*ociWorld, error) {
 	known, err := scheme.New()
 	if err != nil {
 		return nil, err
 	}
-	o := &oci{config: rest.CopyConfig(config)}
+	o := &ociWorld{config: rest.CopyConfig(config)}
 	o.config.QPS = -1
 	if o.admin, err = client.New(o.config, client.Options{Scheme: known}); err != nil {
 		return nil, err
@@ -104,7 +106,7 @@ func newOCI(config *rest.Config) (*oci, error) {
 }
 
 // fill creates identities that select namespaces by a label, and clusters that name them.
-func (o *oci) fill(ctx context.Context) error {
+func (o *ociWorld) fill(ctx context.Context) error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return err
@@ -123,9 +125,9 @@ func (o *oci) fill(ctx context.Context) error {
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keysIn}}}
 	for i := range identitiesOf {
 		meta := metav1.ObjectMeta{Namespace: keysIn, Name: fmt.Sprintf("id-%d", i)}
-		objects = append(objects, &corev1.Secret{ObjectMeta: meta, Data: data}, &infrav1.OCIClusterIdentity{ObjectMeta: meta, Spec: infrav1.OCIClusterIdentitySpec{
-			Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: keysIn, Name: meta.Name},
-			AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: team}},
+		objects = append(objects, &corev1.Secret{ObjectMeta: meta, Data: data}, &identityv1.OCIClusterIdentity{ObjectMeta: meta, Spec: identityv1.OCIClusterIdentitySpec{
+			Type: identityv1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: keysIn, Name: meta.Name},
+			AllowedNamespaces: &identityv1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: team}},
 		}})
 	}
 	for i := range tenantsOf {
@@ -135,7 +137,7 @@ func (o *oci) fill(ctx context.Context) error {
 		objects = append(objects, &infrav1.OCICluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("tenant-%d", i%tenantsOf), Name: fmt.Sprintf("c-%d", i)},
 			Spec: infrav1.ClusterSpec{IdentityRef: &corev1.ObjectReference{
-				APIVersion: infrav1.GroupVersion.String(), Kind: infrav1.OCIClusterIdentityKind, Namespace: keysIn, Name: fmt.Sprintf("id-%d", i%identitiesOf),
+				APIVersion: identityv1.GroupVersion.String(), Kind: identityv1.OCIClusterIdentityKind, Namespace: keysIn, Name: fmt.Sprintf("id-%d", i%identitiesOf),
 			}},
 		})
 	}
@@ -148,9 +150,9 @@ func (o *oci) fill(ctx context.Context) error {
 }
 
 // measure runs the controller as internal/setup wires it.
-func (o *oci) measure(ctx context.Context) ([]measured, error) {
+func (o *ociWorld) measure(ctx context.Context) ([]measured, error) {
 	ctx, stop := context.WithCancel(ctx)
-	scope := identity.Scope{Policy: identity.Policy{SecretNamespaces: []string{keysIn}, TrustedNamespaces: []string{keysIn}}}
+	scope := identity.Scope{Policy: oci.Policy{SecretNamespaces: []string{keysIn}, TrustedNamespaces: []string{keysIn}}}
 	mgr, own, err := o.manager(scope)
 	if err != nil {
 		stop()
@@ -168,7 +170,7 @@ func (o *oci) measure(ctx context.Context) ([]measured, error) {
 	return rows, errors.Join(err, <-ended)
 }
 
-func (o *oci) manager(scope identity.Scope) (ctrl.Manager, cache.Cache, error) {
+func (o *ociWorld) manager(scope identity.Scope) (ctrl.Manager, cache.Cache, error) {
 	known, err := scheme.New()
 	if err != nil {
 		return nil, nil, err
@@ -194,7 +196,7 @@ func (o *oci) manager(scope identity.Scope) (ctrl.Manager, cache.Cache, error) {
 }
 
 // stages has things happen, and counts what each costs.
-func (o *oci) stages(ctx context.Context, resolver *identity.Resolver, start func()) ([]measured, error) {
+func (o *ociWorld) stages(ctx context.Context, resolver *identity.Resolver, start func()) ([]measured, error) {
 	clusters := &infrav1.OCIClusterList{}
 	relabel := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"y"}}}`))
 	var rows []measured
@@ -238,7 +240,7 @@ func (o *oci) stages(ctx context.Context, resolver *identity.Resolver, start fun
 }
 
 // check holds what docs/development/performance.md promises.
-func (*oci) check(rows []measured) error {
+func (*ociWorld) check(rows []measured) error {
 	none := asked{}
 	switch start, decisions, calm, label := rows[0], rows[1], rows[2], rows[3]; {
 	case start.requests.get != identitiesOf:

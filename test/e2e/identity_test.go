@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/test/env"
 	"github.com/archelon-io/archelon/test/importing"
 	"github.com/archelon-io/archelon/test/stage"
@@ -35,7 +36,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 	const vault, infra = "vault", "infra"
 	var (
 		f        *fixture
-		identity *infrav1.OCIClusterIdentity
+		identity *identityv1.OCIClusterIdentity
 		key      []byte
 		// fingerprint is that of the key.
 		fingerprint string
@@ -44,7 +45,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 	allow := func(ctx context.Context, namespaces ...string) {
 		GinkgoHelper()
 		f.Patch(ctx, importing.Current(ctx, f.Client, identity), func(client.Object) {
-			identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{NamespaceList: append([]string{}, namespaces...)}
+			identity.Spec.AllowedNamespaces = &identityv1.AllowedNamespaces{NamespaceList: append([]string{}, namespaces...)}
 		})
 	}
 	message := func(ctx context.Context, cluster *clusterv1.Cluster) func() string {
@@ -89,9 +90,9 @@ var _ = Describe("OCI identities", Ordered, func() {
 			"tenancy": []byte("ocid1.tenancy.oc1..aaaatenancy"), "user": []byte("ocid1.user.oc1..aaaauser"),
 			"fingerprint": []byte(strings.Repeat("ab:", 15) + "ab"), "key": key,
 		}})).To(Succeed())
-		identity = &infrav1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: "team"}, Spec: infrav1.OCIClusterIdentitySpec{
-			Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: vault, Name: "key"},
-			AllowedNamespaces: &infrav1.AllowedNamespaces{NamespaceList: []string{}},
+		identity = &identityv1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: "team"}, Spec: identityv1.OCIClusterIdentitySpec{
+			Type: identityv1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: vault, Name: "key"},
+			AllowedNamespaces: &identityv1.AllowedNamespaces{NamespaceList: []string{}},
 		}}
 		Eventually(func() error { return f.Client.Create(ctx, identity.DeepCopy()) }).Should(Succeed(), "its CRD is established")
 	})
@@ -99,11 +100,11 @@ var _ = Describe("OCI identities", Ordered, func() {
 	It("imports no cluster whose identity is not for it, imports it by itself once it is, and keeps it whatever comes", func(ctx context.Context) {
 		namespace := f.Namespace(ctx, map[string]string{importing.ImportLabel: "true"})
 		cluster := f.Cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
-			c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupName, Kind: "OCICluster", Name: "net"}
+			c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: identityv1.GroupName, Kind: "OCICluster", Name: "net"}
 		})
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/IdentityNotEvaluated"))
 		Expect(f.Client.Create(ctx, &infrav1.OCICluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "net"}, Spec: infrav1.ClusterSpec{
-			IdentityRef: &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: infra, Name: "team"},
+			IdentityRef: &corev1.ObjectReference{APIVersion: identityv1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: infra, Name: "team"},
 		}})).To(Succeed())
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("False/NamespaceNotAllowed"))
 		Expect(message(ctx, cluster)()).To(ContainSubstring("OCIClusterIdentity infra/team: Namespace " + namespace + " is not in spec.allowedNamespaces.list"))
@@ -131,7 +132,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 		namespace := f.Namespace(ctx, map[string]string{importing.ImportLabel: "true"})
 		Expect(f.Client.Create(ctx, &infrav1.OCICluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "net"}})).To(Succeed())
 		cluster := f.Cluster(ctx, namespace, "prod", func(c *clusterv1.Cluster) {
-			c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupName, Kind: "OCICluster", Name: "net"}
+			c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: identityv1.GroupName, Kind: "OCICluster", Name: "net"}
 		})
 		Eventually(f.Reason(ctx, cluster)).Should(Equal("True/Imported"))
 		Expect(f.Client.Delete(ctx, cluster)).To(Succeed())
@@ -153,7 +154,7 @@ var _ = Describe("OCI identities", Ordered, func() {
 			},
 		}
 		Expect(f.Client.Create(ctx, credential)).To(Succeed())
-		created := &infrav1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: credential.Name}}
+		created := &identityv1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: credential.Name}}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: credential.Name}}
 		Eventually(func() string {
 			if f.Client.Get(ctx, client.ObjectKeyFromObject(created), created) != nil {
@@ -175,14 +176,14 @@ var _ = Describe("OCI identities", Ordered, func() {
 	It("has shown whether the identity works, printed and stored nothing of the key, and asked for nothing that it may not", func(ctx context.Context) {
 		if !importing.Isolated() { // The identity is where another instance works, which shows it.
 			Eventually(func() string {
-				if ready := importing.Current(ctx, f.Client, identity).Condition(infrav1.ReadyCondition); ready != nil {
+				if ready := importing.Current(ctx, f.Client, identity).Condition(identityv1.ReadyCondition); ready != nil {
 					return ready.Reason + ": " + ready.Message
 				}
 				return ""
 			}).Should(And(HavePrefix("CredentialInvalid"), ContainSubstring("fingerprint belongs to another key")))
 		}
 		texts := []string{f.Manager.Logs()}
-		for _, list := range []client.ObjectList{&corev1.EventList{}, &clusterv1.ClusterList{}, &infrav1.OCIClusterIdentityList{}, &infrav1.OCIClusterList{}} {
+		for _, list := range []client.ObjectList{&corev1.EventList{}, &clusterv1.ClusterList{}, &identityv1.OCIClusterIdentityList{}, &infrav1.OCIClusterList{}} {
 			Expect(f.Client.List(ctx, list)).To(Succeed())
 			raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
 			Expect(err).NotTo(HaveOccurred())

@@ -1,9 +1,8 @@
-// Package v1beta2 has views of the kinds of Cluster API Provider for OCI (CAPOCI) that Archelon works with: those
-// fields that it reads and writes, and no others. CAPOCI's own Go package cannot be used, because it does not compile
-// with the controller-runtime of this project.
+// Package v1beta2 has views of the kinds of clusters of Cluster API Provider for OCI (CAPOCI) that Archelon works with:
+// those fields that it reads, and no others. The kind OCIClusterIdentity is in the module identity.
 //
 // An object that was decoded into one of these types has lost all other fields. So it is never written as a whole:
-// it is patched. What is created has no other fields.
+// it is patched.
 //
 // +kubebuilder:object:generate=true
 // +groupName=infrastructure.cluster.x-k8s.io
@@ -12,34 +11,25 @@ package v1beta2
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-)
 
-// GroupName is the API group of CAPOCI, which it shares with other providers of infrastructure.
-const GroupName = "infrastructure.cluster.x-k8s.io"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+)
 
 // Kinds of this package.
 const (
-	// OCIClusterIdentityKind is the only kind that an identityRef may have.
-	OCIClusterIdentityKind = "OCIClusterIdentity"
 	// OCIClusterKind is the kind of a self-managed cluster on OCI.
 	OCIClusterKind = "OCICluster"
 	// OCIManagedClusterKind is the kind of a cluster of OCI's Kubernetes engine (OKE).
 	OCIManagedClusterKind = "OCIManagedCluster"
 )
 
-// GroupVersion is the group and the version of this package. CAPOCI stores this version and serves v1beta1 as well, so
-// objects of both are read as this one.
-var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1beta2"}
-
-// AddToScheme registers the types of this package with a scheme.
+// AddToScheme registers the kinds of CAPOCI with a scheme: clusters, and their identities.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion,
-		&OCIClusterIdentity{}, &OCIClusterIdentityList{},
+	s.AddKnownTypes(identityv1.GroupVersion,
 		&OCICluster{}, &OCIClusterList{},
 		&OCIManagedCluster{}, &OCIManagedClusterList{})
-	metav1.AddToGroupVersion(s, GroupVersion)
-	return nil
+	metav1.AddToGroupVersion(s, identityv1.GroupVersion)
+	return identityv1.AddToScheme(s)
 }
 
 // AllowDeletionAnnotation set to "true" on an OCIClusterIdentity or a principal Secret allows to delete it although

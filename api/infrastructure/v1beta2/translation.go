@@ -24,8 +24,8 @@ const (
 	RegionMissingReason = "RegionMissing"
 	// CollisionReason: the identity or the Secret has the name of one that was not created for the cloud credential.
 	CollisionReason = "Collision"
-	// CredentialWithdrawnReason: the cloud credential has no working key any more, and clusters still use the identity with
-	// the former one, or may use it. Ready has it, too, also if the cloud credential is gone.
+	// CredentialWithdrawnReason: the cloud credential has no working key any more, and clusters still use the identity
+	// with the former one, or may use it. Ready has it, too, also if the cloud credential is gone.
 	CredentialWithdrawnReason = "CredentialWithdrawn"
 	// CredentialGoneReason: the cloud credential is gone, and clusters still use the identity, or may use it.
 	CredentialGoneReason = "CredentialGone"

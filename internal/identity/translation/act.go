@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
@@ -35,12 +37,12 @@ func (w writeSecret) Do(ctx context.Context, r *Reconciler) error {
 	if err != nil || credential == nil {
 		return err
 	}
-	defer identity.Forget(credential.Data)
+	defer oci.Forget(credential.Data)
 	data, flaw := Translate(credential.Data, r.Policy.regionOf(metadataOf(credential)))
 	if flaw != "" {
 		return reconcile.Outdated("secrets", w.name) // The same state of it was decided on, and had none.
 	}
-	defer identity.Forget(data)
+	defer oci.Forget(data)
 	if w.replaces == (identity.Version{}) {
 		return r.create(ctx, &corev1.Secret{
 			ObjectMeta: r.metaFor(credential), Type: corev1.SecretTypeOpaque, Data: data,
@@ -62,7 +64,7 @@ func (w writeSecret) Do(ctx context.Context, r *Reconciler) error {
 type createIdentity struct {
 	name       string
 	credential identity.Version
-	spec       infrav1.OCIClusterIdentitySpec
+	spec       identityv1.OCIClusterIdentitySpec
 }
 
 // String implements fmt.Stringer.
@@ -74,14 +76,14 @@ func (c createIdentity) Do(ctx context.Context, r *Reconciler) error {
 	if err != nil || credential == nil {
 		return err
 	}
-	defer identity.Forget(credential.Data)
-	return r.create(ctx, &infrav1.OCIClusterIdentity{ObjectMeta: r.metaFor(credential), Spec: c.spec}, "ociclusteridentities")
+	defer oci.Forget(credential.Data)
+	return r.create(ctx, &identityv1.OCIClusterIdentity{ObjectMeta: r.metaFor(credential), Spec: c.spec}, "ociclusteridentities")
 }
 
 // changeIdentity gives an identity that is ours its spec back.
 type changeIdentity struct {
-	before *infrav1.OCIClusterIdentity
-	spec   infrav1.OCIClusterIdentitySpec
+	before *identityv1.OCIClusterIdentity
+	spec   identityv1.OCIClusterIdentitySpec
 }
 
 // String implements fmt.Stringer.
@@ -96,7 +98,7 @@ func (c changeIdentity) Do(ctx context.Context, r *Reconciler) error {
 
 // removeIdentity removes an identity whose credential is gone.
 type removeIdentity struct {
-	identity *infrav1.OCIClusterIdentity
+	identity *identityv1.OCIClusterIdentity
 	// credential is what now has its name.
 	credential identity.Version
 }
@@ -121,12 +123,12 @@ func (x removeSecret) String() string { return "remove the principal Secret " + 
 // Do implements reconcile.Action.
 func (x removeSecret) Do(ctx context.Context, r *Reconciler) error {
 	// The cache may not have the identity yet that was created with the Secret, and one that was removed may be held.
-	identity := &infrav1.OCIClusterIdentity{}
-	err := r.Live.Get(ctx, r.keyOf(x.secret.Name), identity)
+	found := &identityv1.OCIClusterIdentity{}
+	err := r.Live.Get(ctx, r.keyOf(x.secret.Name), found)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for the identity of the Secret: %w", err)
 	}
-	if name, _ := r.secretOf(identity); err == nil && name == x.secret.Name {
+	if name, _ := r.secretOf(found); err == nil && name == x.secret.Name {
 		return reconcile.Outdated("secrets", x.secret.Name)
 	}
 	return r.remove(ctx, &corev1.Secret{ObjectMeta: x.secret.ObjectMeta}, x.credential)
@@ -139,7 +141,7 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object, credentia
 		return err
 	}
 	if found != nil {
-		identity.Forget(found.Data)
+		oci.Forget(found.Data)
 	}
 	return reconcile.DeleteSeen(ctx, r.Client, object) // With its CRD an identity goes for which no event may come.
 }
@@ -153,7 +155,7 @@ func (r *Reconciler) unchanged(ctx context.Context, name string, state identity.
 	}
 	if versionOf(metadataOf(found)) != state {
 		if found != nil {
-			identity.Forget(found.Data)
+			oci.Forget(found.Data)
 		}
 		return nil, reconcile.Outdated("secrets", name)
 	}

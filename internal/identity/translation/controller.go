@@ -6,7 +6,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/controller"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -48,7 +48,7 @@ func watched(namespace string, scope shard.Scope) []controller.Watch {
 		return nil // No name would stand for all namespaces.
 	}
 	return []controller.Watch{
-		{Object: &infrav1.OCIClusterIdentity{}},
+		{Object: &identityv1.OCIClusterIdentity{}},
 		{Own: true, Object: identity.SecretMetadata(), By: cache.ByObject{
 			Transform:  keepMarks,
 			Namespaces: map[string]cache.Config{CredentialNamespace: {}, namespace: {}},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 )
 
@@ -18,7 +19,7 @@ type Decision struct {
 	// Report is what became of the credential; nil if there is none to report on.
 	Report *Report
 	// Condition is the condition Translated of the identity, nil if it is not ours.
-	Condition *infrav1.Condition
+	Condition *identityv1.Condition
 }
 
 // Report says what became of a credential. It has no secret.
@@ -68,9 +69,9 @@ func Decide(o Observation, policy Policy, now time.Time) Decision {
 	return d
 }
 
-// removals are what is left of a credential that is gone, or has no key any more, and can go: first the identity when no cluster uses it, then
-// the Secret when no other identity names it. Who uses the identity, its own controller says; before it has, nothing
-// goes, unless somebody who may write the identity has said that it may go.
+// removals are what is left of a credential that is gone, or has no key any more, and can go: first the identity when no
+// cluster uses it, then the Secret when no other identity names it. The controller of identities says who uses the
+// identity; before it has, nothing goes, unless a person who may write the identity has said that it may go.
 func removals(o Observation) []Action {
 	var actions []Action
 	if o.obsolete(o.identityOwner()) {
@@ -91,7 +92,7 @@ func (o Observation) removable() bool {
 	if o.Identity.Annotations[infrav1.AllowDeletionAnnotation] == "true" {
 		return true
 	}
-	inUse := o.Identity.Condition(infrav1.InUseCondition)
+	inUse := o.Identity.Condition(identityv1.InUseCondition)
 	return inUse != nil && inUse.Status == corev1.ConditionFalse && !o.Unseen
 }
 
@@ -105,11 +106,11 @@ func problemOf(o Observation, policy Policy) *Report {
 	case o.Content.Withdrawn && o.identityOwner() == ours:
 		return report(infrav1.CredentialWithdrawnReason, "%s. Clusters still use the former key, or may use it. Archelon deletes the "+
 			"OCIClusterIdentity and its Secret when condition %s of the identity is False, or when annotation %s of the identity is true",
-			o.Content.Flaw, infrav1.InUseCondition, infrav1.AllowDeletionAnnotation)
+			o.Content.Flaw, identityv1.InUseCondition, infrav1.AllowDeletionAnnotation)
 	case o.Content.Flaw != "" && o.identityOwner() == ours:
-		return report(infrav1.CredentialInvalidReason, "%s. The identity keeps its earlier credential", o.Content.Flaw)
+		return report(identityv1.CredentialInvalidReason, "%s. The identity keeps its earlier credential", o.Content.Flaw)
 	case o.Content.Flaw != "":
-		return report(infrav1.CredentialInvalidReason, "%s", o.Content.Flaw)
+		return report(identityv1.CredentialInvalidReason, "%s", o.Content.Flaw)
 	case o.secretOwner() == foreign:
 		return report(infrav1.CollisionReason, "Secret %s exists already and does not belong to this cloud credential. %s", name, hint)
 	case o.identityOwner() == foreign:
@@ -118,7 +119,7 @@ func problemOf(o Observation, policy Policy) *Report {
 	case o.secretOwner() == earlier || o.identityOwner() == earlier:
 		return report(infrav1.CollisionReason, "OCIClusterIdentity or Secret %s belongs to an earlier cloud credential "+
 			"of this name, and clusters may use it. Archelon deletes it when condition %s of the identity is False. "+
-			"To keep both for this cloud credential, set label %s to %q on both", name, infrav1.InUseCondition, infrav1.CredentialUIDLabel, o.Credential.UID)
+			"To keep both for this cloud credential, set label %s to %q on both", name, identityv1.InUseCondition, infrav1.CredentialUIDLabel, o.Credential.UID)
 	default:
 		return nil
 	}
@@ -154,29 +155,29 @@ func done(o Observation) *Report {
 }
 
 // conditionOf is the condition of an identity that is ours.
-func conditionOf(o Observation, report *Report) *infrav1.Condition {
+func conditionOf(o Observation, report *Report) *identityv1.Condition {
 	if o.identityOwner() != ours {
 		return leftover(o)
 	}
-	condition := infrav1.Condition{
+	condition := identityv1.Condition{
 		Type: infrav1.TranslatedCondition, Status: corev1.ConditionTrue, Reason: report.Reason, Message: report.Message,
 	}
 	if report.Reason != infrav1.TranslatedReason && report.Reason != infrav1.RegionMissingReason {
-		condition.Status, condition.Severity = corev1.ConditionFalse, infrav1.SeverityWarning
+		condition.Status, condition.Severity = corev1.ConditionFalse, identityv1.SeverityWarning
 	}
 	return &condition
 }
 
 // leftover is the condition of an identity whose credential is gone; nil for any other.
-func leftover(o Observation) *infrav1.Condition {
+func leftover(o Observation) *identityv1.Condition {
 	if o.identityOwner() != earlier {
 		return nil
 	}
-	return &infrav1.Condition{
-		Type: infrav1.TranslatedCondition, Status: corev1.ConditionFalse, Severity: infrav1.SeverityInfo,
+	return &identityv1.Condition{
+		Type: infrav1.TranslatedCondition, Status: corev1.ConditionFalse, Severity: identityv1.SeverityInfo,
 		Reason: infrav1.CredentialGoneReason,
 		Message: "The cloud credential was deleted, or is no longer for OCI. Archelon deletes the identity and its Secret when " +
-			"condition " + infrav1.InUseCondition + " is False, or when annotation " + infrav1.AllowDeletionAnnotation +
+			"condition " + identityv1.InUseCondition + " is False, or when annotation " + infrav1.AllowDeletionAnnotation +
 			" of the identity is true",
 	}
 }

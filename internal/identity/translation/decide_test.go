@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 )
 
@@ -54,15 +55,15 @@ func (s seen) observation() Observation {
 		o.Secret.ObjectMeta = meta(s.secret)
 	}
 	if s.identity != "" {
-		o.Identity = &infrav1.OCIClusterIdentity{ObjectMeta: meta(s.identity), Spec: decidePolicy.Spec("cc-1")}
+		o.Identity = &identityv1.OCIClusterIdentity{ObjectMeta: meta(s.identity), Spec: decidePolicy.Spec("cc-1")}
 		if s.allowed != "" {
 			o.Identity.Annotations = map[string]string{infrav1.AllowDeletionAnnotation: s.allowed}
 		}
 		if s.drifted {
-			o.Identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{}
+			o.Identity.Spec.AllowedNamespaces = &identityv1.AllowedNamespaces{}
 		}
 		if s.inUse != "" {
-			o.Identity.Status.Conditions = []infrav1.Condition{{Type: infrav1.InUseCondition, Status: s.inUse}}
+			o.Identity.Status.Conditions = []identityv1.Condition{{Type: identityv1.InUseCondition, Status: s.inUse}}
 		}
 	}
 	return o
@@ -251,7 +252,7 @@ func TestConditionKeepsItsTime(t *testing.T) {
 		credential: true, content: Content{OCI: true, Same: true}, secret: "now", identity: "now",
 	}.observation()
 	first := Decide(o, decidePolicy, time.Unix(1000, 0)).Condition
-	o.Identity.Status.Conditions = []infrav1.Condition{*first}
+	o.Identity.Status.Conditions = []identityv1.Condition{*first}
 	o.Content.Regionless = true
 	if again := Decide(o, decidePolicy, time.Unix(2000, 0)).Condition; !again.LastTransitionTime.Equal(&first.LastTransitionTime) {
 		t.Errorf("it is still True since %v: got %v", first.LastTransitionTime, again.LastTransitionTime)

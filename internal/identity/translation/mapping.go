@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
-	"github.com/archelon-io/archelon/internal/identity"
+	oci "github.com/archelon-io/archelon/identity"
 )
 
 // What Rancher calls things.
@@ -62,7 +62,7 @@ func Translate(data map[string][]byte, region string) (map[string][]byte, string
 	if region != "" {
 		principal["region"] = []byte(region)
 	}
-	if _, flaw := identity.ParseCredential(principal); flaw != "" {
+	if _, flaw := oci.ParseCredential(principal); flaw != "" {
 		return nil, strings.NewReplacer("the Secret", "the cloud credential", "The Secret", "The cloud credential").Replace(flaw)
 	}
 	return principal, ""

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 )
 
@@ -23,7 +25,7 @@ type Observation struct {
 	// Secret is the principal Secret, or what has its name.
 	Secret *metav1.PartialObjectMetadata
 	// Identity is the identity, or what has its name.
-	Identity *infrav1.OCIClusterIdentity
+	Identity *identityv1.OCIClusterIdentity
 	// Unseen is whether clusters may use the identity that this instance does not receive.
 	Unseen bool
 	// Content is what the credential holds.
@@ -64,7 +66,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (Observation, err
 	if o.Secret, err = r.readMetadata(ctx, r.Policy.Namespace, name); err != nil {
 		return o, err
 	}
-	found := &infrav1.OCIClusterIdentity{}
+	found := &identityv1.OCIClusterIdentity{}
 	switch err := r.Objects.Get(ctx, types.NamespacedName{Namespace: r.Policy.Namespace, Name: name}, found); {
 	case err == nil:
 		o.Identity, o.Unseen = found, !identity.UnseenBy(r.Scope, found.Spec.AllowedNamespaces).None()
@@ -111,7 +113,7 @@ func (r *Reconciler) readContent(ctx context.Context, o *Observation) error {
 	if o.Credential = metadataOf(credential); !promising(o.Credential) {
 		return nil
 	}
-	defer identity.Forget(credential.Data)
+	defer oci.Forget(credential.Data)
 	o.Content = Content{OCI: driverOf(o.Credential) == ociDriver || hasField(credential.Data)}
 	if o.Content.OCI {
 		if err := r.compare(ctx, o, credential.Data); err != nil {
@@ -126,11 +128,11 @@ func (r *Reconciler) readContent(ctx context.Context, o *Observation) error {
 func (r *Reconciler) compare(ctx context.Context, o *Observation, credential map[string][]byte) error {
 	region := r.Policy.regionOf(o.Credential)
 	data, flaw := Translate(credential, region)
-	defer identity.Forget(data)
+	defer oci.Forget(data)
 	o.Content.Flaw, o.Content.Regionless = flaw, region == ""
 	if flaw != "" {
 		regionless, without := Translate(credential, "")
-		identity.Forget(regionless)
+		oci.Forget(regionless)
 		o.Content.Withdrawn = without != ""
 	}
 	if o.secretOwner() != ours || flaw != "" {
@@ -143,7 +145,7 @@ func (r *Reconciler) compare(ctx context.Context, o *Observation, credential map
 	o.Secret = metadataOf(secret)
 	if secret != nil {
 		o.Content.Same = maps.EqualFunc(data, secret.Data, bytes.Equal)
-		identity.Forget(secret.Data)
+		oci.Forget(secret.Data)
 	}
 	return nil
 }
@@ -155,7 +157,7 @@ func promising(credential *metav1.PartialObjectMetadata) bool {
 
 // readSecret gets a Secret from the API server, nil if there is none.
 func (r *Reconciler) readSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	found, err := identity.ReadSecret(ctx, r.Live, types.NamespacedName{Namespace: namespace, Name: name})
+	found, err := oci.LiveReaders(r.Live).Secret(ctx, types.NamespacedName{Namespace: namespace, Name: name})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // none is an answer
 	}
@@ -166,7 +168,7 @@ func (r *Reconciler) readSecret(ctx context.Context, namespace, name string) (*c
 // it are in its namespace, or in a trusted one, and both are seen wherever the instance works. Of others, those count
 // that it sees.
 func (r *Reconciler) isNamed(ctx context.Context, name string, withoutOwn bool) (bool, error) {
-	list := &infrav1.OCIClusterIdentityList{}
+	list := &identityv1.OCIClusterIdentityList{}
 	if err := r.Objects.List(ctx, list); err != nil {
 		return false, fmt.Errorf("listing OCIClusterIdentities: %w", err)
 	}
@@ -182,7 +184,7 @@ func (r *Reconciler) isNamed(ctx context.Context, name string, withoutOwn bool) 
 }
 
 // secretOf returns the name of the Secret that an identity names, if it is where principal Secrets are created.
-func (r *Reconciler) secretOf(named *infrav1.OCIClusterIdentity) (string, bool) {
+func (r *Reconciler) secretOf(named *identityv1.OCIClusterIdentity) (string, bool) {
 	for _, ref := range []corev1.SecretReference{named.Spec.PrincipalSecret, named.Spec.ClientSecret} {
 		if ref.Namespace == r.Policy.Namespace && ref.Name != "" {
 			return ref.Name, true

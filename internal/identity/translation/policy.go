@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/selector"
 )
 
@@ -61,9 +62,9 @@ func (p Policy) Validate() error {
 }
 
 // Spec is that of the identity of a name.
-func (p Policy) Spec(name string) infrav1.OCIClusterIdentitySpec {
-	return infrav1.OCIClusterIdentitySpec{
-		Type:              infrav1.UserPrincipal,
+func (p Policy) Spec(name string) identityv1.OCIClusterIdentitySpec {
+	return identityv1.OCIClusterIdentitySpec{
+		Type:              identityv1.UserPrincipal,
 		PrincipalSecret:   corev1.SecretReference{Namespace: p.Namespace, Name: name},
 		AllowedNamespaces: p.allowed(),
 	}
@@ -71,14 +72,14 @@ func (p Policy) Spec(name string) infrav1.OCIClusterIdentitySpec {
 
 // allowed is nil, which is for no namespace, unless the policy says more. An empty object is for all, so it is not made
 // of what is missing.
-func (p Policy) allowed() *infrav1.AllowedNamespaces {
+func (p Policy) allowed() *identityv1.AllowedNamespaces {
 	switch {
 	case p.AllowAll:
-		return &infrav1.AllowedNamespaces{}
+		return &identityv1.AllowedNamespaces{}
 	case len(p.AllowedNamespaces) == 0 && p.Selector == nil:
 		return nil
 	default:
-		return &infrav1.AllowedNamespaces{NamespaceList: p.AllowedNamespaces, Selector: p.Selector.DeepCopy()}
+		return &identityv1.AllowedNamespaces{NamespaceList: p.AllowedNamespaces, Selector: p.Selector.DeepCopy()}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
@@ -39,7 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options Options) error {
 	}
 	return reconcile.Add(mgr, work, []reconcile.Watch{
 		{Object: identity.SecretMetadata(), Own: true, Requests: r.requestOfSecret},
-		{Object: &infrav1.OCIClusterIdentity{}, Requests: r.requestsOfIdentity},
+		{Object: &identityv1.OCIClusterIdentity{}, Requests: r.requestsOfIdentity},
 	}, r)
 }
 
@@ -54,8 +54,8 @@ func (r *Reconciler) requestsOfIdentity(_ context.Context, object client.Object)
 	if object.GetNamespace() == r.Policy.Namespace {
 		requests = append(requests, ctrl.Request{NamespacedName: r.keyOf(object.GetName())})
 	}
-	if identity, ok := object.(*infrav1.OCIClusterIdentity); ok {
-		if name, ok := r.secretOf(identity); ok {
+	if named, ok := object.(*identityv1.OCIClusterIdentity); ok {
+		if name, ok := r.secretOf(named); ok {
 			requests = append(requests, ctrl.Request{NamespacedName: r.keyOf(name)})
 		}
 	}

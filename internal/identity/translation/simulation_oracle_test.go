@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
@@ -110,7 +111,7 @@ func (w *world) checkRemoval(key simulation.Key, was client.Object, before map[s
 	if credential != nil && want.oci && !want.keyless && string(credential.UID) == was.GetLabels()[infrav1.CredentialUIDLabel] {
 		w.t.Fatalf("%s is removed, and its credential is there", key)
 	}
-	identity, _ := before[keyIn(identityGK, "oci", key.Name)].(*infrav1.OCIClusterIdentity)
+	identity, _ := before[keyIn(identityGK, "oci", key.Name)].(*identityv1.OCIClusterIdentity)
 	if identity == nil || identity.Labels == nil || identity.Spec.PrincipalSecret.Name != key.Name {
 		return
 	}
@@ -120,8 +121,8 @@ func (w *world) checkRemoval(key simulation.Key, was client.Object, before map[s
 }
 
 // free reports whether an identity may go: all clusters that may use it are seen, and none does, or somebody says so.
-func (w *world) free(identity *infrav1.OCIClusterIdentity) bool {
-	inUse := identity.Condition(infrav1.InUseCondition)
+func (w *world) free(identity *identityv1.OCIClusterIdentity) bool {
+	inUse := identity.Condition(identityv1.InUseCondition)
 	unused := inUse != nil && inUse.Status == corev1.ConditionFalse && !w.narrow
 	return unused || identity.Annotations["archelon.io/allow-deletion"] == "true"
 }
@@ -140,10 +141,10 @@ func (w *world) checkSecret(key simulation.Key, is client.Object) {
 
 // checkIdentity wants an identity that was written to be for the namespaces of the policy, and no others.
 func (w *world) checkIdentity(key simulation.Key, was, is client.Object) {
-	identity, _ := is.(*infrav1.OCIClusterIdentity)
-	before, _ := was.(*infrav1.OCIClusterIdentity)
+	identity, _ := is.(*identityv1.OCIClusterIdentity)
+	before, _ := was.(*identityv1.OCIClusterIdentity)
 	if before != nil && equality.Semantic.DeepEqual(before.Spec, identity.Spec) {
-		one, other := before.Condition(infrav1.InUseCondition), identity.Condition(infrav1.InUseCondition)
+		one, other := before.Condition(identityv1.InUseCondition), identity.Condition(identityv1.InUseCondition)
 		if !equality.Semantic.DeepEqual(one, other) {
 			w.t.Fatalf("%s has lost the condition of somebody else", key)
 		}
@@ -166,7 +167,7 @@ func (w *world) checkEnd() {
 	w.settle()
 	for _, name := range simNames {
 		// Its own controller says of each identity at some time whether it is used.
-		if identity := w.identity(name); identity != nil && identity.Condition(infrav1.InUseCondition) == nil {
+		if identity := w.identity(name); identity != nil && identity.Condition(identityv1.InUseCondition) == nil {
 			w.use(name, corev1.ConditionFalse)
 		}
 	}
@@ -212,7 +213,7 @@ func (w *world) checkName(name string) {
 	case want.keyless && ofIdentity == uid:
 		reason = infrav1.CredentialWithdrawnReason
 	case want.data == nil:
-		reason = infrav1.CredentialInvalidReason
+		reason = identityv1.CredentialInvalidReason
 	case ofSecret != uid || ofIdentity != uid:
 		reason = infrav1.CollisionReason
 		if ofSecret == "absent" && (ofIdentity == "absent" || ofIdentity == uid) {
@@ -247,7 +248,7 @@ func (w *world) checkSaid(credential *corev1.Secret, reason string, owns bool) {
 }
 
 func (w *world) checkTranslated(
-	want expected, credential, secret *corev1.Secret, identity *infrav1.OCIClusterIdentity,
+	want expected, credential, secret *corev1.Secret, identity *identityv1.OCIClusterIdentity,
 ) {
 	same := maps.EqualFunc(want.data, secret.Data, slices.Equal)
 	if !same || !equality.Semantic.DeepEqual(identity.Spec, simPolicy.Spec(credential.Name)) {
@@ -258,7 +259,7 @@ func (w *world) checkTranslated(
 // held reports whether something keeps what is left of a credential: use, or an identity that names the Secret.
 func (w *world) held(name string) bool {
 	for _, object := range w.server.Objects(identityGK) {
-		identity, _ := object.(*infrav1.OCIClusterIdentity)
+		identity, _ := object.(*identityv1.OCIClusterIdentity)
 		if identity.Name == name && identity.Labels != nil && !w.free(identity) {
 			return true
 		}
@@ -269,7 +270,7 @@ func (w *world) held(name string) bool {
 	return false
 }
 
-func (w *world) checkCondition(identity *infrav1.OCIClusterIdentity, uid, reason string) {
+func (w *world) checkCondition(identity *identityv1.OCIClusterIdentity, uid, reason string) {
 	if identity == nil || identity.Labels == nil {
 		return
 	}

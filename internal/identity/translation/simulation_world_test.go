@@ -17,12 +17,13 @@ import (
 	"pgregory.net/rapid"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/shard"
 	"github.com/archelon-io/archelon/test/simulation"
 )
 
 var (
-	identityGK = schema.GroupKind{Group: infrav1.GroupName, Kind: infrav1.OCIClusterIdentityKind}
+	identityGK = schema.GroupKind{Group: identityv1.GroupName, Kind: identityv1.OCIClusterIdentityKind}
 	secretGK   = schema.GroupKind{Kind: "Secret"}
 	// Few names, so that things meet.
 	simNames  = []string{"cc-1", "cc-2"}
@@ -158,8 +159,8 @@ func (w *world) secret(name string) *corev1.Secret {
 	return found
 }
 
-func (w *world) identity(name string) *infrav1.OCIClusterIdentity {
-	found, _ := w.server.Get(keyIn(identityGK, "oci", name)).(*infrav1.OCIClusterIdentity)
+func (w *world) identity(name string) *identityv1.OCIClusterIdentity {
+	found, _ := w.server.Get(keyIn(identityGK, "oci", name)).(*identityv1.OCIClusterIdentity)
 	return found
 }
 
@@ -229,12 +230,12 @@ func (w *world) actSecret(name string, pick func(string, ...string) string) {
 // actIdentity writes what has the name of an identity.
 func (w *world) actIdentity(name string, pick func(string, ...string) string) {
 	found := w.identity(name)
-	theirs := &infrav1.OCIClusterIdentity{
+	theirs := &identityv1.OCIClusterIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "oci", Name: name},
-		Spec: infrav1.OCIClusterIdentitySpec{
-			Type:              infrav1.UserPrincipal,
+		Spec: identityv1.OCIClusterIdentitySpec{
+			Type:              identityv1.UserPrincipal,
 			PrincipalSecret:   corev1.SecretReference{Namespace: "oci", Name: pick("names", simNames...)},
-			AllowedNamespaces: &infrav1.AllowedNamespaces{NamespaceList: []string{"theirs"}},
+			AllowedNamespaces: &identityv1.AllowedNamespaces{NamespaceList: []string{"theirs"}},
 		},
 	}
 	switch what := pick("identity", "remove", "open", "null", "foreign"); {
@@ -244,10 +245,10 @@ func (w *world) actIdentity(name string, pick func(string, ...string) string) {
 	case what == "remove":
 		w.server.Remove(keyIn(identityGK, "oci", name))
 	case what == "open" && found.Labels != nil:
-		found.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{}
+		found.Spec.AllowedNamespaces = &identityv1.AllowedNamespaces{}
 		w.server.Put(found)
 	case what == "null" && found.Labels != nil:
-		found.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{NullList: true}
+		found.Spec.AllowedNamespaces = &identityv1.AllowedNamespaces{NullList: true}
 		w.server.Put(found)
 	}
 }
@@ -266,10 +267,10 @@ func (w *world) use(name string, status corev1.ConditionStatus) {
 	if found == nil {
 		return
 	}
-	inUse := found.Condition(infrav1.InUseCondition)
+	inUse := found.Condition(identityv1.InUseCondition)
 	if inUse == nil {
-		found.Status.Conditions = append(found.Status.Conditions, infrav1.Condition{Type: infrav1.InUseCondition})
-		inUse = found.Condition(infrav1.InUseCondition)
+		found.Status.Conditions = append(found.Status.Conditions, identityv1.Condition{Type: identityv1.InUseCondition})
+		inUse = found.Condition(identityv1.InUseCondition)
 	}
 	if inUse.Status != status {
 		inUse.Status = status

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // warnings collects what the API server warns of.
@@ -41,7 +41,7 @@ func written(version, kind, namespace, name, spec string) *unstructured.Unstruct
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}
 	Expect(yaml.Unmarshal([]byte("spec: "+spec), &object.Object)).To(Succeed())
-	object.SetAPIVersion(infrav1.GroupName + "/" + version)
+	object.SetAPIVersion(identityv1.GroupName + "/" + version)
 	object.SetKind(kind)
 	object.SetNamespace(namespace)
 	object.SetName(name)
@@ -192,7 +192,7 @@ var _ = Describe("The admission policies of the chart", Ordered, func() {
 		crds := &unstructured.Unstructured{}
 		crds.SetAPIVersion("apiextensions.k8s.io/v1")
 		crds.SetKind("CustomResourceDefinition")
-		crds.SetName("ociclusteridentities." + infrav1.GroupName)
+		crds.SetName("ociclusteridentities." + identityv1.GroupName)
 		Expect(w.admin.Delete(ctx, crds)).To(Succeed())
 		free := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: "free"}}
 		w.create(ctx, free)

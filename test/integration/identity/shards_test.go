@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/identity/translation"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -20,21 +22,21 @@ import (
 var _ = Describe("Instances that divide the namespaces", Ordered, func() {
 	var w *world
 	var central func()
-	policy := identity.Policy{SecretNamespaces: []string{translated}, TrustedNamespaces: []string{translated}}
+	policy := oci.Policy{SecretNamespaces: []string{translated}, TrustedNamespaces: []string{translated}}
 	within := func(names, excluded []string) identity.Scope {
 		GinkgoHelper()
 		namespaces, err := shard.New(names, excluded)
 		Expect(err).NotTo(HaveOccurred())
 		return identity.Scope{Shard: namespaces, Policy: policy}
 	}
-	named := func(name string) *infrav1.OCIClusterIdentity {
-		return &infrav1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: translated, Name: name}}
+	named := func(name string) *identityv1.OCIClusterIdentity {
+		return &identityv1.OCIClusterIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: translated, Name: name}}
 	}
 	secretOf := func(name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: translated, Name: name}}
 	}
 	// handmade is an identity that no cloud credential stands behind.
-	handmade := func(ctx context.Context, name string, allowed infrav1.AllowedNamespaces) {
+	handmade := func(ctx context.Context, name string, allowed identityv1.AllowedNamespaces) {
 		GinkgoHelper()
 		object := named(name)
 		object.Spec = w.translate.Spec(name)
@@ -47,7 +49,7 @@ var _ = Describe("Instances that divide the namespaces", Ordered, func() {
 		cluster := &infrav1.OCICluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: identity},
 			Spec: infrav1.ClusterSpec{IdentityRef: &corev1.ObjectReference{
-				APIVersion: infrav1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: translated, Name: identity,
+				APIVersion: identityv1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: translated, Name: identity,
 			}},
 		}
 		w.create(ctx, cluster)
@@ -83,16 +85,16 @@ var _ = Describe("Instances that divide the namespaces", Ordered, func() {
 	})
 
 	DescribeTable("say that nobody uses an identity only if they see everybody who may",
-		func(ctx SpecContext, name string, allowed infrav1.AllowedNamespaces, says, message string) {
+		func(ctx SpecContext, name string, allowed identityv1.AllowedNamespaces, says, message string) {
 			handmade(ctx, name, allowed)
 			Eventually(inUse(ctx, name)).Should(And(HavePrefix(says), ContainSubstring(message)))
 		},
-		Entry("named namespaces of the instance", "mine", infrav1.AllowedNamespaces{NamespaceList: []string{tenant, vault}},
+		Entry("named namespaces of the instance", "mine", identityv1.AllowedNamespaces{NamespaceList: []string{tenant, vault}},
 			"False NotUsed", ""),
-		Entry("one of another instance among them", "named", infrav1.AllowedNamespaces{NamespaceList: []string{tenant, other}},
+		Entry("one of another instance among them", "named", identityv1.AllowedNamespaces{NamespaceList: []string{tenant, other}},
 			"Unknown MayBeUsed", "namespaces other"),
-		Entry("all namespaces", "open", infrav1.AllowedNamespaces{}, "Unknown MayBeUsed", infrav1.AllowDeletionAnnotation),
-		Entry("a label that any namespace may have", "selected", infrav1.AllowedNamespaces{
+		Entry("all namespaces", "open", identityv1.AllowedNamespaces{}, "Unknown MayBeUsed", infrav1.AllowDeletionAnnotation),
+		Entry("a label that any namespace may have", "selected", identityv1.AllowedNamespaces{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}},
 		}, "Unknown MayBeUsed", infrav1.AllowDeletionAnnotation),
 	)

@@ -14,12 +14,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 )
 
 // The template names namespace test as that of identity and cluster, and another one for the Secret.
 var templateScope = identity.Scope{
-	Policy: identity.Policy{SecretNamespaces: []string{vault, tenant}, TrustedNamespaces: []string{tenant}},
+	Policy: oci.Policy{SecretNamespaces: []string{vault, tenant}, TrustedNamespaces: []string{tenant}},
 }
 
 // templatePolicy are the values of the chart for it.
@@ -72,16 +74,15 @@ var _ = Describe("The template of the proposal", func() {
 	It("works with a CRD of the proposal's schema, word for word", func(ctx SpecContext) {
 		crds := append(
 			capociCRDs("ociclusters", "ocimanagedclusters"),
-			readCRD("../../../api/infrastructure/crd/"+infrav1.GroupName+"_ociclusteridentities.yaml"),
+			readCRD("../../../api/infrastructure/crd/"+identityv1.GroupName+"_ociclusteridentities.yaml"),
 		)
 		w := newWorld(ctx, "proposal", crds)
 		w.start(ctx, templateScope, nil)
 		w.createTemplate(ctx)
 		Eventually(w.condition(ctx, identityName, "Ready")).Should(Equal("True Ready"))
 		Eventually(w.condition(ctx, identityName, "InUse")).Should(Equal("True Used: Used by OCICluster test/workload"))
-		provider, verdict, err := w.principal(ctx, w.cluster(ctx, tenant, "workload"))
+		provider, err := w.principal(ctx, w.cluster(ctx, tenant, "workload"))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(verdict.Allowed).To(BeTrue())
 		Expect(provider.TenancyOCID()).To(Equal("ocid1.tenancy.oc1..aaaatenancy"))
 	})
 
@@ -94,7 +95,7 @@ var _ = Describe("The template of the proposal", func() {
 		)
 
 		By("writing what the condition says")
-		found := &infrav1.OCIClusterIdentity{}
+		found := &identityv1.OCIClusterIdentity{}
 		Expect(w.admin.Get(ctx, types.NamespacedName{Namespace: tenant, Name: identityName}, found)).To(Succeed())
 		patch := []byte(`{"spec":{"principalSecret":{"namespace":"` + vault + `","name":"` + secretName + `"}}}`)
 		Expect(w.admin.Patch(ctx, found, client.RawPatch(types.MergePatchType, patch))).To(Succeed())

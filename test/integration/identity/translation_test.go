@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/identity/translation"
 	"github.com/archelon-io/archelon/internal/shard"
@@ -76,7 +78,7 @@ func (w *world) credential(name string, key *rsa.PrivateKey) *corev1.Secret {
 var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func() {
 	var w *world
 	var stop func()
-	scope := identity.Scope{Policy: identity.Policy{SecretNamespaces: []string{translated}}}
+	scope := identity.Scope{Policy: oci.Policy{SecretNamespaces: []string{translated}}}
 
 	at := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -109,7 +111,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 	}
 	condition := func(ctx context.Context, name, conditionType string) func() string {
 		return func() string {
-			found := &infrav1.OCIClusterIdentity{ObjectMeta: at(translated, name)}
+			found := &identityv1.OCIClusterIdentity{ObjectMeta: at(translated, name)}
 			if err := get(ctx, found); err != nil {
 				return err.Error()
 			}
@@ -188,7 +190,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		want := w.secretData(w.key)
 		want["region"] = []byte("us-ashburn-1")
 		Expect(maps.EqualFunc(secret.Data, want, slices.Equal)).To(BeTrue())
-		found := &infrav1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-plain")}
+		found := &identityv1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-plain")}
 		Expect(get(ctx, found)).To(Succeed())
 		Expect(found.Spec).To(Equal(w.translate.Spec("cc-plain")))
 		Expect(found.Spec.AllowedNamespaces.NamespaceList).To(Equal([]string{tenant}))
@@ -257,7 +259,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		By("breaking it while a cluster uses the identity")
 		w.create(ctx, &infrav1.OCICluster{ObjectMeta: at(tenant, "rotates"), Spec: infrav1.ClusterSpec{
 			IdentityRef: &corev1.ObjectReference{
-				APIVersion: infrav1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: translated, Name: "cc-rotate",
+				APIVersion: identityv1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: translated, Name: "cc-rotate",
 			},
 		}})
 		Eventually(condition(ctx, "cc-rotate", "InUse")).Should(Equal("True Used"))
@@ -299,17 +301,17 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 			Eventually(condition(ctx, name, "Translated")).Should(Equal("True RegionMissing"))
 		},
 		Entry("a Secret", "cc-secret", &corev1.Secret{Data: map[string][]byte{"theirs": []byte("x")}}),
-		Entry("an identity", "cc-identity", &infrav1.OCIClusterIdentity{Spec: infrav1.OCIClusterIdentitySpec{
-			Type: infrav1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: translated, Name: "theirs"},
-			AllowedNamespaces: &infrav1.AllowedNamespaces{NamespaceList: []string{other}},
+		Entry("an identity", "cc-identity", &identityv1.OCIClusterIdentity{Spec: identityv1.OCIClusterIdentitySpec{
+			Type: identityv1.UserPrincipal, PrincipalSecret: corev1.SecretReference{Namespace: translated, Name: "theirs"},
+			AllowedNamespaces: &identityv1.AllowedNamespaces{NamespaceList: []string{other}},
 		}}),
 	)
 
 	It("changes back what others change", func(ctx SpecContext) {
-		found := &infrav1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-plain")}
+		found := &identityv1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-plain")}
 		open := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"allowedNamespaces":{"list":null,"selector":null}}}`))
 		Expect(w.admin.Patch(ctx, found, open)).To(Succeed())
-		Eventually(func() *infrav1.AllowedNamespaces {
+		Eventually(func() *identityv1.AllowedNamespaces {
 			Expect(get(ctx, found)).To(Succeed())
 			return found.Spec.AllowedNamespaces
 		}).Should(Equal(w.translate.Spec("cc-plain").AllowedNamespaces))
@@ -323,7 +325,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		w.create(ctx, w.credential("cc-used", w.key))
 		cluster := &infrav1.OCICluster{ObjectMeta: at(tenant, "user"), Spec: infrav1.ClusterSpec{
 			IdentityRef: &corev1.ObjectReference{
-				APIVersion: infrav1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: translated, Name: "cc-used",
+				APIVersion: identityv1.GroupVersion.String(), Kind: "OCIClusterIdentity", Namespace: translated, Name: "cc-used",
 			},
 		}}
 		w.create(ctx, cluster)
@@ -332,7 +334,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		Expect(w.admin.Delete(ctx, source)).To(Succeed())
 		Expect(gone(ctx, source)()).To(BeTrue())
 		Eventually(condition(ctx, "cc-used", "Translated")).Should(Equal("False CredentialGone"))
-		found, secret := &infrav1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-used")}, &corev1.Secret{ObjectMeta: at(translated, "cc-used")}
+		found, secret := &identityv1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-used")}, &corev1.Secret{ObjectMeta: at(translated, "cc-used")}
 		Consistently(func() error { return get(ctx, found) }).Should(Succeed())
 		Expect(keysOf(ctx, "cc-used")()).To(HaveLen(4))
 		for _, object := range []client.Object{found, secret} {
@@ -352,7 +354,7 @@ var _ = Describe("The translation of Rancher's cloud credentials", Ordered, func
 		Eventually(says(ctx, "cc-moved")).Should(HavePrefix("RegionMissing"))
 		annotate(ctx, "cc-moved", `{"provisioning.cattle.io/driver":"aws"}`)
 		for _, object := range []client.Object{
-			&infrav1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-moved")}, &corev1.Secret{ObjectMeta: at(translated, "cc-moved")},
+			&identityv1.OCIClusterIdentity{ObjectMeta: at(translated, "cc-moved")}, &corev1.Secret{ObjectMeta: at(translated, "cc-moved")},
 		} {
 			Eventually(gone(ctx, object)).Should(BeTrue())
 		}

@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,6 +35,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	oci "github.com/archelon-io/archelon/identity"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/identity"
 	"github.com/archelon-io/archelon/internal/identity/translation"
 	"github.com/archelon-io/archelon/test/env"
@@ -160,12 +163,21 @@ func (w *world) bind(ctx context.Context, file string, namespaces ...string) {
 	}
 }
 
-// principal asks for the principal of a cluster as an administrator: the controller hands out none, and may not read
-// what that takes.
-func (w *world) principal(ctx context.Context, cluster identity.User) (common.ConfigurationProvider, identity.Verdict, error) {
-	resolver := *w.resolver
-	resolver.Live = live{w.admin, w}
-	return resolver.Principal(ctx, cluster)
+// principal asks for the principal of a cluster as a controller of CAPOCI would, with the permissions of an
+// administrator: Archelon hands out none, and may not read what that takes.
+func (w *world) principal(ctx context.Context, cluster identity.User) (common.ConfigurationProvider, error) {
+	resolver := oci.NewResolver(oci.LiveReaders(live{w.admin, w}), oci.Options{
+		Policy: w.resolver.Scope.Policy, Providers: oci.NewProviders(""),
+	})
+	return resolver.ConfigurationProvider(ctx, cluster.GetNamespace(), cluster.IdentityRef())
+}
+
+// reasonOf returns why a principal is refused, empty if that is not known.
+func reasonOf(err error) string {
+	if refused, ok := errors.AsType[*oci.RefusedError](err); ok {
+		return refused.Reason
+	}
+	return ""
 }
 
 // install creates the admission policies of OCI identities, as the chart renders them, and returns them.
@@ -249,7 +261,7 @@ func (w *world) start(ctx context.Context, scope identity.Scope, verifier *ident
 	Expect(err).NotTo(HaveOccurred())
 	w.resolver = &identity.Resolver{
 		Cached: identity.Readers{Objects: mgr.GetCache(), Metadata: metadata}, Live: live{direct, w},
-		Scope: scope, Providers: identity.NewProviders(""),
+		Scope: scope,
 	}
 	r := &identity.Reconciler{
 		Client: mgr.GetClient(), Resolver: w.resolver, Verifier: verifier,
@@ -299,7 +311,7 @@ func (w *world) condition(ctx context.Context, name, conditionType string) func(
 // conditionIn is the same for an identity of another namespace than the tenant's.
 func (w *world) conditionIn(ctx context.Context, namespace, name, conditionType string) func() string {
 	return func() string {
-		found := &infrav1.OCIClusterIdentity{}
+		found := &identityv1.OCIClusterIdentity{}
 		if err := w.admin.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found); err != nil {
 			return err.Error()
 		}

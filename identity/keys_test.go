@@ -8,38 +8,15 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"maps"
-	"sync"
 	"testing"
 
 	youmark "github.com/youmark/pkcs8"
 )
 
-const (
-	tenancyID   = "ocid1.tenancy.oc1..aaaaaaaatenancy"
-	oneUserID   = "ocid1.user.oc1..aaaaaaaauser"
-	thePassword = "correct-horse-battery"
-)
-
-// keyPair makes keys once for all tests: that takes long.
-type keyPair struct{ one, other *rsa.PrivateKey }
-
-var theKeys = sync.OnceValue(func() keyPair {
-	generate := func() *rsa.PrivateKey {
-		key, err := rsa.GenerateKey(rand.Reader, 2048)
-		if err != nil {
-			panic(err)
-		}
-		return key
-	}
-	return keyPair{generate(), generate()}
-})
+const thePassword = "correct-horse-battery"
 
 func pemOf(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-func pkcs1(key *rsa.PrivateKey) []byte {
-	return pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
 }
 
 func pkcs8(tb testing.TB, key any) []byte {
@@ -98,14 +75,6 @@ func encryptedDER(tb testing.TB, derivation asn1.ObjectIdentifier, iterations in
 		},
 		Data: make([]byte, 32),
 	})
-}
-
-// goodData is a Secret that works.
-func goodData() map[string][]byte {
-	return map[string][]byte{
-		"tenancy": []byte(tenancyID), "user": []byte(oneUserID), "region": []byte("us-ashburn-1"),
-		"fingerprint": []byte(fingerprintOf(&theKeys().one.PublicKey)), "key": pkcs1(theKeys().one),
-	}
 }
 
 func with(data map[string][]byte, changes map[string][]byte) map[string][]byte {

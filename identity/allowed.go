@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // Namespace is what is known of the Namespace of a cluster.
@@ -26,7 +26,7 @@ type admission struct {
 // admits applies the rules of the proposal: nil admits nobody, an empty object everybody, else a namespace has to be in
 // the list or to be selected. A list that is null and an empty selector admit nobody. Labels are compared here, with
 // those of the Namespace that was read: the same selector in a request to the API server could mean all Namespaces.
-func admits(allowed *infrav1.AllowedNamespaces, namespace Namespace) admission {
+func admits(allowed *identityv1.AllowedNamespaces, namespace Namespace) admission {
 	switch {
 	case allowed == nil:
 		return refusal("spec.allowedNamespaces of the identity is not set, so no namespace may use it. Ask the owner of the identity to add this namespace")
@@ -40,10 +40,10 @@ func admits(allowed *infrav1.AllowedNamespaces, namespace Namespace) admission {
 			nullListNote(allowed),
 		))
 	}
-	selector, err := selectorOf(allowed)
+	selector, err := SelectorOf(allowed)
 	switch {
 	case err != nil:
-		return admission{reason: infrav1.SelectorInvalidReason, message: selectorProblem(err)}
+		return admission{reason: identityv1.SelectorInvalidReason, message: selectorProblem(err)}
 	case selector.Empty():
 		return refusal("spec.allowedNamespaces.selector of the identity is empty, so it selects no namespace. Ask the owner of the identity to set it")
 	case namespace.Labels == nil:
@@ -58,25 +58,25 @@ func admits(allowed *infrav1.AllowedNamespaces, namespace Namespace) admission {
 	}
 }
 
-// admittedByCAPOCI reports whether CAPOCI lets a cluster of the namespace use the identity. It differs from this
-// package in one case.
-func admittedByCAPOCI(allowed *infrav1.AllowedNamespaces, namespace Namespace) bool {
+// AdmittedByCAPOCI reports whether CAPOCI lets a cluster of the namespace use the identity. It differs from Resolve in
+// one case: CAPOCI takes a null list for all namespaces.
+func AdmittedByCAPOCI(allowed *identityv1.AllowedNamespaces, namespace Namespace) bool {
 	return admits(allowed, namespace).allowed || allowed != nil && allowed.NullList && allowed.Selector == nil
 }
 
 func refusal(message string) admission {
-	return admission{reason: infrav1.NamespaceNotAllowedReason, message: message}
+	return admission{reason: identityv1.NamespaceNotAllowedReason, message: message}
 }
 
-func nullListNote(allowed *infrav1.AllowedNamespaces) string {
+func nullListNote(allowed *identityv1.AllowedNamespaces) string {
 	if !allowed.NullList {
 		return ""
 	}
 	return ", which is null and so allows no namespace"
 }
 
-// selectorOf returns the selector, which selects nothing if there is none.
-func selectorOf(allowed *infrav1.AllowedNamespaces) (labels.Selector, error) {
+// SelectorOf returns the selector of namespaces, which selects nothing if there is none.
+func SelectorOf(allowed *identityv1.AllowedNamespaces) (labels.Selector, error) {
 	if allowed == nil {
 		return labels.Nothing(), nil
 	}
@@ -87,8 +87,16 @@ func selectorProblem(err error) string {
 	return "spec.allowedNamespaces.selector of the identity cannot be read: " + bounded(err.Error())
 }
 
-// selects reports whether labels of Namespaces matter.
-func selects(identity *infrav1.OCIClusterIdentity) bool {
+// CheckSelector says what is wrong with the selector of an identity; nil if it can be read.
+func CheckSelector(identity *identityv1.OCIClusterIdentity) *Problem {
+	if _, err := SelectorOf(identity.Spec.AllowedNamespaces); err != nil {
+		return &Problem{Reason: identityv1.SelectorInvalidReason, Message: selectorProblem(err)}
+	}
+	return nil
+}
+
+// Selects reports whether it depends on labels of Namespaces who may use an identity. Nil is no identity.
+func Selects(identity *identityv1.OCIClusterIdentity) bool {
 	return identity != nil && identity.Spec.AllowedNamespaces != nil && identity.Spec.AllowedNamespaces.Selector != nil
 }
 

@@ -1,4 +1,4 @@
-// Package v1beta1 is the version of the proposal of cluster level identity. It exists for the CRD in ../crd, which
+// Package v1beta1 is the version of the proposal of cluster level identity. It exists for the CRD of Archelon, which
 // serves both versions: the API server sends objects of either as the other, for they have the same fields.
 //
 // +groupName=infrastructure.cluster.x-k8s.io
@@ -7,8 +7,7 @@ package v1beta1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	//nolint:depguard // two versions of one kind have the same fields
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // OCIClusterIdentity is an OCI principal that clusters of some namespaces may use.
@@ -23,6 +22,6 @@ type OCIClusterIdentity struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   infrav1.OCIClusterIdentitySpec   `json:"spec,omitempty"`
-	Status infrav1.OCIClusterIdentityStatus `json:"status,omitempty"`
+	Spec   identityv1.OCIClusterIdentitySpec   `json:"spec,omitempty"`
+	Status identityv1.OCIClusterIdentityStatus `json:"status,omitempty"`
 }

@@ -1,11 +1,13 @@
 package identity
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // Question is all that it depends on whether a cluster may use its identity.
@@ -15,7 +17,7 @@ type Question struct {
 	// Namespace is that of the cluster. Its labels are of interest only if the identity has a selector.
 	Namespace Namespace
 	// Identity is what Ref leads to, nil if there is none.
-	Identity *infrav1.OCIClusterIdentity
+	Identity *identityv1.OCIClusterIdentity
 	// OutOfScope is whether Ref leads to a namespace where this instance cannot look.
 	OutOfScope bool
 	// Policy is what an administrator allows.
@@ -27,11 +29,18 @@ type Verdict struct {
 	// Allowed is whether the cluster may use the principal.
 	Allowed bool
 	// Principal is the type of the principal, empty for that of the process.
-	Principal infrav1.PrincipalType
+	Principal identityv1.PrincipalType
 	// Reason is one word for why not; empty if allowed.
 	Reason string
 	// Message says to people why not; empty if allowed. It has no secret and names no other namespaces.
 	Message string
+	// Detail says what is wrong with the identity itself, for people who may read the identity. It has no secret.
+	Detail string
+}
+
+// refused returns the error of a verdict that does not allow the principal.
+func (v Verdict) refused() *RefusedError {
+	return &RefusedError{Reason: v.Reason, Message: v.Message, Detail: v.Detail}
 }
 
 // Resolve says whether a cluster may use its identity. It is pure, and knows nothing of whether the principal works.
@@ -44,21 +53,17 @@ func Resolve(q Question) Verdict {
 	}
 	key := KeyOf(q.Ref, q.Namespace.Name)
 	if q.OutOfScope {
-		return refused(problem(infrav1.IdentityOutOfScopeReason,
-			"OCIClusterIdentity %s is in a namespace that this instance of Archelon neither has nor trusts. "+
+		return refused(problem(identityv1.IdentityOutOfScopeReason,
+			"OCIClusterIdentity %s is in a namespace that this controller neither works in nor trusts. "+
 				"Use an identity of another namespace, or ask your administrator to trust the namespace", bounded(key.String())))
 	}
 	if q.Identity == nil {
 		return refused(
-			problem(infrav1.IdentityNotFoundReason, "OCIClusterIdentity %s does not exist. Create it, or correct spec.identityRef", bounded(key.String())),
+			problem(identityv1.IdentityNotFoundReason, "OCIClusterIdentity %s does not exist. Create it, or correct spec.identityRef", bounded(key.String())),
 		)
 	}
-	if wrong := q.Policy.check(q.Identity); wrong != nil {
-		// What is wrong is for those to read who may read the identity.
-		return refused(problem(
-			wrong.Reason, "OCIClusterIdentity %s cannot be used. Its condition %s says why", key,
-			infrav1.ReadyCondition,
-		))
+	if wrong := q.Policy.Check(q.Identity); wrong != nil {
+		return Verdict{Reason: wrong.Reason, Message: unusable(key.String(), wrong.Reason), Detail: wrong.Message}
 	}
 	got := admits(q.Identity.Spec.AllowedNamespaces, q.Namespace)
 	if got.allowed && q.Policy.RefuseOpen && q.Identity.Spec.AllowedNamespaces.Open() {
@@ -85,19 +90,24 @@ func checkRef(ref *corev1.ObjectReference) *Problem {
 	// A text that is no group and version has no group that fits.
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
 	switch {
-	case ref.Kind != infrav1.OCIClusterIdentityKind:
+	case ref.Kind != identityv1.OCIClusterIdentityKind:
 		return problem(
-			infrav1.IdentityRefInvalidReason, "spec.identityRef.kind is not supported. Set it to %s", infrav1.OCIClusterIdentityKind,
+			identityv1.IdentityRefInvalidReason, "spec.identityRef.kind is not supported. Set it to %s", identityv1.OCIClusterIdentityKind,
 		)
-	case err != nil || version.Group != infrav1.GroupName:
+	case err != nil || version.Group != identityv1.GroupName:
 		return problem(
-			infrav1.IdentityRefInvalidReason, "spec.identityRef.apiVersion is not supported. Set it to %s", infrav1.GroupVersion,
+			identityv1.IdentityRefInvalidReason, "spec.identityRef.apiVersion is not supported. Set it to %s", identityv1.GroupVersion,
 		)
 	case ref.Name == "":
-		return problem(infrav1.IdentityRefInvalidReason, "spec.identityRef.name is not set. Set it to the name of an OCIClusterIdentity")
+		return problem(identityv1.IdentityRefInvalidReason, "spec.identityRef.name is not set. Set it to the name of an OCIClusterIdentity")
 	default:
 		return nil
 	}
+}
+
+// unusable says that something is wrong with an identity. What it is, is for people who may read the identity.
+func unusable(identity, reason string) string {
+	return fmt.Sprintf("OCIClusterIdentity %s cannot be used (%s). Ask the owner of the identity to correct it", identity, reason)
 }
 
 func refused(why *Problem) Verdict { return Verdict{Reason: why.Reason, Message: why.Message} }

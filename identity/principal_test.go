@@ -8,12 +8,13 @@ import (
 
 	"github.com/oracle/oci-go-sdk/v65/common/auth"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
+	"github.com/archelon-io/archelon/identity/identitytest"
 )
 
 func TestProcessPrincipalComesFromFiles(t *testing.T) {
 	directory := t.TempDir()
-	for name, value := range goodData() {
+	for name, value := range identitytest.Data() {
 		if err := os.WriteFile(filepath.Join(directory, name), value, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -22,7 +23,7 @@ func TestProcessPrincipalComesFromFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tenancy, _ := provider.TenancyOCID(); tenancy != tenancyID {
+	if tenancy, _ := provider.TenancyOCID(); tenancy != identitytest.Tenancy {
 		t.Errorf("got tenancy %s", tenancy)
 	}
 
@@ -50,7 +51,7 @@ func TestWorkloadPrincipalChangesNoEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := NewProviders("").provide(infrav1.WorkloadPrincipal)
+	_, err := NewProviders("").provide(identityv1.WorkloadPrincipal)
 	if err == nil || !strings.Contains(err.Error(), names[0]) || !strings.Contains(err.Error(), names[1]) {
 		t.Errorf("got %v, want what is missing", err)
 	}
@@ -62,7 +63,7 @@ func TestWorkloadPrincipalChangesNoEnvironment(t *testing.T) {
 }
 
 func TestProvideWithoutProviders(t *testing.T) {
-	for _, principal := range []infrav1.PrincipalType{"", infrav1.InstancePrincipal, infrav1.WorkloadPrincipal, "else"} {
+	for _, principal := range []identityv1.PrincipalType{"", identityv1.InstancePrincipal, identityv1.WorkloadPrincipal, "else"} {
 		if _, err := (Providers{}).provide(principal); err == nil {
 			t.Errorf("%q: there is a principal", principal)
 		}

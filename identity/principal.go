@@ -10,13 +10,13 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/common"
 	"github.com/oracle/oci-go-sdk/v65/common/auth"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // Providers are where principals come from that no Secret holds. OCI's SDK asks the instance or Kubernetes for them
 // when it is called, so they are functions.
 type Providers struct {
-	// Process returns the principal of clusters without identityRef. Nil has them do without.
+	// Process returns the principal of clusters without identityRef. Without it, such clusters have none.
 	Process func() (common.ConfigurationProvider, error)
 	// Instance returns the principal of the instance that this process runs on.
 	Instance func() (common.ConfigurationProvider, error)
@@ -34,24 +34,26 @@ func NewProviders(directory string) Providers {
 	return p
 }
 
-// ErrNoProcessPrincipal is returned for a cluster without identityRef if the process has no principal of its own.
-var ErrNoProcessPrincipal = errors.New(
-	"the cluster has no identityRef, and this process has no OCI principal of its own",
-)
-
 // provide returns the principal of a type that no Secret holds; the empty type is that of the process.
-func (p Providers) provide(principal infrav1.PrincipalType) (common.ConfigurationProvider, error) {
-	ask := map[infrav1.PrincipalType]func() (common.ConfigurationProvider, error){
-		"": p.Process, infrav1.InstancePrincipal: p.Instance, infrav1.WorkloadPrincipal: p.Workload,
+func (p Providers) provide(principal identityv1.PrincipalType) (common.ConfigurationProvider, error) {
+	ask := map[identityv1.PrincipalType]func() (common.ConfigurationProvider, error){
+		"": p.Process, identityv1.InstancePrincipal: p.Instance, identityv1.WorkloadPrincipal: p.Workload,
 	}[principal]
-	switch {
-	case ask != nil:
-		return ask()
-	case principal == "":
-		return nil, ErrNoProcessPrincipal
-	default:
-		return nil, fmt.Errorf("this process has no principal of type %s", principal)
+	if ask != nil {
+		provider, err := ask()
+		if err != nil {
+			return nil, fmt.Errorf("building the OCI principal: %w", err)
+		}
+		return provider, nil
 	}
+	refused := &RefusedError{
+		Reason:  identityv1.PrincipalUnavailableReason,
+		Message: fmt.Sprintf("This controller has no OCI principal of type %s. Use an identity of type %s", principal, identityv1.UserPrincipal),
+	}
+	if principal == "" {
+		refused.Message = "The cluster has no spec.identityRef, and this controller has no OCI principal of its own. Set spec.identityRef"
+	}
+	return nil, refused
 }
 
 // workloadPrincipal returns the principal of the ServiceAccount. CAPOCI sets variables of its own environment for that,

@@ -72,6 +72,9 @@ const (
 	IdentityNotFoundReason = "IdentityNotFound"
 	// IdentityOutOfScopeReason: the identity is where this instance does not work, and is not in a trusted namespace.
 	IdentityOutOfScopeReason = "IdentityOutOfScope"
+	// PrincipalUnavailableReason: the controller has no OCI principal of the type, or none of its own for a cluster
+	// without identityRef.
+	PrincipalUnavailableReason = "PrincipalUnavailable"
 	// NamespaceNotAllowedReason: the identity is not for clusters of this namespace.
 	NamespaceNotAllowedReason = "NamespaceNotAllowed"
 )

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega/format"
+	"github.com/onsi/gomega/format" //nolint:depguard // what prints fields by reflection is what is tested
 	"github.com/oracle/oci-go-sdk/v65/common"
+
+	"github.com/archelon-io/archelon/identity/identitytest"
 )
 
 func TestParseCredential(t *testing.T) {
@@ -25,7 +27,7 @@ func TestParseCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, encrypted := theKeys().one, legacyEncrypted(t, theKeys().one)
+	one, encrypted := identitytest.One(), legacyEncrypted(t, identitytest.One())
 	cases := map[string]struct {
 		reason  string
 		changes map[string][]byte
@@ -36,7 +38,7 @@ func TestParseCredential(t *testing.T) {
 		"PKCS8":    {reason: "another form of the same key", changes: map[string][]byte{"key": pkcs8(t, one)}},
 		"Marker": {
 			reason:  "OCI's console puts a line behind the key",
-			changes: map[string][]byte{"key": append(pkcs1(one), "OCI_API_KEY\n"...)},
+			changes: map[string][]byte{"key": append(identitytest.PKCS1(one), "OCI_API_KEY\n"...)},
 		},
 		"Encrypted": {
 			reason:  "with its passphrase",
@@ -68,15 +70,15 @@ func TestParseCredential(t *testing.T) {
 		},
 		"NotAnOCID": {
 			reason:  "swapped fields",
-			changes: map[string][]byte{"tenancy": []byte(oneUserID), "user": []byte(tenancyID)},
+			changes: map[string][]byte{"tenancy": []byte(identitytest.User), "user": []byte(identitytest.Tenancy)},
 			want:    []string{"tenancy is not", "user is not"},
 		},
 		"LineBreak": {
-			reason: "echo puts one behind it", changes: map[string][]byte{"user": []byte(oneUserID + "\n")},
+			reason: "echo puts one behind it", changes: map[string][]byte{"user": []byte(identitytest.User + "\n")},
 			want: []string{"user has white space"},
 		},
 		"HugeOCID": {
-			reason: "it is bounded", changes: map[string][]byte{"user": []byte(oneUserID + strings.Repeat("a", 1000))},
+			reason: "it is bounded", changes: map[string][]byte{"user": []byte(identitytest.User + strings.Repeat("a", 1000))},
 			want: []string{"user is not"},
 		},
 		"BadFingerprint": {
@@ -85,7 +87,7 @@ func TestParseCredential(t *testing.T) {
 		},
 		"OtherFingerprint": {
 			reason:  "that of another key",
-			changes: map[string][]byte{"fingerprint": []byte(fingerprintOf(&theKeys().other.PublicKey))},
+			changes: map[string][]byte{"fingerprint": []byte(fingerprintOf(&identitytest.Other().PublicKey))},
 			want:    []string{"fingerprint belongs to another key"},
 		},
 		"HostileRegion": {
@@ -110,11 +112,11 @@ func TestParseCredential(t *testing.T) {
 		},
 		"Small": {
 			reason:  "OCI wants 2048 bits",
-			changes: map[string][]byte{"key": pkcs1(small), "fingerprint": []byte(fingerprintOf(&small.PublicKey))},
+			changes: map[string][]byte{"key": identitytest.PKCS1(small), "fingerprint": []byte(fingerprintOf(&small.PublicKey))},
 			want:    []string{"key must have"},
 		},
 		"Large": {
-			reason: "it is bounded", changes: map[string][]byte{"key": append(pkcs1(one), make([]byte, 20_000)...)},
+			reason: "it is bounded", changes: map[string][]byte{"key": append(identitytest.PKCS1(one), make([]byte, 20_000)...)},
 			want: []string{"key is larger"},
 		},
 		"NoPassphrase": {
@@ -143,7 +145,7 @@ func TestParseCredential(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			data := with(goodData(), tc.changes)
+			data := with(identitytest.Data(), tc.changes)
 			credential, flaw := ParseCredential(data)
 			if (credential == nil) != (flaw != "") || (flaw != "") != (len(tc.want) > 0) {
 				t.Fatalf("%s: got %v, flaw %q", tc.reason, credential, flaw)
@@ -158,16 +160,11 @@ func TestParseCredential(t *testing.T) {
 	}
 }
 
-// checkQuotesNothing looks for values of a Secret in a text. What is shorter than 6 bytes can be there by chance.
+// checkQuotesNothing looks for values of a Secret in a text.
 func checkQuotesNothing(tb testing.TB, data map[string][]byte, text string) {
 	tb.Helper()
-	for name, value := range data {
-		for line := range strings.Lines(string(value)) {
-			line = strings.TrimSpace(line)
-			if len(line) >= 6 && strings.Contains(text, line) && !strings.Contains(allTexts, line) {
-				tb.Errorf("the text quotes %s: %s", name, text)
-			}
-		}
+	if name := identitytest.Quoted(data, text, allTexts); name != "" {
+		tb.Errorf("the text quotes %s: %s", name, text)
 	}
 }
 
@@ -183,20 +180,20 @@ const allTexts = "In the Secret, tenancy is not the OCID of a tenancy (ocid1.ten
 	"PBKDF2 and at most 1000000 iterations; key is larger than 10240 bytes; passphrase is longer than 1024 bytes"
 
 func TestCredentialIsAConfigurationProvider(t *testing.T) {
-	credential, flaw := ParseCredential(goodData())
+	credential, flaw := ParseCredential(identitytest.Data())
 	if flaw != "" {
 		t.Fatal(flaw)
 	}
 	if ok, err := common.IsConfigurationProviderValid(credential); !ok || err != nil {
 		t.Fatalf("OCI's SDK does not take it: %v", err)
 	}
-	if id, _ := credential.KeyID(); id != tenancyID+"/"+oneUserID+"/"+fingerprintOf(&theKeys().one.PublicKey) {
+	if id, _ := credential.KeyID(); id != identitytest.Tenancy+"/"+identitytest.User+"/"+fingerprintOf(&identitytest.One().PublicKey) {
 		t.Errorf("got key ID %s", id)
 	}
 }
 
 func TestCredentialPrintsNothing(t *testing.T) {
-	credential, _ := ParseCredential(goodData())
+	credential, _ := ParseCredential(identitytest.Data())
 	encoded, err := json.Marshal(map[string]any{"credential": credential})
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +203,7 @@ func TestCredentialPrintsNothing(t *testing.T) {
 		texts = append(texts, fmt.Sprintf(verb, credential), fmt.Sprintf(verb, struct{ C *Credential }{credential}))
 	}
 	for _, text := range texts {
-		if strings.Contains(text, "ocid1") || strings.Contains(text, theKeys().one.D.String()) || len(text) > 200 {
+		if strings.Contains(text, "ocid1") || strings.Contains(text, identitytest.One().D.String()) || len(text) > 200 {
 			t.Errorf("it prints %s", text)
 		}
 	}
@@ -214,7 +211,7 @@ func TestCredentialPrintsNothing(t *testing.T) {
 
 // What prints or compares values by reflection, such as a failing assertion, does not reach the key.
 func TestTheKeyIsOutOfReach(t *testing.T) {
-	credential, _ := ParseCredential(goodData())
+	credential, _ := ParseCredential(identitytest.Data())
 	seen := map[uintptr]bool{}
 	var walk func(path string, value reflect.Value)
 	walk = func(path string, value reflect.Value) {
@@ -238,7 +235,7 @@ func TestTheKeyIsOutOfReach(t *testing.T) {
 		}
 	}
 	walk("credential", reflect.ValueOf(credential))
-	if text := format.Object(credential, 1); strings.Contains(text, theKeys().one.D.String()) {
+	if text := format.Object(credential, 1); strings.Contains(text, identitytest.One().D.String()) {
 		t.Errorf("a failing assertion prints %s", text)
 	}
 }
@@ -248,7 +245,7 @@ func TestShortNamesOfRegions(t *testing.T) {
 	for name, want := range map[string]string{
 		"iad": "us-ashburn-1", "PHX": "us-phoenix-1", "us-ashburn-1": "us-ashburn-1", "xx-future-9": "xx-future-9",
 	} {
-		credential, flaw := ParseCredential(with(goodData(), map[string][]byte{"region": []byte(name)}))
+		credential, flaw := ParseCredential(with(identitytest.Data(), map[string][]byte{"region": []byte(name)}))
 		if flaw != "" {
 			t.Errorf("%s: %s", name, flaw)
 			continue
@@ -258,7 +255,7 @@ func TestShortNamesOfRegions(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"zzz", "a/b", "iad "} {
-		if _, flaw := ParseCredential(with(goodData(), map[string][]byte{"region": []byte(name)})); !strings.Contains(flaw, "region ") {
+		if _, flaw := ParseCredential(with(identitytest.Data(), map[string][]byte{"region": []byte(name)})); !strings.Contains(flaw, "region ") {
 			t.Errorf("%q: got flaw %q", name, flaw)
 		}
 	}
@@ -293,7 +290,7 @@ func TestAffordable(t *testing.T) {
 func TestParseCredentialTriesNoPassphraseOfUnknownPrice(t *testing.T) {
 	der := encryptedDER(t, asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 12}, 1_000_000_000)
 	for _, kind := range []string{"PRIVATE KEY", "RSA PRIVATE KEY", "ENCRYPTED PRIVATE KEY"} {
-		data := with(goodData(), map[string][]byte{"key": pemOf(kind, der), "passphrase": []byte(thePassword)})
+		data := with(identitytest.Data(), map[string][]byte{"key": pemOf(kind, der), "passphrase": []byte(thePassword)})
 		if _, flaw := ParseCredential(data); !strings.Contains(flaw, "key is ") {
 			t.Errorf("%s: got flaw %q", kind, flaw)
 		}
@@ -301,17 +298,17 @@ func TestParseCredentialTriesNoPassphraseOfUnknownPrice(t *testing.T) {
 }
 
 func FuzzParseCredential(f *testing.F) {
-	good := goodData()
-	f.Add([]byte(tenancyID), []byte(oneUserID), good["fingerprint"], good["key"], []byte(""), []byte("us-ashburn-1"))
+	good := identitytest.Data()
+	f.Add([]byte(identitytest.Tenancy), []byte(identitytest.User), good["fingerprint"], good["key"], []byte(""), []byte("us-ashburn-1"))
 	f.Add(
-		[]byte(tenancyID), []byte(oneUserID), good["fingerprint"], legacyEncrypted(f, theKeys().one),
+		[]byte(identitytest.Tenancy), []byte(identitytest.User), good["fingerprint"], legacyEncrypted(f, identitytest.One()),
 		[]byte(thePassword), []byte(""),
 	)
 	f.Add(
 		[]byte("x"), []byte("\n"), []byte("aa:bb"),
 		pemOf("ENCRYPTED PRIVATE KEY", []byte{0x30, 0x03, 0x30, 0x01, 0x00}), []byte("x"), []byte("-"),
 	)
-	f.Add([]byte("x"), []byte("\n"), []byte("aa:bb"), pkcs8(f, theKeys().one), []byte("x"), []byte("-"))
+	f.Add([]byte("x"), []byte("\n"), []byte("aa:bb"), pkcs8(f, identitytest.One()), []byte("x"), []byte("-"))
 	f.Fuzz(func(t *testing.T, tenancy, user, fingerprint, key, passphrase, region []byte) {
 		data := map[string][]byte{
 			"tenancy": tenancy, "user": user, "fingerprint": fingerprint, "key": key, "passphrase": passphrase,

@@ -147,8 +147,15 @@ func missingKeys(data map[string][]byte) []string {
 	return missing
 }
 
-// regionNamed returns the identifier of a region that the SDK of OCI has a short name for, such as us-ashburn-1 for iad,
-// and any other name as it is. The SDK is asked for short names alone: it looks for others in files.
+// ParseRegion returns the identifier of a region, which may be given by its short name, and whether it can be one. It
+// becomes a part of a host's name, so it is refused unless it is harmless.
+func ParseRegion(name string) (string, bool) {
+	name = regionNamed(name)
+	return name, len(name) <= maxIdentifier && newPatterns().region.MatchString(name)
+}
+
+// regionNamed returns the identifier of a region that the SDK of OCI has a short name for, such as us-ashburn-1 for
+// iad, and any other name as it is. The SDK is asked for short names alone: it looks for others in files.
 func regionNamed(name string) string {
 	if len(name) != len("iad") {
 		return name

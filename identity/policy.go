@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // Policy is what an administrator allows identities. The zero value is the safest: no Secrets, and no principals of
@@ -19,7 +19,7 @@ type Policy struct {
 	// namespace if that is among them.
 	SecretNamespaces []string
 	// TrustedNamespaces are the namespaces where administrators alone can write identities. Identities there may name a
-	// Secret of any of SecretNamespaces, and may be of type InstancePrincipal or Workload.
+	// Secret in any of SecretNamespaces, and may be of type InstancePrincipal or Workload.
 	TrustedNamespaces []string
 	// RefuseOpen refuses identities that are open to all namespaces: an empty allowedNamespaces then is for no
 	// namespace.
@@ -52,45 +52,45 @@ func problem(reason, format string, args ...any) *Problem {
 	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// check says what is wrong with the principal of an identity, as far as the identity and the policy tell. Without a
+// Check says what is wrong with the principal of an identity, as far as the identity and the policy tell. Without a
 // problem, the Secret of a UserPrincipal may be read.
-func (p Policy) check(identity *infrav1.OCIClusterIdentity) *Problem {
+func (p Policy) Check(identity *identityv1.OCIClusterIdentity) *Problem {
 	switch identity.Spec.Type {
-	case infrav1.UserPrincipal:
+	case identityv1.UserPrincipal:
 		return p.checkSecret(identity)
-	case infrav1.InstancePrincipal, infrav1.WorkloadPrincipal:
+	case identityv1.InstancePrincipal, identityv1.WorkloadPrincipal:
 		if slices.Contains(p.TrustedNamespaces, identity.Namespace) {
 			return nil
 		}
-		return problem(infrav1.PrincipalTypeForbiddenReason,
+		return problem(identityv1.PrincipalTypeForbiddenReason,
 			"Identities of namespace %s must not have type %s, which is the principal of the management cluster itself. "+
 				"Use type %s, or ask your administrator to trust the namespace",
-			identity.Namespace, identity.Spec.Type, infrav1.UserPrincipal)
+			identity.Namespace, identity.Spec.Type, identityv1.UserPrincipal)
 	default:
-		return problem(infrav1.PrincipalTypeUnknownReason, "spec.type is not known. Set it to %s, %s or %s",
-			infrav1.UserPrincipal, infrav1.InstancePrincipal, infrav1.WorkloadPrincipal)
+		return problem(identityv1.PrincipalTypeUnknownReason, "spec.type is not known. Set it to %s, %s or %s",
+			identityv1.UserPrincipal, identityv1.InstancePrincipal, identityv1.WorkloadPrincipal)
 	}
 }
 
-func (p Policy) checkSecret(identity *infrav1.OCIClusterIdentity) *Problem {
+func (p Policy) checkSecret(identity *identityv1.OCIClusterIdentity) *Problem {
 	ref, unambiguous := identity.Spec.Secret()
 	switch {
 	case !unambiguous:
 		return problem(
-			infrav1.SecretReferenceInvalidReason,
+			identityv1.SecretReferenceInvalidReason,
 			"spec.principalSecret and spec.clientSecret name different Secrets. Keep principalSecret",
 		)
 	case ref == corev1.SecretReference{}:
-		return problem(infrav1.SecretReferenceInvalidReason, "spec.principalSecret is not set. "+
+		return problem(identityv1.SecretReferenceInvalidReason, "spec.principalSecret is not set. "+
 			"Set it: the CRD of CAPOCI drops a field with the name clientSecret")
 	case ref.Namespace == "" || ref.Name == "":
-		return problem(infrav1.SecretReferenceInvalidReason,
+		return problem(identityv1.SecretReferenceInvalidReason,
 			"spec.principalSecret needs both name and namespace. The namespace has no default")
 	case !slices.Contains(p.SecretNamespaces, ref.Namespace):
-		return problem(infrav1.SecretNamespaceForbiddenReason, "Principal Secrets must not be in namespace %s. Move the Secret to an allowed namespace (%s), or ask your administrator to allow this one",
+		return problem(identityv1.SecretNamespaceForbiddenReason, "Principal Secrets must not be in namespace %s. Move the Secret to an allowed namespace (%s), or ask your administrator to allow this one",
 			bounded(ref.Namespace), namesOr(p.SecretNamespaces, "none is"))
 	case ref.Namespace != identity.Namespace && !slices.Contains(p.TrustedNamespaces, identity.Namespace):
-		return problem(infrav1.SecretNamespaceForbiddenReason,
+		return problem(identityv1.SecretNamespaceForbiddenReason,
 			"Identities of namespace %s must use a Secret of the same namespace, not of %s. "+
 				"Move the Secret or the identity, or ask your administrator to trust the namespace",
 			identity.Namespace, ref.Namespace)
@@ -99,9 +99,9 @@ func (p Policy) checkSecret(identity *infrav1.OCIClusterIdentity) *Problem {
 	}
 }
 
-// secretOf returns the Secret that may be read for an identity, false if there is none.
-func (p Policy) secretOf(identity *infrav1.OCIClusterIdentity) (types.NamespacedName, bool) {
-	if identity == nil || identity.Spec.Type != infrav1.UserPrincipal || p.check(identity) != nil {
+// SecretOf returns the Secret that may be read for an identity, false if there is none.
+func (p Policy) SecretOf(identity *identityv1.OCIClusterIdentity) (types.NamespacedName, bool) {
+	if identity == nil || identity.Spec.Type != identityv1.UserPrincipal || p.Check(identity) != nil {
 		return types.NamespacedName{}, false
 	}
 	ref, _ := identity.Spec.Secret()

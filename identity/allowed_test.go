@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
+	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
 // The rules of the proposal for every shape that the API server can have stored, as it sends it.
@@ -21,11 +21,11 @@ func TestAdmitsStoredShapes(t *testing.T) {
 		capoci bool
 	}{
 		"Absent": {
-			"nil is the default and admits nobody", ``, Namespace{"a", none}, false, infrav1.NamespaceNotAllowedReason,
+			"nil is the default and admits nobody", ``, Namespace{"a", none}, false, identityv1.NamespaceNotAllowedReason,
 			false,
 		},
 		"Null": {
-			"null is nil", `null`, Namespace{"a", none}, false, infrav1.NamespaceNotAllowedReason, false,
+			"null is nil", `null`, Namespace{"a", none}, false, identityv1.NamespaceNotAllowedReason, false,
 		},
 		"EmptyObject": {"the empty object admits everybody", `{}`, Namespace{"a", none}, true, "", false},
 		"PrunedTypo": {
@@ -34,52 +34,52 @@ func TestAdmitsStoredShapes(t *testing.T) {
 		},
 		"NullList": {
 			"a nil list admits nobody, says the proposal", `{"list":null}`, Namespace{"a", none}, false,
-			infrav1.NamespaceNotAllowedReason, true,
+			identityv1.NamespaceNotAllowedReason, true,
 		},
 		"NullBoth": {
 			"the API server may send both nulls", `{"list":null,"selector":null}`, Namespace{"a", none}, false,
-			infrav1.NamespaceNotAllowedReason, true,
+			identityv1.NamespaceNotAllowedReason, true,
 		},
 		"EmptyList": {
 			"an empty list admits nobody", `{"list":[]}`, Namespace{"a", none}, false,
-			infrav1.NamespaceNotAllowedReason, false,
+			identityv1.NamespaceNotAllowedReason, false,
 		},
 		"EmptySelector": {
 			"an empty selector admits nobody, not everybody", `{"selector":{}}`, Namespace{"a", teamX}, false,
-			infrav1.NamespaceNotAllowedReason, false,
+			identityv1.NamespaceNotAllowedReason, false,
 		},
 		"EmptyParts": {
 			"a selector with empty parts is empty", `{"selector":{"matchLabels":{},"matchExpressions":[]}}`,
-			Namespace{"a", teamX}, false, infrav1.NamespaceNotAllowedReason, false,
+			Namespace{"a", teamX}, false, identityv1.NamespaceNotAllowedReason, false,
 		},
 		"Listed": {"a namespace of the list", `{"list":["a"]}`, Namespace{"a", nil}, true, "", false},
 		"NotListed": {
 			"another one; a nil selector does not mean all", `{"list":["a"]}`, Namespace{"b", none}, false,
-			infrav1.NamespaceNotAllowedReason, false,
+			identityv1.NamespaceNotAllowedReason, false,
 		},
 		"Star": {
-			"names are literal", `{"list":["*"]}`, Namespace{"a", none}, false, infrav1.NamespaceNotAllowedReason,
+			"names are literal", `{"list":["*"]}`, Namespace{"a", none}, false, identityv1.NamespaceNotAllowedReason,
 			false,
 		},
 		"EmptyName": {
 			"an empty name is no wildcard", `{"list":[""]}`, Namespace{"a", none}, false,
-			infrav1.NamespaceNotAllowedReason, false,
+			identityv1.NamespaceNotAllowedReason, false,
 		},
 		"Selected": {
 			"the labels fit", `{"selector":{"matchLabels":{"team":"x"}}}`, Namespace{"a", teamX}, true, "", false,
 		},
 		"NotSelected": {
 			"the labels do not fit", `{"selector":{"matchLabels":{"team":"y"}}}`, Namespace{"a", teamX}, false,
-			infrav1.NamespaceNotAllowedReason, false,
+			identityv1.NamespaceNotAllowedReason, false,
 		},
 		"NoLabels": {
 			"there are none", `{"selector":{"matchLabels":{"team":"x"}}}`, Namespace{"a", none}, false,
-			infrav1.NamespaceNotAllowedReason, false,
+			identityv1.NamespaceNotAllowedReason, false,
 		},
 		"NoNamespace": {
 			"the Namespace is gone; an absent label must not admit it",
 			`{"selector":{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}}`, Namespace{"a", nil}, false,
-			infrav1.NamespaceNotAllowedReason, false,
+			identityv1.NamespaceNotAllowedReason, false,
 		},
 		"SelectorOnly": {
 			"a null list beside a selector leaves it to the selector",
@@ -91,11 +91,11 @@ func TestAdmitsStoredShapes(t *testing.T) {
 		},
 		"Neither": {
 			"neither", `{"list":["a"],"selector":{"matchLabels":{"team":"x"}}}`, Namespace{"b", none}, false,
-			infrav1.NamespaceNotAllowedReason, false,
+			identityv1.NamespaceNotAllowedReason, false,
 		},
 		"BadSelector": {
 			"it cannot be read", `{"selector":{"matchExpressions":[{"key":"team","operator":"Is","values":["x"]}]}}`,
-			Namespace{"a", teamX}, false, infrav1.SelectorInvalidReason, false,
+			Namespace{"a", teamX}, false, identityv1.SelectorInvalidReason, false,
 		},
 		"BadSelectorList": {
 			"the list comes first",
@@ -104,7 +104,7 @@ func TestAdmitsStoredShapes(t *testing.T) {
 		},
 		"InWithoutValues": {
 			"In needs values", `{"selector":{"matchExpressions":[{"key":"team","operator":"In"}]}}`,
-			Namespace{"a", teamX}, false, infrav1.SelectorInvalidReason, false,
+			Namespace{"a", teamX}, false, identityv1.SelectorInvalidReason, false,
 		},
 	}
 	for name, tc := range cases {
@@ -117,7 +117,7 @@ func TestAdmitsStoredShapes(t *testing.T) {
 			if !got.allowed && got.message == "" {
 				t.Errorf("%s: there is no message", tc.reason)
 			}
-			if want := tc.want || tc.capoci; admittedByCAPOCI(stored.AllowedNamespaces, tc.namespace) != want {
+			if want := tc.want || tc.capoci; AdmittedByCAPOCI(stored.AllowedNamespaces, tc.namespace) != want {
 				t.Errorf("%s: CAPOCI admits it: want %t", tc.reason, want)
 			}
 			if again := reencoded(t, stored); admits(again.AllowedNamespaces, tc.namespace).allowed != tc.want {
@@ -127,9 +127,9 @@ func TestAdmitsStoredShapes(t *testing.T) {
 	}
 }
 
-func decoded(t *testing.T, raw string) infrav1.OCIClusterIdentitySpec {
+func decoded(t *testing.T, raw string) identityv1.OCIClusterIdentitySpec {
 	t.Helper()
-	var spec infrav1.OCIClusterIdentitySpec
+	var spec identityv1.OCIClusterIdentitySpec
 	if err := json.Unmarshal([]byte(raw), &spec); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func decoded(t *testing.T, raw string) infrav1.OCIClusterIdentitySpec {
 }
 
 // reencoded returns what is read of what a process writes, which must not be wider than what it has read.
-func reencoded(t *testing.T, spec infrav1.OCIClusterIdentitySpec) infrav1.OCIClusterIdentitySpec {
+func reencoded(t *testing.T, spec identityv1.OCIClusterIdentitySpec) identityv1.OCIClusterIdentitySpec {
 	t.Helper()
 	raw, err := json.Marshal(spec)
 	if err != nil {
@@ -147,7 +147,7 @@ func reencoded(t *testing.T, spec infrav1.OCIClusterIdentitySpec) infrav1.OCIClu
 }
 
 func TestAdmitsQuotesParserOfSelector(t *testing.T) {
-	var allowed infrav1.AllowedNamespaces
+	var allowed identityv1.AllowedNamespaces
 	raw := `{"selector":{"matchExpressions":[{"key":"team","operator":"Resembles","values":["x"]}]}}`
 	if err := json.Unmarshal([]byte(raw), &allowed); err != nil {
 		t.Fatal(err)
