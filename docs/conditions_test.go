@@ -18,14 +18,8 @@ func TestConditionReasons(t *testing.T) {
 	for _, reason := range constants(parse(t, "api/v1alpha1"), "Reason") {
 		code[reason] = ""
 	}
-	identities := constants(parse(t, "identity/api/v1beta2"), "Reason")
-	for _, refused := range []string{
-		// What internal/identity answers about a cluster.
-		"IdentityNotEvaluatedReason", "IdentityNotFoundReason", "IdentityRefInvalidReason", "IdentityOutOfScopeReason",
-		"NamespaceNotAllowedReason", "SelectorInvalidReason", "PrincipalTypeUnknownReason", "PrincipalTypeForbiddenReason",
-		"SecretReferenceInvalidReason", "SecretNamespaceForbiddenReason",
-	} {
-		code[identities[refused]] = ""
+	for _, reason := range refusalsOfIdentities(t) {
+		code[reason] = ""
 	}
 	content := read(t, conditionsPage)
 	documented := map[string]string{}
@@ -49,6 +43,27 @@ func TestConditionReasons(t *testing.T) {
 		}
 	}
 	compare(t, conditionsPage, code, documented)
+}
+
+// refusalsOfIdentities returns why internal/identity refuses clusters.
+func refusalsOfIdentities(t *testing.T) []string {
+	t.Helper()
+	rules, clusters := constants(parse(t, "identity/api/v1beta2"), "Reason"), constants(parse(t, "api/infrastructure/v1beta2"), "Reason")
+	var reasons []string
+	for _, refused := range []string{
+		"IdentityNotEvaluatedReason", "IdentityNotFoundReason", "IdentityRefInvalidReason", "IdentityOutOfScopeReason",
+		"NamespaceNotAllowedReason", "SelectorInvalidReason", "PrincipalTypeUnknownReason", "PrincipalTypeForbiddenReason",
+		"SecretReferenceInvalidReason", "SecretNamespaceForbiddenReason",
+		"CredentialRejectedReason", "CredentialInvalidReason", "SecretNotFoundReason", // what OCI says of a cluster
+	} {
+		reasons = append(reasons, rules[refused])
+	}
+	for _, refused := range []string{
+		"VerificationPendingReason", "CompartmentInvalidReason", "CompartmentNotVisibleReason", "CompartmentInOtherTenancyReason",
+	} {
+		reasons = append(reasons, clusters[refused])
+	}
+	return reasons
 }
 
 func TestReasonsOfManifests(t *testing.T) {

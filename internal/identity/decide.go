@@ -24,6 +24,10 @@ type Decision struct {
 	Conditions []identityv1.Condition
 	// Verdicts are on the clusters that name the identity. Nil if they are not known.
 	Verdicts map[userID]oci.Verdict
+	// Wants are what OCI is to be asked about clusters, and Checks what it said, by cluster. Nil if it is not asked, or if
+	// it is not known which clusters may use the identity.
+	Wants  map[target]asker
+	Checks map[userID]finding
 	// After is when OCI is to be asked again; zero for never.
 	After time.Duration
 	// Trouble is to be retried.
@@ -43,6 +47,9 @@ func Decide(o Observation, rules Rules, now time.Time) Decision {
 	if o.Trouble == nil {
 		d.Verdicts = verdictsOn(o, rules.Policy)
 	}
+	if o.Trouble == nil && o.Checks != nil {
+		d.Wants, d.Checks = wants(o, d.Verdicts), findings(o)
+	}
 	if o.Identity == nil || o.Foreign {
 		return d // Another instance says what there is to say of it.
 	}
@@ -55,6 +62,11 @@ func Decide(o Observation, rules Rules, now time.Time) Decision {
 	d.Conditions = []identityv1.Condition{ready(o, rules, d.Trouble), restricted(o.Identity, rules.Policy)}
 	if o.Trouble == nil {
 		d.Conditions = append(d.Conditions, inUse(o, d.Verdicts))
+		if o.Checks != nil {
+			if verified := verifiedCondition(o, d.Verdicts); verified != nil {
+				d.Conditions = append(d.Conditions, *verified)
+			}
+		}
 	}
 	for i := range d.Conditions {
 		Stamp(&d.Conditions[i], o.Identity.Condition(d.Conditions[i].Type), now)

@@ -40,8 +40,9 @@ type known struct {
 	// secret is the one that it uses.
 	secret types.NamespacedName
 	// state and users are what was last published.
-	state state
-	users map[userID]oci.Verdict
+	state  state
+	users  map[userID]oci.Verdict
+	checks map[userID]finding
 }
 
 // memory is all that the controller knows and cannot read again at no cost. A new process begins with none of it, and
@@ -100,6 +101,26 @@ func (m *memory) unused(identity, name types.NamespacedName) {
 	if delete(is.users, identity); len(is.users) == 0 {
 		delete(m.secrets, name)
 	}
+}
+
+// noteChecks replaces what OCI said of the clusters of an identity, and returns those of which it says something else
+// now.
+func (m *memory) noteChecks(identity types.NamespacedName, checks map[userID]finding) []userID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry, ok := m.entries[identity]
+	if !ok {
+		return nil
+	}
+	var changed []userID
+	for user, found := range checks {
+		if before, ok := entry.checks[user]; ok && before != found || !ok && found.result != pending {
+			changed = append(changed, user)
+		}
+	}
+	entry.checks = checks
+	m.entries[identity] = entry
+	return changed
 }
 
 // notePublished replaces what was last published, and returns the clusters whose verdict is another now, those that

@@ -26,7 +26,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		verifications: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "archelon_identity_verifications_total",
-			Help: "Questions to OCI whether it accepts an API key, by what it said: accepted, rejected or unreachable.",
+			Help: "Questions to OCI about an API key or a cluster, by what it said: accepted, rejected or unreachable.",
 		}, []string{"result"}),
 		identities: prometheus.NewDesc("archelon_identity_identities",
 			"OCIClusterIdentities by status and reason of their condition Ready. Only the leader counts.",

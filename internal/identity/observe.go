@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type Observation struct {
 	Secret Secret
 	// Clusters are those that name the identity, whether there is one or not, in the order of their names.
 	Clusters []Cluster
+	// Checks are what OCI says of the clusters, nil if it is not asked.
+	Checks map[userID]check
 	// Trouble is why it could not be read who may use the identity; it does not say what is wrong with the identity.
 	Trouble error
 }
@@ -50,6 +53,8 @@ type Cluster struct {
 	id userID
 	// Ref is its identityRef.
 	Ref *corev1.ObjectReference
+	// Spec is what is read of its spec.
+	Spec *infrav1.ClusterSpec
 	// Namespace has labels only if the identity has a selector.
 	Namespace oci.Namespace
 }
@@ -71,7 +76,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (Obs
 	if o.Clusters, err = r.readClusters(ctx, key); err != nil {
 		return o, err
 	}
-	o.Trouble = r.readLabels(ctx, &o)
+	o.Trouble = errors.Join(r.readLabels(ctx, &o), r.readChecks(ctx, &o))
 	name, ok := r.Resolver.Scope.Policy.SecretOf(o.Identity)
 	if !ok || o.Foreign {
 		name = types.NamespacedName{}
@@ -89,7 +94,7 @@ func (r *Reconciler) readClusters(ctx context.Context, key types.NamespacedName)
 	add := func(kind string, user User) {
 		clusters = append(clusters, Cluster{
 			id:  userID{kind, user.GetNamespace(), user.GetName()},
-			Ref: user.IdentityRef(), Namespace: oci.Namespace{Name: user.GetNamespace()},
+			Ref: user.IdentityRef(), Spec: user.ClusterSpec(), Namespace: oci.Namespace{Name: user.GetNamespace()},
 		})
 	}
 	named := client.MatchingFields{identityIndex: key.String()}

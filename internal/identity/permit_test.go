@@ -70,7 +70,7 @@ func TestPermits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: "prod"}}
 			cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: tc.group, Kind: tc.kind, Name: tc.infrastructure}
-			err := tc.resolver.Permits(t.Context(), cluster)
+			_, err := tc.resolver.Permits(t.Context(), cluster)
 			problem, ok := errors.AsType[*outcome.Problem](err)
 			switch {
 			case tc.why == "" && !errors.Is(err, tc.err):

@@ -29,6 +29,8 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Verifier asks OCI about API keys; nil for not to.
 	Verifier *Verifier
+	// Checker asks OCI about clusters; nil for not to.
+	Checker *Checker
 	// Notify is called with the kind and the name of each cluster whose verdict is another than before, also the first
 	// time after a start, and of each that names no identity when it comes. It must not block. Optional.
 	Notify func(kind string, cluster types.NamespacedName)

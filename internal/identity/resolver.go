@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	oci "github.com/archelon-io/archelon/identity"
 )
 
@@ -17,6 +18,8 @@ type User interface {
 	client.Object
 	// IdentityRef returns the reference to the identity, nil if there is none.
 	IdentityRef() *corev1.ObjectReference
+	// ClusterSpec returns what is read of the spec.
+	ClusterSpec() *infrav1.ClusterSpec
 }
 
 // Readers are what a decision is read from.
@@ -35,6 +38,8 @@ type Resolver struct {
 	Live client.Reader
 	// Scope is where the instance looks, and what an administrator allows.
 	Scope Scope
+	// Checker knows what OCI says of clusters; nil if OCI is not asked.
+	Checker *Checker
 }
 
 // complete rejects missing dependencies.
@@ -48,8 +53,13 @@ func (r *Resolver) complete() error {
 // Resolve says whether the cluster may use its identity. It reads caches. An error means that it is not known: what was
 // known before still holds.
 func (r *Resolver) Resolve(ctx context.Context, cluster User) (oci.Verdict, error) {
-	rules := oci.NewResolver(r.readers(), oci.Options{Policy: r.Scope.Policy, Readable: r.Scope.readable})
-	return rules.Verdict(ctx, cluster.GetNamespace(), cluster.IdentityRef())
+	return r.rules().Verdict(ctx, cluster.GetNamespace(), cluster.IdentityRef())
+}
+
+// rules returns the rules of identities, with what this instance may read. The principals of CAPOCI's own process are
+// not here.
+func (r *Resolver) rules() *oci.Resolver {
+	return oci.NewResolver(r.readers(), oci.Options{Policy: r.Scope.Policy, Readable: r.Scope.readable})
 }
 
 // readers are what the rules of identities are read from: caches for everything but Secrets.

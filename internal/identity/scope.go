@@ -80,6 +80,7 @@ func reduce(object any) (any, error) {
 		found.SetFinalizers(nil)
 	}
 	if user, ok := object.(User); ok {
+		reduceSpec(user.ClusterSpec())
 		if ref := user.IdentityRef(); ref != nil {
 			*ref = corev1.ObjectReference{
 				APIVersion: controller.Head(ref.APIVersion, longestText), Kind: controller.Head(ref.Kind, longestText),
@@ -88,4 +89,15 @@ func reduce(object any) (any, error) {
 		}
 	}
 	return object, nil
+}
+
+// reduceSpec bounds what tenants wrote.
+func reduceSpec(spec *infrav1.ClusterSpec) {
+	spec.CompartmentID, spec.Region = controller.Head(spec.CompartmentID, longestText), controller.Head(spec.Region, longestText)
+	if overrides := spec.Overrides(); overrides != nil {
+		overrides.IdentityClientURL = controller.Head(overrides.IdentityClientURL, longestText)
+		if ref := overrides.CertOverride; ref != nil {
+			ref.Namespace, ref.Name = controller.Head(ref.Namespace, longestText), controller.Head(ref.Name, longestText)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,7 +11,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	oci "github.com/archelon-io/archelon/identity"
@@ -41,7 +44,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return err
 	}
 	work := reconcile.Work{Name: ControllerName, Concurrency: options.Concurrency, Own: options.Metadata, RetryMax: retryMax}
-	return reconcile.Add(mgr, work, r.watches(), r)
+	if r.Checker == nil {
+		return reconcile.Add(mgr, work, r.watches(), r)
+	}
+	if err := mgr.Add(r.Checker); err != nil {
+		return fmt.Errorf("adding the checks of clusters: %w", err)
+	}
+	return reconcile.Add(mgr, work, r.watches(), r, source.Channel(r.Checker.events, &handler.EnqueueRequestForObject{}))
 }
 
 // complete rejects missing dependencies and fills in defaults.
@@ -51,6 +60,11 @@ func (r *Reconciler) complete() error {
 	}
 	if err := r.Resolver.complete(); err != nil {
 		return err
+	}
+	if r.Checker != nil {
+		if err := r.Checker.complete(); err != nil {
+			return err
+		}
 	}
 	if r.Notify == nil {
 		r.Notify = func(string, types.NamespacedName) {}

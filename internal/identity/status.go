@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -10,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/archelon-io/archelon/api/infrastructure/v1beta2"
 	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 	"github.com/archelon-io/archelon/internal/reconcile"
 )
@@ -21,6 +23,11 @@ func (r *Reconciler) publish(
 	if len(d.Conditions) > 0 {
 		after := o.Identity.DeepCopy()
 		after.Status.Conditions = Merge(o.Identity.Status.Conditions, d.Conditions...)
+		if r.Checker == nil {
+			after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions, func(c identityv1.Condition) bool {
+				return c.Type == infrav1.IdentityVerifiedCondition
+			})
+		}
 		if !equality.Semantic.DeepEqual(o.Identity.Status, after.Status) {
 			// The list is replaced as a whole, so it must not have changed meanwhile.
 			err := r.Client.Status().Patch(ctx, after, reconcile.Locked(o.Identity), client.FieldOwner(FieldOwner))
@@ -30,10 +37,16 @@ func (r *Reconciler) publish(
 			r.announce(o.Identity, d.Conditions)
 		}
 	}
-	for _, user := range r.memory.notePublished(key, stateOf(d), d.Verdicts) {
+	changed := r.memory.notePublished(key, stateOf(d), d.Verdicts)
+	after := d.After
+	if r.Checker != nil && d.Trouble == nil {
+		after = sooner(after, r.Checker.want(key, d.Wants))
+		changed = append(changed, r.memory.noteChecks(key, d.Checks)...)
+	}
+	for _, user := range changed {
 		r.Notify(user.kind, types.NamespacedName{Namespace: user.namespace, Name: user.name})
 	}
-	return ctrl.Result{RequeueAfter: d.After}, d.Trouble
+	return ctrl.Result{RequeueAfter: after}, d.Trouble
 }
 
 // stateOf returns what metrics say of an identity.

@@ -75,26 +75,34 @@ func NewVerifier(options VerifierOptions) (*Verifier, error) {
 		}
 		v.endpoint = endpoint
 	}
-	trust := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(options.TrustedCAs) > 0 {
-		trust.RootCAs = x509.NewCertPool()
-		if !trust.RootCAs.AppendCertsFromPEM(options.TrustedCAs) {
-			return nil, errors.New("the trusted CAs for OCI's Identity API hold no certificate in PEM")
-		}
-	}
 	timeout := options.Timeout
 	if timeout <= 0 {
 		timeout = verifyTimeout
 	}
-	v.client = &http.Client{
+	var err error
+	if v.client, err = newHTTPClient(timeout, options.TrustedCAs); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// newHTTPClient returns a client that trusts the authorities, those of the system without any.
+func newHTTPClient(timeout time.Duration, authorities []byte) (*http.Client, error) {
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(authorities) > 0 {
+		trust.RootCAs = x509.NewCertPool()
+		if !trust.RootCAs.AppendCertsFromPEM(authorities) {
+			return nil, errors.New("the trusted CAs for OCI's Identity API hold no certificate in PEM")
+		}
+	}
+	return &http.Client{
 		Timeout: timeout,
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, DisableKeepAlives: true,
 			TLSHandshakeTimeout: timeout,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return v, nil
+	}, nil
 }
 
 // answer is what came of a question. It has nothing of the credential.
@@ -146,24 +154,34 @@ func answerOf(code int) answer {
 
 // address returns the URL of the credential's user.
 func (v *Verifier) address(credential *oci.Credential) (string, error) {
-	endpoint := v.endpoint
-	if endpoint == nil {
-		region, err := credential.Region()
-		if err != nil || region == "" {
-			region = v.region
-		}
-		if region == "" {
-			return "", errors.New("neither the Secret nor a default names the region. Add region to the Secret")
-		}
-		host := common.StringToRegion(region).EndpointForTemplate(
-			"identity", "https://identity.{region}.oci.{secondLevelDomain}",
-		)
-		if endpoint, err = url.Parse(host); err != nil || endpoint.Host == "" {
-			return "", errors.New("OCI's SDK knows no address for the region. Correct region in the Secret")
-		}
+	region, err := credential.Region()
+	if err != nil || region == "" {
+		region = v.region
+	}
+	base, err := v.base(region)
+	if err != nil {
+		return "", err
 	}
 	user, err := credential.UserOCID()
-	return endpoint.JoinPath("20160918", "users", user).String(), err
+	return base.JoinPath("20160918", "users", user).String(), err
+}
+
+// base returns the URL of OCI's Identity API in a region, unless the options name one.
+func (v *Verifier) base(region string) (*url.URL, error) {
+	if v.endpoint != nil {
+		return v.endpoint, nil
+	}
+	if region == "" {
+		return nil, errors.New("neither the Secret nor a default names the region. Add region to the Secret")
+	}
+	host := common.StringToRegion(region).EndpointForTemplate(
+		"identity", "https://identity.{region}.oci.{secondLevelDomain}",
+	)
+	base, err := url.Parse(host)
+	if err != nil || base.Host == "" {
+		return nil, errors.New("OCI's SDK knows no address for the region. Correct region in the Secret")
+	}
+	return base, nil
 }
 
 // cause returns the error without the URL, whose path has the OCID of a user.

@@ -28,6 +28,8 @@ type identityAPI struct {
 	key   *rsa.PublicKey
 	code  atomic.Int32
 	asked atomic.Int32
+	// compartments are what each of them is a part of.
+	compartments map[string]string
 	// wrong is what was wrong with the last request.
 	wrong atomic.Value
 }
@@ -42,6 +44,18 @@ func newOCI(t *testing.T, key *rsa.PublicKey) *identityAPI {
 			o.wrong.Store(err.Error())
 			w.WriteHeader(http.StatusUnauthorized)
 			return
+		}
+		if id, ok := strings.CutPrefix(r.URL.Path, "/20160918/compartments/"); ok && o.code.Load() == http.StatusOK {
+			parent, found := o.compartments[id]
+			if !found {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			_, _ = fmt.Fprintf(w, `{"id":%q,"compartmentId":%q,"name":"a compartment"}`, id, parent)
+			return
+		}
+		if o.code.Load() == http.StatusFound {
+			w.Header().Set("Location", o.URL+"/20160918/compartments/elsewhere")
 		}
 		w.WriteHeader(int(o.code.Load()))
 		_, _ = io.WriteString(w, `{"name":"somebody"}`)

@@ -15,13 +15,14 @@ import (
 	identityv1 "github.com/archelon-io/archelon/identity/api/v1beta2"
 )
 
-// refChanged admits clusters that come, go, or name another identity. CAPOCI updates the status of a cluster often.
+// refChanged admits clusters that come, go, or name another identity or another place at OCI. CAPOCI updates the status
+// of a cluster often.
 func refChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(User)
 		after, ok2 := e.ObjectNew.(User)
 		return !ok || !ok2 || before.GetUID() != after.GetUID() || !equality.Semantic.DeepEqual(
-			before.IdentityRef(), after.IdentityRef(),
+			before.ClusterSpec(), after.ClusterSpec(),
 		)
 	}}
 }

@@ -110,11 +110,12 @@ func (d *deciding) checkPrincipal() Decision {
 	return fail(d.unpermitted)
 }
 
-// refused is what to say about a cluster that was imported before its principal was refused.
+// refused is what to say about a cluster that was imported before its principal was refused, or whose principal is not
+// known to work.
 func (o *Observation) refused() string {
 	out := outcome.FromError(o.unpermitted, archelonv1.InternalErrorReason)
 	if out.Kind != outcome.KindStall {
-		return ""
+		return o.principalNote
 	}
 	return fmt.Sprintf("Imported before, but its OCI identity is now refused (%s). %s", out.Reason, out.Message)
 }

@@ -72,6 +72,8 @@ type answers struct {
 	lease turtles.Lease
 	// unpermitted is why the infrastructure may not work with its principal.
 	unpermitted error
+	// principalNote is what people should know of a principal with which it may work.
+	principalNote string
 	// place: the namespace may have its Rancher cluster without a control plane.
 	place bool
 	// half: the agent may be installed but for its Deployment.

@@ -12,8 +12,9 @@ import (
 // nothing of imports, and an import nothing of principals but this.
 type Principals interface {
 	// Permits returns nil if it may, or if nothing decides about it. Else the error is an outcome.Problem: a Stall that
-	// says why not, or a Wait while there is nothing to decide on. Any other error means that it is not known.
-	Permits(ctx context.Context, cluster *clusterv1.Cluster) error
+	// says why not, or a Wait while there is nothing to decide on. Any other error means that it is not known. The note is
+	// what people should know of a cluster that may.
+	Permits(ctx context.Context, cluster *clusterv1.Cluster) (note string, err error)
 	// Subscribe has changed called, with the kind and the name of the infrastructure of a cluster, when the answer may be
 	// another.
 	Subscribe(changed func(kind string, infrastructure types.NamespacedName))

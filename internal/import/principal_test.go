@@ -14,16 +14,22 @@ import (
 	"github.com/archelon-io/archelon/internal/outcome"
 )
 
-// permits answers with an error, or with nil.
-type permits struct{ err error }
+// permits answers with an error or a note, or with neither.
+type permits struct {
+	err  error
+	note string
+}
 
-func (p permits) Permits(context.Context, *clusterv1.Cluster) error    { return p.err }
+func (p permits) Permits(context.Context, *clusterv1.Cluster) (string, error) {
+	return p.note, p.err
+}
+
 func (permits) Subscribe(func(kind string, name types.NamespacedName)) {}
 
 func TestPrincipal(t *testing.T) {
-	refused := permits{&outcome.Problem{Kind: outcome.KindStall, Reason: "NamespaceNotAllowed", Message: "namespace tenant is not allowed"}}
-	unknown := permits{&outcome.Problem{Kind: outcome.KindWait, Reason: "IdentityNotEvaluated", Message: "there is nothing yet"}}
-	broken := permits{errors.New("down")}
+	refused := permits{err: &outcome.Problem{Kind: outcome.KindStall, Reason: "NamespaceNotAllowed", Message: "namespace tenant is not allowed"}}
+	unknown := permits{err: &outcome.Problem{Kind: outcome.KindWait, Reason: "IdentityNotEvaluated", Message: "there is nothing yet"}}
+	broken := permits{err: errors.New("down")}
 	for name, tc := range map[string]struct {
 		reason     string
 		principals Principals
@@ -39,6 +45,8 @@ func TestPrincipal(t *testing.T) {
 		"Broken":          {reason: "it is tried again", principals: broken, want: outcome.KindFail, says: "InternalError"},
 		"ImportedRefused": {reason: "it stays, and it is told", principals: refused, imported: true, shows: "is now refused (NamespaceNotAllowed). Namespace tenant"},
 		"ImportedUnknown": {reason: "it stays, and what nobody knows is not told", principals: unknown, imported: true},
+		"Noted":           {reason: "what is not known holds up nothing, and is shown", principals: permits{note: "OCI does not answer"}, shows: "OCI does not answer"},
+		"ImportedNoted":   {reason: "the same", principals: permits{note: "OCI does not answer"}, imported: true, shows: "OCI does not answer"},
 		"ImportedBroken":  {reason: "an outage takes nothing away", principals: broken, imported: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -222,7 +222,7 @@ func (askPrincipal) String() string { return "the principal of the infrastructur
 
 func (askPrincipal) read(ctx context.Context, r *Reconciler, o *Observation) error {
 	if r.Principals != nil {
-		o.unpermitted = r.Principals.Permits(ctx, o.cluster)
+		o.principalNote, o.unpermitted = r.Principals.Permits(ctx, o.cluster)
 	}
 	return nil
 }

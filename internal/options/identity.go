@@ -3,6 +3,8 @@ package options
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,6 +21,10 @@ type Identity struct {
 	RefuseOpen bool
 	// Verify asks OCI whether it accepts an API key.
 	Verify bool
+	// VerifyClusters asks OCI about each cluster, with its own principal, before it is imported.
+	VerifyClusters bool
+	// VerifyHosts are the hosts that clientOverrides of clusters may name for that.
+	VerifyHosts []string
 	// VerifyEndpoint is the URL of OCI's Identity API; by default that of the region.
 	VerifyEndpoint string
 	// VerifyCAFile has the certificates of authorities to trust there, in PEM; by default those of the system.
@@ -39,6 +45,10 @@ func (i *Identity) addFlags(fs *pflag.FlagSet) {
 		"Take an empty allowedNamespaces of an OCIClusterIdentity for none, instead of all.")
 	fs.BoolVar(&i.Verify, "oci-verify", i.Verify,
 		"Ask OCI whether it accepts an API key, when its Secret has changed and once an hour.")
+	fs.BoolVar(&i.VerifyClusters, "oci-verify-clusters", i.VerifyClusters,
+		"Ask OCI about the compartment of each cluster, with the principal of the cluster, before it is imported.")
+	fs.StringSliceVar(&i.VerifyHosts, "oci-verify-host", i.VerifyHosts,
+		"Host, or HOST:PORT, that clientOverrides of clusters may name for that. Others are not asked.")
 	fs.StringVar(&i.VerifyEndpoint, "oci-verify-endpoint", i.VerifyEndpoint,
 		"URL of OCI's Identity API, over HTTPS. Default: that of the region in the Secret.")
 	fs.StringVar(&i.VerifyCAFile, "oci-verify-ca-file", i.VerifyCAFile,
@@ -59,6 +69,12 @@ func (i *Identity) validate() error {
 				problems = append(problems, fmt.Errorf("--%s %q must be the name of a namespace: "+
 					"lower-case letters, digits and dashes, at most 63 characters", option, name))
 			}
+		}
+	}
+	for n, host := range i.VerifyHosts {
+		i.VerifyHosts[n] = strings.ToLower(host)
+		if to, err := url.Parse("https://" + host); err != nil || to.Host != host || to.Hostname() == "" {
+			problems = append(problems, fmt.Errorf("--oci-verify-host %q must be a host, or HOST:PORT", host))
 		}
 	}
 	if i.VerifyTimeout <= 0 {

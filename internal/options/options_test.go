@@ -106,6 +106,8 @@ func TestValidate(t *testing.T) {
 		"Instance":       {reason: "the name of a Lease and of a label", args: []string{"--instance=A B"}, want: "--instance"},
 		"Secrets":        {reason: "no name stands for all namespaces", args: []string{"--oci-principal-secret-namespace=*"}, want: "--oci-principal-secret-namespace"},
 		"Trusted":        {reason: "the same", args: []string{"--oci-trusted-identity-namespace=a,B"}, want: "--oci-trusted-identity-namespace"},
+		"OCIHost":        {reason: "it is no URL", args: []string{"--oci-verify-host=https://identity.example.com"}, want: "--oci-verify-host"},
+		"OCIHostPath":    {reason: "nor with a path", args: []string{"--oci-verify-host=identity.example.com/x"}, want: "--oci-verify-host"},
 		"OCITimeout":     {reason: "nobody waits for ever", args: []string{"--oci-verify-timeout=0s"}, want: "--oci-verify-timeout"},
 		"SeveralAtOnce":  {reason: "every problem is told, not the first", args: []string{"--concurrency=0", "--sync-period=0s"}, want: "--sync-period"},
 	}

@@ -56,22 +56,34 @@ func (p *parts) setupIdentity(ctx context.Context, env controller.Env) error {
 	if err != nil {
 		return err
 	}
+	var asksKeys *identity.Verifier
+	if p.opts.Identity.Verify {
+		asksKeys = verifier
+	}
 	resolver := IdentityResolver(
 		p.opts, p.place.claim.Scope, identity.Readers{Objects: env.Manager.GetCache(), Metadata: env.Own}, env.Manager.GetAPIReader(),
 	)
-	p.principals.resolver.Store(resolver)
+	if p.opts.Identity.VerifyClusters {
+		resolver.Checker = &identity.Checker{
+			Verifier: verifier, Resolver: resolver, Hosts: p.opts.Identity.VerifyHosts, Metrics: meters,
+		}
+	}
 	reconciler := &identity.Reconciler{
 		Client: env.Manager.GetClient(), Resolver: resolver, Recorder: env.Manager.GetEventRecorder(identity.ControllerName),
-		Metrics: meters, Verifier: verifier, Notify: p.principals.notify,
+		Metrics: meters, Verifier: asksKeys, Checker: resolver.Checker, Notify: p.principals.notify,
 	}
-	return reconciler.SetupWithManager(ctx, env.Manager, identity.Options{
+	if err := reconciler.SetupWithManager(ctx, env.Manager, identity.Options{
 		Concurrency: p.opts.Concurrency, Metadata: env.Own,
-	})
+	}); err != nil {
+		return err
+	}
+	p.principals.resolver.Store(resolver)
+	return nil
 }
 
-// newVerifier returns what asks OCI about API keys, nil if nothing is to.
+// newVerifier returns what asks OCI, nil if nothing is to.
 func newVerifier(opts options.Identity) (*identity.Verifier, error) {
-	if !opts.Verify {
+	if !opts.Verify && !opts.VerifyClusters {
 		return nil, nil //nolint:nilnil // nothing is to ask
 	}
 	asks := identity.VerifierOptions{
@@ -93,7 +105,7 @@ type principals struct {
 }
 
 // Permits implements importer.Principals.
-func (p *principals) Permits(ctx context.Context, cluster *clusterv1.Cluster) error {
+func (p *principals) Permits(ctx context.Context, cluster *clusterv1.Cluster) (note string, err error) {
 	return p.resolver.Load().Permits(ctx, cluster)
 }
 

@@ -19,11 +19,12 @@ import (
 func TestImportsOnOCIWaitForTheCachesOfIdentities(t *testing.T) {
 	var joined principals
 	cluster := &clusterv1.Cluster{}
-	if err := joined.Permits(t.Context(), cluster); err != nil {
+	if _, err := joined.Permits(t.Context(), cluster); err != nil {
 		t.Errorf("a cluster of another provider: got %v", err)
 	}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "OCICluster", Name: "net"}
-	if problem, ok := errors.AsType[*outcome.Problem](joined.Permits(t.Context(), cluster)); !ok || problem.Kind != outcome.KindWait {
+	_, err := joined.Permits(t.Context(), cluster)
+	if problem, ok := errors.AsType[*outcome.Problem](err); !ok || problem.Kind != outcome.KindWait {
 		t.Errorf("a cluster on OCI: got %v, want it to wait", problem)
 	}
 }

@@ -11,6 +11,42 @@ type ClusterSpec struct {
 	// unless it is given.
 	// +optional
 	IdentityRef *corev1.ObjectReference `json:"identityRef,omitempty"`
+
+	// compartmentId is the OCID of the compartment in which CAPOCI creates what the cluster consists of.
+	// +optional
+	CompartmentID string `json:"compartmentId,omitempty"`
+
+	// region is where CAPOCI creates it; by default the region of the principal.
+	// +optional
+	Region string `json:"region,omitempty"`
+
+	// clientOverrides changes the addresses of OCI that CAPOCI uses for an OCICluster.
+	// +optional
+	ClientOverrides *ClientOverrides `json:"clientOverrides,omitempty"`
+
+	// hostUrl is clientOverrides of an OCIManagedCluster.
+	// +optional
+	HostURL *ClientOverrides `json:"hostUrl,omitempty"`
+}
+
+// Overrides returns the overrides of either kind, nil if there are none.
+func (s *ClusterSpec) Overrides() *ClientOverrides {
+	if s.ClientOverrides != nil {
+		return s.ClientOverrides
+	}
+	return s.HostURL
+}
+
+// ClientOverrides are those addresses of OCI that Archelon asks, too.
+type ClientOverrides struct {
+	// identityClientUrl is the URL of OCI's Identity API.
+	// +optional
+	IdentityClientURL string `json:"identityClientUrl,omitempty"`
+
+	// certOverride is a Secret with certificates of authorities under key cert, in PEM. Its namespace is that of the
+	// cluster unless it is given.
+	// +optional
+	CertOverride *corev1.SecretReference `json:"certOverride,omitempty"`
 }
 
 // OCICluster is a self-managed cluster on OCI.
@@ -22,6 +58,9 @@ type OCICluster struct {
 
 	Spec ClusterSpec `json:"spec,omitempty"`
 }
+
+// ClusterSpec returns what Archelon reads of the spec.
+func (c *OCICluster) ClusterSpec() *ClusterSpec { return &c.Spec }
 
 // IdentityRef returns the reference of the cluster to its identity, nil if it has none.
 func (c *OCICluster) IdentityRef() *corev1.ObjectReference { return c.Spec.IdentityRef }
@@ -45,6 +84,9 @@ type OCIManagedCluster struct {
 
 	Spec ClusterSpec `json:"spec,omitempty"`
 }
+
+// ClusterSpec returns what Archelon reads of the spec.
+func (c *OCIManagedCluster) ClusterSpec() *ClusterSpec { return &c.Spec }
 
 // IdentityRef returns the reference of the cluster to its identity, nil if it has none.
 func (c *OCIManagedCluster) IdentityRef() *corev1.ObjectReference { return c.Spec.IdentityRef }

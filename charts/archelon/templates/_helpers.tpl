@@ -274,6 +274,12 @@ namespaceSelector: {}
 {{- if .Values.identity.verify }}
 - --oci-verify
 {{- end }}
+{{- if .Values.identity.verifyClusters }}
+- --oci-verify-clusters
+{{- with .Values.identity.verifyHosts }}
+- --oci-verify-host={{ join "," . }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if (index .Values.features "oci-credential-translation").enabled }}
 {{- with .Values.identity.credentials }}

@@ -69,8 +69,8 @@ func Decide(o Observation, policy Policy, now time.Time) Decision {
 	return d
 }
 
-// removals are what is left of a credential that is gone, or has no key any more, and can go: first the identity when no
-// cluster uses it, then the Secret when no other identity names it. The controller of identities says who uses the
+// removals are what is left of a credential that is gone, or has no key any more, and can go: first the identity when
+// no cluster uses it, then the Secret when no other identity names it. The controller of identities says who uses the
 // identity; before it has, nothing goes, unless a person who may write the identity has said that it may go.
 func removals(o Observation) []Action {
 	var actions []Action

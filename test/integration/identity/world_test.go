@@ -81,6 +81,9 @@ type world struct {
 	key      *rsa.PrivateKey
 	// translate has cloud credentials translated as well.
 	translate *translation.Policy
+	// hosts are those that clusters may have OCI asked at, and asks is what asks OCI about clusters, nil for nothing.
+	hosts []string
+	asks  *identity.Verifier
 	// fault fails requests of the controller that are not from a cache.
 	fault func(verb string, object client.Object) error
 	mu    sync.Mutex
@@ -263,8 +266,11 @@ func (w *world) start(ctx context.Context, scope identity.Scope, verifier *ident
 		Cached: identity.Readers{Objects: mgr.GetCache(), Metadata: metadata}, Live: live{direct, w},
 		Scope: scope,
 	}
+	if w.asks != nil {
+		w.resolver.Checker = &identity.Checker{Verifier: w.asks, Resolver: w.resolver, Hosts: w.hosts}
+	}
 	r := &identity.Reconciler{
-		Client: mgr.GetClient(), Resolver: w.resolver, Verifier: verifier,
+		Client: mgr.GetClient(), Resolver: w.resolver, Verifier: verifier, Checker: w.resolver.Checker,
 		Recorder: mgr.GetEventRecorder(identity.ControllerName),
 		Notify:   func(kind string, name types.NamespacedName) { w.notified.Store(kind+" "+name.String(), true) },
 	}
