@@ -275,6 +275,26 @@ func TestAnOutageTakesNothingAway(t *testing.T) {
 	}
 }
 
+// The text of an outage has ports and addresses that differ each time. It is written once.
+func TestAnOutageIsReportedOnce(t *testing.T) {
+	server := newOCI(t, &identitytest.One().PublicKey)
+	w := newChecked(t, newVerifierFor(t, server), "one")
+	w.cluster("new", "one", aCompartment)
+	w.run("one")
+	for n, found := range []finding{
+		unknown(infrav1.VerificationPendingReason, "late"), unknown(infrav1.OCIUnreachableReason, "port 1"),
+		unknown(infrav1.OCIUnreachableReason, "port 2"), unknown(infrav1.VerificationPendingReason, "late"),
+	} {
+		for to := range w.c.targets {
+			w.c.note(to, found)
+		}
+		w.server.Writes = nil
+		if got, writes := w.run("one"), len(w.server.Writes); n > 0 && got != "Unknown OCIUnreachable" || (writes > 0) != (n < 2) && n > 0 {
+			t.Errorf("after %s: got %s with %d writes", found.message, got, writes)
+		}
+	}
+}
+
 // What has changed since a question was decided on is not remembered as its answer.
 func TestAnswersBelongToWhatWasAsked(t *testing.T) {
 	server := newOCI(t, &identitytest.One().PublicKey)

@@ -105,7 +105,7 @@ func (c *Checker) take() (target, asked, bool) {
 }
 
 // note remembers a finding, and returns the identities that it is about. An outage takes nothing away and gives
-// nothing: what OCI said before still holds.
+// nothing: what OCI said before still holds. Its text differs each time, and is written once.
 func (c *Checker) note(to target, found finding) []types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +124,8 @@ func (c *Checker) note(to target, found finding) []types.NamespacedName {
 		lasts = rejectedFor
 	}
 	is.lasts = lasts + rand.N(lasts/4+1) //nolint:gosec // it spreads questions, and protects nothing
-	if found.result != "" && (!outage || is.finding.result == "" || is.finding.result == unreachable) {
+	late := is.finding.reason == infrav1.VerificationPendingReason && found.reason == infrav1.OCIUnreachableReason
+	if found.result != "" && (!outage || late || is.finding.result == "") {
 		is.finding = found
 	}
 	users := make([]types.NamespacedName, 0, len(is.users))
