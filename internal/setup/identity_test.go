@@ -56,6 +56,7 @@ func TestVerifier(t *testing.T) {
 	}{
 		"Off":         {"nobody is asked", options.Identity{VerifyEndpoint: "nonsense"}, false, ""},
 		"On":          {"OCI is asked", options.Identity{Verify: true, VerifyTimeout: time.Second}, true, ""},
+		"Clusters":    {"OCI is asked about clusters", options.Identity{VerifyClusters: true, VerifyTimeout: time.Second}, true, ""},
 		"NoFile":      {"the flag is named", options.Identity{Verify: true, VerifyCAFile: file + ".none"}, false, "--oci-verify-ca-file"},
 		"NoAuthority": {"a file has to have some", options.Identity{Verify: true, VerifyCAFile: file}, false, "no certificate"},
 		"NoURL":       {"it has to be HTTPS", options.Identity{Verify: true, VerifyEndpoint: "http://a"}, false, "https"},
