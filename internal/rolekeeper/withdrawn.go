@@ -2,6 +2,7 @@ package rolekeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -69,9 +70,13 @@ func (r *Reconciler) tell(binding any) {
 // follow notes each RoleBinding that goes, in every replica: one that leads next has let nothing go itself. One may
 // have gone between the questions of the instance and the watch, of which no event tells.
 func (r *Reconciler) follow(ctx context.Context, bindings cache.Cache) error {
-	informer, err := bindings.GetInformer(ctx, bindingMetadata()) // and its first list
+	informer, err := bindings.GetInformer(ctx, bindingMetadata())
 	if err != nil {
 		return err
+	}
+	// The cache starts beside this, and can be the later of both. Until then it refuses to be read.
+	if !bindings.WaitForCacheSync(ctx) {
+		return errors.New("the cache has stopped before it had them")
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: r.tell,
