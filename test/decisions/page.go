@@ -3,9 +3,11 @@
 package decisions
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,19 +17,27 @@ import (
 
 var write = flag.Bool("archelon.decisions", false, "write the page about decisions")
 
-// Row is one row of a table: a situation in words, and what is decided in it.
-type Row struct{ Situation, Follows string }
+// page is the one about claims, seen from a package two levels below internal.
+func page() string {
+	return filepath.Join("..", "..", "..", "docs", "development", "claim-decisions.md")
+}
 
-// Check fails unless the table of a section of a page has these rows. A section is between the lines
-// "<!-- BEGIN NAME -->" and "<!-- END NAME -->". With -archelon.decisions it writes the table first.
-func Check(t *testing.T, page, section string, rows []Row) {
+// Check fails unless the table of a section of the page about claims is what a controller decides. A section is between
+// the lines "<!-- BEGIN NAME -->" and "<!-- END NAME -->". Situations are names of cases and what these are in words.
+// The function says what is decided in a case, and false if there is no such case. With -archelon.decisions, Check
+// writes the table.
+func Check(t *testing.T, section string, situations [][2]string, follows func(name string) ([]string, bool)) {
 	t.Helper()
 	var table strings.Builder
 	table.WriteString("| what is known | what follows |\n|---|---|\n")
-	for _, row := range rows {
-		fmt.Fprintf(&table, "| %s | %s |\n", escaped(row.Situation), escaped(row.Follows))
+	for _, situation := range situations {
+		parts, ok := follows(situation[0])
+		if !ok {
+			t.Errorf("there is no case %q", situation[0])
+		}
+		fmt.Fprintf(&table, "| %s | %s |\n", escaped(situation[1]), escaped(cmp.Or(strings.Join(parts, "; "), "nothing")))
 	}
-	found, err := os.ReadFile(page)
+	found, err := os.ReadFile(page())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,17 +45,26 @@ func Check(t *testing.T, page, section string, rows []Row) {
 	before, rest, ok := strings.Cut(string(found), begin)
 	old, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no section %s", page, section)
+		t.Fatalf("%s has no section %s", page(), section)
 	}
-	if *write && old != table.String() {
-		if err := os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
+	if *write {
+		if err := os.WriteFile(page(), []byte(before+begin+table.String()+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if old != table.String() {
-		t.Errorf("section %s of %s is stale: run make generate", section, page)
+		t.Errorf("section %s of %s is stale: run make generate", section, page())
 	}
+}
+
+// Texts are the actions of a decision as they print.
+func Texts[A fmt.Stringer](actions []A) []string {
+	var texts []string
+	for _, action := range actions {
+		texts = append(texts, action.String())
+	}
+	return texts
 }
 
 func escaped(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

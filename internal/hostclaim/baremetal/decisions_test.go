@@ -1,8 +1,6 @@
 package baremetal
 
 import (
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -59,33 +57,17 @@ func situations() [][2]string {
 // What becomes of a claim in a state is on a page that Decide writes.
 func TestThePageOfDecisions(t *testing.T) {
 	cases := decideRows()
-	var rows []decisions.Row
-	for _, situation := range situations() {
-		row, ok := cases[situation[0]]
-		if !ok {
-			t.Errorf("there is no row %q", situation[0])
-			continue
-		}
+	decisions.Check(t, "baremetal", situations(), func(name string) ([]string, bool) {
+		row, ok := cases[name]
 		row.o.Requester = hostclaim.Requester{Name: "a"}
-		rows = append(rows, decisions.Row{Situation: situation[1], Follows: inWords(Decide(row.o, time.Now()))})
-	}
-	decisions.Check(t, filepath.Join("..", "..", "..", "docs", "development", "claim-decisions.md"), "baremetal", rows)
-}
-
-// inWords is a decision for people: what it does, then what its conditions say once that is done.
-func inWords(d Decision) string {
-	var parts []string
-	for _, action := range d.Actions {
-		parts = append(parts, action.String())
-	}
-	if d.Status != nil {
-		parts = append(parts, decisions.Conditions(d.Status.Conditions, "Associated", "Synchronized", "Ready")...)
-	}
-	if d.Status != nil && d.Status.PendingHost != nil {
-		parts = append(parts, "`status.pendingHost` names the host")
-	}
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, "; ")
+		d := Decide(row.o, time.Now())
+		parts := decisions.Texts(d.Actions)
+		if d.Status != nil {
+			parts = append(parts, decisions.Conditions(d.Status.Conditions, "Associated", "Synchronized", "Ready")...)
+		}
+		if d.Status != nil && d.Status.PendingHost != nil {
+			parts = append(parts, "`status.pendingHost` names the host")
+		}
+		return parts, ok
+	})
 }

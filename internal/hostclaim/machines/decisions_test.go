@@ -2,8 +2,6 @@ package machines
 
 import (
 	"maps"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/archelon-io/archelon/test/decisions"
@@ -49,25 +47,13 @@ func situations() [][2]string {
 func TestThePageOfDecisions(t *testing.T) {
 	cases := decideRows()
 	maps.Copy(cases, reuseRows())
-	var rows []decisions.Row
-	for _, situation := range situations() {
-		row, ok := cases[situation[0]]
-		if !ok {
-			t.Errorf("there is no row %q", situation[0])
-			continue
-		}
+	decisions.Check(t, "machines", situations(), func(name string) ([]string, bool) {
+		row, ok := cases[name]
 		d := Decide(row.o)
-		var parts []string
-		for _, action := range d.Actions {
-			parts = append(parts, action.String())
-		}
+		parts := decisions.Texts(d.Actions)
 		if d.Problem != "" {
 			parts = append(parts, "Event: "+d.Problem)
 		}
-		if len(parts) == 0 {
-			parts = append(parts, "nothing")
-		}
-		rows = append(rows, decisions.Row{Situation: situation[1], Follows: strings.Join(parts, "; ")})
-	}
-	decisions.Check(t, filepath.Join("..", "..", "..", "docs", "development", "claim-decisions.md"), "machines", rows)
+		return parts, ok
+	})
 }

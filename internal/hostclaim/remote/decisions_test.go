@@ -1,8 +1,6 @@
 package remote
 
 import (
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/archelon-io/archelon/test/decisions"
@@ -50,30 +48,14 @@ func situations() [][2]string {
 // What becomes of a claim in a state is on a page that Decide writes.
 func TestThePageOfDecisions(t *testing.T) {
 	cases := decideRows()
-	var rows []decisions.Row
-	for _, situation := range situations() {
-		row, ok := cases[situation[0]]
-		if !ok {
-			t.Errorf("there is no row %q", situation[0])
-			continue
-		}
+	decisions.Check(t, "remote", situations(), func(name string) ([]string, bool) {
+		row, ok := cases[name]
 		row.o.RealKind = "baremetal"
-		rows = append(rows, decisions.Row{Situation: situation[1], Follows: inWords(Decide(row.o, now))})
-	}
-	decisions.Check(t, filepath.Join("..", "..", "..", "docs", "development", "claim-decisions.md"), "remote", rows)
-}
-
-// inWords is a decision for people: what it does, then what its conditions say once that is done.
-func inWords(d Decision) string {
-	var parts []string
-	for _, action := range d.Actions {
-		parts = append(parts, action.String())
-	}
-	if d.Status != nil {
-		parts = append(parts, decisions.Conditions(d.Status.Conditions, "RemoteSynced", "Associated", "Ready")...)
-	}
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, "; ")
+		d := Decide(row.o, now)
+		parts := decisions.Texts(d.Actions)
+		if d.Status != nil {
+			parts = append(parts, decisions.Conditions(d.Status.Conditions, "RemoteSynced", "Associated", "Ready")...)
+		}
+		return parts, ok
+	})
 }
