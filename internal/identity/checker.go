@@ -73,8 +73,10 @@ type Checker struct {
 
 	mu      sync.Mutex
 	targets map[target]*asked
-	count   map[types.NamespacedName]int
-	queue   []target
+	// wanted are the targets of each identity, so that a run looks at those of its own alone.
+	wanted map[types.NamespacedName]map[target]bool
+	count  map[types.NamespacedName]int
+	queue  []target
 	// down is since when OCI does not answer about a Secret at an endpoint. A tenant chooses both, so that says nothing of
 	// the Secrets of others.
 	down map[downKey]time.Time
@@ -90,7 +92,8 @@ func (c *Checker) complete() error {
 	}
 	c.limit = rate.NewLimiter(perSecond, checkers)
 	c.events, c.wake = make(chan event.GenericEvent), make(chan struct{}, checkers)
-	c.targets, c.count, c.down = map[target]*asked{}, map[types.NamespacedName]int{}, map[downKey]time.Time{}
+	c.targets, c.wanted = map[target]*asked{}, map[types.NamespacedName]map[target]bool{}
+	c.count, c.down = map[types.NamespacedName]int{}, map[downKey]time.Time{}
 	return nil
 }
 

@@ -319,7 +319,7 @@ func TestAnswersBelongToWhatWasAsked(t *testing.T) {
 	}
 	// The last cluster takes what is known along.
 	w.server.Remove(simulation.Key{Kind: clusterGK, NamespacedName: types.NamespacedName{Namespace: "a", Name: "good"}})
-	if got := w.run("one"); got != "Unknown NoCluster" || len(w.c.targets) != 0 || len(w.c.count) != 0 {
+	if got := w.run("one"); got != "Unknown NoCluster" || len(w.c.targets) != 0 || len(w.c.wanted) != 0 || len(w.c.count) != 0 {
 		t.Errorf("got %s with %d targets", got, len(w.c.targets))
 	}
 }

@@ -15,11 +15,13 @@ import (
 func (c *Checker) want(identity types.NamespacedName, targets map[target]asker) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for to, is := range c.targets {
-		if _, ok := targets[to]; ok || !is.users[identity] {
+	before, now := c.wanted[identity], map[target]bool{}
+	for to := range before {
+		if _, ok := targets[to]; ok {
 			continue
 		}
-		if delete(is.users, identity); len(is.users) == 0 {
+		users := c.targets[to].users
+		if delete(users, identity); len(users) == 0 {
 			c.forget(to)
 		}
 	}
@@ -29,8 +31,11 @@ func (c *Checker) want(identity types.NamespacedName, targets map[target]asker) 
 		if is == nil {
 			continue
 		}
-		is.by, is.users[identity] = by, true
+		is.by, is.users[identity], now[to] = by, true, true
 		after = sooner(after, c.dueIn(to, is))
+	}
+	if c.wanted[identity] = now; len(now) == 0 {
+		delete(c.wanted, identity)
 	}
 	return after
 }
